@@ -1,38 +1,38 @@
-//! The destination groups of a message that is delivered.
+//! The destination groups of a delivered message.
 
 use std::fmt;
 
 use crate::GroupId;
 use crate::message::Destination;
 
-/// The destination groups of a message: a view of the words in which they lie, or a few bits.
+/// The destination groups of a message, as a view of the words that encode them or as a bit mask.
 ///
 /// # Invariants
-/// - The lower 16 bits of each word are a group, and groups rise. The other bits mean nothing here: in a header they are the
-///   message's slot at that group.
-/// - Where there are words no bit is set.
+/// - The lower 16 bits of each word are a group, and the groups are in rising order. The other bits have no meaning
+///   here. In a header they are the message's slot at that group.
+/// - If there are words, no bit of the mask is set.
 #[derive(Clone, Copy, Default)]
 pub struct DestinationGroups<'a> {
     words: &'a [u64],
-    /// Group n has bit n.
+    /// The mask, in which bit n stands for group n.
     bits: u64,
 }
 
 impl<'a> DestinationGroups<'a> {
-    /// Views words whose lower 16 bits are groups in rising order.
+    /// Creates a view of words whose lower 16 bits are groups in rising order.
     #[inline]
     #[must_use]
     pub const fn from_words(words: &'a [u64]) -> Self {
         DestinationGroups { words, bits: 0 }
     }
 
-    /// Groups whose bits are set.
+    /// Creates the set of groups whose bits are set.
     #[inline]
     pub(crate) const fn from_bits(bits: u64) -> Self {
         DestinationGroups { words: &[], bits }
     }
 
-    /// Returns the groups as bits, if all are smaller than `limit`, which is at most 64.
+    /// Returns the groups as a bit mask if all are smaller than `limit`, which is at most 64.
     pub(crate) fn to_bits(self, limit: u16) -> Option<u64> {
         self.iter().try_fold(0, |bits, group| (group.0 < limit).then(|| bits | 1 << group.0))
     }
@@ -56,14 +56,14 @@ impl<'a> DestinationGroups<'a> {
         self.words.len() + self.bits.count_ones() as usize
     }
 
-    /// Returns whether there are none: of a delivered message there is at least one.
+    /// Returns whether there are no groups. A delivered message has at least one.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty() && self.bits == 0
     }
 
-    /// Returns whether a group is among them.
+    /// Returns whether `group` is one of the destinations.
     #[must_use]
     pub fn contains(&self, group: GroupId) -> bool {
         self.iter().any(|destination| destination == group)
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_a_few_bits_as_well() {
+    fn groups_from_bits_equal_groups_from_words() {
         let groups = DestinationGroups::from_bits(1 << 2 | 1 << 46 | 1 << 63);
         assert_eq!(groups, DestinationGroups::from_words(&[2, 46, 63]));
         assert_eq!((groups.len(), groups.is_empty(), groups.contains(GroupId(0))), (3, false, false));

@@ -1,4 +1,4 @@
-//! Groups, clients, ballots, timestamps, message ids.
+//! The ids of groups, clients, ballots, timestamps, incarnations and messages.
 
 use std::fmt;
 
@@ -8,26 +8,30 @@ use stentor_fabric::{ProcessId, SplitMix64};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub u16);
 
-/// A client, by its index in the configuration.
+/// A client id, by its index in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u16);
 
-/// A message: (client, sequence). Never a hash: hashes collide.
+/// The id of a message: (client, sequence). It is not a hash, because hashes collide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageId {
-    /// Who multicast it.
+    /// The client that multicast the message.
     pub client: ClientId,
-    /// The client's number for it, one sequence over all destinations: the generation of the client's process in the
-    /// upper bits, and below them a count from 1 (see [`GENERATION_BITS`](MessageId::GENERATION_BITS)).
+    /// The client's number for the message, in one sequence over all destinations.
+    ///
+    /// The upper bits are the generation of the client's process. The bits below count its messages from 1 (see
+    /// [`GENERATION_BITS`](MessageId::GENERATION_BITS)).
     pub sequence: u64,
 }
 
 impl MessageId {
-    /// Bits of a sequence that count a process's messages; what is above them is its generation.
+    /// Number of low bits of a sequence that count a process's messages. The bits above are the generation of the
+    /// process.
     pub const GENERATION_BITS: u32 = 36;
 
-    /// Returns the generation of the process that multicast the message. Of the processes that follow each other as one
-    /// client, each has a larger generation.
+    /// Returns the generation of the process that multicast the message.
+    ///
+    /// Processes that follow each other under one client id have rising generations.
     #[inline]
     #[must_use]
     pub fn generation(self) -> u64 {
@@ -41,102 +45,111 @@ pub(crate) fn generation(sequence: u64) -> u64 {
     sequence >> MessageId::GENERATION_BITS
 }
 
-/// The number of generations that fit into a sequence.
+/// Number of generations that fit into a sequence.
 pub(crate) const GENERATIONS: u64 = 1 << (64 - MessageId::GENERATION_BITS);
 
-/// Bits of a generation that count processes; those above them are of the number of the home group's incarnation, less 1.
+/// Number of low bits of a generation that count processes. The bits above are the number of the home group's
+/// incarnation minus 1.
 const PROCESS_BITS: u32 = 20;
 
-/// Bits of a sequence below those of the home group's incarnation.
+/// Number of bits of a sequence below those of the home group's incarnation.
 pub(crate) const INCARNATION_SHIFT: u32 = MessageId::GENERATION_BITS + PROCESS_BITS;
 
-/// The first generation that a home group numbers in the incarnation with this number. Incarnations beyond the 256th share
-/// its numbers: a generation rises all the same, as long as somebody remembers the last one.
+/// Returns the first generation that a home group assigns in the incarnation with this number.
+///
+/// Incarnations beyond the 256th share one range of generations. Generations still rise as long as some process
+/// remembers the last one.
 pub(crate) fn first_generation_of(incarnation: u32) -> u64 {
     u64::from(incarnation.saturating_sub(1).min(u32::from(u8::MAX))) << PROCESS_BITS
 }
 
-/// Whether a process that has used this sequence has no other one left.
+/// Returns whether a sequence is the last one of its generation.
 #[inline]
 pub(crate) fn is_last_of_generation(sequence: u64) -> bool {
     generation(sequence.wrapping_add(1)) != generation(sequence)
 }
 
-/// The number below all sequences of a generation; no message has it.
+/// Returns the number just below all sequences of a generation. No message has it.
 #[inline]
 pub(crate) fn first_of_generation(generation: u64) -> u64 {
     generation << MessageId::GENERATION_BITS
 }
 
-/// Whether this number is just below the first sequence of a generation, so that no message has it.
+/// Returns whether this number is just below the first sequence of a generation, so that no message has it.
 #[inline]
 pub(crate) fn is_nameless(sequence: u64) -> bool {
     first_of_generation(generation(sequence)) == sequence
 }
 
-/// A timestamp is the pair (time, group), compared lexicographically; times are unique within a group.
+/// A timestamp: the pair (time, group), compared lexicographically. Times are unique within a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp {
-    /// Time, from 1 and below 2^63: nanoseconds since 1970 where leaders know physical time, else a count.
+    /// Time, at least 1 and below 2^63: nanoseconds since 1970 if leaders know physical time, otherwise a count.
     pub time: u64,
-    /// The group that gave it.
+    /// The group that assigned the time.
     pub group: u16,
 }
 
-/// One history of a group's state. Founding a group and resetting it begin a new one.
+/// An incarnation: one history of a group's state. Founding or resetting a group begins a new one.
 ///
-/// Two incarnations are the same only if number and tag are equal. Two tags of one number are two histories that began apart:
-/// nothing of one is ever counted in the other.
+/// Two incarnations are equal only if both number and tag are equal. Two incarnations with one number and different
+/// tags are histories that began independently. No information of one is ever counted in the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Incarnation {
-    /// Counts from 1; 0 is that of a group of which nothing is known.
+    /// Count of incarnations from 1; 0 if nothing is known of the group.
     pub number: u32,
-    /// Drawn at random where the incarnation began.
+    /// Random tag, drawn by the process that began the incarnation.
     pub tag: u32,
 }
 
 impl Incarnation {
-    /// Of a group of which nothing is known.
+    /// The incarnation of a group of which nothing is known.
     pub const NONE: Incarnation = Incarnation { number: 0, tag: 0 };
-    /// Of a group that was there from the beginning of the cluster's life ([`Replica::new`](crate::Replica::new)).
+    /// The incarnation of a group that has existed since the start of the cluster
+    /// ([`Replica::new`](crate::Replica::new)).
     pub const FIRST: Incarnation = Incarnation { number: 1, tag: 0 };
 
-    /// Returns the incarnation with this number whose tag the process with this life draws. Lives are taken from a clock in
-    /// nanoseconds: two processes draw one tag by chance alone.
+    /// Returns the incarnation with this number and the tag that the process with this life draws.
+    ///
+    /// A life is a clock reading in nanoseconds, so two processes draw the same tag only by chance.
     #[must_use]
     pub(crate) fn drawn(number: u32, process: ProcessId, life: u64) -> Self {
         let mixed = SplitMix64::finish(life ^ u64::from(process.0) << 48 ^ u64::from(number) << 32);
         Incarnation { number, tag: (mixed >> 32) as u32 }
     }
 
-    /// Bits of a [`mark`](Incarnation::mark).
+    /// Number of bits of a [`mark`](Incarnation::mark).
     pub(crate) const MARK_BITS: u32 = 17;
 
-    /// Returns a short form that tells two incarnations of a group apart but by chance; 0 for [`NONE`](Incarnation::NONE) and
+    /// Returns a short form of the incarnation, which is 0 for [`NONE`](Incarnation::NONE) and
     /// [`FIRST`](Incarnation::FIRST).
+    ///
+    /// Two incarnations of a group have the same mark only by chance.
     pub(crate) fn mark(self) -> u32 {
         (self.tag ^ self.number.saturating_sub(1)) & ((1 << Self::MARK_BITS) - 1)
     }
 
-    /// Whether a ballot can carry its number.
+    /// Returns whether a ballot can carry the incarnation's number.
     #[must_use]
     pub(crate) fn is_possible(self) -> bool {
         self.number <= Ballot::MAX_INCARNATION && (self.number != 0 || self.tag == 0)
     }
 
-    /// Whether nothing is known.
+    /// Returns whether this is [`NONE`](Incarnation::NONE).
     #[must_use]
     pub fn is_none(self) -> bool {
         self == Incarnation::NONE
     }
 
-    /// Whether the two are different histories with one number: nothing of one may count where the other is known.
+    /// Returns whether the two are different histories with one number.
+    ///
+    /// A process that knows one of them must not count anything of the other.
     #[must_use]
     pub fn contradicts(self, other: Incarnation) -> bool {
         self.number == other.number && self.tag != other.tag
     }
 
-    /// Returns the 64-bit word that goes over the wire: the number in the lower half, the tag in the upper half.
+    /// Returns the 64-bit word that is sent: the number in the lower half, the tag in the upper half.
     #[must_use]
     pub fn to_word(self) -> u64 {
         u64::from(self.number) | u64::from(self.tag) << 32
@@ -149,8 +162,8 @@ impl Incarnation {
     }
 }
 
-/// A ballot is the triple (incarnation's number, number, process), compared lexicographically: unique within a group's
-/// incarnation, and it names the leader.
+/// A ballot: the triple (number of the incarnation, number, process), compared lexicographically. It is unique within a
+/// group's incarnation and names the leader.
 ///
 /// A ballot is encoded in one 64-bit word: the process in bits 0 to 15, the number in bits 16 to 47, and the number of
 /// the incarnation in bits 48 to 63. Words therefore compare as ballots do. The incarnation's tag is not part of a
@@ -161,9 +174,9 @@ impl Incarnation {
 pub struct Ballot(u64);
 
 impl Ballot {
-    /// Below all others; led by nobody.
+    /// The ballot below all others, which no process leads.
     pub const NONE: Ballot = Ballot(0);
-    /// The largest number of an incarnation that a ballot can carry.
+    /// Largest number of an incarnation that a ballot can carry.
     pub const MAX_INCARNATION: u32 = u16::MAX as u32;
 
     /// Returns the ballot `number` (below 2^32) led by `leader` in the incarnation with this number (below 2^16).
@@ -178,40 +191,41 @@ impl Ballot {
         Ballot::new_in(Incarnation::FIRST.number, number, leader)
     }
 
-    /// Returns the ballot after this one in its incarnation, led by `leader`; `None` if there is no larger number.
+    /// Returns the ballot after this one in its incarnation, led by `leader`, or `None` if there is no larger number.
     #[must_use]
     pub fn next(self, leader: ProcessId) -> Option<Self> {
         let number = self.number() + 1;
         (number <= u64::from(u32::MAX)).then(|| Ballot::new_in(self.incarnation(), number, leader))
     }
 
-    /// The process that leads in this ballot.
+    /// Returns the process that leads in this ballot.
     #[inline]
     #[must_use]
     pub fn leader(self) -> ProcessId {
         ProcessId(self.0 as u16)
     }
 
-    /// The number, without the process and the incarnation.
+    /// Returns the ballot's number, without the process and the incarnation.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0 >> 16 & 0xffff_ffff
     }
 
-    /// The number of the group's incarnation.
+    /// Returns the number of the group's incarnation.
     #[must_use]
     pub fn incarnation(self) -> u32 {
         (self.0 >> 48) as u32
     }
 
-    /// Returns the incarnation's number and, in the 32 bits below it, the ballot's number. It rises over all ballots of
-    /// a group, whoever leads.
+    /// Returns the incarnation's number and, in the 32 bits below it, the ballot's number.
+    ///
+    /// The value rises over all ballots of a group, whichever process leads.
     #[must_use]
     pub fn epoch(self) -> u64 {
         self.0 >> 16
     }
 
-    /// Returns the 64-bit word that goes over the wire.
+    /// Returns the 64-bit word that is sent.
     #[inline]
     #[must_use]
     pub fn to_word(self) -> u64 {
@@ -235,7 +249,7 @@ impl fmt::Display for Incarnation {
 impl std::str::FromStr for Incarnation {
     type Err = &'static str;
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the output of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.split_once('-');
         let read = |(number, tag): (&str, &str)| {
@@ -267,10 +281,10 @@ impl fmt::Display for MessageId {
 pub struct GroupSet([u64; 4]);
 
 impl GroupSet {
-    /// Groups that fit.
+    /// Number of groups that fit into a set.
     pub const CAPACITY: usize = 256;
 
-    /// Adds a group below [`CAPACITY`](GroupSet::CAPACITY); others are never members, and no
+    /// Adds a group below [`CAPACITY`](GroupSet::CAPACITY). Larger groups are ignored, and no
     /// [`Topology`](crate::Topology) has one.
     #[inline]
     pub fn insert(&mut self, group: GroupId) {
@@ -279,21 +293,21 @@ impl GroupSet {
         }
     }
 
-    /// Takes a group out.
+    /// Removes a group.
     pub fn remove(&mut self, group: GroupId) {
         if let Some(word) = self.0.get_mut(usize::from(group.0) / 64) {
             *word &= !(1 << (group.0 % 64));
         }
     }
 
-    /// Whether a group is in this set.
+    /// Returns whether a group is in this set.
     #[inline]
     #[must_use]
     pub fn contains(&self, group: GroupId) -> bool {
         self.0.get(usize::from(group.0) / 64).is_some_and(|word| word >> (group.0 % 64) & 1 == 1)
     }
 
-    /// Whether every group of this set is in the other.
+    /// Returns whether every group of this set is in the other one.
     #[inline]
     #[must_use]
     pub fn is_subset(&self, other: &GroupSet) -> bool {

@@ -1,4 +1,5 @@
-//! What members write to each other: timestamps, stream entries, acknowledgements, several to a sealed record.
+//! The items that members write to each other: timestamps, stream entries and acknowledgements. A sealed record
+//! contains one or more of them.
 //!
 //! All items are words of 8 bytes, little endian:
 //!
@@ -8,53 +9,62 @@
 //! | 1 | the message's sequence |
 //! | 2… | by kind |
 //!
-//! A *position* is an index into the message's destination groups in rising order. The slot is the message's at the
-//! *receiver's* group, its lower 24 bits. Every item but `Begin`, `RemoteBallot` and `Word` names its message, and every item
-//! carries the values that it is about (hazard "acknowledgement without identity"). With the three words of its seal,
-//! an item about a message to two groups fills one cache line: five words are all that any kind needs then.
+//! A *position* is an index into the message's destination groups in rising order. The slot is the message's slot at
+//! the *receiver's* group, reduced to its lower 24 bits. Every item names its message, except `Begin`, `RemoteBallot`
+//! and `Word`. Every item carries the values that it is about (hazard "acknowledgement without identity" in
+//! `docs/hazards.md`). With the three words of its seal, an item about a message to two groups fills one cache line: no
+//! kind then needs more than five words, except `Succeed` and `Word`, which need six.
 
 use thiserror::Error;
 
 use crate::{Ballot, ClientId, Incarnation, ids};
 
-/// The bit of an origin's word that says whether the word of it is in force: an incarnation's number has 16.
+/// The bit of the origin in a `Word` that says whether the word is in force. It is free because the number of an
+/// incarnation has 16 bits.
 const IN_FORCE: u32 = 31;
 
-/// Version of this format and of the message's header; a peer of another one is refused.
+/// Version of this format and of the message's header. A process refuses peers that have another version.
 pub(crate) const VERSION: u8 = 7;
 const HEAD: usize = 2;
-/// Instead of a kind: the record is a piece of a peer message (`node/message_assembler.rs`), not items.
+/// The value of the kind that marks a record as a piece of a peer message (`node/message_assembler.rs`).
 pub(crate) const CHUNK: u64 = 15;
 
-/// The kind of an item, and the step of the protocol it belongs to.
+/// The kind of an item, with the step of the protocol that it belongs to and the content of its words.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ItemKind {
-    /// 2A to a follower: counter, ballot and time of the own group.
+    /// 2A to a follower: counter, ballot, time of this group.
     Assign = 1,
     /// 2A to another leader: ballot and time of the sender's group, which is at `position`.
     Timestamp = 2,
-    /// The whole vector to a follower (V2): counter, a time per destination group. The ballot is the stream's.
+    /// The whole vector to a follower (V2): counter, a time for each destination group. The ballot is that of the
+    /// stream.
     Vector = 3,
     /// One other group's timestamp to a follower (V1): counter, ballot and time of the group at `position`.
     Remote = 4,
-    /// 2B: the sender's group is at `position`; its ballot, and a time per destination group.
+    /// 2B from a member of the group at `position`: ballot of that group, a time for each destination group.
     Ack = 5,
-    /// To a follower: counter, and 1 if a majority of the group is known to have processed such an entry. What is in the
-    /// slot will never be delivered, nor anything that the same process of the client multicast after it.
+    /// No-op to a follower: counter, and 1 if a majority of the group is known to have processed such an entry.
+    ///
+    /// Neither the message in the slot nor any later message of the same client process will be delivered.
     NoOp = 9,
-    /// To a follower: counter, and by which process a client's place was taken over: its life, the sequence after which what
-    /// earlier ones multicast is void, and up to which generation nobody asks for that any more (63 bits) with 1 if a majority
-    /// of the group is known to have processed such an entry. The head has the beginning of the process's generation, and its
-    /// first slot. Names no message.
+    /// Succession to a follower: counter, life of the new process, the sequence after which messages of earlier
+    /// processes are void, and a last word.
+    ///
+    /// The last word holds the generation up to which no group asks for void messages any more (63 bits), and 1 if a
+    /// majority of the group is known to have processed such an entry. The head holds the number just below the
+    /// process's first sequence, and the process's first slot. The item names no message.
     Succeed = 6,
-    /// To a follower: counter, another group's ballot and its incarnation. No smaller ballot of that group counts any more.
-    /// Names no message.
+    /// Ballot of another group to a follower: counter, ballot, incarnation. Smaller ballots of that group do not count
+    /// any more. The item names no message.
     RemoteBallot = 11,
-    /// To a follower: counter, another group's ballot, its incarnation, and where the history of that began, with 1 in bit 31 if a
-    /// majority of the own group is known to have processed such an entry. Names no message.
+    /// Word of another group to a follower: counter, the group's ballot, its incarnation, and the incarnation in which
+    /// its history began.
+    ///
+    /// Bit 31 of the last word is 1 if a majority of the receiving group is known to have processed such an entry. The
+    /// item names no message.
     Word = 12,
-    /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
+    /// Start of a ballot's stream, to a follower: the ballot of the entries that follow. The item names no message.
     Begin = 10,
 }
 
@@ -63,26 +73,28 @@ const KINDS: [ItemKind; 10] = {
     [Assign, Timestamp, Vector, Remote, Ack, Succeed, NoOp, RemoteBallot, Word, Begin]
 };
 
-/// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
+/// The reason why words are not a valid item.
+///
+/// The record was sealed, so this is not a torn write. The peer has another version or a bug.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ItemError {
-    /// Fewer words than the item needs.
+    /// The record has fewer words than the item needs.
     #[error("item at word {at} needs {needs} words, the record has {has}")]
     Truncated {
-        /// Word offset in the record.
+        /// Word offset of the item in the record.
         at: usize,
-        /// Words needed.
+        /// Number of words that the item needs.
         needs: usize,
-        /// Words there.
+        /// Number of words in the record.
         has: usize,
     },
-    /// Not a kind.
+    /// The kind is unknown.
     #[error("item kind {0} is unknown")]
     Kind(u8),
-    /// Another format version.
+    /// The format version differs from that of this process.
     #[error("item of format version {0}; this process speaks {VERSION}")]
     Version(u8),
-    /// A position beyond the destination groups, or no groups.
+    /// The position is not below the number of destination groups.
     #[error("position {position} of {groups} destination groups")]
     Position {
         /// The position.
@@ -90,55 +102,55 @@ pub enum ItemError {
         /// The number of groups.
         groups: u8,
     },
-    /// A logical time or a counter of 0, or so large that counting on would overflow: both count from 1.
+    /// A time or counter is 0, or is so large that counting further could overflow. Both count from 1.
     #[error("a time or counter of 0, or beyond 2^63")]
     Count,
-    /// Bits that this version keeps 0.
+    /// Bits are set that are 0 in this version.
     #[error("item at word {at} has bits set that mean nothing in format version {VERSION}")]
     Reserved {
-        /// Word offset in the record.
+        /// Word offset of the item in the record.
         at: usize,
     },
 }
 
-/// A vector of times, one word per destination group; 0 is unknown.
+/// A vector of times, one word for each destination group; 0 is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Times<'a>(&'a [u64]);
 
 impl<'a> Times<'a> {
-    /// Over words, one per group.
+    /// Creates a vector over words, one for each group.
     #[inline]
     #[must_use]
     pub fn new(words: &'a [u64]) -> Self {
         Times(words)
     }
 
-    /// Appends the words, behind others.
+    /// Appends three words and those of the vector.
     #[inline]
     fn encode(self, [a, b, c]: [u64; 3], out: &mut Vec<u64>) {
         if let [first, second] = *self.0 {
-            // The commonest, at once.
+            // Two groups are the most common case; one copy is faster than two.
             return out.extend_from_slice(&[a, b, c, first, second]);
         }
         out.extend_from_slice(&[a, b, c]);
         out.extend_from_slice(self.0);
     }
 
-    /// The words.
+    /// Returns the words of the vector.
     #[inline]
     #[must_use]
     pub fn words(self) -> &'a [u64] {
         self.0
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     #[inline]
     #[must_use]
     pub fn groups(self) -> usize {
         self.0.len()
     }
 
-    /// Time of the group at `position`.
+    /// Returns the time of the group at `position`.
     ///
     /// # Panics
     /// If there is no such position.
@@ -148,14 +160,14 @@ impl<'a> Times<'a> {
         self.0[position]
     }
 
-    /// The largest time.
+    /// Returns the largest time, or 0 if there is none.
     #[inline]
     #[must_use]
     pub fn max(self) -> u64 {
         self.0.iter().copied().max().unwrap_or(0)
     }
 
-    /// Whether every group has given its time.
+    /// Returns whether the times of all groups are known.
     #[inline]
     #[must_use]
     pub fn complete(self) -> bool {
@@ -163,22 +175,22 @@ impl<'a> Times<'a> {
     }
 }
 
-/// The lower 24 bits of a slot. A window holds at most 2^16 slots, so they name one slot of it, or none.
+/// The lower 24 bits of a slot. A window holds at most 2^16 slots, so these bits name at most one slot of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShortSlot(u32);
 
 impl ShortSlot {
-    /// Slots that they tell apart.
+    /// Number of slots that the bits distinguish.
     pub(crate) const SPAN: u64 = 1 << 24;
 
-    /// Of a slot.
+    /// Returns the short form of a slot.
     #[inline]
     #[must_use]
     pub const fn of(slot: u64) -> Self {
         ShortSlot((slot % Self::SPAN) as u32)
     }
 
-    /// The first slot from `base` on that has these bits.
+    /// Returns the first slot from `base` on that has these bits.
     #[inline]
     #[must_use]
     pub fn from(self, base: u64) -> u64 {
@@ -186,34 +198,34 @@ impl ShortSlot {
     }
 }
 
-/// The head of every item: which message.
+/// The head of an item, which names its message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Head {
-    /// Who multicast it.
+    /// The client that multicast the message.
     pub client: ClientId,
-    /// The client's number for it.
+    /// The client's number for the message.
     pub sequence: u64,
-    /// Its slot at the receiver's group.
+    /// Slot of the message at the receiver's group.
     pub slot: ShortSlot,
-    /// Number of its destination groups.
+    /// Number of the message's destination groups.
     pub groups: u8,
 }
 
 impl Head {
-    /// Of an item that is about no message.
+    /// The head of an item that is about no message.
     pub(crate) const NONE: Head = Head { client: ClientId(0), sequence: 0, slot: ShortSlot(0), groups: 1 };
 }
 
-/// Another leader's timestamp (2A).
+/// The timestamp of another group's leader (2A).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteTimestamp {
     /// The message.
     pub head: Head,
     /// Position of the sender's group.
     pub position: u8,
-    /// The ballot the sender leads.
+    /// The ballot that the sender leads.
     pub ballot: Ballot,
-    /// The time it gave.
+    /// The time that the sender assigned.
     pub time: u64,
 }
 
@@ -222,67 +234,70 @@ pub struct RemoteTimestamp {
 pub struct StreamItem<'a> {
     /// The message.
     pub head: Head,
-    /// 1, 2, 3 … per (group, ballot).
+    /// Number of the entry in the stream, counted from 1 for each group and ballot.
     pub counter: u64,
-    /// What it says.
+    /// The content of the entry.
     pub entry: StreamEntry<'a>,
 }
 
 /// The content of a stream entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamEntry<'a> {
-    /// The own group's timestamp (2A).
+    /// The timestamp of this group (2A).
     Assign {
-        /// Position of the own group.
+        /// Position of this group.
         position: u8,
         /// The leader's ballot.
         ballot: Ballot,
         /// The time.
         time: u64,
     },
-    /// All times (V2).
+    /// The times of all destination groups (V2).
     Vector(Times<'a>),
-    /// One other group's timestamp (V1).
+    /// The timestamp of one other group (V1).
     Remote {
         /// Position of that group.
         position: u8,
-        /// Its ballot.
+        /// Ballot of that group.
         ballot: Ballot,
-        /// Its time.
+        /// Time of that group.
         time: u64,
     },
-    /// Never to be delivered.
+    /// The slot is a no-op, which is never delivered.
     NoOp {
-        /// A majority of the group has processed such an entry.
+        /// `true` if a majority of the group has processed such an entry.
         settled: bool,
     },
-    /// Another group is led under this ballot; nothing of a smaller one of that group counts any more.
+    /// The ballot in which another group is led. Smaller ballots of that group do not count any more.
     RemoteBallot {
         /// The ballot.
         ballot: Ballot,
-        /// The group's incarnation.
+        /// The incarnation of the group.
         incarnation: Incarnation,
     },
-    /// The history of another group's incarnation began there; nothing of it counts before this.
+    /// The word of another group: where the history of its incarnation began. Nothing of the incarnation counts before
+    /// this entry.
     Word {
         /// The group's ballot.
         ballot: Ballot,
-        /// Its incarnation.
+        /// The incarnation of the group.
         incarnation: Incarnation,
-        /// The incarnation in which the history of that began.
+        /// The incarnation in which its history began.
         origin: Incarnation,
-        /// A majority of the group has processed such an entry.
+        /// `true` if a majority of the receiving group has processed such an entry.
         in_force: bool,
     },
-    /// A process took a client's place; see [`Succession`](crate::Succession). The head names its generation and first slot.
+    /// The takeover of a client id by a new process; see [`Succession`](crate::Succession). The head names the
+    /// process's generation and first slot.
     Succeed {
-        /// Its life.
+        /// The life of the process.
         life: u64,
-        /// What earlier processes multicast after this sequence is void.
+        /// The sequence after which messages of earlier processes are void.
         after: u64,
-        /// Nobody asks for what processes with generations up to this one left; plus 1, so that 0 says nothing.
+        /// The generation up to which no group asks for void messages any more, plus 1. At 0 the entry says nothing
+        /// about it.
         retired: u64,
-        /// A majority of the group has processed such an entry.
+        /// `true` if a majority of the group has processed such an entry.
         settled: bool,
     },
 }
@@ -294,27 +309,27 @@ pub struct Ack<'a> {
     pub head: Head,
     /// Position of the sender's group.
     pub position: u8,
-    /// The sender's group's ballot, in which it acknowledges.
+    /// Ballot of the sender's group in which the sender acknowledges.
     pub ballot: Ballot,
-    /// What is acknowledged: all times.
+    /// The acknowledged vector.
     pub times: Times<'a>,
 }
 
 /// One item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Item<'a> {
-    /// For the stream of the own group.
+    /// An entry of this group's stream.
     Stream(StreamItem<'a>),
-    /// From another leader.
+    /// A timestamp of another group's leader.
     Timestamp(RemoteTimestamp),
-    /// From any destination process.
+    /// An acknowledgement of any destination process.
     Ack(Ack<'a>),
-    /// For the stream of the own group: what follows is of this ballot.
+    /// The start of a ballot in this group's stream: the entries that follow belong to it.
     Begin(Ballot),
 }
 
 impl<'a> Item<'a> {
-    /// The kind.
+    /// Returns the kind of the item.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> ItemKind {
@@ -326,7 +341,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The message; `None` of an item that is about none.
+    /// Returns the head that names the message, or `None` if the item is about no message.
     #[inline]
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
@@ -338,14 +353,14 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Words that [`encode`](Item::encode) appends.
+    /// Returns the number of words that [`encode`](Item::encode) appends.
     #[inline]
     #[must_use]
     pub fn words(&self) -> usize {
         words_of(self.kind(), self.head().map_or(1, |head| usize::from(head.groups)))
     }
 
-    /// Appends the item.
+    /// Appends the words of the item.
     pub fn encode(&self, out: &mut Vec<u64>) {
         match self {
             Item::Stream(item) => item.encode(out),
@@ -357,11 +372,11 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Reads the item at word `at` of a record. Returns it and the word after it.
+    /// Decodes the item at word `at` of a record. Returns the item and the offset of the word after it.
     ///
     /// # Errors
     /// See [`ItemError`].
-    // Always: an item that is returned by way of memory costs more than reading it.
+    // Inlining is required: returning an item through memory costs more than decoding it.
     #[inline(always)]
     pub fn decode(record: &'a [u64], at: usize) -> Result<(Item<'a>, usize), ItemError> {
         let rest = record.get(at..).unwrap_or(&[]);
@@ -398,7 +413,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The first word of an item.
+/// Returns the first word of an item.
 #[inline]
 fn first_word(kind: ItemKind, head: &Head, position: u8) -> u64 {
     kind as u64
@@ -410,7 +425,7 @@ fn first_word(kind: ItemKind, head: &Head, position: u8) -> u64 {
 }
 
 impl RemoteTimestamp {
-    /// Appends the item.
+    /// Appends the words of the item.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
         let word = first_word(ItemKind::Timestamp, &self.head, self.position);
@@ -419,7 +434,7 @@ impl RemoteTimestamp {
 }
 
 impl Ack<'_> {
-    /// Appends the item.
+    /// Appends the words of the item.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
         let word = first_word(ItemKind::Ack, &self.head, self.position);
@@ -428,7 +443,7 @@ impl Ack<'_> {
 }
 
 impl StreamItem<'_> {
-    /// The kind.
+    /// Returns the kind of the entry.
     #[inline]
     pub(crate) fn kind(&self) -> ItemKind {
         match self.entry {
@@ -442,13 +457,13 @@ impl StreamItem<'_> {
         }
     }
 
-    /// The message; `None` of an entry that is about none.
+    /// Returns the head that names the message, or `None` if the entry is about no message.
     #[inline]
     pub(crate) fn message(&self) -> Option<&Head> {
         (!matches!(self.entry, StreamEntry::RemoteBallot { .. } | StreamEntry::Word { .. })).then_some(&self.head)
     }
 
-    /// Appends the item.
+    /// Appends the words of the item.
     #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
         let StreamItem { head, counter, entry } = self;
@@ -483,7 +498,7 @@ impl StreamItem<'_> {
     }
 }
 
-/// ItemKind and length in words of the item whose first word this is, as this process encoded it.
+/// Returns the kind and the length in words of an item that this process encoded, given its first word.
 #[inline]
 pub(crate) fn own_item(word: u64) -> Option<(ItemKind, usize)> {
     let kind = kind_of(word).ok()?;
@@ -562,7 +577,8 @@ fn decode_body(kind: ItemKind, head: Head, position: u8, body: &[u64]) -> Result
     if counts { Ok(item) } else { Err(ItemError::Count) }
 }
 
-/// A time or counter that can be, and that can be counted on from: nobody gets to the other half by counting.
+/// Returns whether a time or counter is valid and can be incremented safely. Counting alone never reaches the upper
+/// half.
 #[inline]
 fn is_count(count: u64) -> bool {
     count.wrapping_sub(1) < 1 << 63
@@ -579,7 +595,7 @@ mod tests {
 
     use super::*;
 
-    /// What a lone message to two groups costs in memory traffic: one line per write.
+    /// The test bounds the memory traffic of a single message to two groups: one cache line for each write.
     #[test]
     fn every_item_about_a_message_to_two_groups_fills_at_most_one_cell() {
         for kind in KINDS.into_iter().filter(|kind| !matches!(kind, ItemKind::Succeed | ItemKind::Word)) {

@@ -1,19 +1,20 @@
-//! Genuine atomic multicast over one-sided writes: messages to any subset of groups, one global order.
+//! Genuine atomic multicast over one-sided writes: messages to any subset of groups, in one global order.
 //!
-//! The protocol succeeds RamCast; [`Variant`] selects between its two versions. [`Replica`] and [`Sender`] are the pure
-//! state machines: input in, [`Effects`] out; no I/O, no clock, no randomness. [`Member`] and [`Client`] put them on
-//! any [`Fabric`](stentor_fabric::Fabric).
+//! The protocol succeeds RamCast; [`Variant`] selects between its two versions. [`Replica`] and [`Sender`] are pure
+//! state machines. They take inputs and write their output to [`Effects`]. They do no I/O, read no clock and use no
+//! randomness. [`Member`] and [`Client`] run them on any [`Fabric`](stentor_fabric::Fabric).
 //!
-//! # A message's way
+//! # The path of a message
 //! 1. A client writes the sealed message into its ring at every process of every destination group ([`Client`]).
-//! 2. Each group's leader takes the next timestamp and writes it to its followers' stream and to the other leaders
-//!    (2A, `replica/leader.rs`).
+//! 2. Each group's leader assigns its next timestamp to the message. It writes the timestamp to its followers' stream
+//!    and to the leaders of the other destination groups (2A, `replica/leader.rs`).
 //! 3. A leader that has the timestamps of all destination groups raises its clock to their maximum, *then* appends the
 //!    whole vector to its stream (`replica/leader.rs`).
-//! 4. A follower that has processed the stream through the vector acknowledges to all other destination processes
-//!    (2B, `replica/follower.rs`).
-//! 5. A message is decided when, for one vector, every destination group has a majority that acknowledged it in one ballot
-//!    of its own (`replica/votes.rs`), and delivered when nothing can come before it any more (`replica/agreement.rs`).
+//! 4. A follower that has processed the stream through the vector acknowledges the message to all other destination
+//!    processes (2B, `replica/follower.rs`).
+//! 5. A message is decided when every destination group has a majority that acknowledged one vector, the members of
+//!    each majority in one ballot of their group (`replica/votes.rs`). It is delivered when no other message can
+//!    precede it any more (`replica/agreement.rs`).
 #![forbid(unsafe_code)]
 
 mod destination_groups;

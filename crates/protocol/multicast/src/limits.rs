@@ -1,4 +1,5 @@
-//! Sizes, fixed at start: memory is bounded and printed (M8).
+//! The sizes of rings, windows and messages. They are fixed at start, so that memory is bounded and can be printed
+//! (M8).
 
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::ring::Geometry;
@@ -9,36 +10,37 @@ use crate::message::MAX_DESTINATIONS;
 use crate::node::{IN_FLIGHT_BYTES, INBOX_BYTES, PIECE_BYTES, PIECES, STORED_BYTES};
 use crate::{Header, Replica, Topology};
 
-/// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
+/// Bytes of the credit cells in front of the ring in a control region. One cell is for the control ring in the other
 /// direction, one for the stream.
 pub(crate) const CREDIT_CELLS_BYTES: u64 = 128;
-/// Bytes of a peer's credit for a ring of replies or of queries.
+/// Bytes of a peer's credit for a ring of replies or queries.
 pub(crate) const RECORD_CREDIT_BYTES: u64 = LINE as u64;
-/// Bytes behind the ring in a stream region, where a leader writes to see that it still leads.
+/// Bytes behind the ring in a stream region. The leader writes there to confirm that it still leads.
 const CONFIRM_BYTES: u64 = LINE as u64;
 /// Byte offset of the credit for the stream in a control region.
 pub(crate) const STREAM_CREDIT_OFFSET: u64 = 64;
 
-/// Sizes that every process of a cluster agrees on.
+/// The sizes that all processes of a cluster agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
-    /// The longest message, bytes.
+    /// Size of the longest message, in bytes.
     pub message_bytes: usize,
-    /// Messages that a client may have undelivered at one group; a power of two.
+    /// Number of undelivered messages that a client may have at one group; a power of two.
     pub window: u32,
-    /// Ring for one client's messages at one member, bytes (rounded up to two of the longest messages).
+    /// Size of the ring for one client's messages at one member, in bytes, rounded up to two of the longest messages.
     pub body_ring_bytes: u64,
-    /// Ring for timestamps, stream entries or acknowledgements between two members, bytes.
+    /// Size of a ring for timestamps, stream entries or acknowledgements between two members, in bytes.
     pub control_ring_bytes: u64,
-    /// The largest state of an application that one member gives another, bytes.
+    /// Size of the largest application state that one member transfers to another one, in bytes.
     pub snapshot_bytes: u64,
-    /// Deliveries that a member keeps for another one that gets its state, bytes.
+    /// Size of the backlog of deliveries that a donor keeps for the receiver of a transfer, in bytes.
     pub backlog_bytes: u64,
-    /// The share of their usual rate down to which clients are slowed when that is nearly full, percent.
+    /// Share of their usual rate, in percent, to which clients are slowed at most when the backlog is nearly full.
     pub slowed_percent: u32,
-    /// The longest reply of a member to a client, bytes; 0: there are no replies, and nothing is registered for them.
+    /// Size of the longest reply of a member to a client, in bytes. At 0 there are no replies, and no memory is
+    /// registered for them.
     pub reply_bytes: usize,
-    /// Ring for one member's replies at one client, bytes (rounded up to two of the longest replies).
+    /// Size of the ring for one member's replies at one client, in bytes, rounded up to two of the longest replies.
     pub reply_ring_bytes: u64,
 }
 
@@ -58,48 +60,48 @@ impl Default for Limits {
     }
 }
 
-/// Why sizes are impossible.
+/// The reason why a size is invalid.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum LimitsError {
-    /// Messages too long.
+    /// Messages are too long.
     #[error("messages of {0} bytes: at most {max} are possible", max = Limits::MAX_MESSAGE_BYTES)]
     MessageBytes(usize),
-    /// Not a power of two, or too large.
+    /// The window is not a power of two, or is too large.
     #[error("a window of {0} messages: a power of two up to {max} is possible", max = Limits::MAX_WINDOW)]
     Window(u32),
-    /// Ring too large.
+    /// A ring is too large.
     #[error("rings of {0} bytes: at most {max} are possible", max = Limits::MAX_RING_BYTES)]
     Ring(u64),
-    /// Too large a state, or too long a backlog, or too short a one.
+    /// The state or the backlog is too large, or the backlog is too small.
     #[error(
         "a state of {snapshot} bytes and a backlog of {backlog} bytes: at most {max} are possible, and at least a message \
          in the backlog",
         max = Limits::MAX_SNAPSHOT_BYTES
     )]
     Transfer {
-        /// The state.
+        /// Size of the state, in bytes.
         snapshot: u64,
-        /// The backlog.
+        /// Size of the backlog, in bytes.
         backlog: u64,
     },
-    /// Replies too long.
+    /// Replies are too long.
     #[error("replies of {0} bytes: at most {max} are possible", max = Limits::MAX_REPLY_BYTES)]
     ReplyBytes(usize),
-    /// No share.
+    /// The percentage is not between 1 and 100.
     #[error("{0} percent: 1 to 100 are possible")]
     Percent(u32),
 }
 
 impl Limits {
-    /// The longest message that can be configured, bytes.
+    /// Largest value of `message_bytes`, in bytes.
     pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
-    /// The longest reply that can be configured, bytes.
+    /// Largest value of `reply_bytes`, in bytes.
     pub const MAX_REPLY_BYTES: usize = 2 << 20;
-    /// The largest window that can be configured.
+    /// Largest value of `window`, in messages.
     pub const MAX_WINDOW: u32 = 1 << 16;
-    /// The largest ring that can be configured, bytes.
+    /// Largest size of a ring, in bytes.
     pub const MAX_RING_BYTES: u64 = 1 << 30;
-    /// The largest state, and the longest backlog, that can be configured, bytes.
+    /// Largest size of the state and of the backlog, in bytes.
     pub const MAX_SNAPSHOT_BYTES: u64 = 1 << 40;
 
     /// Checks the sizes.
@@ -130,12 +132,12 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns the bytes of a backlog in which any message has a place.
+    /// Returns the size of a backlog that fits any message, in bytes.
     fn least_backlog(&self) -> u64 {
         self.message_bytes as u64 + 64
     }
 
-    /// The ring for one client's messages at one member.
+    /// Returns the geometry of the ring for one client's messages at one member.
     #[must_use]
     pub fn body_ring(&self, topology: &Topology) -> Geometry {
         let destinations = topology.groups().min(MAX_DESTINATIONS);
@@ -143,75 +145,90 @@ impl Limits {
         Geometry::new(0, self.body_ring_bytes / 64, longest)
     }
 
-    /// The ring between two members, for the stream.
+    /// Returns the geometry of the ring for the stream between two members.
     #[must_use]
     pub fn stream_ring(&self, topology: &Topology) -> Geometry {
         Geometry::new(0, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
-    /// Returns the bytes of the region that a stream lies in: the ring, and with [replies](Limits::has_replies) a line where the leader
-    /// writes to see that it still leads.
+    /// Returns the size of the region of a stream, in bytes: the ring, and with [replies](Limits::has_replies) one more
+    /// line.
+    ///
+    /// The leader writes to that line to confirm that it still leads.
     #[must_use]
     pub fn stream_region_bytes(&self, topology: &Topology) -> u64 {
         self.stream_ring(topology).bytes() + if self.has_replies() { CONFIRM_BYTES } else { 0 }
     }
 
-    /// The ring between two members, for timestamps and acknowledgements; credits lie in front of it.
+    /// Returns the geometry of the ring for timestamps and acknowledgements between two members. Credits are stored in
+    /// front of it.
     #[must_use]
     pub fn control_ring(&self, topology: &Topology) -> Geometry {
         Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
-    /// Places of messages at a member: a window for each client, and one for each kind of the group's own entries. Only members that can
-    /// reply to clients order those ([`ReplicaConfig::time_entries`](crate::ReplicaConfig::time_entries)).
+    /// Returns the number of slots at a member: a window for each client, and one for each kind of the group's own
+    /// entries.
+    ///
+    /// Only members that can reply to clients order such entries
+    /// ([`ReplicaConfig::time_entries`](crate::ReplicaConfig::time_entries)).
     fn places(&self, topology: &Topology) -> u64 {
         (topology.clients() as u64 + 2 * u64::from(self.has_replies())) * u64::from(self.window)
     }
 
-    /// Whether members can reply to clients.
+    /// Returns whether members can reply to clients.
     #[must_use]
     pub fn has_replies(&self) -> bool {
         self.reply_bytes > 0
     }
 
-    /// The ring for one member's replies at one client, if there are [any](Limits::has_replies).
+    /// Returns the geometry of the ring for one member's replies at one client, if there are
+    /// [replies](Limits::has_replies).
     #[must_use]
     pub fn reply_ring(&self) -> Geometry {
         Geometry::new(0, self.reply_ring_bytes / 64, self.reply_bytes)
     }
 
-    /// Returns the payload of the longest record in any ring, bytes.
+    /// Returns the largest payload of a record in any ring, in bytes.
     #[must_use]
     pub fn longest_payload(&self, topology: &Topology) -> usize {
         let between = self.control_ring(topology).max_payload().max(self.stream_ring(topology).max_payload());
         self.body_ring(topology).max_payload().max(between).max(self.reply_bytes)
     }
 
-    /// The ring for one client's queries at one member, if there are [replies](Limits::has_replies). A query may be as long as a
-    /// message, and as many fit as replies.
+    /// Returns the geometry of the ring for one client's queries at one member, if there are
+    /// [replies](Limits::has_replies).
+    ///
+    /// A query may be as long as a message, and as many queries fit as replies.
     #[must_use]
     pub fn query_ring(&self) -> Geometry {
         Geometry::new(0, self.reply_ring_bytes / 64, self.message_bytes)
     }
 
-    /// Returns the bytes that a client registers for replies and queries. For each member: a ring for its replies, its credit for
-    /// queries, and staging if the longest query is longer than what the fabric takes inline.
+    /// Returns the number of bytes that a client registers for replies and queries.
+    ///
+    /// For each member these are a ring for its replies and the client's credit for queries. Staging is added if the
+    /// longest query exceeds the inline limit of the fabric.
     #[must_use]
     pub fn client_reply_bytes(&self, topology: &Topology, inline_bytes: u32) -> u64 {
         let each = self.reply_ring().bytes() + written_bytes(&self.query_ring(), inline_bytes);
         if self.has_replies() { topology.all_members() as u64 * each } else { 0 }
     }
 
-    /// Returns the bytes that a member registers for replies and queries. For each client: a ring for its queries, its credit for
-    /// replies, and staging if the longest reply is longer than what the fabric takes inline.
+    /// Returns the number of bytes that a member registers for replies and queries.
+    ///
+    /// For each client these are a ring for its queries and the member's credit for replies. Staging is added if the
+    /// longest reply exceeds the inline limit of the fabric.
     #[must_use]
     pub fn member_reply_bytes(&self, topology: &Topology, inline_bytes: u32) -> u64 {
         let each = self.query_ring().bytes() + written_bytes(&self.reply_ring(), inline_bytes);
         if self.has_replies() { topology.clients() as u64 * each } else { 0 }
     }
 
-    /// What one member registers and keeps, by the formula that `stentor config check` prints. `inline_bytes` is the
-    /// fabric's inline limit: longer records are posted from a staging region as large as their ring.
+    /// Returns the memory that one member registers and allocates, by the formula that `stentor config check` prints.
+    ///
+    /// `inline_bytes` is the fabric's inline limit. Longer records are posted from a staging region that is as large as
+    /// their ring.
     #[must_use]
     pub fn memory(&self, topology: &Topology, group_size: usize, inline_bytes: u32) -> MemoryPlan {
         let clients = topology.clients() as u64;
@@ -220,7 +237,7 @@ impl Limits {
         let body = self.body_ring(topology).bytes();
         let (control, stream) = (self.control_ring(topology), self.stream_ring(topology));
         let staged = record_cells(control.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
-        // The stream's is always there: a follower that comes back gets from it what it missed meanwhile.
+        // The stream always has staging: a follower that reconnects is sent the entries that it missed from there.
         let pulses = if followers > 0 { group_size as u64 * LINE as u64 } else { 0 };
         let staging = stream.bytes() + if staged { others * control.bytes() } else { 0 };
         let longest = self.body_ring(topology).max_payload().next_multiple_of(WORD) as u64;
@@ -241,29 +258,36 @@ impl Limits {
         }
     }
 
-    /// Returns the bytes that a member has for each slot of each client's window: what is known of the message there, its
-    /// entry in the order, and where its body lies. Memory is touched when the slot is first used.
+    /// Returns the bytes that a member allocates for each slot of each client's window.
+    ///
+    /// They hold the state of the slot's message, its entry in the order, and the location of its body. The operating
+    /// system provides the memory when the slot is first used.
     #[must_use]
     pub fn slot_bytes() -> u64 {
         Replica::slot_bytes() + STORED_BYTES
     }
 
-    /// Returns the most bytes that a member keeps besides for each such slot, once a message was there: destinations, times
-    /// and votes, for as many groups as a message can go to.
+    /// Returns the largest number of additional bytes that a member keeps for each slot that has held a message.
+    ///
+    /// They hold destinations, times and votes for the largest possible number of destination groups.
     #[must_use]
     pub fn slot_heap_bytes(topology: &Topology) -> u64 {
         Replica::slot_heap_bytes(topology.groups().min(MAX_DESTINATIONS))
     }
 
-    /// Returns the most bytes that a client keeps for each slot of its window at each group: it waits for the delivery of
-    /// what is there, and for news that a majority holds it.
+    /// Returns the largest number of bytes that a client keeps for each slot of its window at each group.
+    ///
+    /// The client waits for the delivery of the slot's message, and for the report that a majority holds it.
     #[must_use]
     pub fn awaited_bytes() -> u64 {
         2 * IN_FLIGHT_BYTES
     }
 
-    /// The longest peer message, bytes, and the most that may wait for one of them: what a member holds for
-    /// every client twice, what it knows of each place of each window, and 1 MiB for everything else.
+    /// Returns the largest size of a peer message, in bytes. It is also the limit for all messages that wait behind
+    /// each other.
+    ///
+    /// It is twice the size of all clients' body rings, twice the largest description of all slots, and 1 MiB for
+    /// everything else.
     #[must_use]
     pub fn letter_bytes(&self, topology: &Topology) -> u64 {
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
@@ -273,10 +297,12 @@ impl Limits {
             + (1 << 20)
     }
 
-    /// Most bytes that can wait in outboxes. A message of which a member has written is one that the reader has not
-    /// freed, or that the writer has not (a late acknowledgement): two windows per client. For each, a member writes to
-    /// another at most two items (timestamp or assignment, and vector or acknowledgement; in V1 one timestamp per group and
-    /// the acknowledgement): five words per group, and three with a time per group.
+    /// Returns the largest number of bytes that can wait in outboxes.
+    ///
+    /// Items can wait only for messages that the reader has not freed, or that the writer has not freed because an
+    /// acknowledgement is late. These are two windows per client. For each message, a member writes at most two items
+    /// to another one: a timestamp or assignment, and a vector or acknowledgement. In V1 it writes one timestamp per
+    /// group and the acknowledgement. The items take five words per group, and three words with a time per group.
     fn queue_bytes(&self, topology: &Topology, outboxes: u64) -> u64 {
         let messages = 2 * self.places(topology);
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
@@ -285,66 +311,79 @@ impl Limits {
     }
 }
 
-/// Returns the bytes that the writer of a ring of records registers: the credit, and staging if a record may be too long for inline.
+/// Returns the number of bytes that the writer of a ring of records registers: the credit, and staging if a record may
+/// exceed the inline limit.
 fn written_bytes(ring: &Geometry, inline_bytes: u32) -> u64 {
     let staged = record_cells(ring.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
     RECORD_CREDIT_BYTES + if staged { ring.bytes() } else { 0 }
 }
 
-/// The longest batch of items in one record: 4 KiB, or one item with all destinations.
+/// Returns the size of the longest batch of items in one record, in bytes: 4096, or one item with all destinations.
 fn longest_batch(topology: &Topology) -> usize {
     let item = (3 + topology.groups().min(MAX_DESTINATIONS)) * WORD;
     item.max(4096)
 }
 
-/// Memory of one member, bytes.
+/// The memory of one member, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
-    /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
-    /// stream ring and a line for heartbeats; receives for greetings and peer messages per client and other member; and staging, for
-    /// the stream and where records may be too long for inline. If there are replies, a line behind each stream ring, and per client
-    /// a line for its credit, staging likewise, and a ring for its queries.
+    /// Registered regions.
+    ///
+    /// - For each client: a body ring.
+    /// - For each other member: a control ring with credits.
+    /// - For each other member of the group: a stream ring and a line for heartbeats.
+    /// - For each client and other member: receive buffers for hellos and peer messages.
+    /// - Staging, for the stream and for rings whose records may exceed the inline limit.
+    ///
+    /// With replies, each stream ring has one more line. Each client then has a line for its credit, a ring for its
+    /// queries, and staging if replies may exceed the inline limit.
     pub registered: u64,
-    /// Private copies of the messages: per client one body ring.
+    /// Private copies of the messages: one body ring for each client.
     pub mirrors: u64,
-    /// Places of clients' windows: what is known of the message in each, and where it lies. Touched as they are used.
+    /// Slots of the clients' windows: the state of each slot's message and the location of its body. The operating
+    /// system provides the memory as slots are used.
     pub windows: u64,
-    /// The most that can wait in outboxes.
+    /// Upper limit of the bytes that wait in outboxes.
     pub queues: u64,
-    /// The most that can lie aside: messages that did not come through a ring as it is now, a window of the longest ones
-    /// per client. Taken only when something fails.
+    /// Upper limit of the messages that are stored outside the mirrors: a window of the longest messages for each
+    /// client.
+    ///
+    /// They were forwarded, or were read before their ring restarted. The memory is allocated only when something
+    /// fails.
     pub aside: u64,
-    /// The most that peer messages on their way can take, per other member one each way. Taken only when something fails.
+    /// Upper limit of the peer messages in flight, one in each direction for each other member. The memory is allocated
+    /// only when something fails.
     pub letters: u64,
-    /// The most that a transfer of the application's state takes: the state as it comes, or the deliveries that another
-    /// member is to get behind it, and the pieces under way. What the application's freeze holds comes on top. Taken only
-    /// when something fails.
+    /// Upper limit of a transfer of the application's state, without the memory of the application's own freeze.
+    ///
+    /// It includes the state as it is received, or the backlog for the receiver, and the pieces in flight. The memory
+    /// is allocated only when something fails.
     pub transfers: u64,
 }
 
 impl MemoryPlan {
-    /// The most that can wait in all queues.
+    /// Returns the upper limit of the bytes that wait in all queues.
     #[must_use]
     pub fn all_queues(&self) -> u64 {
         self.queues + self.aside + self.letters + self.transfers
     }
 }
 
-/// What a member uses of it, bytes (M8).
+/// The memory in use at a member, in bytes (M8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryUse {
-    /// Registered.
+    /// Registered bytes.
     pub regions: u64,
-    /// [`MemoryPlan::registered`].
+    /// Their limit, [`MemoryPlan::registered`].
     pub region_limit: u64,
-    /// The most that waited: in outboxes, aside, and as peer messages.
+    /// Largest number of bytes that waited at one time: in outboxes, outside the mirrors, and as peer messages.
     pub most_queued: u64,
-    /// [`MemoryPlan::all_queues`].
+    /// Their limit, [`MemoryPlan::all_queues`].
     pub queue_limit: u64,
 }
 
 impl MemoryUse {
-    /// The memory of a member that has registered `regions` bytes so far and queues nothing.
+    /// Returns the memory of a member that has registered `regions` bytes so far and queues nothing.
     pub(crate) fn begun(plan: &MemoryPlan, regions: u64) -> Self {
         MemoryUse { regions, region_limit: plan.registered, most_queued: 0, queue_limit: plan.all_queues() }
     }

@@ -1,33 +1,35 @@
-//! What a client writes into its rings: the message with its destinations.
+//! The record that a client writes into its rings: a message with its destinations.
 //!
 //! | word | content |
 //! |---|---|
 //! | 0 | sequence |
 //! | 1 | payload length in bytes (32 bits), destination groups (8), flags (8), format version (16) |
 //! | 2… | per destination group in rising order: group (16 bits), slot (48) |
-//! | then | the payload; if a flag says so, its first word is the time that the message comes after |
+//! | then | the payload |
 //!
-//! A slot is the client's dense number for this message at that group, from 0; its lower 48 bits go over the wire.
+//! If the flag `NOT_BEFORE` is set, the first word of the payload is a time that the message must follow in the order.
+//!
+//! A slot is the client's dense number for this message at that group, from 0. Its lower 48 bits are sent.
 
 use thiserror::Error;
 
 use crate::item::VERSION;
 use crate::{END_OF_TIME, GroupId, Topology};
 
-/// Most destination groups of one message.
+/// Largest number of destination groups of one message.
 pub(crate) const MAX_DESTINATIONS: usize = 255;
 
-/// The client wants to hear of the delivery at once.
+/// Flag: the client wants a notification as soon as the message is delivered.
 const NOTIFY: u64 = 1 << 40;
-/// The client wants to hear at once when it is read.
+/// Flag: the client wants a notification as soon as the message has been read.
 const SYNC: u64 = 1 << 41;
-/// The payload begins with a session's envelope.
+/// Flag: the payload begins with a session's envelope.
 const ENVELOPE: u64 = 1 << 42;
-/// The payload begins with the time that the message comes after, which is not delivered.
+/// Flag: the payload begins with the time that the message must follow. That word is not delivered.
 const NOT_BEFORE: u64 = 1 << 43;
-/// Flags that mean something.
+/// All flags that this format version defines.
 const FLAGS: u8 = ((NOTIFY | SYNC | ENVELOPE | NOT_BEFORE) >> 40) as u8;
-/// Bytes by which the payload of a message is longer that names a time which it comes after.
+/// Bytes that the time which a message must follow adds to its payload.
 pub const NOT_BEFORE_BYTES: usize = 8;
 
 /// One destination group of a message.
@@ -35,13 +37,15 @@ pub const NOT_BEFORE_BYTES: usize = 8;
 pub struct Destination {
     /// The group.
     pub group: GroupId,
-    /// The client's dense number for this message at that group, from 0: its slot, the same at all its replicas. Of a
-    /// message that was received, the lower 48 bits.
+    /// The client's dense number for this message at that group, from 0. It names the same slot at all members of the
+    /// group.
+    ///
+    /// In a received message it is reduced to its lower 48 bits.
     pub slot: u64,
 }
 
 impl Destination {
-    /// Bits of a slot that go over the wire.
+    /// Number of bits of a slot that are sent.
     pub(crate) const SLOT_BITS: u32 = 48;
 
     pub(crate) fn to_word(self) -> u64 {
@@ -53,54 +57,54 @@ impl Destination {
     }
 }
 
-/// Why a record is not a message. It was sealed, so this is a client of another version or a bug.
+/// The reason why a record is not a valid message. The record was sealed, so its client has another version or a bug.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum MessageError {
-    /// Shorter than its header says.
+    /// The record is shorter than its header requires.
     #[error("a message of {has} bytes whose header says {needs}")]
     Truncated {
-        /// Bytes its header asks for.
+        /// Bytes that the header requires.
         needs: usize,
-        /// Bytes there.
+        /// Bytes in the record.
         has: usize,
     },
-    /// Another format version.
+    /// The format version differs from that of this process.
     #[error("message of format version {0}; this process speaks {VERSION}")]
     Version(u16),
-    /// Sequences count from 1.
+    /// The sequence is 0, but sequences count from 1.
     #[error("sequence 0")]
     Sequence,
-    /// Flags that this version does not know.
+    /// The record has flags that this version does not define.
     #[error("flags {0:#x} mean nothing in format version {VERSION}")]
     Flags(u8),
-    /// It comes after a time that no group has.
+    /// The message must follow a time that no group can reach.
     #[error("a message after the time {0}, which is none")]
     NotBefore(u64),
-    /// Groups not rising, unknown, or without the receiver's.
+    /// The groups are not in rising order, one does not exist, or the receiver's group is missing.
     #[error("destination groups are not known groups in rising order with the receiver's among them")]
     Destinations,
 }
 
-/// A message's header, as it lies in a record.
+/// A message's header, as it is stored in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header<'a> {
-    /// The client's number for it, from 1.
+    /// The client's number for the message, from 1.
     pub sequence: u64,
-    /// Bytes of payload, with the time that the message comes after.
+    /// Bytes of payload, including the time that the message must follow.
     pub payload_bytes: usize,
-    /// The message comes after everything with a final time up to this one; 0 asks for nothing.
+    /// The final time of the message must be later than this one; 0 sets no bound.
     pub not_before: u64,
-    /// The client wants to hear of the delivery at once.
+    /// `true` if the client wants a notification as soon as the message is delivered.
     pub notify: bool,
-    /// The client wants to hear at once when it is read.
+    /// `true` if the client wants a notification as soon as the message has been read.
     pub sync: bool,
-    /// The payload begins with a session's envelope.
+    /// `true` if the payload begins with a session's envelope.
     pub enveloped: bool,
     destinations: &'a [u64],
 }
 
 impl<'a> Header<'a> {
-    /// Words of a header for this many destination groups.
+    /// Returns the number of words of a header with this many destination groups.
     #[inline]
     #[must_use]
     pub const fn words(groups: usize) -> usize {
@@ -124,7 +128,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Marks an encoded header: members tell at once when they have read the message.
+    /// Marks an encoded header: members notify the client as soon as they have read the message.
     ///
     /// # Panics
     /// If `out` is shorter than a header.
@@ -140,7 +144,7 @@ impl<'a> Header<'a> {
         out[1] |= ENVELOPE;
     }
 
-    /// Marks an encoded header: the first word of the payload is the time that the message comes after.
+    /// Marks an encoded header: the first word of the payload is the time that the message must follow.
     ///
     /// # Panics
     /// If `out` is shorter than a header.
@@ -148,20 +152,21 @@ impl<'a> Header<'a> {
         out[1] |= NOT_BEFORE;
     }
 
-    /// Returns the bytes at the beginning of the payload that are not delivered.
+    /// Returns the number of bytes at the beginning of the payload that are not delivered.
     #[inline]
     pub(crate) fn undelivered_bytes(words: &[u64]) -> usize {
         let is_marked = words.get(1).is_some_and(|sizes| sizes & NOT_BEFORE != 0);
         if is_marked { NOT_BEFORE_BYTES } else { 0 }
     }
 
-    /// Whether an encoded header is [marked](Header::mark_enveloped). False if there is none.
+    /// Returns whether an encoded header is [marked](Header::mark_enveloped) as enveloped; `false` if there is no
+    /// header.
     #[inline]
     pub(crate) fn is_enveloped(words: &[u64]) -> bool {
         words.get(1).is_some_and(|sizes| sizes & ENVELOPE != 0)
     }
 
-    /// Reads the header of a record's payload of `bytes`.
+    /// Reads the header from a record whose payload has `bytes` bytes.
     ///
     /// # Errors
     /// See [`MessageError`].
@@ -212,14 +217,14 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Number of destination groups.
+    /// Returns the number of destination groups.
     #[inline]
     #[must_use]
     pub fn groups(&self) -> usize {
         self.destinations.len()
     }
 
-    /// The destinations, in rising order of group.
+    /// Returns the destinations, in rising order of group.
     #[inline]
     pub fn destinations(&self) -> impl Iterator<Item = Destination> + use<'a> {
         self.destinations.iter().map(|word| Destination::from_word(*word))
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_a_message_comes_after_is_read_with_the_header_and_an_absurd_one_is_refused() {
+    fn the_not_before_time_is_read_with_the_header_and_an_absurd_one_is_refused() {
         let topology = Topology::new(&[1], 1).expect("possible");
         let to = [Destination { group: GroupId(0), slot: 3 }];
         let after = |time, bytes| {

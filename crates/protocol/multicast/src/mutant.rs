@@ -1,156 +1,165 @@
-//! Mutants of the protocol, each with the property that it breaks. Compiled in only with the feature `plants`.
+//! The mutants of the protocol, each with the property that it breaks. They are compiled in only with the feature
+//! `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;
 
 mutants! {
-    /// Deliver on acknowledgements alone, without having processed the stream through the vector entry.
+    /// A member delivers on acknowledgements alone, without having processed the stream through the vector entry.
     NoDensity, "no-density", "M5";
     /// The leader appends the vector entry first and raises its clock at a later event.
     ClockAfterEntry, "clock-after-entry", "M4";
     /// The leader never raises its clock to the vector's maximum.
     NoClockRaise, "no-clock-raise", "M4";
-    /// Acknowledgements are counted whatever vector and lap they name.
+    /// A member counts acknowledgements without comparing the vector and lap that they name.
     AckWithoutIdentity, "ack-without-identity", "M2";
     /// A leader assigns a client's messages without waiting for earlier ones to other groups.
     NoFifo, "no-fifo", "M6";
     /// The leader of a one-process group does not acknowledge; its timestamp counts as its vote.
     SoloLeaderSilent, "solo-leader-silent", "R1";
-    /// A leader gives a message its next time, whatever time its client wants it to come after.
+    /// A leader ignores the time that a message must follow and assigns its next time.
     NotBeforeIgnored, "not-before-ignored", "order of a session";
-    /// A leader answers a read before it has seen that it still leads.
+    /// A leader answers a read before it has confirmed that it still leads.
     ReadUnconfirmed, "read-unconfirmed", "reads";
-    /// A leader answers a read before it has delivered what others may have delivered.
+    /// A leader answers a read before it has delivered the messages that other members may have delivered.
     ReadIgnoresVectors, "read-ignores-vectors", "reads";
-    /// A leader answers a read whatever time it comes after.
+    /// A leader answers a read without regard to the time that the read must follow.
     ReadIgnoresTime, "read-ignores-time", "reads";
-    /// A leader holds back what exceeds a client's share, also before a message to several groups.
+    /// A leader also holds back messages beyond a client's share that precede a message to several groups.
     ShareOfAll, "share-of-all", "M9";
-    /// Messages are ordered by time alone; ties go to whoever came first here.
+    /// Messages are ordered by time alone, and ties by local arrival.
     TiesByArrival, "ties-by-arrival", "M5";
     /// Messages are found by a hash of their id.
     IdByHash, "id-by-hash", "M3";
-    /// A client counts a slot as free when it is free at one member of the group.
+    /// A client counts a slot as free when one member of the group has freed it.
     SlotsFreedByOne, "slots-freed-by-one", "M3";
-    /// Leaders tell every other leader of the cluster their timestamps.
+    /// Leaders send their timestamps to every other leader of the cluster.
     NotGenuine, "not-genuine", "M7";
-    /// A process counts a decided vector as final order before the message itself is decided: no tentative blocks.
+    /// A process counts a decided vector as final order before the message itself is decided: no tentative timestamp
+    /// blocks it.
     TentativeIgnored, "tentative-ignored", "M4";
-    /// Torn records are accepted: stale bytes are read as acknowledgements.
+    /// Torn records are accepted, so stale bytes are read as acknowledgements.
     UnvalidatedRecords, "unvalidated-records", "M2";
     /// The checksum does not cover the lap.
     SealWithoutLap, "seal-without-lap", "M3";
-    /// Credits are deltas, read and then zeroed.
+    /// Credits are deltas that are read and then zeroed.
     DeltaCredits, "delta-credits", "M9";
-    /// A message counts as processed with whatever vector the stream gave first.
+    /// A message counts as processed with the first vector in the stream, whichever vector it is decided at.
     AnyVectorIsDense, "any-vector-is-dense", "M5";
-    /// A new leader takes its own state, whatever was promised to it.
+    /// A new leader adopts its own state instead of the best promised one.
     FirstPromiseOnly, "first-promise-only", "M2";
-    /// A new leader takes the state with most entries, of whatever ballot.
+    /// A new leader adopts the state with the most entries, whatever its ballot.
     CounterBeforeBallot, "counter-before-ballot", "M5";
     /// States are installed without the bodies that they name.
     StateWithoutBodies, "state-without-bodies", "M2";
-    /// A new leader leads before a majority has its state.
+    /// A new leader leads before a majority has installed its state.
     ReadyAlone, "ready-alone", "M5";
-    /// A new leader does not propose again what is not decided.
+    /// A new leader does not propose undecided messages again.
     NotProposedAgain, "not-proposed-again", "M9";
-    /// Nobody sends its timestamps again when another group's leader changes.
+    /// No leader sends its timestamps again when another group's leader changes.
     TimestampsNotRepeated, "timestamps-not-repeated", "M9";
-    /// A leader keeps the first timestamp of another group, also when that group's leader changes.
+    /// A leader keeps the first timestamp of another group, even when that group's leader changes.
     FirstTimestampKept, "first-timestamp-kept", "M9";
-    /// Nobody acknowledges again.
+    /// Vectors and acknowledgements are never sent again.
     VectorNotRepeated, "vector-not-repeated", "M9";
-    /// A process without memory is taken in by the ballot that is.
+    /// A process without memory is admitted by the current ballot.
     JoinWithoutBallot, "join-without-ballot", "M5";
-    /// A new leader adopts every message in the highest ballot that anybody accepted it in.
+    /// A new leader adopts every message in the highest ballot in which any member accepted it.
     HighestBallotPerMessage, "highest-ballot-per-message", "M5";
-    /// Who has promised a larger ballot goes on with the old leader's stream: its snapshot was taken before the fence.
+    /// A member that has promised a larger ballot keeps processing the old leader's stream, so its snapshot precedes
+    /// the fence.
     NotFenced, "not-fenced", "M5";
-    /// The quorum that promises is whoever is connected, if need be the candidate alone.
+    /// The quorum of promises is the set of connected members, if necessary the candidate alone.
     QuorumOfConnected, "quorum-of-connected", "M5";
     /// A new leader waits for promises of all members.
     WaitsForAll, "waits-for-all", "M9";
     /// A follower acknowledges an entry that still waits for its body.
     AckWithoutBody, "ack-without-body", "M2";
-    /// A message whose vector is full counts with its final timestamp before it is decided.
+    /// A message whose vector is complete counts with its final timestamp before it is decided.
     VectorUnblocks, "vector-unblocks", "M5";
-    /// Acknowledgements in a newer ballot of the own group count before that ballot's state is installed.
+    /// Acknowledgements in a newer ballot of this group count before that ballot's state is installed.
     NewerBallotCounts, "newer-ballot-counts", "M5";
-    /// A leader regards a void as settled before anybody else has processed it.
+    /// A leader regards a no-op as settled before any other member has processed it.
     VoidAtOnce, "void-at-once", "M2";
-    /// A gap is given up although the client lives.
+    /// A leader fills a gap with a no-op although the client lives.
     VoidOfTheLiving, "void-of-the-living", "superseded";
-    /// What a client that died multicast after what is given up is assigned.
+    /// A leader assigns messages that a dead client multicast after a no-op.
     EraNotClosed, "era-not-closed", "M6";
-    /// A member delivers past a message that another group refused, before a majority of its own has processed that.
+    /// A member delivers past a message that another group refused before a majority of its own group has processed the
+    /// refusal.
     RefusedPassed, "refused-passed", "M2";
-    /// What processes of a client's place left is void before a majority has processed that another one took it.
+    /// Messages of a client id's earlier processes are void before a majority has processed the succession.
     SuccessionAtOnce, "succession-at-once", "M2";
-    /// A leader counts a member's word that it takes no more of a client's earlier processes in another ballot than it was given.
+    /// A leader counts a member's `Closed` in another ballot than the one in which it was given.
     ClosedOfOldBallot, "closed-of-old-ballot", "M3";
-    /// A member that says that it takes no more of a client's earlier processes does.
+    /// A member that has answered `Closed` still accepts messages of the client's earlier processes.
     ClosingForgotten, "closing-forgotten", "M3";
-    /// A leader lets a process begin behind what it holds itself, whatever others hold.
+    /// A leader places a new process's first slot behind its own prefix, without regard to the messages that other
+    /// members hold.
     OwnPrefixOnly, "own-prefix-only", "M3";
-    /// A member takes a state that its leader's stream has overtaken in place of what it has processed since, and asks for
-    /// nothing when entries of the stream are missing.
+    /// A member replaces its newer state by an older one of the same ballot, and sends no request when stream entries
+    /// are missing.
     StateSetBack, "state-set-back", "M9";
-    /// A member does not look at what came with a state that the last body completed.
+    /// A member ignores the side effects of a state that the last missing body completed.
     StateUnnoted, "state-unnoted", "M9";
-    /// A record of a leader's earlier life that waits is taken in place of the first one of its new life, if both lie at the
-    /// same position.
+    /// A waiting record of a leader's earlier life is processed instead of the first record of its new life, if both
+    /// have the same ring position.
     HeldOfAnotherLife, "held-of-another-life", "M9";
-    /// A place in a ring is written again although the set's write that carried its last record is not done.
+    /// A ring position is reused before the fan-out write that carried its last record has completed.
     PlaceReusedUnderSet, "place-reused-under-set", "M9";
-    /// A member is started again although late copies of a broken set may land there.
+    /// A stream to a member is restarted although late copies of a broken fan-out set may still land there.
     UnsettledStart, "unsettled-start", "M9";
-    /// A ring starts anew on its connection although what was posted before may land later, on fabrics without order.
+    /// A ring restarts on its connection although earlier writes may land later, on fabrics that do not order writes.
     StartedUnderWrites, "started-under-writes", "M9";
-    /// What a broken set may not have copied is not written again.
+    /// Records that a broken fan-out set may not have copied are not written again.
     BrokenSetForgotten, "broken-set-forgotten", "M9";
-    /// A member hands a delivery to its application that the application has made already, with another member's state.
+    /// A member hands its application a delivery that the application has already made with another member's state.
     AppliedAgain, "applied-again", "M1";
-    /// A receiver takes pieces of whatever transfer.
+    /// A receiver accepts pieces of any transfer.
     PiecesMixed, "pieces-mixed", "state";
-    /// A state is handed to the state machine although its application is not as far.
+    /// A state is handed to the state machine although the application is behind it.
     StateAheadOfApplication, "state-ahead-of-application", "M2";
-    /// A state is taken over by an application that has made deliveries of another history of the group.
+    /// An application adopts a state although it has made deliveries of another history of the group.
     AheadOfAnotherHistory, "ahead-of-another-history", "M2";
-    /// A member that hears that a group began anew does without that group at once.
+    /// A member that learns that another group's history began anew decides messages without that group at once.
     WordAtOnce, "word-at-once", "M2";
-    /// A group that begins anew assigns what was multicast to its history before.
+    /// A group whose history begins anew assigns messages that were multicast to its previous history.
     EndedAssigned, "ended-assigned", "M2";
-    /// A donor freezes again whenever the receiver asks again.
+    /// A donor freezes its state again at every request of the receiver.
     FrozenAgain, "frozen-again", "M9";
-    /// A member credits no ring space for a body that it held already when the client's own write of it came.
+    /// A member credits no ring space for a body that it already held when the client's own write landed.
     HeldBodiesUncredited, "held-bodies-uncredited", "M9";
-    /// A member credits what it refused because it is beyond the client's window there, as if it held it.
+    /// A member credits a message that it refused because its slot is beyond the client's window, as if it held the
+    /// message.
     BeyondWindowFreed, "beyond-window-freed", "M9";
-    /// Items count whatever incarnation of a group they are of.
+    /// Items of any incarnation of a group count.
     IncarnationIgnored, "incarnation-ignored", "M2";
-    /// A group is founded when a majority of its members is without memory.
+    /// A group is founded when a majority of its members has no memory.
     FoundedByMajority, "founded-by-majority", "M5";
-    /// A process that hears that somebody remembers the group founds it all the same.
+    /// A process founds its group although it knows that another process remembers the group.
     MemoryIgnored, "memory-ignored", "M2";
-    /// A member goes on with its ring of replies where it was when the client first connected, whoever connects since.
+    /// A member continues its ring of replies at the position from the client's first connection, whichever process
+    /// connects later.
     ReplyRingKept, "reply-ring-kept", "replies";
-    /// Nobody is expelled: whoever stands still is waited for as long as it is connected.
+    /// No process is expelled: peers wait for a stalled process as long as it is connected.
     NobodyExpelled, "nobody-expelled", "held-up";
-    /// A client does not wait for a member that stands still, and goes on to write to it on the same connection.
+    /// A client does not wait for a stalled member, but keeps writing to it on the same connection.
     ExpelledInPlace, "expelled-in-place", "M9";
-    /// A new leader sets its clock to its physical time once it knows it, in place of the clock that it recovered.
+    /// A new leader replaces the clock that it recovered by its physical time, as soon as it knows that.
     ClockSetBack, "clock-set-back", "M5";
-    /// A leader gives its physical time, whatever time it gave last.
+    /// A leader assigns its physical time, whatever time it assigned last.
     PhysicalAlone, "physical-alone", "M5";
-    /// A leader takes any time of another group, however far ahead.
+    /// A leader accepts any time of another group, however far ahead.
     FarTimesTaken, "far-times-taken", "time";
-    /// A member that takes over a state waits for the body of a time entry, as it does for that of a client's message.
+    /// A member that adopts a state waits for the body of a time entry, as for that of a client's message.
     TimeEntryAwaited, "time-entry-awaited", "M9";
 }
 
 impl Mutant {
-    /// Whether it shows in simulated runs in which nothing fails; the others, and the one that needs clients which name a time, are found by `tests/failure`, `tests/model` and
-    /// `tests/links`, or by campaigns under all failures (`docs/hazards.md` says which).
+    /// Returns whether the mutant shows in simulation runs without failures.
+    ///
+    /// The others, and the one that needs clients which name a time, are found by `tests/failure`, `tests/model` and
+    /// `tests/links`, or by simulation runs with all failures. `docs/hazards.md` says which test finds which mutant.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn shows_in_calm(self) -> bool {
@@ -213,7 +222,7 @@ impl Mutant {
         )
     }
 
-    /// Whether items about other messages are let in.
+    /// Returns whether the mutant accepts items about other messages.
     #[inline]
     pub(crate) fn confuses_messages(self) -> bool {
         #[cfg(feature = "plants")]
@@ -222,7 +231,7 @@ impl Mutant {
         false
     }
 
-    /// The fabric crate's part of the mutant.
+    /// Returns the fabric crate's part of the mutant.
     #[must_use]
     pub fn fabric(self) -> stentor_fabric::Mutant {
         #[cfg(feature = "plants")]

@@ -1,18 +1,21 @@
-//! Where a history of a group's state began, and where operators went on from.
+//! The points at which a history of a group's state began, and the deliveries that each reset kept.
 
 use crate::Incarnation;
 
-/// One beginning: a group was founded, or reset.
+/// One beginning of a history: the group was founded or reset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Origin {
     /// The incarnation that began.
     pub incarnation: Incarnation,
-    /// Deliveries of the history before it that it goes on from: none, if it was founded or reset with nothing.
+    /// Number of deliveries of the previous history that this one continues; 0 if the group was founded, or reset with
+    /// nothing.
     pub kept: u64,
 }
 
-/// Returns the number of deliveries that two histories have in common for sure, each told by its beginnings, the oldest
-/// first. All of them, if neither was reset without the other.
+/// Returns the number of deliveries that two histories certainly have in common.
+///
+/// Each history is given by its beginnings, the oldest first. The result is [`u64::MAX`] if neither history was reset
+/// without the other.
 pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     if same == 0 {
@@ -22,7 +25,7 @@ pub(crate) fn common(one: &[Origin], other: &[Origin]) -> u64 {
     kept(one).min(kept(other))
 }
 
-/// Returns where the history began that a delivery with this number is part of, told by the beginnings, the oldest first.
+/// Returns the incarnation in which the history of a delivery began. The beginnings are given oldest first.
 #[inline]
 pub(crate) fn of_delivery(beginnings: &[Origin], number: u64) -> Incarnation {
     beginnings.iter().rfind(|origin| origin.kept < number).map_or(Incarnation::NONE, |origin| origin.incarnation)

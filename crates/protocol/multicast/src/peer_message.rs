@@ -1,33 +1,41 @@
-//! Peer messages: what members write to each other when something fails. Rare, of any length, and repeated until answered.
+//! Peer messages: the messages that members send each other when something fails. They are rare, of any length, and
+//! repeated until they are answered.
 //!
-//! | message | from → to | says |
+//! In the table, *here* is the sender's group. A *process without memory* has lost its state or never had one.
+//!
+//! | message | from → to | meaning |
 //! |---|---|---|
-//! | `Join` | a process without memory → its group | take me in |
-//! | `Elder` | member → a process without memory | an earlier process of yours had a larger life: take a larger one |
-//! | `Campaign` (1A) | candidate → its group | promise me this ballot, which goes on with, founds or resets an incarnation; these lives I have heard of |
-//! | `Promise` (1B) | member → candidate | promised; this is what I have processed |
+//! | `Join` | process without memory → its group | admit me |
+//! | `Elder` | member → process without memory | your member had a larger life; choose a larger one |
+//! | `Campaign` (1A) | candidate → its group | promise this ballot |
+//! | `Promise` (1B) | member → candidate | I promise; this is the state that I have processed |
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
 //! | `Install` | leader → its group | the complete state under my ballot |
-//! | `Installed` | member → leader | I have it |
-//! | `Behind` | member → leader, candidate → donor | I miss entries: send the state, with the application's if I ask for it |
-//! | `Transfer` | donor → candidate | state with the application's |
-//! | `Announce` | leader → other groups; who knows more → who says less | that group is led under this ballot, in this incarnation |
-//! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
-//! | `WantBodies` | member → its leader | forward me that message, and what the client multicast after it |
+//! | `Installed` | member → leader | I have installed that state |
+//! | `Behind` | member → leader, candidate → donor | I lack entries; send the state |
+//! | `Transfer` | donor → candidate | the state, with the application's state |
+//! | `Announce` | leader → other groups, or as a correction | the group's ballot and incarnation |
+//! | `WantBody`, `Gone` | member → member, and back | forward this message; I do not hold it any more |
+//! | `WantBodies` | member → its leader | forward this message and those after it |
 //! | `Ask` | member → its leader | is this message decided? |
-//! | `Decided` | leader → who asked, or another group's leader; also follower → leader | that message is decided |
-//! | `Forgotten`, `Refused` | leader → another group's leader; `Forgotten` also follower → leader | that message was delivered here long ago; can never be decided |
-//! | `Seek`, `Lacking` | leader → its group, and back | do you hold what is in that slot? no |
+//! | `Decided` | leader → asking process or leader, follower → leader | this message is decided |
+//! | `Forgotten` | leader → other leader, follower → leader | this message was delivered here long ago |
+//! | `Refused` | leader → other leader | this message can never be decided |
+//! | `Seek`, `Lacking` | leader → its group, and back | do you hold the content of this slot? no |
 //! | `NoOpProcessed` | member → its leader | I have processed that this slot is a no-op |
-//! | `Lead` | leader → member of its group | take over |
-//! | `Probe` | leader → its group, and back | do you stand by this ballot, and have promised nothing larger? I do |
-//! | `Remembered` | member → who wants to found its group | that process remembers an incarnation of the group |
-//! | `WordProcessed` | member → its leader | I have processed where the history of that group began |
-//! | `Lost` | leader → another group's leader | that message was under way to a history of my group that is over |
-//! | `Open` | member → its leader | a process of a client's place wants to begin in our group |
-//! | `Close`, `Closed` | leader → its group, and back | take no more of earlier processes of that place; I hold this of them |
-//! | `Succeeded` | member → its leader | I have processed that a process took the place over |
-//! | `Retire`, `Retired` | leader → another group's leader, and back | is all that earlier processes of that place left done? it is |
+//! | `Lead` | leader → member of its group | take over the leadership |
+//! | `Probe` | leader → its group, and back | is my ballot your largest promise? yes |
+//! | `Remembered` | member → founder or resetting candidate | this process remembers an incarnation of the group |
+//! | `WordProcessed` | member → its leader | I have processed the word of this group |
+//! | `Lost` | leader → other leader | this message was sent to an ended history of my group |
+//! | `Open` | member → its leader | a process of a client id wants to begin here |
+//! | `Close`, `Closed` | leader → its group, and back | refuse a client id's earlier processes; I hold these messages |
+//! | `Succeeded` | member → its leader | I have processed the succession of this client id |
+//! | `Retire`, `Retired` | leader → other leader, and back | are a client id's earlier processes fully settled? yes |
+//!
+//! `Campaign` names the incarnation that the ballot continues, founds or resets, and the lives that the candidate
+//! knows. `Behind` can ask for the application's state, too. `Announce` is also sent by a process that knows a larger
+//! ballot or incarnation of a group than its peer.
 //!
 //! A follower sends 1B to the candidate alone. The others need only the outcome, which `Install` and `Announce` carry.
 
@@ -38,7 +46,7 @@ use crate::state::State;
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
 use crate::{Ballot, ClientId, GroupId, Incarnation, Origin, ids};
 
-/// A process without memory that wants to be taken in, or that a ballot takes in.
+/// A process without memory that asks to be admitted, or that a ballot admits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Joiner {
     /// The process.
@@ -47,52 +55,53 @@ pub struct Joiner {
     pub life: u64,
 }
 
-/// A slot of a client at the own group, under a ballot of the group.
+/// A slot of a client at the sender's group, under a ballot of that group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SlotRef {
-    /// Whose.
+    /// The client id.
     pub client: ClientId,
     /// The slot.
     pub slot: u64,
     /// The ballot.
     pub ballot: Ballot,
-    /// Generation of the process that multicast what is behind the slot, or what was in it.
+    /// Generation of the process that multicast the message in the slot, or the one after the slot.
     pub generation: u64,
 }
 
 /// The message that a peer message is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MessageRef {
-    /// Who multicast it.
+    /// The client that multicast the message.
     pub client: ClientId,
-    /// The client's number for it.
+    /// The client's number for the message.
     pub sequence: u64,
 }
 
-/// A process that wants to begin in a client's place.
+/// A process that wants to begin under a client id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Opening {
-    /// Which place.
+    /// The client id.
     pub client: ClientId,
     /// The life of the process.
     pub life: u64,
-    /// The generation that it was told, plus 1; 0: none yet.
+    /// The generation that the process was assigned, plus 1; 0 if it has none yet.
     pub told: u64,
-    /// The smallest generation that it may have, as far as members told it.
+    /// The smallest generation that the process may be assigned, as far as members have reported one to it.
     pub above: u64,
 }
 
-/// What a member holds of a client's earlier processes, that is not assigned.
+/// The messages of a client's earlier processes that a member holds and that are not assigned.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Closed {
-    /// Which client, which generation the next process has, and the ballot in which this counts. In place of a slot: the
-    /// generation below which the sender takes nothing.
+    /// The client id, the generation of the next process, and the ballot in which the answer counts.
+    ///
+    /// The field `slot` has another meaning here: the sender accepts no messages of generations below it.
     pub about: SlotRef,
-    /// Slots and sequences, one after the other.
+    /// Pairs of slot and sequence, flattened.
     pub held: Vec<u64>,
 }
 
-/// What a group says of a message.
+/// A group's verdict on a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Verdict {
     /// The message.
@@ -101,33 +110,33 @@ pub struct Verdict {
     pub ballot: Ballot,
 }
 
-/// The word of a group, under a ballot of the own one.
+/// The word of another group, under a ballot of the sender's group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WordRef {
-    /// Of which group.
+    /// The group that the word is about.
     pub group: GroupId,
-    /// Where its history began.
+    /// The incarnation in which that group's history began.
     pub origin: Incarnation,
     /// The ballot.
     pub ballot: Ballot,
 }
 
-/// What processes of a client's place with generations below one left at a group.
+/// The messages of a client id's earlier processes, of which another group may have unsettled ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Left {
-    /// Whose.
+    /// The client id.
     pub client: ClientId,
-    /// Of processes with generations below this.
+    /// The generation below which processes count as earlier.
     pub below: u64,
     /// The ballot of the sender's group.
     pub ballot: Ballot,
 }
 
-/// Declares the messages, each with its number on the wire, its name in reports, and its fields in the order of the wire.
+/// Declares the messages, each with its number on the wire, its name in reports, and its fields in wire order.
 macro_rules! peer_messages {
     ($($(#[$doc:meta])* $kind:literal $name:literal
         $message:ident $({ $($(#[$note:meta])* $field:ident: $type:ty,)* })? $(($about:ident))?;)*) => {
-        /// A message from member to member.
+        /// A message from one member to another one.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum PeerMessage {
             $($(#[$doc])* $message $({ $($(#[$note])* $field: $type,)* })? $(($about))?,)*
@@ -140,7 +149,7 @@ macro_rules! peer_messages {
                 }
             }
 
-            /// The kind's name.
+            /// Returns the name of the message's kind.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -168,71 +177,72 @@ macro_rules! peer_messages {
 }
 
 peer_messages! {
-    /// A process without memory wants to be taken in.
+    /// A process without memory asks to be admitted.
     1 "join" Join {
-        /// Its life.
+        /// The life of the process.
         life: u64,
     };
-    /// 1A.
+    /// Phase 1A: a candidate asks for promises.
     2 "campaign" Campaign {
         /// The ballot.
         ballot: Ballot,
         /// The incarnation of the ballot.
         incarnation: Incarnation,
-        /// The incarnation that goes on as that one, or ends with it: the same, in an election; none, if the group is founded.
+        /// The incarnation that continues as that one, or that it ends. The two are equal in an election. It is
+        /// [`Incarnation::NONE`] if the group is founded.
         ends: Incarnation,
-        /// An operator ends it: a majority is enough, whether it has memory or not.
+        /// `true` if an operator ends the incarnation. Then the promises of a majority suffice, with or without memory.
         resets: bool,
-        /// See [`State::lives`].
+        /// The known lives; see [`State::lives`].
         lives: Vec<u64>,
     };
-    /// 1B.
+    /// Phase 1B: a member promises a ballot.
     3 "promise" Promise {
         /// The promised ballot.
         ballot: Ballot,
-        /// The snapshot.
+        /// The member's state at the time of the promise.
         state: State,
     };
     /// The sender has promised a larger ballot.
     4 "refuse" Refuse {
-        /// What it has promised.
+        /// The ballot that the sender has promised.
         promised: Ballot,
-        /// The incarnation of that.
+        /// The incarnation of that ballot.
         incarnation: Incarnation,
     };
     /// The complete state under a ballot.
     5 "install" Install {
         /// The ballot.
         ballot: Ballot,
-        /// Entries of the ballot's stream that are in the state.
+        /// Number of entries of the ballot's stream that the state contains.
         counter: u64,
-        /// The application's state comes with it.
+        /// `true` if the application's state comes with it.
         snapshot: bool,
-        /// Processes without memory that this ballot takes in.
+        /// Processes without memory that this ballot admits.
         admits: Vec<Joiner>,
         /// The state.
         state: State,
     };
-    /// The sender has the state of this ballot.
+    /// The sender has installed the state of this ballot.
     6 "installed" Installed {
         /// The ballot.
         ballot: Ballot,
     };
-    /// The sender misses something; it needs the state.
+    /// The sender lacks entries and needs the state.
     7 "behind" Behind {
         /// The ballot.
         ballot: Ballot,
-        /// What it misses is not retained: it needs the application's state, too.
+        /// `true` if the entries are not retained, so that the sender needs the application's state, too.
         snapshot: bool,
     };
-    /// State with the application's, for a candidate that is behind.
+    /// A state with the application's state, for a candidate that is behind.
     8 "transfer" Transfer {
         /// The candidate's ballot.
         ballot: Ballot,
         /// The donor's state.
         state: State,
     };
-    /// The sender's group is led under this ballot.
+    /// The largest ballot of a group that the sender knows.
     9 "announce" Announce {
         /// The group.
         group: GroupId,
@@ -240,75 +250,77 @@ peer_messages! {
         ballot: Ballot,
         /// The incarnation of the ballot.
         incarnation: Incarnation,
-        /// The incarnation in which the history of that began; none, if the sender was not told, and asks.
+        /// The incarnation in which its history began, or [`Incarnation::NONE`] if the sender does not know it and asks
+        /// for it.
         origin: Incarnation,
     };
-    /// Forward the message's body.
+    /// The receiver is to forward the message's body.
     10 "want-body" WantBody(MessageRef);
-    /// The body is not held any more.
+    /// The sender does not hold the body any more.
     11 "gone" Gone(MessageRef);
-    /// Is it decided?
+    /// The sender asks whether the message is decided.
     12 "ask" Ask(MessageRef);
-    /// It is decided at this vector.
+    /// The message is decided at this vector.
     13 "decided" Decided {
         /// The message.
         message: MessageRef,
-        /// A ballot of the receiver's group: in it, or before, the group acknowledged.
+        /// A ballot of the receiver's group. The group acknowledged the vector in this ballot or in an earlier one.
         ballot: Ballot,
-        /// The vector: a time per destination group.
+        /// The vector: a time for each destination group.
         times: Vec<u64>,
     };
-    /// The sender's group delivered it, and has forgotten it.
+    /// The sender's group has delivered the message and does not retain it any more.
     14 "forgotten" Forgotten(MessageRef);
-    /// A majority of a destination group has processed that it is a no-op.
+    /// A majority of a destination group has processed that the message is a no-op.
     15 "refused" Refused(Verdict);
-    /// Take over the leadership.
+    /// The receiver is to take over the leadership.
     16 "lead" Lead;
-    /// The sender does not found its group with the receiver: somebody remembers it.
+    /// The sender does not found its group with the receiver, because a process remembers the group.
     17 "remembered" Remembered {
-        /// Who; the sender itself, perhaps.
+        /// The process that remembers the group; it may be the sender.
         by: ProcessId,
-        /// What it remembers.
+        /// The incarnation that the process remembers.
         incarnation: Incarnation,
     };
-    /// Does the receiver hold what is in this slot?
+    /// The sender asks whether the receiver holds the content of this slot.
     18 "seek" Seek(SlotRef);
-    /// It does not.
+    /// The sender holds nothing in this slot.
     19 "lacking" Lacking(SlotRef);
-    /// It has processed that the slot is a no-op.
+    /// The sender has processed that the slot is a no-op.
     20 "voided" NoOpProcessed(SlotRef);
-    /// Forward the message's body, and some of those behind it.
+    /// The receiver is to forward the message's body and some of those after it.
     21 "want-bodies" WantBodies(MessageRef);
-    /// An earlier process of the receiver's member had a life above the one that it asked with.
+    /// An earlier process of the receiver's member had a larger life than the one in the receiver's `Join`.
     22 "elder" Elder {
-        /// That life.
+        /// That larger life.
         life: u64,
     };
-    /// A leader asks whether the receiver has promised nothing larger than its ballot; or a member that has not says so.
+    /// A leader asks whether the receiver has promised no ballot larger than the leader's. A member for which this is
+    /// true sends the same message back.
     23 "stand" Probe {
         /// The leader's ballot.
         ballot: Ballot,
     };
     /// The sender has processed the word of another group.
     24 "word-processed" WordProcessed(WordRef);
-    /// It was under way to a history of the sender's group that is over, and is in nothing that goes on.
+    /// The message was sent to an ended history of the sender's group, and no later history contains it.
     25 "lost" Lost(Verdict);
-    /// A process of a client's place wants to begin.
+    /// A process of a client id asks to begin at the group.
     40 "open" Open(Opening);
-    /// Take nothing more of earlier processes of a client's place.
+    /// The receiver is to accept no more messages of earlier processes of a client id.
     41 "close" Close(SlotRef);
-    /// It takes nothing more.
+    /// The sender accepts no more messages of earlier processes of a client id.
     42 "closed" Closed(Closed);
-    /// It has processed that a process took a client's place over; in place of a slot: the life of that.
+    /// The sender has processed the succession of a client id. The field `slot` holds the life of the new process.
     43 "succeeded" Succeeded(SlotRef);
-    /// Is all done that earlier processes of a client's place left?
+    /// The sender asks whether the receiver's group has settled all messages of earlier processes of a client id.
     44 "retire" Retire(Left);
-    /// It is.
+    /// The sender's group has settled all messages of earlier processes of a client id.
     45 "retired" Retired(Left);
 }
 
 impl PeerMessage {
-    /// The state that it carries.
+    /// Returns the state that the message carries.
     pub(crate) fn state(&self) -> Option<&State> {
         match self {
             PeerMessage::Promise { state, .. }
@@ -318,8 +330,10 @@ impl PeerMessage {
         }
     }
 
-    /// The client that it is about, if nobody says this of a [time entry](crate::Replica::order_time): it speaks of a body, of a
-    /// process, or of what cannot be delivered.
+    /// Returns the client id that the message names, for kinds that no member sends about a [time
+    /// entry](crate::Replica::order_time).
+    ///
+    /// Those kinds are about bodies, client processes, or messages that cannot be delivered.
     pub(crate) fn place(&self) -> Option<ClientId> {
         match self {
             PeerMessage::WantBody(message) | PeerMessage::WantBodies(message) | PeerMessage::Gone(message) => {
@@ -338,7 +352,7 @@ impl PeerMessage {
         }
     }
 
-    /// The largest generation of a client that it names.
+    /// Returns the largest generation of a client that the message names.
     fn generation(&self) -> u64 {
         match self {
             PeerMessage::Seek(slot)
@@ -353,14 +367,16 @@ impl PeerMessage {
         }
     }
 
-    /// Whether the application's state goes with it.
+    /// Returns whether the application's state is sent with the message.
     #[must_use]
     pub fn carries_snapshot(&self) -> bool {
         matches!(self, PeerMessage::Transfer { .. } | PeerMessage::Install { snapshot: true, .. })
     }
 
-    /// The ballot for which the receiver must first fence its stream: only what the stream region of the old leader held
-    /// when nobody could write it any more may count.
+    /// Returns the ballot for which the receiver must fence its stream before it processes the message.
+    ///
+    /// Entries of the old leader's stream may count only if they were in the stream region when no process could write
+    /// to it any more.
     #[must_use]
     pub fn fences(&self) -> Option<Ballot> {
         match self {
@@ -369,13 +385,13 @@ impl PeerMessage {
         }
     }
 
-    /// Appends the message's words.
+    /// Appends the words of the message.
     pub fn encode(&self, out: &mut Vec<u64>) {
         out.push(u64::from(self.kind()) | u64::from(VERSION) << 8);
         self.encode_fields(out);
     }
 
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
     /// See [`PeerMessageError`].
@@ -409,7 +425,7 @@ impl PeerMessage {
     }
 }
 
-/// Writes and reads the fields of a struct, in the order in which they are named.
+/// Implements [`Wire`] for a struct, with its fields in the order in which they are named.
 macro_rules! fields {
     ($type:ident: $($field:ident),*) => {
         impl Wire for $type {

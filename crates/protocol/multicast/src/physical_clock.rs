@@ -1,73 +1,79 @@
-//! The physical time of a group, carried by the process that leads it.
+//! The physical time of a group, which the process that leads the group maintains.
 //!
 //! # Inputs
 //! - The monotonic time *now* of this process, with every call.
-//! - Its own wall clock ([`tell`](PhysicalClock::tell)) and those of other members ([`hear`](PhysicalClock::hear)), each with
-//!   the moment at which it was read or heard. A clock is kept as its distance from the monotonic time, so it goes on by
-//!   itself.
+//! - Its own wall clock ([`tell`](PhysicalClock::tell)) and those of other members ([`hear`](PhysicalClock::hear)),
+//!   each with the moment at which it was read or received. A clock is stored as its distance from the monotonic time,
+//!   so it advances by itself.
 //!
 //! # States
 //! *Stopped* → *waiting* ([`follow`](PhysicalClock::follow) was called, and too few clocks are known) → *running* →
 //! *stopped* ([`stop`](PhysicalClock::stop)).
 //!
-//! # Which clock counts
-//! The *median* is that of all clocks that are known and not too old, the own one included: the lower of the two in the
-//! middle where their number is even. Time that ran ahead cannot be set back, so of two clocks that disagree the earlier one
-//! is the smaller harm. The clocks of all groups count: a group of one member has no other opinion, and leaders of two groups
-//! that take one median agree.
-//! A reading that was delayed shows a clock too early, never too late: it is dated when time passes next, not before. So of
-//! the last two readings of a clock the later one counts. What is heard around a pause of this process does not count: nobody
-//! knows when it came.
+//! # Which clocks count
+//! The *median* is taken over all known clocks that are not too old, including this process's own. If their number is
+//! even, it is the lower of the two in the middle. Time that ran ahead cannot be set back, so the earlier of two clocks
+//! that disagree does less harm. The clocks of all groups count: a group of one member has no other source, and leaders
+//! of two groups that use one median agree.
+//!
+//! A delayed reading shows a clock too early, never too late, because it is dated when time passes next, not before.
+//! Therefore the later of the last two readings of a clock counts. Readings received around a pause of this process do
+//! not count, because their time of arrival is unknown.
 //!
 //! # Invariants
-//! 1. *It never goes back* while it runs, whatever wall clocks do. It begins anew as long as nothing was given of it: a process
-//!    that was there first, and believed its own clock, takes the median as soon as it hears others.
-//! 2. *It is slewed, never stepped.* While it runs, it gains or loses at most [`SLEW_PPM`] against the monotonic time, towards
-//!    the median, and does not pass it.
-//! 3. *It begins at the median, or at the recovered time if that is later.* The recovered time is the group's logical clock:
-//!    at least every time that the group has given. So a change of leader does not let time stand still or go back.
-//! 4. *It begins, and takes over a recovered time, only when time has just passed.* What it hears of within a step is younger than the
-//!    step's time: a recovered time that counted from there would be ahead by as long as the step has taken, and a process that was
-//!    stopped takes long. Until then the group's times are logical.
-//! 5. If all clocks that are heard are within `e` of true time, and the recovered time is, too, then it is.
+//! 1. *The time never goes back* while it runs, whatever wall clocks do. It restarts only as long as no time of this
+//!    run was assigned. So a process that started first, and used its own clock, adopts the median as soon as it
+//!    receives other clocks.
+//! 2. *The time is slewed, never stepped.* While it runs, it gains or loses at most [`SLEW_PPM`] against the monotonic
+//!    time. It moves towards the median and does not pass it.
+//! 3. *The time starts at the median, or at the recovered time if that is later.* The recovered time is the group's
+//!    logical clock, which is at least every time that the group has assigned. So the time neither stands still nor
+//!    goes back at a change of leader.
+//! 4. *The time starts, and adopts a recovered time, only when time has just passed.* Information that arrives within a
+//!    step is younger than the step's time. If a recovered time counted from there, it would be ahead by the duration
+//!    of the step, which is long for a process that was stopped. Until time passes, the group's times are logical.
+//! 5. If all received clocks and the recovered time are within `e` of true time, then so is the physical time.
 //!
-//! # What it does not do
-//! A single process that hears nobody believes its own clock: it waits for others for four bounds, and goes on alone. If its
-//! group gives times by then, they are what later ones have to be above.
-//! A wall clock that is wrong at more than half of the members makes a wrong median.
+//! # Limitations
+//! A process that receives no other clock relies on its own: it waits for others for four bounds and then runs alone.
+//! If its group assigns times meanwhile, later times have to exceed them. A wall clock that is wrong at more than half
+//! of the members makes the median wrong.
 
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-/// The most that physical time gains or loses against the monotonic clock, in millionths.
+/// Largest gain or loss of physical time against the monotonic clock, in millionths.
 pub const SLEW_PPM: i64 = 500;
-/// Times from here on are refused: the year 2116.
+/// First time that is refused, in nanoseconds since 1970: the year 2116.
 pub const END_OF_TIME: u64 = 1 << 62;
-/// For how long a process waits until it has heard enough clocks, in bounds.
+/// Time for which a process waits for enough clocks, in bounds.
 const PATIENCE: u64 = 4;
-/// Fewer clocks than this are no ground to judge one of them.
+/// Smallest number of clocks that allows judging one of them.
 const FEWEST: usize = 3;
-/// Clocks are told to other members once in so many bounds, and the time is slewed over as long.
+/// Interval at which clocks are sent to other members, and over which time is slewed, in bounds.
 const INTERVAL: u64 = 8;
-/// A clock that was not heard for so many intervals does not count.
+/// Age at which a clock ceases to count, in intervals.
 const FRESH: u64 = 4;
-/// The median is looked at so often in a bound.
+/// Number of times per bound that the median is computed.
 const LOOKS: u64 = 8;
-/// A process that did not run for this part of a bound believes nothing that it heard meanwhile, and for as long afterwards.
+/// Length of a pause, as a divisor of the bound.
+///
+/// A process that did not run for this long discards the clocks that it received meanwhile, and those of an equally
+/// long time afterwards.
 const PAUSE: u64 = 2;
 const MILLION: i64 = 1_000_000;
 
-/// A clock that is no clock.
+/// The error of an invalid clock value.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum ClockError {
-    /// Before 1970, or after 2116.
+    /// The value is before 1970 or after 2116.
     #[error("a wall clock of {0} ns since 1970: it must be above 0 and below 2^62 (the year 2116)")]
     Absurd(u64),
 }
 
-/// A clock that was heard since time passed last.
+/// A clock that was received since time last passed.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     process: ProcessId,
@@ -75,15 +81,15 @@ struct Heard {
     group: Option<u64>,
 }
 
-/// What is known of another member's clock.
+/// The known readings of another member's clock.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     process: ProcessId,
-    /// The last two distances from the monotonic time, ns.
+    /// The last two distances from the monotonic time, in nanoseconds.
     last: [i64; 2],
-    /// When it was heard last, ns.
+    /// Monotonic time of the last reading, in nanoseconds.
     at: u64,
-    /// The distance of its group's time from this process's monotonic time, while it leads.
+    /// Distance of its group's time from this process's monotonic time, in nanoseconds, while the member leads.
     group: Option<i64>,
 }
 
@@ -93,43 +99,43 @@ impl Reading {
     }
 }
 
-/// Time that is given now.
+/// The state of a running physical time.
 #[derive(Clone, Copy, Debug)]
 struct Running {
-    /// The time at which it began: nothing below it was given since.
+    /// The time at which it started. No time below it has been assigned from this run.
     begun: u64,
-    /// The monotonic time at the last look, ns, and the time then.
+    /// The monotonic time when the rate was last set, in nanoseconds, and the physical time then.
     since: u64,
     time: u64,
-    /// Gain since then, in millionths.
+    /// Gain against the monotonic time since then, in millionths.
     rate: i64,
 }
 
-/// Physical time at one process; see the module.
+/// The physical time at one process; see the module.
 #[derive(Clone, Debug)]
 pub struct PhysicalClock {
     bound: u64,
-    /// Members of the cluster, this one included.
+    /// Number of members of the cluster, including this one.
     members: usize,
-    /// The distance of the own wall clock from the monotonic time, ns.
+    /// Distance of this process's wall clock from the monotonic time, in nanoseconds.
     own: Option<i64>,
-    /// Whether this process looks at a wall clock, sound or not.
+    /// `true` if this process reads a wall clock, whether its value is valid or not.
     told: bool,
-    /// At most one of each member.
+    /// The received clocks, at most one of each member.
     heard: Vec<Heard>,
     readings: Vec<Reading>,
     median: Option<i64>,
     counted: usize,
     running: Option<Running>,
-    /// Since when it waits for clocks.
+    /// The monotonic time since which the process waits for clocks, in nanoseconds.
     waits: Option<u64>,
-    /// Whether time has passed with the last call, and not only been looked at.
+    /// `true` if the last call of [`pass`](PhysicalClock::pass) advanced the time.
     has_passed: bool,
-    /// Whether it has to take over the recovered time when time has passed.
+    /// `true` if the recovered time is to be adopted when time has passed.
     owes: bool,
-    /// The last call.
+    /// The largest monotonic time of any call so far, in nanoseconds.
     now: u64,
-    /// Since when this process runs without a pause; 0: from the beginning.
+    /// The end of the last pause, in nanoseconds of monotonic time; 0 if there was none.
     awake: u64,
     next_look: u64,
     scratch: Vec<i64>,
@@ -142,22 +148,24 @@ fn distance(clock: u64, now: u64) -> Result<i64, ClockError> {
     Ok(clock as i64 - now as i64)
 }
 
-/// A clock at this distance, now.
+/// Returns the value of a clock with this distance at `now`.
 fn at(distance: i64, now: u64) -> u64 {
     u64::try_from(distance.saturating_add_unsigned(now)).unwrap_or(0)
 }
 
-/// A monotonic time as the clock counts it.
+/// Converts a monotonic time to nanoseconds.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(time.subsec_nanos()))
 }
 
 impl PhysicalClock {
-    /// The bound if none is set.
+    /// The default bound.
     pub const BOUND: Duration = Duration::from_secs(1);
 
-    /// A clock that knows nothing yet, in a cluster of so many members. Clocks that differ by more than `bound` are not taken
-    /// for right together; at least 1 µs, at most a day.
+    /// Creates a clock without readings, in a cluster with this many members.
+    ///
+    /// Two clocks that differ by more than `bound` are not both considered right. The bound is at least 1 µs and at
+    /// most one day.
     #[must_use]
     pub fn new(bound: Duration, members: usize) -> Self {
         PhysicalClock {
@@ -180,23 +188,25 @@ impl PhysicalClock {
         }
     }
 
-    /// The bound, ns.
+    /// Returns the bound, in nanoseconds.
     #[must_use]
     pub fn bound(&self) -> u64 {
         self.bound
     }
 
-    /// How often the own clock is to be told to other members, ns.
+    /// Returns the interval at which this process's clock is to be sent to other members, in nanoseconds.
     #[must_use]
     pub fn interval(&self) -> u64 {
         self.bound * INTERVAL
     }
 
-    /// Takes the own wall clock: nanoseconds since 1970 at `now`. Returns whether it was stepped by a quarter of the bound
-    /// or more since the last time, so that others should hear of it.
+    /// Sets this process's wall clock, which was `wall` nanoseconds since 1970 at `now`.
+    ///
+    /// Returns whether the clock was stepped by a quarter of the bound or more since the last call, so that other
+    /// members should receive it.
     ///
     /// # Errors
-    /// [`ClockError::Absurd`]; then this process has no wall clock until a sound one is told.
+    /// [`ClockError::Absurd`]. This process then has no wall clock until a valid one is set.
     pub fn tell(&mut self, now: u64, wall: u64) -> Result<bool, ClockError> {
         self.told = true;
         let before = self.own.take();
@@ -207,11 +217,12 @@ impl PhysicalClock {
         Ok(stepped)
     }
 
-    /// Takes the clock of another member, heard since time [passed](PhysicalClock::pass) last; `group` is the time of its group
-    /// if it leads one.
+    /// Records the clock of another member, received since time last [passed](PhysicalClock::pass).
+    ///
+    /// `group` is the time of the member's group if the member leads it.
     ///
     /// # Errors
-    /// [`ClockError::Absurd`]; nothing has changed then.
+    /// [`ClockError::Absurd`]. In this case nothing changes.
     pub fn hear(&mut self, process: ProcessId, wall: u64, group: Option<u64>) -> Result<(), ClockError> {
         for clock in group.into_iter().chain([wall]) {
             distance(clock, 0)?;
@@ -221,7 +232,7 @@ impl PhysicalClock {
         Ok(())
     }
 
-    /// Dates what was heard.
+    /// Dates the received clocks with the current time.
     fn date(&mut self) {
         let now = self.now;
         for Heard { process, wall, group } in self.heard.drain(..) {
@@ -235,13 +246,14 @@ impl PhysicalClock {
         }
     }
 
-    /// The own wall clock at `now`, ns since 1970; 0 if this process has none.
+    /// Returns this process's wall clock at `now`, in nanoseconds since 1970, or 0 if there is none.
     #[must_use]
     pub fn wall(&self, now: u64) -> u64 {
         self.own.map_or(0, |own| at(own, now))
     }
 
-    /// Whether this process looks at a wall clock. One that cannot be is none: see [`wall`](PhysicalClock::wall).
+    /// Returns whether this process reads a wall clock. An invalid one counts as none: see
+    /// [`wall`](PhysicalClock::wall).
     #[inline]
     #[must_use]
     pub fn is_told(&self) -> bool {
@@ -252,7 +264,7 @@ impl PhysicalClock {
         self.now.saturating_sub(reading.at) <= FRESH * self.interval()
     }
 
-    /// Time passes. Call it whenever *now* has changed.
+    /// Advances the time to `now`. Call it whenever *now* has changed.
     pub fn pass(&mut self, now: u64) {
         let pause = self.bound / PAUSE;
         if self.now != 0 && now.saturating_sub(self.now) >= pause {
@@ -263,8 +275,8 @@ impl PhysicalClock {
         if self.awake != 0 && self.now - self.awake < pause {
             self.heard.clear();
         }
-        // Within a step, what the step has heard is younger than the step's time: dated with it, a clock would show too late by as
-        // long as the step has taken, and a process that starts may take long.
+        // Clocks that arrive within a step are younger than the step's time. Dated with it, they would appear too late
+        // by the duration of the step, which is long in a process that starts.
         if self.has_passed {
             self.date();
         }
@@ -275,7 +287,7 @@ impl PhysicalClock {
         self.look();
     }
 
-    /// Finds the median, and slews the time towards it.
+    /// Computes the median, and sets the rate at which the time approaches it.
     fn look(&mut self) {
         let mut all = std::mem::take(&mut self.scratch);
         all.clear();
@@ -292,9 +304,11 @@ impl PhysicalClock {
         self.running = self.running.map(|running| Running { since: self.now, time, rate, ..running });
     }
 
-    /// Runs, or waits until enough clocks are known: three, or those of all members, or a while has passed. `given` is the
-    /// group's logical clock, the last time that was given; time begins anew as long as it is below the beginning. If this
-    /// process `recovers`, because it begins to lead, time goes on from there.
+    /// Runs the physical time of a group that this process leads, or waits until enough clocks are known.
+    ///
+    /// Three clocks are enough, or those of all members. After four bounds fewer are enough. `given` is the group's
+    /// logical clock, which is the last assigned time. While it is below the time at which this run started, the run
+    /// starts anew. A process that `recovers` begins to lead; its time continues at `given` if that is later.
     pub fn follow(&mut self, given: u64, recovers: bool) {
         let waits = *self.waits.get_or_insert(self.now);
         let recovers = recovers | self.owes;
@@ -318,12 +332,12 @@ impl PhysicalClock {
         }
     }
 
-    /// Stops: this process does not lead any more.
+    /// Stops the time, because this process does not lead any more.
     pub fn stop(&mut self) {
         (self.running, self.waits, self.owes) = (None, None, false);
     }
 
-    /// The time at `now`, ns since 1970; `None` if it does not run, or after 2116.
+    /// Returns the time at `now`, in nanoseconds since 1970, or `None` if it does not run or is beyond 2116.
     #[must_use]
     pub fn time(&self, now: u64) -> Option<u64> {
         let Running { since, time, rate, .. } = self.running?;
@@ -332,28 +346,29 @@ impl PhysicalClock {
         Some(time.saturating_add(passed).saturating_add_signed(slewed)).filter(|time| *time < END_OF_TIME)
     }
 
-    /// How many clocks count, the own one included.
+    /// Returns the number of clocks that count, including this process's own.
     #[must_use]
     pub fn counted(&self) -> usize {
         self.counted
     }
 
-    /// How far the own wall clock is ahead of the median, ns. `None`: fewer than three clocks are known, which is no ground
-    /// to judge one of them.
+    /// Returns how far this process's wall clock is ahead of the median, in nanoseconds.
+    ///
+    /// Returns `None` if fewer than three clocks are known, which is too few to judge one of them.
     #[must_use]
     pub fn off(&self) -> Option<i64> {
         let median = self.median.filter(|_| self.counted >= FEWEST)?;
         Some(self.own?.saturating_sub(median))
     }
 
-    /// Whether the own wall clock is off the median by more than the bound, or cannot be.
+    /// Returns whether this process's wall clock differs from the median by more than the bound, or is invalid.
     #[must_use]
     pub fn is_off(&self) -> bool {
         let absurd = self.told && self.own.is_none() && self.counted >= FEWEST;
         absurd || self.off().is_some_and(|off| off.unsigned_abs() > self.bound)
     }
 
-    /// Whether the wall clock of another member is known and within the bound of the median.
+    /// Returns whether the wall clock of another member is known and within the bound of the median.
     #[must_use]
     pub fn is_right(&self, process: ProcessId) -> bool {
         let Some(median) = self.median else { return false };
@@ -361,15 +376,17 @@ impl PhysicalClock {
         reading.is_some_and(|reading| reading.distance().abs_diff(median) <= self.bound)
     }
 
-    /// How far the time is ahead of the median, ns, if it runs.
+    /// Returns how far the time is ahead of the median, in nanoseconds, if it runs.
     #[must_use]
     pub fn ahead(&self) -> Option<i64> {
         let (time, median) = (self.time(self.now)?, at(self.median?, self.now));
         Some(i64::try_from(i128::from(time) - i128::from(median)).unwrap_or(i64::MAX))
     }
 
-    /// While it runs: members that lead groups whose times are off this one by more than the bound, and how far they are
-    /// ahead, ns.
+    /// Returns the members whose groups' times differ from this time by more than the bound, each with its lead in
+    /// nanoseconds.
+    ///
+    /// There are none while the time does not run.
     pub fn apart(&self) -> impl Iterator<Item = (ProcessId, i64)> + '_ {
         let own = self.time(self.now);
         self.readings.iter().filter(|reading| self.is_fresh(reading)).filter_map(move |reading| {

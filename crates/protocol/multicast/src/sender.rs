@@ -1,21 +1,23 @@
-//! The state machine of a client: numbers its messages and keeps to its windows.
+//! The state machine of a client. It numbers the client's messages and limits those in flight to a window per group.
 
 use thiserror::Error;
 
 use crate::mutant::mutant;
 use crate::{ClientId, Destination, GroupId, Mutant, Topology};
 
-/// A group's members still hold a full window of this client's messages.
+/// The error of a multicast to a group whose members still hold a full window of this client's messages.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error("group {group} still holds {window} messages of this client; wait for deliveries")]
 pub struct WindowFull {
     /// Index of the group.
     pub group: u16,
-    /// Slots.
+    /// Size of the window, in slots.
     pub window: u32,
 }
 
-/// Numbers a client's messages: one sequence over everything, and a dense slot number per destination group.
+/// Numbers a client's messages and tracks which slots are free.
+///
+/// A message has one sequence number over all destinations and one dense slot number per destination group.
 #[derive(Clone, Debug)]
 pub struct Sender {
     client: ClientId,
@@ -23,17 +25,17 @@ pub struct Sender {
     mutant: Mutant,
     sequence: u64,
     next: Vec<u64>,
-    /// By group: slots below are free.
+    /// The first slot that is not free, by group.
     freed: Vec<u64>,
-    /// By group and member: slots freed, and whether the member counts for flow control.
+    /// The first slot that a member has not freed, and whether the member counts for flow control, by group and member.
     members: Vec<Vec<(u64, bool)>>,
-    /// By group: how many members count.
+    /// Number of members that count for flow control, by group.
     counted: Vec<usize>,
     majorities: Vec<usize>,
 }
 
 impl Sender {
-    /// A client that has multicast nothing yet. All members count.
+    /// Creates the state of a client that has multicast nothing yet. All members count for flow control.
     #[must_use]
     pub fn new(topology: &Topology, client: ClientId, window: u32) -> Self {
         let members = topology.group_ids().map(|group| vec![(0, true); topology.size(group)]).collect();
@@ -43,7 +45,7 @@ impl Sender {
         Sender { client, window, mutant: Mutant::None, sequence: 0, next, freed, members, counted, majorities }
     }
 
-    /// Switches a mutant on; for tests.
+    /// Enables a mutant, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn with_mutant(self, mutant: Mutant) -> Self {
@@ -54,19 +56,21 @@ impl Sender {
         self.mutant
     }
 
-    /// This client.
+    /// Returns the id of this client.
     #[must_use]
     pub fn client(&self) -> ClientId {
         self.client
     }
 
-    /// Continues after earlier processes of the same client, which used sequences up to `sequence`.
+    /// Continues after earlier processes of the same client id, which used sequences up to `sequence`.
     pub fn resume_sequence(&mut self, sequence: u64) {
         self.sequence = self.sequence.max(sequence);
     }
 
-    /// Begins at a group from this slot on; what earlier processes of the client left before it may be undelivered. No member
-    /// counts before it is [admitted](Sender::admit).
+    /// Starts at slot `slots` of a group. Earlier processes of the client id may have left undelivered messages before
+    /// it.
+    ///
+    /// No member of the group counts for flow control until it is [admitted](Sender::admit).
     pub fn resume_slots(&mut self, group: GroupId, slots: u64) {
         let group = usize::from(group.0);
         if let Some(members) = self.members.get_mut(group) {
@@ -76,17 +80,17 @@ impl Sender {
         }
     }
 
-    /// Whether this process has used all sequences that it has.
+    /// Returns whether this process has used all sequence numbers of its generation.
     #[inline]
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         crate::ids::is_last_of_generation(self.sequence)
     }
 
-    /// Checks whether the next message may go to these groups.
+    /// Checks whether the windows of all groups in `to` have room for the next message.
     ///
     /// # Errors
-    /// [`WindowFull`], naming the first group that has no room, or is none.
+    /// [`WindowFull`], naming the first group whose window has no room or that does not exist.
     #[inline]
     pub fn check(&self, to: &[GroupId]) -> Result<(), WindowFull> {
         for group in to {
@@ -98,14 +102,15 @@ impl Sender {
         Ok(())
     }
 
-    /// Numbers the next message; `to` in rising order. Call [`check`](Sender::check) first. Returns its sequence; its
-    /// destinations go to `destinations`.
+    /// Numbers the next message to the groups in `to`, which must be in rising order, and returns its sequence.
+    ///
+    /// The destinations with their slots replace the content of `destinations`. Call [`check`](Sender::check) first.
     #[inline]
     pub fn number(&mut self, to: &[GroupId], destinations: &mut Vec<Destination>) -> u64 {
         self.sequence += 1;
         destinations.clear();
         for &group in to {
-            // What check() would have refused has no slot.
+            // A group that `check` refuses has no slot.
             let Some(next) = self.next.get_mut(usize::from(group.0)) else { continue };
             destinations.push(Destination { group, slot: *next });
             *next += 1;
@@ -113,13 +118,13 @@ impl Sender {
         self.sequence
     }
 
-    /// The sequence that [`number`](Sender::number) gives next.
+    /// Returns the sequence that [`number`](Sender::number) assigns next.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.sequence + 1
     }
 
-    /// Returns the slot of the next message to a group; 0 if there is no such group.
+    /// Returns the slot of the next message to a group, or 0 if there is no such group.
     #[must_use]
     pub fn next(&self, group: GroupId) -> u64 {
         self.next.get(usize::from(group.0)).copied().unwrap_or(0)
@@ -130,7 +135,7 @@ impl Sender {
         self.members.get_mut(usize::from(group.0))?.get_mut(member)
     }
 
-    /// A member has freed all slots below `slots`.
+    /// Records that a member has freed all slots below `slots`.
     #[inline]
     pub fn on_freed(&mut self, group: GroupId, member: usize, slots: u64) {
         let Some((known, _)) = self.member(group, member) else { return };
@@ -140,7 +145,9 @@ impl Sender {
         }
     }
 
-    /// Slots below this are free: every member that counted freed them, and those were a majority. Never goes back.
+    /// Returns the first slot of a group that is not free. The value never decreases.
+    ///
+    /// A slot is free once every member that counts for flow control has freed it, while those members are a majority.
     #[inline]
     #[must_use]
     pub fn freed(&self, group: GroupId) -> u64 {
@@ -158,7 +165,7 @@ impl Sender {
         self.freed[group] = self.freed[group].max(freed.unwrap_or(0));
     }
 
-    /// Whether a majority of the group's members counts for flow control.
+    /// Returns whether a majority of the group's members counts for flow control.
     #[inline]
     #[must_use]
     pub fn has_majority(&self, group: GroupId) -> bool {
@@ -166,8 +173,11 @@ impl Sender {
         self.counted.get(group).is_some_and(|counted| *counted >= self.majorities[group])
     }
 
-    /// A member that has freed all slots below `slots` counts for flow control (again), unless that would occupy what is
-    /// free. Returns whether it counts.
+    /// Lets a member that has freed all slots below `slots` count for flow control (again), and returns whether it
+    /// counts.
+    ///
+    /// A member whose free slots end before those of the group stays out: counting it would occupy slots that are
+    /// already free.
     pub fn admit(&mut self, group: GroupId, member: usize, slots: u64) -> bool {
         let enough = slots >= self.freed(group);
         let Some((known, counts)) = self.member(group, member) else { return false };
@@ -181,7 +191,7 @@ impl Sender {
         counts
     }
 
-    /// Whether a member counts for flow control.
+    /// Returns whether a member counts for flow control.
     #[inline]
     #[must_use]
     pub fn counts(&self, group: GroupId, member: usize) -> bool {
@@ -189,7 +199,7 @@ impl Sender {
         members.and_then(|members| members.get(member)).is_some_and(|(_, counts)| *counts)
     }
 
-    /// A member no longer counts for flow control.
+    /// Stops counting a member for flow control.
     pub fn expel(&mut self, group: GroupId, member: usize) {
         if let Some((_, counts)) = self.member(group, member) {
             let counted = std::mem::replace(counts, false);
@@ -252,7 +262,7 @@ mod tests {
         sender.on_freed(GroupId(0), 0, 2);
         sender.on_freed(GroupId(0), 1, 2);
         assert!(!sender.admit(GroupId(0), 2, 1) && !sender.counts(GroupId(0), 2));
-        // Nor while there is no majority.
+        // Nor does it count while there is no majority.
         sender.expel(GroupId(0), 1);
         assert!(!sender.admit(GroupId(0), 2, 1));
         assert_eq!(sender.freed(GroupId(0)), 2);

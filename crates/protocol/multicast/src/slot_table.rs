@@ -1,28 +1,30 @@
 //! Tables with an entry for each slot of a client's window.
 
-/// Entries that are made together: a table of at most so many has all of them from the start.
+/// Number of entries that are created together. A table of at most this many entries has all of them from the start.
 const CHUNK: usize = 64;
 
-/// Returns the bytes that a vector of so many entries takes, with what the allocator adds. A vector has room for four.
+/// Returns the bytes that a vector with this many entries takes on the heap, including the allocator's overhead.
+///
+/// A vector allocates room for at least four entries.
 pub(crate) fn heap_bytes<T>(entries: usize) -> u64 {
     (8 + entries.max(4) * size_of::<T>()).next_multiple_of(16) as u64
 }
 
-/// One entry for each slot of a client's window. A slot shares its entry with those whole windows before and after it.
+/// One entry for each slot of a client's window. Slots that are a multiple of the window apart share an entry.
 ///
-/// Address space for all of them is reserved at start. An entry is made when a slot first comes near it, so a client
-/// that nobody uses costs a chunk, whatever the window.
+/// The address space for all entries is reserved at start. The first write to an entry creates it and all entries
+/// before it, in whole chunks. So an unused client costs one chunk, whatever its window.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SlotTable<T> {
     made: Vec<T>,
-    /// One less than the window, which is a power of two.
+    /// The window minus 1; the window is a power of two.
     mask: u64,
-    /// Stands for every entry that is not made.
+    /// The value of every entry that has not been created.
     blank: T,
 }
 
 impl<T: Default> SlotTable<T> {
-    /// Makes a table for a window, which is a power of two.
+    /// Creates a table for a window, which must be a power of two.
     pub(crate) fn new(window: u32) -> Self {
         let window = window as usize;
         let mut made = Vec::with_capacity(window);
@@ -30,13 +32,13 @@ impl<T: Default> SlotTable<T> {
         SlotTable { made, mask: window as u64 - 1, blank: T::default() }
     }
 
-    /// Returns how many entries there are.
+    /// Returns the number of entries.
     #[inline]
     pub(crate) fn window(&self) -> u64 {
         self.mask + 1
     }
 
-    /// Returns whether a slot has an entry of its own beside that of one so many slots before it.
+    /// Returns whether two slots with this distance have different entries.
     #[inline]
     pub(crate) fn reaches(&self, distance: u64) -> bool {
         distance <= self.mask
@@ -55,14 +57,16 @@ impl<T: Default> SlotTable<T> {
         if at < self.made.len() { &self.made[at] } else { self.blank() }
     }
 
-    /// Returns what stands for an entry that is not made. A call, so that the test for it is a branch and not a choice between
-    /// two addresses, which every reader would wait for.
+    /// Returns the value of an entry that has not been created.
+    ///
+    /// It is a function of its own so that the check compiles to a branch. A selection between two addresses would
+    /// delay every reader.
     #[cold]
     fn blank(&self) -> &T {
         &self.blank
     }
 
-    /// Returns the entry of a slot, which is made if it is not there.
+    /// Returns the entry of a slot for writing, and creates it if necessary.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u64) -> &mut T {
         let at = self.at(slot);
@@ -78,12 +82,12 @@ impl<T: Default> SlotTable<T> {
         self.made.resize_with(through, T::default);
     }
 
-    /// Returns the entries that are made; all others are blank.
+    /// Returns the entries that have been created. All others are blank.
     pub(crate) fn made(&self) -> &[T] {
         &self.made
     }
 
-    /// Returns the entries that are made, for changing them.
+    /// Returns the entries that have been created, for writing.
     pub(crate) fn made_mut(&mut self) -> &mut [T] {
         &mut self.made
     }

@@ -1,116 +1,122 @@
-//! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
+//! The state of a group at one member, as members send it to each other when a leader changes or a process rejoins.
 
 use crate::replica::is_possible;
 use crate::word_reader::{PeerMessageError, Wire, WordReader};
 use crate::{Ballot, Destination, GroupId, GroupSet, Incarnation, Origin, ReplicaConfig, ids};
 
-/// What a member has processed. Bodies are named, not carried: a member that misses one asks for it.
+/// The part of a group's history that a member has processed. It names bodies but does not contain them; a member
+/// requests the bodies that it lacks.
 ///
-/// Under one ballot the leader's stream is the same for everybody, so (`synced`, `counter`) says how far a state goes,
-/// and of two states with the same `synced` the one with the larger `counter` contains the other.
+/// Under one ballot all followers process the same stream, so (`synced`, `counter`) measures how complete a state is.
+/// Of two states with the same `synced`, the one with the larger `counter` contains the other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct State {
-    /// The ballot whose complete state this is based on.
+    /// The ballot whose complete state this one is based on.
     pub synced: Ballot,
     /// The incarnation of that ballot.
     pub incarnation: Incarnation,
-    /// Where this history began, and was reset; the oldest first.
+    /// The founding and the resets of this history, the oldest first.
     pub origins: Vec<Origin>,
-    /// Entries of that ballot's stream that are processed.
+    /// Number of processed entries of that ballot's stream.
     pub counter: u64,
-    /// The clock: at least every time in here.
+    /// The clock, which is at least every time in this state.
     pub clock: u64,
-    /// Messages delivered.
+    /// Number of delivered messages.
     pub delivered: u64,
-    /// By group, the largest ballot that was heard of.
+    /// The largest known ballot of each group.
     pub known: Vec<Ballot>,
-    /// By group, the incarnation of that ballot.
+    /// The incarnation of that ballot, by group.
     pub incarnations: Vec<Incarnation>,
-    /// By group, the word of it that is processed.
+    /// The processed word of each group.
     pub words: Vec<Word>,
-    /// By member of the group, its last life that was heard of; of the sender, its own.
+    /// The last known life of each member of the group; for the sender, its own life.
     pub lives: Vec<u64>,
-    /// By client; of groups that order time entries, these come last.
+    /// The state of each client. In groups that order time entries, those of the group's own client ids come last.
     pub clients: Vec<ClientState>,
 }
 
-/// What a member has processed of one client.
+/// The part of one client's messages that a member has processed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClientState {
-    /// Slots below this are delivered, or settled no-ops.
+    /// The first slot that is neither delivered nor a settled no-op.
     pub delivered: u64,
-    /// The first slot that is retained: that of `entries[0]`.
+    /// The first retained slot, which is that of `entries[0]`.
     pub from: u64,
-    /// Sequence of the last slot before it.
+    /// Sequence of the last slot before `from`.
     pub freed: u64,
-    /// Nothing more is assigned of processes of the client with a generation below this.
+    /// Messages of generations of the client below this one are not assigned any more.
     pub closed: u64,
-    /// Sequence of the last slot below `delivered` that is no no-op.
+    /// Sequence of the last slot below `delivered` that is not a no-op.
     pub good: u64,
-    /// The processes that took the place over, the latest one last.
+    /// The successions of the client id, the latest one last.
     pub successions: Vec<Succession>,
-    /// The assigned slots from there on.
+    /// The assigned slots, beginning with `from`.
     pub entries: Vec<AssignedSlot>,
-    /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
-    /// held by a majority in one installed ballot is synced; so who promises another ballot says what it holds.
+    /// The slots whose bodies are held but not assigned, in rising order, each with its sequence.
+    ///
+    /// A message that a majority holds in one installed ballot is synced. Therefore a member that promises another
+    /// ballot reports the messages that it holds.
     pub held: Vec<(u64, u64)>,
 }
 
-/// Where the history of another group's incarnation began, as an entry of the stream says it.
+/// The word of another group: the entry of the stream that says where the history of that group's incarnation began.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Word {
-    /// The incarnation; none: nothing was said.
+    /// The incarnation, or [`Incarnation::NONE`] if the stream has no entry about the group.
     pub incarnation: Incarnation,
-    /// The one in which its history began.
+    /// The incarnation in which its history began.
     pub origin: Incarnation,
-    /// A majority of the group has processed such an entry.
+    /// `true` if a majority of the receiving group has processed such an entry.
     pub in_force: bool,
 }
 
-/// A process that took a client's place over at a group: an entry of the group's stream says so.
+/// The takeover of a client id by a new process at a group, as an entry of the group's stream.
 ///
-/// From when a majority of the group has processed the entry, everything that processes with smaller generations multicast
-/// after the sequence `after` is void: it will be delivered nowhere.
+/// Once a majority of the group has processed the entry, every message that processes with smaller generations
+/// multicast after the sequence `after` is void: no group delivers it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Succession {
-    /// Its generation.
+    /// Generation of the new process.
     pub generation: u64,
-    /// The life of the process, as the home group knows it; 0: the group closed the place's earlier generations because another
-    /// group asked.
+    /// Life of the new process, as its home group knows it. It is 0 if the group only closed the earlier generations
+    /// because another group asked for that.
     pub life: u64,
-    /// Its first slot.
+    /// First slot of the new process.
     pub first: u64,
-    /// Sequence of the last slot before `first` that is no no-op.
+    /// Sequence of the last slot before `first` that is not a no-op.
     pub after: u64,
-    /// A majority of the group has processed it.
+    /// `true` if a majority of the group has processed the entry.
     pub settled: bool,
 }
 
 impl Succession {
-    /// Most that a group keeps of one client.
+    /// Largest number of successions that a group keeps for one client.
     pub const MOST: usize = 64;
 }
 
 /// One assigned message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AssignedSlot {
-    /// The client's number for it.
+    /// The client's number for the message.
     pub sequence: u64,
-    /// Its destinations; none of a no-op whose message nobody has seen.
+    /// Its destinations; empty for a no-op whose message no member has seen.
     pub destinations: Vec<Destination>,
-    /// Per destination, the time as far as the stream is processed; 0 is unknown. The own group's is known, but of a
-    /// no-op that was never assigned.
+    /// The time of each destination group as far as the stream is processed; 0 is unknown.
+    ///
+    /// The time of this group is known, except for a no-op that was never assigned.
     pub times: Vec<u64>,
-    /// The stream is processed through the vector.
+    /// `true` if the stream is processed through the entry with the vector.
     pub vector: bool,
-    /// Known to be decided at the vector; or a no-op that is settled.
+    /// `true` if the message is known to be decided at the vector, or is a settled no-op.
     pub decided: bool,
-    /// Never to be delivered.
+    /// `true` if the slot is a no-op, which is never delivered.
     pub no_op: bool,
-    /// Delivered although a slot before it is not passed: a no-op there is not settled. What is below
-    /// [`delivered`](ClientState::delivered) is so without this. A later leader may not know yet that it is decided.
+    /// `true` if the message is delivered although an earlier slot is not passed, because that is an unsettled no-op.
+    ///
+    /// The flag is not set for slots below [`delivered`](ClientState::delivered). A later leader may not know yet that
+    /// the message is decided.
     pub delivered: bool,
-    /// Destination groups whose times are of a history that is over.
+    /// Destination groups whose times belong to a history that has ended.
     pub ended: GroupSet,
 }
 
@@ -118,21 +124,25 @@ const DECIDED: u64 = 1;
 const NO_OP: u64 = 2;
 const VECTOR: u64 = 4;
 const DELIVERED: u64 = 8;
-/// The bit of a time that is of a history that is over.
+/// The bit of an encoded time that marks it as belonging to a history that has ended.
 const ENDED: u32 = 63;
 
 impl State {
-    /// What is held and not assigned does not matter any more.
+    /// Drops the list of messages that are held but not assigned.
     pub(crate) fn forget_held(&mut self) {
         self.clients.iter_mut().for_each(|client| client.held.clear());
     }
 
-    /// The group goes on in a history that begins with this. What was under way to the one before, and is not decided in it, is
-    /// over; and whoever multicast to that has not begun in this one.
+    /// Prepares the state for a new history that begins with it.
+    ///
+    /// Messages that are held but not assigned are dropped. Messages to several groups that are assigned but not
+    /// decided become settled no-ops. Client processes that opened this group in the previous history must open it
+    /// again.
     pub(crate) fn lose_what_is_under_way(&mut self) {
         for client in &mut self.clients {
             client.held.clear();
-            // Slots from here on are a later process's, also those that were held of an earlier one.
+            // A later process owns the slots from here on, including those of which an earlier process's message was
+            // held.
             let end = client.assigned();
             for heir in &mut client.successions {
                 (heir.life, heir.first) = (0, heir.first.min(end));
@@ -144,11 +154,11 @@ impl State {
         }
     }
 
-    /// Checks whether this is a state of a group of this cluster: right numbers of groups, members and clients, sound
-    /// destinations, no more than a window of anything.
+    /// Checks that this is a valid state of a group of this cluster: the numbers of groups, members and clients match,
+    /// the destinations exist, and no list exceeds a window.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The reason why the state is invalid.
     pub(crate) fn check(&self, config: &ReplicaConfig, group: GroupId) -> Result<(), &'static str> {
         let (topology, window) = (&*config.topology, config.window);
         let own = 2 * usize::from(config.time_entries);
@@ -236,7 +246,7 @@ impl Wire for ClientState {
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError> {
         let (delivered, from, freed) = (words.next()?, words.next()?, words.next()?);
         let (closed, good, successions) = (words.next()?, words.next()?, Wire::decode(words)?);
-        // Nobody counts as far; and what is a window further is a slot, too.
+        // A count cannot reach the upper half, and a slot that is one window further must be representable, too.
         if from >> 63 != 0 {
             return Err(PeerMessageError::Value("slot"));
         }
@@ -261,7 +271,7 @@ impl Wire for ClientState {
 }
 
 impl ClientState {
-    /// The first slot that is not assigned.
+    /// Returns the first slot that is not assigned.
     #[must_use]
     pub fn assigned(&self) -> u64 {
         self.from + self.entries.len() as u64
@@ -340,7 +350,7 @@ impl Wire for AssignedSlot {
 }
 
 impl AssignedSlot {
-    /// Position of a group among the destinations.
+    /// Returns the position of a group among the destinations.
     #[must_use]
     pub fn position(&self, group: GroupId) -> Option<usize> {
         self.destinations.iter().position(|to| to.group == group)

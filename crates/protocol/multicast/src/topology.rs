@@ -1,60 +1,61 @@
-//! Who is in which group.
+//! The assignment of processes to groups and clients.
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::{Ballot, ClientId, GroupId, GroupSet};
 
-/// What a process is in the cluster.
+/// The role of a process in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProcessRole {
-    /// A member of a group, by its index in it.
+    /// A member of a group.
     Member {
         /// The group.
         group: GroupId,
-        /// The index in the group, below 64.
+        /// Index of the member in the group, below 64.
         index: u8,
     },
     /// A client.
     Client(ClientId),
 }
 
-/// Why a set of groups is not a cluster.
+/// The reason why a set of groups is not a valid cluster.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum TopologyError {
-    /// More than [`GroupSet::CAPACITY`] groups, or none.
+    /// There are no groups, or more than [`GroupSet::CAPACITY`].
     #[error("{0} groups: a cluster has 1 to {max}", max = GroupSet::CAPACITY)]
     Groups(usize),
-    /// An empty group, or more than 64 members.
+    /// A group is empty or has more than 64 members.
     #[error("group {group} has {members} members: 1 to {max} are possible", max = Topology::MAX_MEMBERS)]
     Members {
         /// Index of the group.
         group: usize,
-        /// Its members.
+        /// Number of its members.
         members: usize,
     },
-    /// More processes than ids.
+    /// There are more processes than process ids.
     #[error("{0} processes and client places: at most 65535 are possible")]
     Processes(usize),
 }
 
-/// The groups and clients of a cluster; the same at every process. Processes are numbered: members first, group by
-/// group, then clients.
+/// The groups and clients of a cluster, equal at every process.
+///
+/// Process ids are assigned to the members first, group by group, then to the clients.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Topology {
     sizes: Vec<u8>,
     firsts: Vec<u16>,
-    /// By member.
+    /// Group of each member, by process id.
     groups: Vec<u8>,
     members: u16,
     clients: u16,
 }
 
 impl Topology {
-    /// The largest group: members are bits of a word.
+    /// Largest number of members of a group. Members are bits of a 64-bit word.
     pub const MAX_MEMBERS: usize = 64;
 
-    /// Groups of these sizes, and this many clients.
+    /// Creates a cluster with groups of these sizes and this many clients.
     ///
     /// # Errors
     /// See [`TopologyError`].
@@ -71,7 +72,7 @@ impl Topology {
             firsts.push(next as u16);
             next += members;
         }
-        // Behind the clients come those of the groups, two for each.
+        // The client ids of the groups' own entries, two per group, follow those of the clients.
         if (next + usize::from(clients)).max(usize::from(clients) + 2 * group_sizes.len()) > usize::from(u16::MAX) {
             return Err(TopologyError::Processes(next + usize::from(clients)));
         }
@@ -81,49 +82,50 @@ impl Topology {
         Ok(Topology { sizes, firsts, groups, members: next as u16, clients })
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.sizes.len()
     }
 
-    /// All groups.
+    /// Returns all groups.
     pub fn group_ids(&self) -> impl Iterator<Item = GroupId> + use<> {
         (0..self.sizes.len() as u16).map(GroupId)
     }
 
-    /// Number of clients.
+    /// Returns the number of clients.
     #[must_use]
     pub fn clients(&self) -> usize {
         usize::from(self.clients)
     }
 
-    /// Number of members of all groups.
+    /// Returns the number of members of all groups.
     #[must_use]
     pub fn all_members(&self) -> usize {
         usize::from(self.members)
     }
 
-    /// Number of processes, clients included.
+    /// Returns the number of processes, including clients.
     #[must_use]
     pub fn processes(&self) -> usize {
         self.all_members() + self.clients()
     }
 
-    /// Whether there is such a group.
+    /// Returns whether the group exists.
     #[must_use]
     pub fn has_group(&self, group: GroupId) -> bool {
         usize::from(group.0) < self.sizes.len()
     }
 
-    /// Returns the number of members of a group; 0 if there is no such group.
+    /// Returns the number of members of a group, or 0 if there is no such group.
     #[inline]
     #[must_use]
     pub fn size(&self, group: GroupId) -> usize {
         self.sizes.get(usize::from(group.0)).copied().map_or(0, usize::from)
     }
 
-    /// Returns ⌊n/2⌋+1 of the configured group, always. One more than there are members, if there is no such group.
+    /// Returns ⌊n/2⌋+1 for the configured size n of a group, whichever members are up. For a group that does not exist
+    /// it is 1, more than the group's 0 members.
     #[inline]
     #[must_use]
     pub fn majority(&self, group: GroupId) -> u32 {
@@ -137,31 +139,33 @@ impl Topology {
         (first..first + self.size(group) as u16).map(ProcessId)
     }
 
-    /// Returns the home group of a client's place: the one that numbers the processes that take it.
+    /// Returns the home group of a client id: the group that numbers the processes that use the id.
     #[must_use]
     pub fn home(&self, client: ClientId) -> GroupId {
         GroupId(client.0 % self.sizes.len() as u16)
     }
 
-    /// Returns the process of a client. One that is not in the cluster, if there is no such client.
+    /// Returns the process of a client, or a process id that is not in the cluster if there is no such client.
     #[must_use]
     pub fn client_process(&self, client: ClientId) -> ProcessId {
         ProcessId(self.members.saturating_add(client.0))
     }
 
-    /// Returns the client id whose messages are a group's [time entries](crate::Replica::order_time). No process has it.
+    /// Returns the client id whose messages are a group's [time entries](crate::Replica::order_time). No process has
+    /// this id.
     #[must_use]
     pub fn time_client(&self, group: GroupId) -> ClientId {
         ClientId(self.clients.saturating_add(group.0))
     }
 
-    /// Returns the client id whose messages are a group's [version entries](crate::Replica::set_version_goal). No process has it.
+    /// Returns the client id whose messages are a group's [version entries](crate::Replica::set_version_goal). No
+    /// process has this id.
     #[must_use]
     pub fn version_client(&self, group: GroupId) -> ClientId {
         ClientId(self.clients.saturating_add(self.sizes.len() as u16).saturating_add(group.0))
     }
 
-    /// Returns the group whose own entries are the messages of this client id; `None` if it is another client's.
+    /// Returns the group whose own entries are the messages of this client id, or `None` if the id belongs to a client.
     #[must_use]
     pub fn entry_group(&self, client: ClientId) -> Option<GroupId> {
         let (beyond, groups) = (client.0.checked_sub(self.clients)?, self.sizes.len() as u16);
@@ -169,7 +173,7 @@ impl Topology {
         self.has_group(group).then_some(group)
     }
 
-    /// What a process is; `None` if it is not in the cluster.
+    /// Returns the role of a process, or `None` if it is not in the cluster.
     #[inline]
     #[must_use]
     pub fn role(&self, process: ProcessId) -> Option<ProcessRole> {
@@ -181,7 +185,7 @@ impl Topology {
         (client < self.clients).then_some(ProcessRole::Client(ClientId(client)))
     }
 
-    /// The bit of a member in masks of its group; `None` if the process is not a member of that group.
+    /// Returns the bit of a member in masks of its group, or `None` if the process is not a member of that group.
     #[inline]
     #[must_use]
     pub fn member_bit(&self, group: GroupId, process: ProcessId) -> Option<u64> {
@@ -189,16 +193,19 @@ impl Topology {
         (usize::from(index) < self.size(group)).then(|| 1 << index)
     }
 
-    /// Returns the ballot in which a group is at the beginning of the cluster's life: the first one of its first
-    /// incarnation, led by its first member. The default one, in which no group ever is, if there is no such group.
+    /// Returns the ballot of a group at the start of the cluster: the first ballot of its first incarnation, led by its
+    /// first member.
+    ///
+    /// For a group that does not exist it returns the default ballot, in which no group ever is.
     #[must_use]
     pub fn first_ballot(&self, group: GroupId) -> Ballot {
         let first = self.firsts.get(usize::from(group.0));
         first.map_or(Ballot::default(), |first| Ballot::new(1, ProcessId(*first)))
     }
 
-    /// Returns the ballot below all of a group's incarnation `number`, led by its first member. The default one if there is
-    /// no such group.
+    /// Returns the ballot below all others of a group's incarnation `number`, led by the group's first member.
+    ///
+    /// For a group that does not exist it returns the default ballot.
     #[must_use]
     pub(crate) fn before(&self, group: GroupId, number: u32) -> Ballot {
         let first = self.firsts.get(usize::from(group.0));
@@ -211,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_as_many_groups_as_are_possible_has_its_members() {
+    fn the_last_group_of_a_full_cluster_has_its_members() {
         let topology = Topology::new(&[2; GroupSet::CAPACITY], 1).expect("as many as are possible");
         let last = ProcessRole::Member { group: GroupId(255), index: 1 };
         assert_eq!(topology.role(ProcessId(511)), Some(last));

@@ -1,4 +1,4 @@
-//! Peer messages are words: reading them one after the other, and what may be wrong with them.
+//! The encoding of peer messages as 64-bit words, the reader that decodes them, and its errors.
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
@@ -6,30 +6,30 @@ use thiserror::Error;
 use crate::item::VERSION;
 use crate::{Ballot, ClientId, GroupId, Incarnation};
 
-/// Why words are not a peer message: a peer of another version, or a bug.
+/// The reason why words are not a valid peer message. The sender has another version or a bug.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum PeerMessageError {
-    /// It ends early.
+    /// The message ends before its last field.
     #[error("a peer message that ends after {words} words, before it should")]
     Truncated {
-        /// Its words.
+        /// Number of words in the message.
         words: usize,
     },
-    /// It goes on after its end.
+    /// The message has words after its last field.
     #[error("a peer message with {0} words too many")]
     Trailing(usize),
-    /// No such kind.
+    /// The kind is unknown.
     #[error("peer message kind {0} is unknown")]
     Kind(u8),
-    /// Another version.
+    /// The format version differs from that of this process.
     #[error("peer message of format version {0}; this process speaks {VERSION}")]
     Version(u8),
-    /// A number that cannot be.
+    /// A field has an invalid value.
     #[error("a peer message with an impossible {0}")]
     Value(&'static str),
 }
 
-/// Reads words one after the other.
+/// A reader that takes words one after the other.
 #[derive(Debug)]
 pub(crate) struct WordReader<'a> {
     all: &'a [u64],
@@ -41,7 +41,7 @@ impl<'a> WordReader<'a> {
         WordReader { all, at: 0 }
     }
 
-    /// Nothing may be left.
+    /// Checks that all words have been read.
     pub(crate) fn end(&self) -> Result<(), PeerMessageError> {
         match self.all.len() - self.at {
             0 => Ok(()),
@@ -55,7 +55,9 @@ impl<'a> WordReader<'a> {
         Ok(*word)
     }
 
-    /// A length, of things that take at least one word each.
+    /// Reads the length of a list whose elements take at least one word each.
+    ///
+    /// A length beyond the words that are left is an error, so a bad length cannot cause a large allocation.
     pub(crate) fn length(&mut self) -> Result<usize, PeerMessageError> {
         let length = self.next()?;
         let left = (self.all.len() - self.at) as u64;
@@ -72,19 +74,19 @@ impl<'a> WordReader<'a> {
     }
 }
 
-/// What peer messages consist of.
+/// A part of a peer message: a field, or a struct of fields.
 pub(crate) trait Wire: Sized {
-    /// Appends the words.
+    /// Appends the words of the value.
     fn encode(&self, out: &mut Vec<u64>);
-    /// Reads them.
+    /// Reads the value.
     fn decode(words: &mut WordReader<'_>) -> Result<Self, PeerMessageError>;
 }
 
-/// What takes one word.
+/// A value that is encoded in one word.
 pub(crate) trait Word: Sized {
-    /// As a word.
+    /// Returns the word that encodes the value.
     fn word(&self) -> u64;
-    /// From a word.
+    /// Decodes the value from a word.
     fn read(word: u64) -> Result<Self, PeerMessageError>;
 }
 
@@ -98,7 +100,7 @@ impl<T: Word> Wire for T {
     }
 }
 
-/// Says how a type becomes a word, and how a word becomes one again, or what else it is.
+/// Implements [`Word`] for a type: its encoding, its decoding, and its name in [`PeerMessageError::Value`].
 macro_rules! word {
     ($type:ty, $one:ident => $word:expr, $read:expr, $what:literal) => {
         impl Word for $type {
@@ -131,7 +133,7 @@ word!(GroupId, one => u64::from(one.0), |word| index(word).map(GroupId), "group"
 word!(ClientId, one => u64::from(one.0), |word| index(word).map(ClientId), "client");
 word!(ProcessId, one => u64::from(one.0), |word| index(word).map(ProcessId), "process");
 
-/// A length, then so many of them.
+/// Encodes a list as its length, followed by the elements.
 impl<T: Wire> Wire for Vec<T> {
     fn encode(&self, out: &mut Vec<u64>) {
         out.push(self.len() as u64);

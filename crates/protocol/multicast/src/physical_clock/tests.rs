@@ -1,4 +1,4 @@
-//! What a physical clock keeps, whatever happens to wall clocks.
+//! Tests of the invariants of the physical clock under steps, delays and losses of wall clocks.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::{ClockError, END_OF_TIME, PhysicalClock, SLEW_PPM};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
-/// Some day in 2026.
+/// A day in 2026.
 const NOW: u64 = 1_795_000_000 * S;
 const YEAR: u64 = 365 * 86_400 * S;
 const BOUND: u64 = S;
 
-/// The clock of process 0 in a cluster of `members`, whose own wall clock is `ahead` of true time.
+/// Returns the clock of process 0 in a cluster of `members`, whose own wall clock is `ahead` of true time.
 fn clock(members: usize, ahead: i64) -> PhysicalClock {
     let mut clock = PhysicalClock::new(Duration::from_nanos(BOUND), members);
     clock.tell(0, NOW.saturating_add_signed(ahead)).expect("a sound clock");
@@ -22,7 +22,7 @@ fn clock(members: usize, ahead: i64) -> PhysicalClock {
     clock
 }
 
-/// Others are heard at `now`, so far ahead of true time; time passes.
+/// Lets the clock receive the clocks of other processes at `now`, each this far ahead of true time, and lets time pass.
 fn hear(clock: &mut PhysicalClock, now: u64, others: &[i64]) {
     for (process, ahead) in (1..).map(ProcessId).zip(others) {
         clock.hear(process, (NOW + now).saturating_add_signed(*ahead), None).expect("a sound clock");
@@ -34,7 +34,7 @@ fn seconds(seconds: i64) -> i64 {
     seconds * S as i64
 }
 
-/// How far a clock's time is ahead of true time.
+/// Returns how far a clock's time is ahead of true time.
 fn ahead(clock: &PhysicalClock, now: u64) -> i64 {
     clock.time(now).expect("it runs") as i64 - (NOW + now) as i64
 }
@@ -49,7 +49,7 @@ fn a_host_a_year_ahead_takes_the_median_and_knows_that_it_is_off() {
 }
 
 #[test]
-fn of_two_clocks_the_earlier_one_counts_and_nobody_is_judged() {
+fn the_earlier_of_two_clocks_counts_and_neither_is_judged() {
     let mut clock = clock(2, YEAR as i64);
     hear(&mut clock, 2, &[0]);
     clock.follow(7, true);
@@ -57,7 +57,7 @@ fn of_two_clocks_the_earlier_one_counts_and_nobody_is_judged() {
 }
 
 #[test]
-fn whoever_hears_too_few_waits_and_goes_on_alone() {
+fn a_process_that_receives_too_few_clocks_waits_and_runs_alone() {
     let mut clock = clock(3, 9);
     clock.follow(7, true);
     assert_eq!(clock.time(1), None);
@@ -67,22 +67,23 @@ fn whoever_hears_too_few_waits_and_goes_on_alone() {
     clock.pass(1 + 4 * BOUND);
     clock.follow(7, true);
     assert_eq!(ahead(&clock, 1 + 4 * BOUND), 9);
-    // The only member of a cluster has nobody to wait for.
+    // The only member of a cluster waits for no other clock.
     let mut alone = self::clock(1, 9);
     alone.follow(7, true);
     assert_eq!(ahead(&alone, 1), 9);
 }
 
-/// The first process of a group believes its own clock, for want of others; but nothing was given of that time.
+/// The first process of a group uses its own clock because it has received no other one. Once it receives others, it
+/// adopts the median, unless its group has assigned times of that run.
 #[test]
-fn whoever_was_there_first_takes_the_median_unless_times_were_given() {
+fn the_first_process_adopts_the_median_unless_times_were_assigned() {
     for given in [7, NOW + YEAR + 5 * S] {
         let mut clock = clock(3, YEAR as i64);
         clock.follow(7, true);
         clock.pass(5 * S);
         clock.follow(7, false);
         assert_eq!(ahead(&clock, 5 * S), YEAR as i64);
-        // Others are there, and it has been awake for a while.
+        // The other clocks arrive, and the process has run for a while without a pause.
         for tenth in 1..=6 {
             hear(&mut clock, 5 * S + tenth * 100 * MS, &[0, 0]);
         }
@@ -101,7 +102,7 @@ fn time_begins_at_the_recovered_time_if_that_is_later_and_is_slewed_towards_the_
     assert_eq!(ahead(&clock, 2), 500 * MS as i64 - 2);
     let before = ahead(&clock, 2);
     let mut now = 2;
-    // 500 ms at 500 ppm: 1000 s, and slower and slower in the end.
+    // At 500 ppm, 500 ms take 1000 s; the rate falls towards the end.
     for _ in 0..12_000 {
         now += 100 * MS;
         hear(&mut clock, now, &[0, 0]);
@@ -112,7 +113,7 @@ fn time_begins_at_the_recovered_time_if_that_is_later_and_is_slewed_towards_the_
 }
 
 #[test]
-fn a_wall_clock_that_steps_steps_no_time() {
+fn a_step_of_a_wall_clock_does_not_step_the_time() {
     let mut clock = clock(3, 0);
     hear(&mut clock, 2, &[0, 0]);
     clock.follow(0, true);
@@ -121,7 +122,7 @@ fn a_wall_clock_that_steps_steps_no_time() {
         clock.pass(at * MS);
         assert_eq!((ahead(&clock, at * MS), clock.is_off()), (0, true));
     }
-    // Also if it is that of all members.
+    // The time is not stepped either if the clocks of all members are.
     hear(&mut clock, 40 * MS, &[seconds(86_400); 2]);
     assert_eq!(ahead(&clock, 40 * MS), 0);
     assert!(!clock.is_off(), "they agree");
@@ -131,10 +132,10 @@ fn a_wall_clock_that_steps_steps_no_time() {
 }
 
 #[test]
-fn what_is_heard_around_a_pause_does_not_count() {
+fn clocks_received_around_a_pause_do_not_count() {
     let mut clock = clock(3, 0);
     hear(&mut clock, MS, &[0, 0]);
-    // It stands still for 30 s, looks at no clock first, and takes what came meanwhile.
+    // The process pauses for 30 s, and processes the clocks that arrived meanwhile before it reads a clock.
     for process in 1..=2 {
         clock.hear(ProcessId(process), NOW + 5 * S, None).expect("a sound clock");
     }
@@ -150,7 +151,7 @@ fn what_is_heard_around_a_pause_does_not_count() {
 }
 
 #[test]
-fn a_clock_that_is_not_heard_any_more_does_not_count() {
+fn a_clock_that_is_not_received_any_more_does_not_count() {
     let mut clock = clock(3, 0);
     hear(&mut clock, 2, &[seconds(9), seconds(9)]);
     assert_eq!((clock.counted(), clock.is_off()), (3, true));
@@ -171,7 +172,7 @@ fn a_reading_that_was_delayed_makes_nobody_wrong() {
 }
 
 #[test]
-fn leaders_of_two_groups_that_differ_by_more_than_the_bound_know_it_both() {
+fn leaders_whose_times_differ_by_more_than_the_bound_both_detect_it() {
     let mut clocks = [clock(2, 0), clock(2, 0)];
     let times = [0, 2 * BOUND];
     for (clock, time) in clocks.iter_mut().zip(times) {
@@ -214,13 +215,14 @@ fn a_host_without_a_sound_clock_follows_the_others_and_is_off() {
     assert_eq!((ahead(&clock, 2), clock.is_off(), clock.off()), (3, true, None));
 }
 
-/// What happens to a clock.
+/// An input of a clock.
 #[derive(Clone, Debug)]
 enum Event {
     Pass(u64),
     Step(i64),
     Hear(u16, i64),
-    /// The group gives its time; this process may begin to lead anew, and recover so much more.
+    /// The group assigns times. With a value, this process begins to lead and recovers a clock that is ahead by that
+    /// much.
     Lead(Option<u64>),
     Resign,
 }
@@ -238,7 +240,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Invariants 1 to 3, and that the time stays between the earliest and the latest clock that there ever was.
+    /// Checks invariants 1 to 3, and that the time stays between the earliest and the latest clock of the run.
     #[test]
     fn time_never_goes_back_and_never_jumps(events in prop::collection::vec(event(), 1..200)) {
         let mut clock = clock(5, 0);
@@ -261,7 +263,7 @@ proptest! {
                 }
                 Event::Step(ahead) => step = ahead,
                 Event::Hear(process, ahead) => {
-                    // Dated when time passes, up to three bounds later.
+                    // The reading is dated when time passes, up to three bounds later.
                     (earliest, latest) = (earliest.min(ahead - 3 * BOUND as i64), latest.max(ahead));
                     clock.hear(ProcessId(process), (NOW + now).saturating_add_signed(ahead), None).expect("a sound clock");
                 }
@@ -290,13 +292,13 @@ proptest! {
     }
 }
 
-/// A step that takes long hears clocks at its end, and may begin to lead in it.
+/// A long step receives clocks at its end, and the process may begin to lead in it.
 #[test]
-fn what_is_heard_in_a_step_is_dated_with_a_later_one() {
+fn clocks_received_in_a_step_are_dated_with_a_later_step() {
     let mut clock = PhysicalClock::new(Duration::from_secs(1), 3);
     clock.tell(S, NOW + S).expect("sound");
     clock.pass(S);
-    // The others speak 300 ms into the step.
+    // The other processes send their clocks 300 ms into the step.
     for process in [1, 2] {
         clock.hear(ProcessId(process), NOW + S + 300 * MS, None).expect("sound");
     }
@@ -309,13 +311,13 @@ fn what_is_heard_in_a_step_is_dated_with_a_later_one() {
     assert!(time <= NOW + S + 310 * MS, "{time}");
 }
 
-/// A process is stopped, and hears within the step in which it goes on that it leads, and which time its group has given meanwhile.
+/// A stopped process resumes. Within one step it learns that it leads, and which time its group has assigned meanwhile.
 #[test]
 fn a_time_that_is_recovered_within_a_step_counts_from_a_later_one() {
     let mut clock = PhysicalClock::new(Duration::from_secs(1), 1);
     clock.tell(S, NOW + S).expect("sound");
     clock.pass(S);
-    // It may lead at any moment.
+    // The process can start to lead at any moment.
     clock.follow(0, true);
     assert_eq!(clock.time(S), Some(NOW + S));
     let given = NOW + S + 770 * MS;
@@ -326,7 +328,7 @@ fn a_time_that_is_recovered_within_a_step_counts_from_a_later_one() {
     clock.pass(now);
     clock.follow(given, false);
     assert_eq!(clock.time(now), Some(NOW + now), "it is not ahead");
-    // One that is ahead is taken over all the same, a step later.
+    // A recovered time that is ahead is adopted nevertheless, one step later.
     clock.pass(now);
     clock.follow(given + S, true);
     clock.pass(now + MS);
