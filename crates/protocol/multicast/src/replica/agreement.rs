@@ -1,5 +1,5 @@
-//! What a group agrees on in the ballot that is installed: which vector each message is decided at, and in what order
-//! messages are delivered.
+//! The agreement of a group in the installed ballot: the vector at which each message is decided, and the order of
+//! deliveries.
 
 use stentor_fabric::ProcessId;
 
@@ -20,22 +20,22 @@ use crate::peer_message::{MessageRef, PeerMessage};
 use crate::state::State;
 use crate::{Ack, Ballot, ClientId, GroupId, MessageId, Timestamp};
 
-/// The messages of a member, and how far it is in the stream of its ballot.
+/// The messages of a member, and its position in the stream of its ballot.
 ///
 /// # Invariants
-/// - What a member has processed of one ballot never becomes less: `(installed ballot, counter)` only rises. Its
-///   acknowledgements lean on that, and so does its stream, whose entries are read once. What is void by a later ballot is no
-///   part of it ([`Window::give_way`](super::window::Window::give_way)).
-/// - Times given by one leader rise with the stream's counter.
+/// - The processed part of one ballot never shrinks: `(installed ballot, counter)` only rises. A member's
+///   acknowledgements depend on that, and so does its stream, whose entries are read once. Assignments that a later
+///   ballot makes void are not part of it ([`Window::give_way`](super::window::Window::give_way)).
+/// - Times that one leader assigns rise with the stream's counter.
 /// - A message is decided when, for one vector, a majority of every destination group acknowledged it in one ballot of
-///   that group. It is delivered when, besides, the stream is processed through the entry with that vector and no other
-///   undelivered message has a smaller key.
+///   that group. It is delivered when, in addition, the stream is processed through the entry with that vector and no
+///   other undelivered message has a smaller key.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
     pub(super) id: Identity,
     pub(super) ballots: Ballots,
     pub(super) clock: Clock,
-    /// Entries of the installed ballot's stream that are processed; at its leader, appended.
+    /// Number of processed entries of the installed ballot's stream; at its leader, number of appended entries.
     pub(super) counter: u64,
     pub(super) messages: Messages,
     pub(super) sharing: Sharing,
@@ -48,13 +48,13 @@ impl Agreement {
         Agreement { id, ballots, clock: Clock::default(), counter: 0, messages, sharing }
     }
 
-    /// Whether the installed ballot is this member's own.
+    /// Returns whether this member leads the installed ballot.
     #[inline]
     pub(super) fn owns_ballot(&self) -> bool {
         self.ballots.installed.leader() == self.id.me()
     }
 
-    /// What this member has processed.
+    /// Returns the state that this member has processed.
     pub(super) fn state(&self, lives: &Lives) -> State {
         State {
             synced: self.ballots.installed,
@@ -71,13 +71,13 @@ impl Agreement {
         }
     }
 
-    /// Whether this member has delivered what is no part of the history of a state.
+    /// Returns whether this member has delivered messages that are not part of a state's history.
     pub(super) fn is_parted_from(&self, state: &State) -> bool {
         self.ballots.installed != Ballot::NONE
             && self.messages.delivered > common(&self.ballots.origins, &state.origins)
     }
 
-    /// Takes a state of the promised ballot in place of the own one.
+    /// Replaces this member's state by a state of the promised ballot.
     pub(super) fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
         self.messages.adopt(state, &self.id, leads);
         self.clock.raise(state.clock);
@@ -96,7 +96,8 @@ impl Agreement {
         }
     }
 
-    /// Whether a client's next message waits because the client has its share under way. It goes on when one of them is delivered.
+    /// Returns whether a client's next message must wait because the client's share is in use. The next delivery of one
+    /// of the client's messages ends the wait.
     #[inline]
     pub(super) fn has_its_share(&mut self, client: ClientId, slot: u64) -> bool {
         let pending = self.messages.pending(client);
@@ -110,11 +111,11 @@ impl Agreement {
         self.messages.order.push(Undelivered { key, arrival, client, slot });
     }
 
-    /// Counts an acknowledgement of a member of another destination process. Returns whether it decides the message.
+    /// Counts an acknowledgement of another destination process. Returns whether it decides the message.
     pub(super) fn on_ack(&mut self, from: ProcessId, ack: &Ack<'_>) -> Result<bool, Rejected> {
         let position = usize::from(ack.position);
         let (group, index) = self.id.member(from)?;
-        // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
+        // The leader votes by its vector entry, which a member that acknowledges the vector has seen.
         let implied = self.id.topology().member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
         if group != self.id.group && self.messages.is_own(ack.head.client) {
             return Err(Rejected::Client(ack.head.client.0));
@@ -124,7 +125,8 @@ impl Agreement {
             && !self.ballots.is_known(group, ack.ballot)
             && !mutant!(self.id.mutant(), IncarnationIgnored)
         {
-            // Of a history that is over, or of one that is not known here yet. It is acknowledged again.
+            // The history of the acknowledgement has ended, or is not known here yet. Its sender will acknowledge
+            // again.
             let ended = ack.ballot.incarnation() < self.ballots.known(group).incarnation();
             self.messages.settlements.refused += u64::from(ended);
             return Ok(false);
@@ -149,7 +151,7 @@ impl Agreement {
         Ok(self.decide(ack.head.client, slot))
     }
 
-    /// Records this member's own vote for the vector in the slot, and the leader's that it implies.
+    /// Records this member's own vote for the vector in the slot, and the leader's vote that it implies.
     pub(super) fn vote(&mut self, client: ClientId, slot: u64) {
         let ballot = self.ballots.installed;
         let (voter, implied) = (self.id.bit, self.id.bit_of(ballot.leader()));
@@ -168,7 +170,7 @@ impl Agreement {
         message.votes = votes;
     }
 
-    /// Acknowledges to all other destination processes: N − 1 writes.
+    /// Acknowledges to all other destination processes with N − 1 writes.
     pub(super) fn acknowledge<E: Effects>(&self, client: ClientId, slot: u64, effects: &mut E) {
         self.acknowledge_to(client, slot, |process| process != self.id.me(), effects);
     }
@@ -182,7 +184,8 @@ impl Agreement {
         }
     }
 
-    /// Acknowledges every undecided message whose vector is processed: to all, or what was lost on the way to one process.
+    /// Acknowledges every undecided message whose vector is processed. With `only`, it sends to one process again what
+    /// was lost on the way to it.
     pub(super) fn acknowledge_all<E: Effects>(&mut self, only: Option<ProcessId>, effects: &mut E) {
         if !self.ballots.is_current() {
             return;
@@ -204,7 +207,7 @@ impl Agreement {
         }
     }
 
-    /// Whether the message is decided by now and was not before.
+    /// Decides the message if the acknowledgements suffice. Returns whether it was undecided before and is decided now.
     pub(super) fn decide(&mut self, client: ClientId, slot: u64) -> bool {
         let owns_ballot = self.owns_ballot();
         let any = mutant!(self.id.mutant(), NewerBallotCounts);
@@ -236,7 +239,7 @@ impl Agreement {
         true
     }
 
-    /// The message's vector is known to be decided. Returns whether that is news.
+    /// Decides the message at its processed vector. Returns whether it was undecided before.
     fn learn(&mut self, client: ClientId, slot: u64) -> bool {
         let owns_ballot = self.owns_ballot();
         let window = self.messages.window_mut(client);
@@ -248,16 +251,18 @@ impl Agreement {
         true
     }
 
-    /// A leader, of this group or of another, or a follower that has delivered it, says that a message is decided: at these
-    /// times, or so long ago that it has forgotten them. Then they are those of the vector here, if there is one:
+    /// Processes the report that a message is decided, at these times or so long ago that the sender has forgotten
+    /// them. The reporter is a leader of this or another group, or a follower that has delivered the message.
     ///
-    /// Let V be what the message is decided at, in ballot c of this group. A majority of this group processed the entry with
-    /// V in c, so every leader of c or later has appended or adopted it. V's time of another group came in a ballot b of that
-    /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. A
-    /// member that processed V has heard of b before (see [`Ballots`]), so every later leader here has; it takes no timestamp of a smaller
-    /// ballot. So what replaces a time of V is equal to it.
+    /// If this member has processed a vector of the message, its times are the decided ones, for the following reason.
     ///
-    /// Returns whether that is news.
+    /// Let V be the decided vector, in ballot c of this group. A majority of this group processed the entry with V in
+    /// c, so every leader of c or later has appended or adopted it. V's time of another group was assigned in a ballot
+    /// b of that group in which a majority acknowledged it, and that time stays the same in all later ballots of that
+    /// group. A member that processed V knew b before (see [`Ballots`]), so every later leader here knows b. It accepts
+    /// no timestamp of a smaller ballot. So a time that replaces one of V is equal to it.
+    ///
+    /// Returns whether the message was undecided before.
     pub(super) fn on_decided(&mut self, message: MessageRef, times: Option<&[u64]>) -> bool {
         let Some(slot) = self.messages.find(message) else { return false };
         let known = self.messages.get(message.client, slot);
@@ -265,8 +270,9 @@ impl Agreement {
         known.vector && same && self.learn(message.client, slot)
     }
 
-    /// Tells what became of a message: a follower that asks, or another group's leader that gives its timestamp. What is
-    /// decided holds for the receiver's group from the largest ballot on that was heard of.
+    /// Sends the outcome of a message to a follower that asks, or to another group's leader that sent its timestamp.
+    ///
+    /// The decision holds for the receiver's group from the largest known ballot of that group on.
     pub(super) fn tell_outcome<E: Effects>(
         &self,
         to: ProcessId,
@@ -283,11 +289,13 @@ impl Agreement {
         }
     }
 
-    /// Delivers, in order, every decided message that no other message of the stream can still come before. A message for which the
-    /// application has no room stays where it is, with those behind it: decided and not delivered, as while it waits for another one.
+    /// Delivers, in order, every decided message that no other message of the stream can still precede.
+    ///
+    /// If the application has no room for a message, that message stays in the order with those behind it: decided and
+    /// not delivered, as if it waited for another one.
     pub(super) fn deliver_due<E: Effects>(&mut self, effects: &mut E) {
         if !self.ballots.is_current() {
-            // Another ballot decides what comes first now.
+            // The state of the larger promised ballot decides what is delivered next.
             return;
         }
         let mutant = self.id.mutant();
@@ -300,7 +308,8 @@ impl Agreement {
             }
             if message.no_op {
                 if !message.settled && !mutant!(mutant, RefusedPassed) {
-                    // A later leader may not know of it: nothing counts as the next until a majority does.
+                    // A later leader may not know the no-op. No message behind it is delivered until a majority knows
+                    // it.
                     return;
                 }
                 self.messages.order.pop();
@@ -325,8 +334,8 @@ impl Agreement {
                 self.messages.order.raise_first(key);
                 continue;
             }
-            // It is the entry with the decided vector that the stream must be processed through: after an earlier one,
-            // with other times, the leader may have given times that come before.
+            // The stream must be processed through the entry with the decided vector. An earlier entry with other times
+            // is not enough: after that, the leader may have assigned times that precede this message.
             let dense = message.is_final() || message.vector && mutant!(mutant, AnyVectorIsDense);
             if !dense && !mutant!(mutant, NoDensity) {
                 return;
@@ -353,7 +362,7 @@ impl Agreement {
         effects.deliver(&Delivery { id, slot, timestamp, number, ballot, origin });
     }
 
-    /// For the mutants that order a message as soon as it is decided.
+    /// Orders a message as soon as it is decided, for the mutants that do so.
     fn order_without_density(&mut self, client: ClientId, slot: u64, latest: Timestamp) {
         let no_density = mutant!(self.id.mutant(), NoDensity) && !self.messages.get(client, slot).ordered;
         if no_density || mutant!(self.id.mutant(), TentativeIgnored) {
@@ -361,7 +370,7 @@ impl Agreement {
         }
     }
 
-    /// Whether entries of this process's stream are to be processed now.
+    /// Returns whether this member processes stream entries of this process now.
     #[inline]
     pub(super) fn follows(&self, from: ProcessId) -> bool {
         let Ballots { promised, installed, stream, .. } = self.ballots;
@@ -369,8 +378,8 @@ impl Agreement {
         stream == installed && !fenced && from == installed.leader() && from != self.id.me()
     }
 
-    /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries
-    /// before it, which were lost with a connection.
+    /// Returns whether a stream entry must wait: for its body, for the state of its ballot, or for the state that
+    /// contains earlier entries that were lost with a connection.
     #[inline]
     pub(super) fn stream_waits(&self, from: ProcessId, item: &StreamItem<'_>) -> bool {
         if !self.follows(from) || item.counter <= self.counter {
@@ -381,7 +390,7 @@ impl Agreement {
         }
         let Some(window) = self.messages.client(item.head.client) else { return false };
         if self.messages.is_own(item.head.client) {
-            // Nothing has to come before it; but deliveries here may be far behind.
+            // A group's own entry needs no body, but deliveries here may be more than a window behind.
             return window.resolve(&item.head).is_some_and(|slot| window.is_beyond(slot));
         }
         match item.entry {

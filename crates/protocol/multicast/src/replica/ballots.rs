@@ -1,81 +1,83 @@
-//! The ballots and incarnations that a member has heard of.
+//! The ballots and incarnations that a member knows.
 //!
 //! # Incarnations
-//! A ballot carries the number of its group's incarnation. Greetings, states, campaigns, refusals and announcements carry the
-//! tag beside it; items carry the number alone. So a member counts an item only if its number is that of the incarnation
-//! that the member knows of the group, whose tag it knows, too. A member that does not know the incarnation yet drops the
-//! item and asks. If a member hears two tags of one number, the first one stays, and the other is *noted*: connections with
-//! processes that say it are refused (`node/member/histories.rs`), so none of their items come.
+//! A ballot carries the number of its group's incarnation. Hellos, states, campaigns, refusals and announcements carry
+//! the tag as well. Timestamps and acknowledgements carry the number alone. So a member counts such an item only if the
+//! number is that of the group's known incarnation, whose tag the member knows, too. A member that does not know the
+//! incarnation yet drops the item and asks. If a member learns two tags of one number, the first one stays and the
+//! other is *noted*. Connections with processes that report the noted tag are refused (`node/member/histories.rs`), so
+//! none of their items arrive.
 //!
-//! | known of a group | heard | what becomes of it |
+//! | known | received | result |
 //! |---|---|---|
 //! | (n, t) | (n, t) | the larger ballot counts |
 //! | (n, t) | (m, u), m > n | known from now on; ballots of n do not count any more |
-//! | (n, t) | (m, u), m < n | nothing; this member tells n to the process that says it |
+//! | (n, t) | (m, u), m < n | ignored; this member announces n to the sender |
 //! | (n, t) | (n, u), u ≠ t | noted as a contradiction; nothing of it counts |
 
 use crate::origin;
 use crate::peer_message::PeerMessage;
 use crate::{Ballot, GroupId, Incarnation, Origin, Topology, Word};
 
-/// What is known of a group: the largest ballot that was heard of, and the incarnation that it belongs to.
+/// The largest known ballot of a group, and the incarnation that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Known {
     pub(super) ballot: Ballot,
     pub(super) incarnation: Incarnation,
-    /// The incarnation in which its history began; none, if that was not told.
+    /// The incarnation in which its history began, or [`Incarnation::NONE`] if that is not known.
     pub(super) origin: Incarnation,
 }
 
-/// A process says something of a group that contradicts what is known here: two histories that began apart have one number.
+/// A contradiction between processes about a group: two histories that began independently have one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Contradiction {
     /// The group.
     pub group: GroupId,
-    /// Its incarnation, as it is known here.
+    /// Its incarnation, as this member knows it.
     pub known: Incarnation,
-    /// The incarnation that another process says.
+    /// The incarnation that another process reported.
     pub said: Incarnation,
 }
 
-/// What a member has promised, what it has installed, and what it knows of other groups.
+/// The ballots that a member has promised and installed, and its knowledge of other groups.
 ///
 /// # Invariants
-/// - None of these ballots ever becomes smaller. (A process without memory drops the promise of a founding that cannot come
-///   about any more: see `founding.rs`.)
-/// - `installed` is at most `promised`. The member processes, acknowledges and delivers only while the two are the same.
-/// - The number in a known ballot is that of the known incarnation; so it is of `promised` and `promised_in`.
-/// - A member has heard of the ballots of all times in vectors that it has appended or processed, because a leader relays
-///   them in the stream before it appends such a vector. So no leader takes a time from a leader that is older than one
+/// - None of these ballots ever becomes smaller. (A process without memory drops its promise of a founding that can no
+///   longer succeed: see `founding.rs`.)
+/// - `installed` is at most `promised`. The member processes, acknowledges and delivers only while the two are equal.
+/// - The number in a known ballot is that of the known incarnation. The same holds for `promised` and `promised_in`.
+/// - A member knows the ballots of all times in vectors that it has appended or processed, because a leader relays them
+///   in the stream before it appends such a vector. So no leader accepts a time from a leader that is older than one
 ///   whose time counted here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Ballots {
-    /// The largest ballot of the own group that this member has promised.
+    /// The largest ballot of this group that this member has promised.
     pub(super) promised: Ballot,
     /// The incarnation of that ballot.
     pub(super) promised_in: Incarnation,
-    /// The last ballot of the own group whose complete state is installed here.
+    /// The last ballot of this group whose complete state is installed here.
     pub(super) installed: Ballot,
     /// The incarnation of that ballot.
     pub(super) installed_in: Incarnation,
-    /// The beginnings of the installed history: its founding and its resets, the oldest first.
+    /// The founding and the resets of the installed history, the oldest first.
     pub(super) origins: Vec<Origin>,
-    /// The ballot of the stream entries that come now.
+    /// The ballot of the current stream entries.
     pub(super) stream: Ballot,
     own: GroupId,
-    /// By group.
+    /// The known ballot of each group.
     known: Vec<Known>,
-    /// By group: see `words.rs`.
+    /// The processed word of each group, see `words.rs`.
     words: Vec<Word>,
-    /// By group: the members that have processed the word, as the leader knows, and the ticks since it was said.
+    /// For each group, the members that the leader knows to have processed the word, and the ticks since the word was
+    /// last appended.
     counts: Vec<(u64, u8)>,
-    /// By group: the largest ballot that the followers know, from a state or from the stream.
+    /// The largest ballot of each group that the followers know from a state or from the stream.
     relayed: Vec<Ballot>,
     contradiction: Option<Contradiction>,
 }
 
 impl Ballots {
-    /// Ballots of a member without memory: nothing is known of any group.
+    /// Creates the ballots of a member without memory, which knows nothing of any group.
     pub(super) fn new(topology: &Topology, own: GroupId) -> Self {
         let (ballot, incarnation) = (|group| topology.before(group, 0), Incarnation::NONE);
         let nothing = |group| Known { ballot: ballot(group), incarnation, origin: incarnation };
@@ -97,7 +99,7 @@ impl Ballots {
         }
     }
 
-    /// All groups are in the first ballot of their first incarnation.
+    /// Puts all groups into the first ballot of their first incarnation.
     pub(super) fn begin(&mut self, topology: &Topology) {
         for (group, known) in topology.group_ids().zip(&mut self.known) {
             let (ballot, first) = (topology.first_ballot(group), Incarnation::FIRST);
@@ -111,19 +113,19 @@ impl Ballots {
         self.origins = vec![Origin { incarnation: Incarnation::FIRST, kept: 0 }];
     }
 
-    /// Whether nothing of a history before the installed incarnation is part of it.
+    /// Returns whether the installed incarnation contains nothing of an earlier history.
     #[inline]
     pub(super) fn begins_from_nothing(&self) -> bool {
         self.origins.last().is_some_and(|last| last.incarnation == self.installed_in && last.kept == 0)
     }
 
-    /// Returns where the history began that a delivery is part of.
+    /// Returns the incarnation in which the history of a delivery began.
     #[inline]
     pub(super) fn origin_of(&self, number: u64) -> Incarnation {
         origin::of_delivery(&self.origins, number)
     }
 
-    /// Installs what is promised, with a history of these beginnings.
+    /// Installs the promised ballot, with a history of these origins.
     pub(super) fn install(&mut self, origins: &[Origin]) {
         (self.installed, self.installed_in) = (self.promised, self.promised_in);
         self.origins.clear();
@@ -134,41 +136,41 @@ impl Ballots {
         }
     }
 
-    /// Whether nothing larger is promised than what is installed.
+    /// Returns whether the promised ballot is the installed one.
     #[inline]
     pub(super) fn is_current(&self) -> bool {
         self.promised == self.installed
     }
 
-    /// The largest ballot of a group that was heard of; the default one if there is no such group.
+    /// Returns the largest known ballot of a group, or the default one if there is no such group.
     #[inline]
     pub(super) fn known(&self, group: GroupId) -> Ballot {
         self.known.get(usize::from(group.0)).map_or(Ballot::NONE, |known| known.ballot)
     }
 
-    /// A group's incarnation as it is known here.
+    /// Returns the known incarnation of a group.
     pub(super) fn incarnation(&self, group: GroupId) -> Incarnation {
         self.known.get(usize::from(group.0)).map_or(Incarnation::NONE, |known| known.incarnation)
     }
 
-    /// By group, the largest ballot that was heard of.
+    /// Returns the largest known ballot of each group.
     pub(super) fn all_known(&self) -> impl Iterator<Item = Ballot> {
         self.known.iter().map(|known| known.ballot)
     }
 
-    /// By group, its incarnation.
+    /// Returns the known incarnation of each group.
     pub(super) fn incarnations(&self) -> impl Iterator<Item = Incarnation> {
         self.known.iter().map(|known| known.incarnation)
     }
 
-    /// A ballot of a group was heard of, of the incarnation that is known.
+    /// Notes a ballot of the known incarnation of a group.
     #[inline]
     pub(super) fn hear_of(&mut self, group: GroupId, ballot: Ballot) {
         let known = &mut self.known[usize::from(group.0)].ballot;
         *known = (*known).max(ballot);
     }
 
-    /// Whether a ballot of a group in an item is of the incarnation that is known, and the word of that is processed.
+    /// Returns whether a group's ballot in an item belongs to the known incarnation, and the word of that is processed.
     #[inline]
     pub(super) fn is_known(&self, group: GroupId, ballot: Ballot) -> bool {
         let number = ballot.incarnation();
@@ -176,7 +178,7 @@ impl Ballots {
         self.known(group).incarnation() == number && (group == self.own || told())
     }
 
-    /// The word of a group that is processed.
+    /// Returns the processed word of a group.
     #[inline]
     pub(super) fn word(&self, group: GroupId) -> Word {
         self.words.get(usize::from(group.0)).copied().unwrap_or_default()
@@ -186,24 +188,24 @@ impl Ballots {
         &mut self.words[usize::from(group.0)]
     }
 
-    /// By group, the word that is processed.
+    /// Returns the processed word of each group.
     pub(super) fn words(&self) -> &[Word] {
         &self.words
     }
 
-    /// What this member knows of a group.
+    /// Returns an announcement of what this member knows of a group.
     pub(super) fn announce(&self, group: GroupId) -> PeerMessage {
         let Known { ballot, incarnation, origin } = self.known[usize::from(group.0)];
         PeerMessage::Announce { group, ballot, incarnation, origin }
     }
 
-    /// Whether something of a history of the own group that is over may be under way.
+    /// Returns whether items of an ended history of this group may still be in flight.
     #[inline]
     pub(super) fn follows_another(&self) -> bool {
         self.installed_in.number > Incarnation::FIRST.number
     }
 
-    /// The origin of the incarnation of a group that is known was told.
+    /// Records the origin of the known incarnation of a group.
     pub(super) fn hear_origin(&mut self, group: GroupId, incarnation: Incarnation, origin: Incarnation) {
         let known = &mut self.known[usize::from(group.0)];
         if known.incarnation == incarnation && known.origin.is_none() {
@@ -211,7 +213,7 @@ impl Ballots {
         }
     }
 
-    /// The word of a group that was told, if that is not processed.
+    /// Returns the word of a group that follows from known origins, unless that is processed already.
     pub(super) fn told_word(&self, group: GroupId) -> Option<Word> {
         let Known { incarnation, origin, .. } = *self.known.get(usize::from(group.0))?;
         let before = self.word(group);
@@ -220,7 +222,7 @@ impl Ballots {
         news.then_some(Word { incarnation, origin, in_force })
     }
 
-    /// The word of a group is processed here.
+    /// Records that the word of a group is processed here.
     pub(super) fn take_word(&mut self, group: GroupId, word: Word, processed_by: u64) {
         let before = std::mem::replace(self.word_mut(group), word);
         if before.origin != word.origin {
@@ -229,7 +231,7 @@ impl Ballots {
         self.hear_origin(group, word.incarnation, word.origin);
     }
 
-    /// Words as a state has them, in place of those that are processed.
+    /// Replaces the processed words by those of a state.
     pub(super) fn adopt_words(&mut self, words: &[Word], own_bit: u64) {
         self.words.copy_from_slice(words);
         self.counts.fill((own_bit, 0));
@@ -238,7 +240,7 @@ impl Ballots {
         }
     }
 
-    /// Members have processed the word of a group; or it was said again.
+    /// Records members that have processed the word of a group. Also resets the word's age, as after appending it.
     pub(super) fn note_word(&mut self, group: GroupId, members: u64) {
         let (processed_by, age) = &mut self.counts[usize::from(group.0)];
         *processed_by |= members;
@@ -249,15 +251,15 @@ impl Ballots {
         self.counts[usize::from(group.0)].0
     }
 
-    /// Returns the ticks since the word of a group was said.
+    /// Advances and returns the ticks since the word of a group was last appended.
     pub(super) fn age_word(&mut self, group: GroupId) -> u8 {
         let (_, age) = &mut self.counts[usize::from(group.0)];
         *age = age.saturating_add(1);
         *age
     }
 
-    /// A ballot of a group was heard of, with its incarnation. Returns whether it counts: it is of the incarnation that is
-    /// known from now on.
+    /// Notes a ballot of a group with its incarnation. Returns whether the ballot counts: its incarnation is the known
+    /// one from now on.
     pub(super) fn hear_in(&mut self, group: GroupId, ballot: Ballot, incarnation: Incarnation) -> bool {
         let known = &mut self.known[usize::from(group.0)];
         if known.incarnation.contradicts(incarnation) {
@@ -273,38 +275,38 @@ impl Ballots {
         false
     }
 
-    /// Another member has heard of these, by group.
+    /// Notes the ballots and incarnations of all groups that another member knows.
     pub(super) fn hear_of_all(&mut self, known: &[Ballot], incarnations: &[Incarnation]) {
         for (group, (ballot, incarnation)) in (0..).map(GroupId).zip(known.iter().zip(incarnations)) {
             self.hear_in(group, *ballot, *incarnation);
         }
     }
 
-    /// Whether another history of the own group was heard of that is not smaller than that of what is promised.
+    /// Returns whether another history of this group is known that is not smaller than that of the promised ballot.
     pub(super) fn is_contested(&self) -> bool {
         let same = |said: &Contradiction| said.group == self.own && said.said.contradicts(self.promised_in);
         self.incarnation(self.own) != self.promised_in || self.contradiction.as_ref().is_some_and(same)
     }
 
-    /// The last contradiction that was heard.
+    /// Returns the last contradiction that was noted.
     pub(super) fn contradiction(&self) -> Option<Contradiction> {
         self.contradiction
     }
 
-    /// Whether the followers have not been told of this ballot of a group.
+    /// Returns whether the followers do not know this ballot of a group yet.
     #[inline]
     pub(super) fn is_unrelayed(&self, group: GroupId, ballot: Ballot) -> bool {
         ballot > self.relayed[usize::from(group.0)]
     }
 
-    /// What is known of a group, if the followers have not been told of its ballot. From now on they have.
+    /// Returns what is known of a group if the followers do not know its ballot, and counts that as relayed.
     pub(super) fn relay(&mut self, group: GroupId) -> Option<Known> {
         let at = usize::from(group.0);
         let known = self.known[at];
         (known.ballot > std::mem::replace(&mut self.relayed[at], known.ballot)).then_some(known)
     }
 
-    /// The followers get all that is known with a state.
+    /// Counts all known ballots as relayed, because the followers receive them with a state.
     pub(super) fn relay_all(&mut self) {
         self.relayed = self.all_known().collect();
     }

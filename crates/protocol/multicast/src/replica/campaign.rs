@@ -1,48 +1,58 @@
-//! Phase 1 at a candidate: the promises of its group. The candidate asks for them (1A); each member that promises sends what
-//! it has processed (1B); from a majority of the configured group the candidate takes the state that goes farthest.
+//! Phase 1 at a candidate. The candidate asks its group for promises (1A). Each member that promises sends the state
+//! that it has processed (1B). From the promises of a majority of the configured group, the candidate takes the most
+//! advanced state.
 //!
 //! # Invariants
-//! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while messages of
-//! old campaigns are on their way. A ballot is *complete* when its candidate takes over.
-//! 1. *A ballot takes in only lives that had asked before its campaign began*, and its 1A names them. So all who promised it
-//!    had heard of them by then.
-//! 2. *A promise carries the lives that its sender has heard of, and its own; and a state those of its leader. A promise
-//!    counts only if nobody whose promise counts has heard of a later life of its sender.*
-//! 3. *A process that hears of a later life of its own member has no part in what it is told with that, and stops*
-//!    (`Recovery::is_last_of`). It may live still, where nothing keeps two processes out of one id. So if the process that
-//!    takes over a ballot has heard of a life, none that came before it under its id processes anything in that ballot, leads
-//!    it, or says there what it holds.
+//! Members lose their memory and are admitted again, as other *lives* of the same processes (`lives.rs`), while
+//! messages of old campaigns are in flight. A ballot is *complete* when its candidate takes over.
+//! 1. *A ballot admits only lives that had asked before its campaign began*, and its 1A names them. So every process
+//!    knew these lives when it promised the ballot.
+//! 2. *A promise carries the lives that its sender knows, including its own; a state carries those of its leader. A
+//!    promise counts only if no process whose promise counts knows a later life of its sender.*
+//! 3. *A process that learns of a later life of its own member ignores the message that names that life, and stops*
+//!    (`Recovery::is_last_of`). It may still run where nothing keeps two processes from using one id. So if the process
+//!    that takes over a ballot knows a life, no earlier life of that member processes anything in the ballot, leads it,
+//!    or reports held messages in it.
 //!
-//! **Lemma.** Let e < c be complete ballots, and let all who promised e, in the lives in which they did, have heard of a
-//! life L by then. Then c's candidate has, when it takes over.
-//! *Proof*, by induction over c, then over e. The two majorities have a process z in common, which promised e in its life Z
-//! and c in Z'. If Z = Z' it promised e first, because what it promises rises, and its promise of c said so. Else:
-//! - Z' is the later one. It was taken in by a complete ballot d, and d < c, because it promised c afterwards. If d = e or
-//!   d > e then the state by which it was taken in names L: e's candidate promised e, too, and d's had heard of L by the
-//!   lemma for e and d. So its promise of c names L. If d < e: all who promised d had heard of Z'. By the lemma for d and e,
-//!   e's candidate had, too, and did not count what Z promised: a contradiction.
-//! - Z is the later one. It was taken in by a complete ballot d, and d < e, because it promised e afterwards. All who
-//!   promised d had heard of Z; by the lemma for d and c, c's candidate had: it did not count what Z' promised.
+//! # Safety: lost memory does not invalidate a quorum
+//! **Lemma.** Let e < c be complete ballots, and let every process that promised e have known a life L at that time, in
+//! the life in which it promised. Then c's candidate knows L when it takes over.
 //!
-//! All lives that found an incarnation promise its first ballot, so that is complete like any other (`founding.rs`).
+//! *Proof*, by induction over c, then over e. The two majorities have a process z in common, which promised e in its
+//! life Z and c in its life Z'. If Z = Z', it promised e first, because its promises rise, and its promise of c named
+//! L. Otherwise:
+//! - Z' is the later one. It was admitted by a complete ballot d, and d < c, because it promised c afterwards. If d = e
+//!   or d > e, the state by which it was admitted names L: e's candidate promised e itself, and d's candidate knew L by
+//!   the lemma for e and d. So z's promise of c names L. If d < e: every process that promised d knew Z'. By the lemma
+//!   for d and e, e's candidate knew Z', too, and did not count the promise of Z: a contradiction.
+//! - Z is the later one. It was admitted by a complete ballot d, and d < e, because it promised e afterwards. Every
+//!   process that promised d knew Z. By the lemma for d and c, c's candidate knew Z and did not count the promise of
+//!   Z': a contradiction.
 //!
-//! **Theorem.** What a majority processed in a ballot d, each in one life, is in the state of every complete c > d.
-//! *Proof*, by induction over c. Some z processed it in its life Y and promised c in X. If X = Y, it did so in this order,
-//! and what it promised with is of d, at least as far, or of a ballot between, which has it by induction. Else:
-//! - X is the later one, taken in by e < c. If e > d, e's state has it. e = d is impossible: by 1, whoever took over d had
-//!   heard of X, and by 3 Y processed nothing in it. If e < d, that is so by the lemma for e and d.
-//! - Y is the later one, taken in by e, and e = d or e < d, so e < c. By the lemma for e and c, c's candidate had heard of Y,
-//!   and did not count what X promised.
+//! All lives that found an incarnation promise its first ballot, so that ballot is complete like any other
+//! (`founding.rs`).
 //!
-//! The same with *holds, and says so in its installed ballot d* in place of *processed in d* shows that what is synced is
-//! held by whoever takes over a larger ballot: see `Recovery::count_promises`.
+//! **Theorem.** An entry that a majority processed in a ballot d, each member in one life, is in the state of every
+//! complete c > d.
 //!
-//! Without 2 one crash in a group of five breaks the order (`tests/failure/amnesia.rs`). That of virtual synchrony's and
-//! viewstamped replication's recoveries without disks is the same idea: Michael, Ports, Sharma and Szekeres call it
+//! *Proof*, by induction over c. Some z processed the entry in its life Y and promised c in its life X. If X = Y, it
+//! did so in this order. The state in its promise is then of d and at least as advanced, or of a ballot in between,
+//! which contains the entry by induction. Otherwise:
+//! - X is the later one, admitted by a complete ballot e < c. If e > d, e's state contains the entry. e = d is
+//!   impossible: by 1, the process that took over d knew X, and by 3 Y processed nothing in d. If e < d, the same
+//!   follows from the lemma for e and d.
+//! - Y is the later one, admitted by e with e = d or e < d, so e < c. By the lemma for e and c, c's candidate knew Y
+//!   and did not count the promise of X.
+//!
+//! The theorem also holds with *holds a message, and reports that in its installed ballot d* in place of *processed in
+//! d*. So a process that takes over a larger ballot holds every synced message: see `Recovery::count_promises`.
+//!
+//! Without 2, one crash in a group of five breaks the order (`tests/failure/amnesia.rs`). The recoveries without disks
+//! of virtual synchrony and viewstamped replication use the same idea, which Michael, Ports, Sharma and Szekeres call
 //! crash-consistent quorums (*Recovering Shared Objects Without Stable Storage*, DISC 2017).
 //!
-//! Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps:
-//! A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before it.
+//! Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps: A(b1)
+//! assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before it.
 
 use stentor_fabric::ProcessId;
 
@@ -56,76 +66,79 @@ use crate::peer_message::{Joiner, PeerMessage};
 use crate::state::State;
 use crate::{Ballot, Incarnation};
 
-/// What a candidate asks for: 1A.
+/// The content of 1A: what a candidate asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand<'a> {
     pub(super) ballot: Ballot,
     /// The incarnation of that ballot.
     pub(super) incarnation: Incarnation,
-    /// The incarnation that goes on as that one, or ends with it.
+    /// The incarnation that continues as that one, or that it ends.
     pub(super) ends: Incarnation,
-    /// An operator ends it.
+    /// `true` if an operator ends it.
     pub(super) resets: bool,
-    /// The lives that the candidate has heard of.
+    /// The lives that the candidate knows.
     pub(super) lives: &'a [u64],
 }
 
 impl Demand<'_> {
-    /// Whether a group without memory is to begin.
+    /// Returns whether the campaign founds a group without memory.
     pub(super) fn founds(&self) -> bool {
         self.ends.is_none() && !self.resets
     }
 }
 
-/// A member's promise, and what it has processed.
+/// A member's promise, with the state that it has processed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Promise {
     pub(super) process: ProcessId,
     pub(super) state: State,
 }
 
-/// A campaign under way.
+/// A campaign in progress.
 ///
 /// # States
-/// *asking* (less than a majority's promises count) → *lacking* (the candidate waits for bodies, or for the application's
-/// state) → taken over. Nothing is forgotten on the way but promises of lives that are over.
+/// *asking* (less than a majority's promises count) → *lacking* (the candidate waits for bodies, or for the
+/// application's state) → taken over. In between, only promises of ended lives are dropped.
 ///
 /// # Invariants
-/// - A promise counts when all that its process holds is held here. So of what a majority held in one ballot, nothing is
-///   forgotten: one of them has promised, or lost its memory since and was given it with the state of a leader that had it,
-///   by the same reason (and the theorem above).
+/// - A promise counts when the candidate holds everything that the promising process holds. So no message that a
+///   majority held in one ballot is lost. Some member of that majority has promised, or has lost its memory since. In
+///   the latter case it received the message with the state of a leader that held it for the same reason (and by the
+///   theorem above).
 /// - Each member has at most one promise.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Campaign {
     pub(super) promises: Vec<Promise>,
-    /// Processes that had asked to be taken in when it began: all members that promise have heard of these lives from the
-    /// candidate.
+    /// Processes that had asked to be admitted when the campaign began. The candidate has named these lives to all
+    /// members that promise.
     pub(super) admits: Vec<Joiner>,
-    /// The incarnation that goes on as that of the ballot, or ends with it.
+    /// The incarnation that continues as that of the ballot, or that it ends.
     pub(super) ends: Incarnation,
-    /// An operator ends it: what counts is the candidate's state, whatever others have.
+    /// `true` if an operator ends it. Then the candidate's state counts, whatever states others have.
     pub(super) resets: bool,
 }
 
 impl Campaign {
-    /// Whether it founds a group of which nobody has memory: all members promise.
+    /// Returns whether the campaign founds a group that no process remembers. Then all members must promise.
     pub(super) fn founds(&self) -> bool {
         self.ends.is_none() && !self.resets
     }
 
-    /// The promise of a process.
+    /// Returns the promise of a process.
     pub(super) fn promise_of(&mut self, process: ProcessId) -> Option<&mut Promise> {
         self.promises.iter_mut().find(|promise| promise.process == process)
     }
 
-    /// Drops the promises of lives that are over: they do not count.
+    /// Drops the promises of ended lives, which do not count.
     pub(super) fn forget_promises(&mut self, lives: &Lives) {
         self.promises.retain(|promise| lives.is_last(promise.process, &promise.state.lives));
     }
 
-    /// Returns a process that promised and has forgotten what is not delivered here. Its state is the best one, or its
-    /// process delivered what that of the best one, a leader, does not know to be decided. If it delivered what is no part of
-    /// that one's history, it ends, and is not asked.
+    /// Returns a process that promised and does not retain a message that is undelivered here.
+    ///
+    /// Either its state is the best one, or it has delivered messages that the leader with the best state does not know
+    /// to be decided. A process that has delivered messages outside the best state's history is not returned, because
+    /// it ends.
     pub(super) fn ahead(&self, id: &Identity, messages: &Messages) -> Option<ProcessId> {
         if self.resets || (self.promises.len() as u32) < id.topology().majority(id.group) {
             return None;
@@ -139,7 +152,7 @@ impl Campaign {
         self.promises.iter().find(ahead).map(|promise| promise.process)
     }
 
-    /// Asks processes that promised for what they hold and is missing here.
+    /// Requests the messages that promising processes hold and that are missing here.
     pub(super) fn want_held<E: Effects>(&mut self, messages: &Messages, effects: &mut E) {
         for Promise { process, state } in &mut self.promises {
             let mut lacks = messages.lacks_held(state).peekable();
@@ -152,12 +165,10 @@ impl Campaign {
         }
     }
 
-    /// Returns the promise with the longest processed prefix among those with the highest synced ballot, once a majority has
-    /// promised.
+    /// Returns the promise with the longest processed prefix among those with the highest synced ballot, once a
+    /// majority has promised.
     ///
-    /// Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps:
-    /// A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before
-    /// it.
+    /// The module's header shows why the ballots of single messages must not be compared.
     pub(super) fn best(&self, id: &Identity, messages: &Messages) -> Option<&Promise> {
         let mut enough = id.topology().majority(id.group);
         if self.founds() && !mutant!(id.mutant(), FoundedByMajority) {
@@ -175,7 +186,7 @@ impl Campaign {
         }
         let mut best = complete.next()?;
         if self.resets {
-            // The candidate's own is the first.
+            // The candidate's own promise is the first.
             return Some(best);
         }
         for promise in complete {
@@ -192,7 +203,8 @@ impl Campaign {
         Some(best)
     }
 
-    /// For the mutant that adopts what anybody accepted: the state, and behind it what only other states have.
+    /// Returns the state extended by the entries that only other states have, for the mutant that adopts every accepted
+    /// message.
     pub(super) fn revive(&self, state: &State) -> State {
         let mut revived = state.clone();
         for promise in &self.promises {

@@ -1,25 +1,25 @@
-//! The clock of a group at one member: logical where it must be, physical where it can be.
+//! The clock of a group at one member: physical where possible, otherwise logical.
 
 use crate::Mutant;
 use crate::mutant::mutant;
 
-/// A member's clock. The next time that a leader gives is the larger of the last one plus 1 and its physical time, in
-/// nanoseconds. So times follow physical time as long as no time of another group, and none of an earlier leader, is ahead
-/// of it; a group that is behind raises its clock and waits for nothing.
+/// A member's clock. The next time that a leader assigns is the larger of the last one plus 1 and its physical time, in
+/// nanoseconds. So times follow physical time as long as no time of another group, and none of an earlier leader, is
+/// ahead of it. A group that is behind raises its clock and waits for nothing.
 ///
 /// # Invariants
 /// - It never goes back.
-/// - It is at least every time in every vector that this member has appended or processed, so whatever its leader
-///   timestamps afterwards comes later.
-/// - Physical time alone moves nothing: without messages the clock stands.
+/// - It is at least every time in every vector that this member has appended or processed, so every message that its
+///   leader timestamps afterwards comes later.
+/// - Physical time alone does not advance it: without messages the clock stands still.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Clock {
     now: u64,
-    /// The physical time as it was told last; 0: there is none, and the clock is logical.
+    /// The physical time as it was last set; at 0 there is none, and the clock is logical.
     physical: u64,
-    /// The latest time that is taken from another group; 0: every time is.
+    /// The latest time that is accepted from another group; at 0 every time is accepted.
     latest: u64,
-    /// A raise that a mutant put off.
+    /// A raise that a mutant delayed.
     put_off: u64,
 }
 
@@ -29,7 +29,7 @@ impl Clock {
         self.now
     }
 
-    /// The next time, which is given to nothing else.
+    /// Advances the clock to the next time, which is assigned only once.
     #[inline]
     pub(super) fn next(&mut self, mutant: Mutant) -> u64 {
         self.now = (self.now + 1).max(self.physical);
@@ -39,7 +39,7 @@ impl Clock {
         self.now
     }
 
-    /// Sets the physical time and the bound within which clocks of other groups are.
+    /// Sets the physical time and the bound for the clocks of other groups.
     #[inline]
     pub(super) fn set_physical(&mut self, physical: u64, bound: u64, mutant: Mutant) {
         let learned = self.physical == 0;
@@ -49,13 +49,13 @@ impl Clock {
         }
     }
 
-    /// How far a time of another group is beyond the bound; 0 if it is not.
+    /// Returns how far a time of another group is beyond the bound, in nanoseconds; 0 if it is not.
     #[inline]
     pub(super) fn beyond(&self, time: u64, mutant: Mutant) -> u64 {
         if self.latest == 0 || mutant!(mutant, FarTimesTaken) { 0 } else { time.saturating_sub(self.latest) }
     }
 
-    /// For the mutant that takes a new leader's physical time without the clock that was recovered.
+    /// Sets the clock to the physical time, for the mutant that ignores a new leader's recovered clock.
     pub(super) fn forget_recovered(&mut self, mutant: Mutant) {
         if mutant!(mutant, ClockSetBack) && self.physical != 0 {
             self.now = self.physical;
@@ -80,7 +80,8 @@ impl Clock {
         self.raise(to);
     }
 
-    /// For the mutant that raises the clock in another step than the one that appends the entry.
+    /// Performs a delayed raise, for the mutant that raises the clock in another step than the one that appends the
+    /// entry.
     #[inline]
     pub(super) fn catch_up(&mut self) {
         if self.put_off != 0 {

@@ -1,4 +1,4 @@
-//! How a member works.
+//! The configuration of a member.
 
 use std::sync::Arc;
 
@@ -6,50 +6,53 @@ use stentor_fabric::ProcessId;
 
 use crate::{Mutant, Topology};
 
-/// Which version of the protocol.
+/// The version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Variant {
-    /// Leaders pass on each other group's timestamp as it comes and acknowledge like followers.
+    /// Leaders pass on each other group's timestamp as it arrives, and acknowledge like followers.
     V1,
-    /// Leaders wait for all timestamps and pass them on at once; that entry is their vote.
+    /// Leaders wait for all timestamps and pass them on in one entry, which is their vote.
     #[default]
     V2,
 }
 
-/// The choice of a group whose members are all without memory, if no process that they reach remembers it.
+/// The policy of a group whose members are all without memory, if no process that they reach remembers it.
 ///
-/// Nothing tells a first start from the loss of everything.
+/// The members cannot distinguish a first start from the loss of all memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TotalLoss {
-    /// It begins, from nothing.
+    /// The group begins, from nothing.
     #[default]
     Begin,
-    /// It waits for an operator, also at its first start.
+    /// The group waits for an operator, even at its first start.
     Refuse,
 }
 
-/// Who this member is and how it works.
+/// The configuration of a member.
 #[derive(Clone, Debug)]
 pub struct ReplicaConfig {
     /// The cluster.
     pub topology: Arc<Topology>,
-    /// This process; a member of a group.
+    /// This process, which is a member of a group.
     pub me: ProcessId,
-    /// Which protocol.
+    /// The version of the protocol.
     pub variant: Variant,
-    /// Slots per client: messages that a client may have undelivered at one group. A power of two. A [`Member`](crate::Member)
-    /// takes it from its [`Limits`](crate::Limits).
+    /// Number of slots per client: undelivered messages that a client may have at one group. It is a power of two. A
+    /// [`Member`](crate::Member) sets it from its [`Limits`](crate::Limits).
     pub window: u32,
-    /// Messages of one client that a leader has assigned and not delivered, at most, while other clients multicast, too; at least one. What
-    /// comes before a message to several groups is not limited. `None`: a sixteenth of the window, and 64 at least.
+    /// Largest number of a client's messages that are assigned and not delivered while other clients multicast, too; at
+    /// least 1.
+    ///
+    /// Messages before one to several groups are not limited. `None` means a sixteenth of the window, but at least 64.
     pub share: Option<u32>,
-    /// Ticks after which something that makes no progress is asked for, or sent, again.
+    /// Number of ticks after which a request or message without effect is repeated.
     pub retry_ticks: u8,
-    /// What the group does when nobody remembers it.
+    /// The policy if no process remembers the group.
     pub total_loss: TotalLoss,
-    /// Ticks for which a process without memory waits for others that remember its group, before the group begins.
+    /// Number of ticks for which a process without memory waits for others that remember its group, before the group
+    /// begins.
     pub founding_ticks: u16,
-    /// Whether groups order [time entries](crate::Replica::order_time). The same at all members of a cluster.
+    /// `true` if groups order [time entries](crate::Replica::order_time). It must be equal at all members of a cluster.
     pub time_entries: bool,
     /// A mutant, for tests.
     #[doc(hidden)]
@@ -57,12 +60,12 @@ pub struct ReplicaConfig {
 }
 
 impl ReplicaConfig {
-    /// Ticks that are patient enough for a loaded host, if they come every few milliseconds.
+    /// Default of `retry_ticks`. It is large enough for a loaded host, if ticks come every few milliseconds.
     pub const RETRY_TICKS: u8 = 5;
-    /// As long as it takes to meet everybody who is there.
+    /// Default of `founding_ticks`: long enough to connect to all running processes.
     pub const FOUNDING_TICKS: u16 = 20;
 
-    /// The configuration of a member with so many slots per client; everything else is usual.
+    /// Creates a configuration with this many slots per client, and defaults for everything else.
     #[must_use]
     pub fn new(topology: Arc<Topology>, me: ProcessId, window: u32) -> Self {
         ReplicaConfig {

@@ -5,55 +5,58 @@ use stentor_fabric::ProcessId;
 use crate::peer_message::PeerMessage;
 use crate::{Ack, Ballot, ClientId, Incarnation, MessageId, RemoteTimestamp, StreamItem, Timestamp};
 
-/// Where the output of a step goes.
+/// The receiver of a step's output.
 pub trait Effects {
-    /// Append to the stream of every follower of the own group, in this order.
+    /// Appends an item to the stream of every follower of this group, in this order.
     fn to_followers(&mut self, item: &StreamItem<'_>);
-    /// Write a timestamp to another group's leader.
+    /// Writes a timestamp to another group's leader.
     fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp);
-    /// Write an acknowledgement to another destination process.
+    /// Writes an acknowledgement to another destination process.
     fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>);
-    /// Whether the application takes one more message, of any length. What is due stays undelivered until
-    /// [`go_on_delivering`](super::Replica::go_on_delivering) is called when it does.
+    /// Returns whether the application accepts one more message, of any length. If not, due messages stay undelivered.
+    /// [`go_on_delivering`](super::Replica::go_on_delivering) must be called when the application has room.
     #[inline]
     fn has_room(&self) -> bool {
         true
     }
-    /// Hand a message to the application.
+    /// Hands a message to the application.
     fn deliver(&mut self, delivery: &Delivery);
-    /// Slots of a client are free that were not delivered: its process may wait for them.
+    /// Reports that slots of a client became free without a delivery. The client's process may wait for them.
     fn freed(&mut self, _client: ClientId) {}
-    /// A held message is void. Its body is no longer needed, and its slot may be used again.
+    /// Reports that a held message is void. Its body is no longer needed, and its slot may be reused.
     fn dropped(&mut self, _client: ClientId, _slot: u64, _sequence: u64) {}
-    /// A client's place has changed, so its process must be told.
+    /// Reports that the succession of a client id has changed, so that its process must be told.
     fn place_changed(&mut self, _client: ClientId) {}
-    /// Whether what was appended for followers before has not gone out yet: saying it again would only add to it.
+    /// Returns whether earlier items for the followers have not been sent yet. Repeating them would only lengthen the
+    /// queue.
     fn is_held_up(&self) -> bool {
         false
     }
-    /// Whether a message to a member would be written now. One that is not is told everything when it is connected
-    /// ([`on_connected`](super::Replica::on_connected)).
+    /// Returns whether a message to a member would be written now. If not, the member gets everything when it is
+    /// connected ([`on_connected`](super::Replica::on_connected)).
     fn reaches(&self, _to: ProcessId) -> bool {
         true
     }
-    /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
-    /// ballot need not be written any more.
+    /// Begins a ballot in the stream of every follower: the following items belong to it. Unsent items of an earlier
+    /// ballot may be dropped.
     fn begin_stream(&mut self, ballot: Ballot);
-    /// This member begins to prepare a ballot of its own, with the clock that it recovered: whoever installs the ballot has that clock at
-    /// least.
+    /// Reports that this member begins to prepare a ballot of its own, with the clock that it recovered. Every member
+    /// that installs the ballot has at least that clock.
     fn recovered(&mut self, _ballot: Ballot, _clock: u64) {}
-    /// Write a message to a member. If it [carries a snapshot](PeerMessage::carries_snapshot), the application's state as it
-    /// is now goes with it.
+    /// Writes a message to a member. If it [carries a snapshot](PeerMessage::carries_snapshot), the application's
+    /// current state is sent with it.
     fn send(&mut self, to: ProcessId, message: &PeerMessage);
-    /// Forward the body that is held in a slot to a member; answer [`PeerMessage::Gone`] if it is not there any more.
+    /// Forwards the body that is held in a slot to a member. Sends [`PeerMessage::Gone`] if it is not held any more.
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64);
-    /// Forward a body as well, if it is still there.
+    /// Forwards one more body, if it is still held.
     fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
         self.body(to, client, slot);
     }
-    /// The application takes over a state that counts at least `number` deliveries. It came with this peer message or before it.
+    /// Makes the application adopt a state that counts at least `number` deliveries. The state came with this peer
+    /// message or before it.
     fn restore(&mut self, number: u64);
-    /// The group is founded, or reset with nothing: whatever the application was given before is of a history that is over.
+    /// Reports that the group is founded, or reset with nothing. Everything that the application has received belongs
+    /// to an ended history.
     fn begin_history(&mut self) {}
 }
 
@@ -68,9 +71,9 @@ pub struct Delivery {
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,
-    /// The own group's ballot; the message was decided under it, or was known by then to be decided.
+    /// This group's ballot in which the message was decided, or in which it was already known to be decided.
     pub ballot: Ballot,
-    /// Where the history that it is part of began: the group was founded or reset there last. The same at every member of the
-    /// group.
+    /// The incarnation in which the history of the delivery began: the group was founded or reset there last. It is
+    /// equal at all members of the group.
     pub origin: Incarnation,
 }

@@ -1,4 +1,4 @@
-//! Step 4: a follower processes its leader's dense stream and acknowledges.
+//! Step 4 of the protocol: a follower processes its leader's dense stream and acknowledges vectors.
 
 use stentor_fabric::ProcessId;
 
@@ -22,8 +22,7 @@ pub(super) struct Follower<'a, E> {
 }
 
 impl<E: Effects> Follower<'_, E> {
-    /// Processes the next entry of a leader's stream. Entries of ballots that are over, and those that the installed state
-    /// contains, change nothing.
+    /// Processes the next entry of a leader's stream.
     pub(super) fn on_stream(&mut self, from: ProcessId, item: &StreamItem<'_>) -> Result<(), Rejected> {
         let Agreement { id, ballots, counter, messages, .. } = &mut *self.agreement;
         if item.counter != *counter + 1 {
@@ -60,11 +59,11 @@ impl<E: Effects> Follower<'_, E> {
         *counter += 1;
         let message = messages.get(client, slot);
         if message.no_op {
-            // Refused by another group, which a leader since may not know.
+            // Another group refused the message, and the new leader may not know it.
             return Ok(());
         }
         if message.delivered {
-            // The leader does not know: it is told what it needs by acknowledging again.
+            // The leader does not know that the message is decided. The repeated acknowledgement tells it.
             if matches!(item.entry, StreamEntry::Vector(times) if message.times() == times) {
                 self.agreement.acknowledge(client, slot, self.effects);
                 self.tell_delivered(client, slot);
@@ -76,14 +75,14 @@ impl<E: Effects> Follower<'_, E> {
         Ok(())
     }
 
-    /// The next entry, if no message comes with it.
+    /// Processes the next entry if it comes without a message's body.
     #[cold]
     fn on_rare(&mut self, item: &StreamItem<'_>) -> Result<(), Rejected> {
         let Agreement { id, ballots, counter, messages, .. } = &mut *self.agreement;
         let client = item.head.client;
         match item.entry {
             StreamEntry::RemoteBallot { ballot, incarnation } => {
-                // The leader has heard of another group's ballot.
+                // The leader has learned of another group's ballot.
                 let (group, _) = id.member(ballot.leader()).map_err(|_| Rejected::Ballot(ballot))?;
                 *counter += 1;
                 ballots.hear_in(group, ballot, incarnation);
@@ -112,13 +111,14 @@ impl<E: Effects> Follower<'_, E> {
         Ok(())
     }
 
-    /// Delivered here, and the leader says it again: once that is no wonder, after a change of leaders. But what
-    /// acknowledgements of another group told this member may have been lost on the way to all others, and that group may be
-    /// gone.
+    /// Reports to the leader that a message is decided, if the leader repeats its vector more than once.
+    ///
+    /// One repetition is normal after a change of leaders. But this member may have decided by acknowledgements of
+    /// another group that were lost on the way to all others, and that group may have stopped.
     fn tell_delivered(&mut self, client: ClientId, slot: u64) {
         let ballot = self.agreement.ballots.installed;
         let message = self.agreement.messages.get_mut(client, slot);
-        // Nothing else grows old once it is delivered.
+        // Nothing else increments the age of a delivered message.
         message.age = message.age.saturating_add(1);
         if message.age > 1 {
             let times = message.times().words().to_vec();
@@ -127,7 +127,8 @@ impl<E: Effects> Follower<'_, E> {
         }
     }
 
-    /// Delivered and forgotten here; but the leader says it again, so it does not know.
+    /// Reports to the leader that a message was delivered here and is not retained. The leader repeated it, so it does
+    /// not know.
     fn tell_forgotten(&mut self, leader: ProcessId, item: &StreamItem<'_>) {
         if matches!(item.entry, StreamEntry::Vector(_)) {
             let forgotten = MessageRef { client: item.head.client, sequence: item.head.sequence };
@@ -148,7 +149,8 @@ impl<E: Effects> Follower<'_, E> {
             | StreamEntry::Word { .. } => return,
         }
         let message = self.agreement.messages.get(client, slot);
-        // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.
+        // A repeated vector is acknowledged again, with the same times or others: the leader repeats it for that
+        // purpose.
         let again = known && !matches!(item.entry, StreamEntry::Assign { .. });
         if message.times().complete() && message.ordered && (!known || again) {
             self.vector_processed(client, slot);

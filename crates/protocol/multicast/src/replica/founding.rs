@@ -1,44 +1,47 @@
-//! The beginning of a group that nobody remembers: it is *founded*, in a new incarnation.
+//! The beginning of a group that no process remembers: it is *founded*, in a new incarnation.
 //!
-//! Founding is a campaign of the group's first member, the *founder*, for the first ballot of an incarnation above all that it has
-//! heard of, with an empty state. All members promise, not only a majority. So the ballot is complete like any other when it
-//! leads, and each promise names the lives that were there. Nothing else need be known about the beginning of a group.
+//! Founding is a campaign of the group's first member, the *founder*, for the first ballot of an incarnation above all
+//! that it knows, with an empty state. All members promise, not only a majority. So the ballot is complete like any
+//! other when it leads, and each promise names the lives that took part. Nothing else need be known about the beginning
+//! of a group.
 //!
 //! # States of a process without memory
-//! *joining* → *pledged* (it has promised to found an incarnation; it still asks to be taken in) → *member* (it installed a
-//! state; or it promised a later ballot of the incarnation that it pledged, which is like promising before one has installed).
-//! *Pledged* ends as *joining* again when the founding cannot come about any more.
+//! *joining* → *pledged* (it has promised to found an incarnation; it still asks to be admitted) → *member* (it
+//! installed a state; or it promised a later ballot of the incarnation that it pledged, which is like promising before
+//! the first install). *Pledged* ends as *joining* again when the founding can no longer succeed.
 //!
-//! # Who pledges
+//! # Conditions of a pledge
 //! A process without memory pledges only
-//! 1. to the group's first member, in its last known life, which names the process's own life among those that it has heard;
-//! 2. while nobody whom it reaches remembers the group: no member of it, no member of another group that has its own group's
-//!    state, no client. Such a process said so in its greeting, or in an announcement since. Its word still counts while it is
-//!    expelled because it stands still;
-//! 3. to an incarnation whose number is above all that it pledged before, or the same again.
+//! 1. to the group's first member, in its last known life, which names the process's own life among those that it
+//!    knows;
+//! 2. while no process that it reaches remembers the group: no member of it, no member of another group that has its
+//!    own group's state, and no client. Such a process has reported that in its hello, or in an announcement since. The
+//!    report still counts while the process is expelled because it is stalled;
+//! 3. to an incarnation whose number is above all that it pledged before, or the same incarnation again.
 //!
-//! If (2) does not hold, it names the process that remembers; if (3) does not hold, it names the incarnation that it pledged.
-//! The founder waits for [`founding_ticks`](super::ReplicaConfig::founding_ticks) before it asks, so that the processes that
-//! are there have greeted. It begins a founding anew whenever another life of a member asks.
+//! If (2) does not hold, it names the process that remembers. If (3) does not hold, it names the incarnation that it
+//! pledged. The founder waits for [`founding_ticks`](super::ReplicaConfig::founding_ticks) before it asks, so that all
+//! running processes have sent their hello. It begins a founding anew whenever another life of a member asks.
 //!
-//! # Invariants
-//! - *If all members pledged one incarnation n, nobody has memory of a smaller one, then or later.* Let P be the first process
-//!   that has, after the last of them has pledged. A process that has memory does not pledge, and in one life it does not
-//!   lose it. So P is of a later life than the one in which its member pledged, or was taken in in that life after it had
-//!   pledged; in each case by a state of a leader L that had memory. L is no later life than that which the pledges name, as P is
-//!   the first. It is not that one, which pledged and had no memory then. It is no earlier one: a process without memory
-//!   takes no state of a leader of whom it has heard a later life, and it heard of those named when it pledged; a later
-//!   life was named to no earlier one's ballot. So there is no P.
-//! - *A pledge may be dropped when a state of a smaller incarnation comes from a leader in its last known life*: by the first
-//!   invariant the founding has not come about, and will not, because the founder of a later life takes a larger number. So a
-//!   group is not kept waiting by a founder that was wrong about who is without memory.
-//! - *Two incarnations of one number have different tags* but by chance: a founder draws the tag from its life.
-//! - A group is not founded while a process remembers it that all members reach: see the second condition. A process that was
-//!   not reached may come back and remember another history. If that has another number, the larger one is in force. If it
-//!   has the same number, the tags differ, and the two never mix (`ballots.rs`).
+//! # Safety
+//! - *If all members have pledged one incarnation n, no process has or gains memory of a smaller one.* Suppose
+//!   otherwise, and let P be the first process that has such memory after the last member has pledged. A process with
+//!   memory does not pledge, and does not lose its memory within one life. So P is a later life than the one in which
+//!   its member pledged, or was admitted in that life after it had pledged; in both cases by a state of a leader L that
+//!   had memory. L is not a later life than the one that the pledges name, because P is the first. L is not that life,
+//!   which pledged and had no memory then. L is not an earlier life: a process without memory installs no state of a
+//!   leader of which it knows a later life, and it learned of the named lives when it pledged; and no ballot of an
+//!   earlier life of the leader names a later life of P's member. So there is no P.
+//! - *A pledge may be dropped when a state of a smaller incarnation comes from a leader in its last known life.* By the
+//!   first statement the founding has not succeeded. It will not succeed either, because the founder of a later life
+//!   uses a larger number. So a group does not wait for a founder that was wrong about which members have no memory.
+//! - *Two incarnations with one number have different tags*, except by chance: a founder draws the tag from its life.
+//! - A group is not founded while a process remembers it that all members reach: see the second condition. A process
+//!   that was not reached may come back and remember another history. If that has another number, the larger one is in
+//!   force. If it has the same number, the tags differ, and the two never mix (`ballots.rs`).
 //!
-//! A founder that begins, and whose pledges are forgotten before a majority has its state, waits with an empty state like any
-//! member whose majority is gone.
+//! If a founder takes over, and its pledges are forgotten before a majority has its state, it waits with an empty state
+//! like any member whose majority is lost.
 
 use stentor_fabric::ProcessId;
 
@@ -50,10 +53,10 @@ use crate::mutant::mutant;
 use crate::peer_message::PeerMessage;
 use crate::{Ballot, Incarnation};
 
-/// At the founder.
+/// The part at the founder.
 impl<E: Effects> Recovery<'_, E> {
-    /// Founds the group, if all its members are there without memory and nobody remembers it, and that is not under
-    /// way. Returns whether it asks them now.
+    /// Founds the group if all its members are connected without memory, no process remembers the group, and no
+    /// founding is in progress. Returns whether it asks the members now.
     pub(super) fn found_if_possible(&mut self) -> bool {
         let id = &self.agreement.id;
         if !self.membership.is_joining() || id.founder() != id.me() || !self.membership.has_waited(id) {
@@ -64,7 +67,8 @@ impl<E: Effects> Recovery<'_, E> {
             self.abandon_founding();
             return false;
         }
-        // Hearsay of a process that remembers is no reason not to ask: a member that heard it answers so.
+        // A memory that is known only by hearsay does not prevent asking: a member that knows it first-hand answers
+        // with it.
         let all = self.membership.joiners.len() + 1 == id.topology().size(id.group);
         let enough = all || mutant!(id.mutant(), FoundedByMajority);
         if !enough || id.config.total_loss == super::TotalLoss::Refuse {
@@ -79,7 +83,7 @@ impl<E: Effects> Recovery<'_, E> {
         true
     }
 
-    /// An incarnation above all of the own group that were heard of, and its first ballot, led by this process.
+    /// Returns an incarnation above all known ones of this group, and its first ballot, led by this process.
     ///
     /// # Errors
     /// [`Rejected::Ballot`] if there are no more numbers.
@@ -95,7 +99,7 @@ impl<E: Effects> Recovery<'_, E> {
     }
 
     fn found(&mut self) {
-        // If there are no more numbers, nothing but a new configuration helps.
+        // If there are no more numbers, only a new configuration helps.
         let Ok((ballot, incarnation)) = self.next_incarnation() else { return };
         if self.ends_with_another_state(incarnation) {
             return;
@@ -104,7 +108,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.begin_campaign(Incarnation::NONE, false);
     }
 
-    /// Somebody remembers the group.
+    /// Abandons a founding, because a process remembers the group.
     fn abandon_founding(&mut self) {
         if self.leadership.campaign().is_some_and(|campaign| campaign.founds()) {
             self.drop_pledge();
@@ -112,9 +116,9 @@ impl<E: Effects> Recovery<'_, E> {
     }
 }
 
-/// At all that are without memory.
+/// The part at all processes without memory.
 impl<E: Effects> Recovery<'_, E> {
-    /// 1A comes to a process without memory.
+    /// Handles 1A at a process without memory.
     pub(super) fn on_demand_without_memory(&mut self, from: ProcessId, demand: &Demand<'_>) {
         if !self.is_last_of(demand.lives) || !self.membership.lives.is_last(from, demand.lives) {
             return;
@@ -122,10 +126,10 @@ impl<E: Effects> Recovery<'_, E> {
         if demand.founds() {
             self.on_founding(from, demand);
         } else if self.membership.has_pledged(demand.incarnation) && demand.ballot > self.agreement.ballots.promised {
-            // The incarnation has begun, and this process has forgotten nothing that it said in it.
+            // The incarnation has begun, and this process has forgotten none of its promises in it.
             self.membership.remember();
             if self.agreement.messages.delivered == 0 {
-                // Else a state of this incarnation is here, and waits for bodies.
+                // Otherwise a state of this incarnation is here, and waits for bodies.
                 self.effects.begin_history();
             }
             self.promise_to(from, demand);
@@ -138,7 +142,7 @@ impl<E: Effects> Recovery<'_, E> {
         let id = &self.agreement.id;
         let own = demand.lives.get(id.index()).copied();
         if founder != id.founder() || own != Some(self.membership.lives.own()) {
-            // The founder has heard another life of this member, or none. It asks again when it hears this one.
+            // The founder knows another life of this member, or none. It asks again when it learns of this one.
             return;
         }
         let blind = mutant!(id.mutant(), MemoryIgnored);
@@ -153,7 +157,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Whether this process promised what a candidate asks for, when it asked before.
+    /// Returns whether this process has promised the candidate's ballot before.
     pub(super) fn is_pledged_to(&self, demand: &Demand<'_>) -> bool {
         self.membership.has_pledged(demand.incarnation) && self.agreement.ballots.promised == demand.ballot
     }
@@ -171,8 +175,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Ends this process, if it was given a state of a history that does not go on and waits for bodies of it. A process without
-    /// memory in its place may promise. Returns whether it ends.
+    /// Ends this process if it received a state of a history that does not continue, and waits for bodies of it. A
+    /// process without memory in its place may promise. Returns whether it ends.
     pub(super) fn ends_with_another_state(&mut self, by: Incarnation) -> bool {
         let given = self.agreement.messages.delivered > 0;
         if given {
@@ -190,7 +194,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.stage = Stage::Idle;
     }
 
-    /// The founding that this process promised cannot come about any more.
+    /// Drops the pledge, because the founding that this process promised can no longer succeed.
     pub(super) fn drop_pledge(&mut self) {
         self.membership.pledge = None;
         let ballots = &mut self.agreement.ballots;
@@ -198,7 +202,8 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.stage = Stage::Idle;
     }
 
-    /// A member does not found its group with this process, because somebody remembers it.
+    /// Handles the report that a member does not found its group with this process, because a process remembers the
+    /// group.
     pub(super) fn on_remembered(&mut self, from: ProcessId, by: ProcessId, incarnation: Incarnation) {
         if !self.membership.is_joining() || incarnation.is_none() {
             return;
@@ -211,7 +216,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// A member has pledged a larger incarnation than the one that this process, its founder, asks for.
+    /// Handles the refusal of a member that has pledged a larger incarnation than the one that this founder asks for.
     pub(super) fn on_refused_founding(&mut self, incarnation: Incarnation) {
         if self.leadership.campaign().is_some_and(|campaign| campaign.founds())
             && incarnation.number >= self.membership.pledged.number

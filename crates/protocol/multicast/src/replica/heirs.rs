@@ -1,19 +1,20 @@
-//! The processes that took a client's place over at a group, as a member knows them.
+//! The successions of a client id at a group, as a member knows them.
 
 use crate::ids;
 use crate::state::Succession;
 
-/// The processes that took a client's place over, the latest one last.
+/// The successions of a client id, the latest one last.
 ///
 /// # Invariants
-/// - Generations rise, and first slots do not fall. Only the latest one may be unsettled. Nobody may hold any more what came before
-///   the first slot of a process; then the next one begins before that slot, and that slot is no earlier one's any more.
-/// - `void_below` is the beginning of the latest one's generation: nothing of it or later ones is void.
+/// - Generations rise, and first slots do not fall. Only the latest succession may be unsettled. If no member holds the
+///   slots before the first slot of a process any more, the next process begins before that slot, which then belongs to
+///   no earlier process.
+/// - `void_below` is the start of the latest generation: no message of it or of later ones is void.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Heirs {
     known: Vec<Succession>,
     void_below: u64,
-    /// Generations below this have left nothing that another group could ask for.
+    /// Generations below this one have left nothing that another group could ask for.
     pub(super) retired_below: u64,
 }
 
@@ -26,41 +27,43 @@ impl Heirs {
         &self.known
     }
 
-    /// Whether so many are kept that no other process can follow.
+    /// Returns whether so many successions are retained that no other process can follow.
     pub(super) fn is_full(&self) -> bool {
         self.known.iter().filter(|known| known.generation >= self.retired_below).count() >= Succession::MOST
     }
 
-    /// The latest one.
+    /// Returns the latest succession.
     pub(super) fn last(&self) -> Option<&Succession> {
         self.known.last()
     }
 
-    /// Whether a process with this generation took the place over here.
+    /// Returns whether a process with this generation has taken over the client id here.
     #[inline]
     pub(super) fn has_opened(&self, generation: u64) -> bool {
         self.known.iter().rev().any(|heir| heir.generation == generation && heir.life != 0)
     }
 
-    /// The process itself opens here, whose generation was closed because another group asked. Returns whether it is that.
+    /// Records that the process itself opens here, whose generation was closed because another group asked. Returns
+    /// whether the latest succession is that one.
     pub(super) fn open_last(&mut self, generation: u64, life: u64) -> bool {
         let closed = |heir: &&mut Succession| heir.generation == generation && heir.life == 0 && life != 0;
         let last = self.known.last_mut().filter(closed);
         last.map(|last| (last.life, last.settled) = (life, false)).is_some()
     }
 
-    /// The first that is of this generation or a later one.
+    /// Returns the first succession of this generation or a later one.
     pub(super) fn first_from(&self, generation: u64) -> Option<&Succession> {
         self.known.iter().find(|heir| heir.generation >= generation)
     }
 
-    /// Whether a message comes from a process that was succeeded, after the last message that is kept of it.
+    /// Returns whether a message is void: a later process took over the client id, and the message follows the last one
+    /// that is kept of its own process.
     #[inline]
     pub(super) fn is_void(&self, sequence: u64) -> bool {
         sequence < self.void_below && self.is_void_by(sequence, |_| true)
     }
 
-    /// Whether a message is void, and a majority has processed that it is.
+    /// Returns whether a message is void by a succession that a majority has processed.
     pub(super) fn is_refused(&self, sequence: u64, at_once: bool) -> bool {
         sequence < self.void_below && self.is_void_by(sequence, |heir| heir.settled || at_once)
     }
@@ -71,24 +74,24 @@ impl Heirs {
         heirs.any(|heir| heir.after < sequence && ids::generation(sequence) < heir.generation)
     }
 
-    /// The generation that what is in this slot is of at most, if a process that came later begins behind it.
+    /// Returns the largest generation that a message in this slot can have, if a later process begins behind the slot.
     pub(super) fn left_by(&self, slot: u64) -> Option<u64> {
         let next = self.known.iter().find(|heir| heir.first > slot)?;
         Some(next.generation.saturating_sub(1))
     }
 
-    /// Another process took the place over.
+    /// Adds a succession.
     pub(super) fn push(&mut self, heir: Succession) {
         let retired = self.retired_below;
-        // What is known of the latest one is asked for as long as it is the latest.
+        // The latest succession is queried while it is the latest. So retired successions are dropped only now.
         self.known.retain(|known| known.generation >= retired);
-        // `after` stays: what is void by the new one alone is not settled yet.
+        // `after` is unchanged: messages that only the new succession makes void are not settled yet.
         self.known.iter_mut().for_each(|known| known.first = known.first.min(heir.first));
         self.known.push(heir);
         self.look_at_last();
     }
 
-    /// In place of what is known.
+    /// Replaces the known successions.
     pub(super) fn replace(&mut self, heirs: &[Succession]) {
         self.known.clear();
         self.known.extend_from_slice(heirs);
@@ -100,19 +103,20 @@ impl Heirs {
         self.void_below = self.known.last().map_or(0, |heir| ids::first_of_generation(heir.generation));
     }
 
-    /// A majority has processed that the latest one of this generation took the place over. Returns whether that is news.
+    /// Records that a majority has processed the latest succession, if it has this generation. Returns whether it was
+    /// unsettled.
     pub(super) fn settle(&mut self, generation: u64) -> bool {
         let last = self.known.last_mut().filter(|last| last.generation == generation && !last.settled);
         last.map(|last| last.settled = true).is_some()
     }
 
-    /// A slot is void that comes before the first slot of a process, and nothing that is not void is between them: what is
-    /// void begins after `good`.
+    /// Lowers the start of the void messages to `good`, because a slot before the first slot `first` is void, and only
+    /// void messages are between them.
     pub(super) fn lower(&mut self, first: u64, good: u64) {
         self.known.iter_mut().filter(|heir| heir.first == first).for_each(|heir| heir.after = heir.after.min(good));
     }
 
-    /// The smallest first slot behind a slot.
+    /// Returns the smallest first slot behind a slot.
     pub(super) fn next_first(&self, slot: u64) -> Option<u64> {
         self.known.iter().map(|heir| heir.first).find(|first| *first > slot)
     }
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn void_is_what_comes_after_the_last_kept_message_of_each_process_that_is_followed() {
+    fn messages_after_the_last_kept_one_of_a_succeeded_process_are_void() {
         let mut heirs = Heirs::new();
         assert!(!heirs.is_void(sequence(0, 1)));
         heirs.push(heir(2, 4, sequence(1, 4)));
@@ -145,17 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_before_an_earlier_process_has_the_slots_from_there_on() {
+    fn a_process_that_begins_before_an_earlier_one_has_the_slots_from_there_on() {
         let mut heirs = Heirs::new();
         heirs.push(heir(1, 4, sequence(0, 4)));
         heirs.push(Succession { settled: false, ..heir(2, 3, sequence(0, 3)) });
         assert_eq!(heirs.all().iter().map(|heir| heir.first).collect::<Vec<_>>(), [3, 3]);
-        assert_eq!([2, 3].map(|slot| heirs.left_by(slot)), [Some(0), None], "nobody who is over left a gap there");
+        assert_eq!([2, 3].map(|slot| heirs.left_by(slot)), [Some(0), None], "no ended process left a gap there");
         assert!(heirs.is_void(sequence(0, 4)) && !heirs.is_refused(sequence(0, 4), false), "it is not settled");
     }
 
     #[test]
-    fn what_every_group_is_done_with_is_forgotten_with_the_next_process() {
+    fn retired_successions_are_dropped_with_the_next_process() {
         let mut heirs = Heirs::new();
         (1..4).for_each(|generation| heirs.push(heir(generation, generation, sequence(generation - 1, 1))));
         heirs.retired_below = 3;
@@ -163,6 +167,6 @@ mod tests {
         heirs.push(heir(4, 9, sequence(3, 1)));
         let kept: Vec<u64> = heirs.all().iter().map(|heir| heir.generation).collect();
         assert_eq!(kept, [3, 4]);
-        assert!(!heirs.is_void(sequence(1, 2)), "nobody asks");
+        assert!(!heirs.is_void(sequence(1, 2)), "no group asks for it");
     }
 }

@@ -1,4 +1,4 @@
-//! A member's knowledge of the histories of groups: questions about it, and what connections say of them as they come and go.
+//! A member's knowledge of the histories of groups: queries about it, and the reports that connections bring.
 
 use stentor_fabric::ProcessId;
 
@@ -9,55 +9,57 @@ use super::unsettled::Settling;
 use super::{Contradiction, Effects, Hindrance, Rejected, Replica};
 use crate::{Ballot, GroupId, Incarnation, Origin, ProcessRole, Word};
 
-/// Questions about incarnations, and their end.
+/// Queries about incarnations and their end.
 impl Replica {
-    /// Returns the incarnation of its group in which this member has a state; none, if it has none.
+    /// Returns the incarnation of its group in which this member has a state, or [`Incarnation::NONE`] if it has none.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.agreement.ballots.installed_in
     }
 
-    /// Returns where the history of this member's state began, and was reset: the oldest beginning first. Nothing, if it has no
-    /// state.
+    /// Returns the founding and the resets of this member's history, the oldest first; empty if it has no state.
     #[must_use]
     pub fn origins(&self) -> &[Origin] {
         &self.agreement.ballots.origins
     }
 
-    /// The group goes on in this incarnation without what this member's application has.
+    /// Ends this process, because its group continues in this incarnation without what this member's application has.
     pub(crate) fn end(&mut self, by: Incarnation) {
         self.membership.end(by);
         self.leadership.stage = Stage::Idle;
     }
 
-    /// Returns the incarnation of a group that this process has heard of; none, if it has heard of none.
+    /// Returns the known incarnation of a group, or [`Incarnation::NONE`] if none is known.
     #[must_use]
     pub fn known_incarnation(&self, group: GroupId) -> Incarnation {
         self.agreement.ballots.incarnation(group)
     }
 
-    /// Returns the incarnation that a [reset](Replica::reset) at this process has to name: that of this member's state, or the
-    /// largest of which this process, without memory, was told.
+    /// Returns the incarnation that a [reset](Replica::reset) at this process has to name.
+    ///
+    /// It is that of this member's state. Without memory, it is the largest incarnation that this process knows.
     #[must_use]
     pub fn reset_ends(&self) -> Incarnation {
         self.membership.ended_by_reset(&self.agreement.ballots, self.agreement.id.group)
     }
 
-    /// Begins a new incarnation of this member's group, with its state: with nothing, if `empty` and this process is without
-    /// memory. What was agreed in the incarnation that it ends, and is not in that state, is lost. A majority has to promise,
-    /// with or without memory. Nobody may be able to write this member's stream regions, as with
-    /// [`campaign`](Replica::campaign). Returns the ballot.
+    /// Begins a new incarnation of this member's group with this member's state, and returns its ballot. With `empty`,
+    /// a process without memory begins it with nothing.
+    ///
+    /// Agreements of the ended incarnation that are not in that state are lost. A majority has to promise, with or
+    /// without memory. No process may be able to write to this member's stream regions, as with
+    /// [`campaign`](Replica::campaign).
     ///
     /// # Errors
     /// [`Rejected::Incarnation`] if `ends` is not the [incarnation](Replica::reset_ends) that is known here;
     /// [`Rejected::Joining`] without memory, unless `empty`, and [`Rejected::Remembers`] with memory, if `empty`;
-    /// [`Rejected::Superseded`] if another process of this member came later; [`Rejected::Ballot`] if there is no larger
-    /// incarnation.
+    /// [`Rejected::Superseded`] if another process of this member came later; [`Rejected::Ballot`] if there is no
+    /// larger incarnation.
     pub fn reset<E: Effects>(&mut self, ends: Incarnation, empty: bool, effects: &mut E) -> Result<Ballot, Rejected> {
         self.recovery(effects).reset(ends, empty)
     }
 
-    /// Whether this process has begun to reset its group, and no majority has promised yet.
+    /// Returns whether this process has begun to reset its group, and no majority has promised yet.
     pub(crate) fn is_resetting(&self) -> bool {
         matches!(&self.leadership.stage, Stage::Campaigning(campaign) if campaign.resets)
     }
@@ -70,62 +72,69 @@ impl Replica {
         check_reset(&self.agreement, &self.membership, ends, empty)
     }
 
-    /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
-    /// either. If a majority of the group has none, nobody is taken in.
+    /// Returns the other members that recently asked to be admitted because they have no memory, while this process has
+    /// none either.
+    ///
+    /// If a majority of the group has no memory, no process is admitted.
     pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
         let (id, asking) = (&self.agreement.id, self.membership.asking());
         id.others().filter(move |process| asking & id.bit_of(*process) != 0)
     }
 
-    /// Returns why a process without memory does not found its group together with all others. `None`: it has memory, or
-    /// nothing hinders them, as far as this process can tell.
+    /// Returns why a process without memory does not found its group together with all others.
+    ///
+    /// Returns `None` if the process has memory, or knows of no obstacle.
     #[must_use]
     pub fn hindrance(&self) -> Option<Hindrance> {
         self.membership.hindrance(&self.agreement.id)
     }
 
-    /// Whether somebody remembered a smaller incarnation of the group when this member got its memory. If its history began from
-    /// nothing all the same, an operator has reset the group.
+    /// Returns whether some process remembered a smaller incarnation of the group when this member got its memory.
+    ///
+    /// If the member's history began from nothing nevertheless, an operator has reset the group.
     #[must_use]
     pub fn was_remembered(&self) -> bool {
         let remembered = self.membership.remembered;
         !remembered.is_none() && remembered.number < self.incarnation().number
     }
 
-    /// Returns what this member was told of the history of another group, as its own group's stream says it.
+    /// Returns the word of another group that this group's stream contains.
     #[must_use]
     pub fn word(&self, group: GroupId) -> Word {
         self.agreement.ballots.word(group)
     }
 
-    /// Returns what this member still waits for since the history of a group began anew; `None`, if that is settled.
+    /// Returns what this member still waits for since the history of a group began anew, or `None` if that is settled.
     #[must_use]
     pub fn settling(&self, group: GroupId) -> Option<Settling> {
         self.agreement.settling(group)
     }
 
-    /// Returns the last contradiction between incarnations of one group that this process was told.
+    /// Returns the last contradiction between incarnations of one group that was reported to this process.
     #[must_use]
     pub fn contradiction(&self) -> Option<Contradiction> {
         self.agreement.ballots.contradiction()
     }
 
-    /// Returns the incarnation of its group that goes on without what this member has, because an operator reset the group. It
-    /// [does nothing any more](Replica::is_superseded): a process without memory in its place is taken in.
+    /// Returns the incarnation of its group that continues without this member's history, because an operator reset the
+    /// group.
+    ///
+    /// Such a member is [inactive](Replica::is_superseded), and a process without memory in its place is admitted.
     #[must_use]
     pub fn ended_by(&self) -> Option<Incarnation> {
         self.membership.ended_by()
     }
 }
 
-/// What greetings say, and how long one waits for them.
+/// Reports in hellos, and the time to wait for them.
 impl Replica {
-    /// A process greeted: it has a state of its own group in incarnation `own`, if it has one, and remembers `yours` of
-    /// this member's group. Call it before [`on_connected`](Replica::on_connected).
+    /// Processes the hello of another process. The process has a state of its own group in incarnation `own`, unless
+    /// that is [`Incarnation::NONE`], and remembers `yours` of this member's group. Call it before
+    /// [`on_connected`](Replica::on_connected).
     ///
     /// # Errors
-    /// [`Contradiction`] if what it says is another history than that of which this member knows, with the same number:
-    /// nothing of it may be handed over.
+    /// [`Contradiction`] if the hello names another history than the one that this member knows, with the same number.
+    /// Nothing that the sender writes may then be passed on.
     pub fn on_greeting(&mut self, from: ProcessId, own: Incarnation, yours: Incarnation) -> Result<(), Contradiction> {
         let Agreement { id, ballots, .. } = &mut self.agreement;
         let (topology, mine) = (id.config.topology.clone(), id.group);
@@ -136,14 +145,15 @@ impl Replica {
         let joining = self.membership.is_joining();
         let said = theirs.map(|group| (group, own)).into_iter().chain([(mine, yours)]);
         for (group, said) in said.filter(|(_, said)| !said.is_none()) {
-            // This member greeted with the incarnation that it has installed of its own group: the other end judges by that.
+            // This member's hello named its installed incarnation, by which the other end judges.
             let known = if group == mine { ballots.installed_in } else { ballots.incarnation(group) };
             ballots.hear_in(group, topology.before(group, said.number), said);
             if known.contradicts(said) {
                 return Err(Contradiction { group, known, said });
             }
         }
-        // A process without its own group's state has nothing under way to this group, and only says what it has heard.
+        // A process without its own group's state has nothing in flight to this group, and only repeats what others
+        // reported.
         let said = match theirs {
             Some(group) if group == mine => own,
             _ if client || !own.is_none() => yours,
@@ -155,13 +165,12 @@ impl Replica {
         Ok(())
     }
 
-    /// Counts ticks that did not come before the next one. A process without memory has waited meanwhile for others that remember
-    /// its group.
+    /// Counts ticks that were skipped before the next one. A process without memory waited for others during them.
     pub(crate) fn skip_ticks(&mut self, ticks: u16) {
         self.membership.skip(ticks);
     }
 
-    /// The connection with a process is down.
+    /// Handles the loss of the connection with a process.
     pub fn on_disconnected(&mut self, peer: ProcessId) {
         self.membership.memories.forget(peer);
     }

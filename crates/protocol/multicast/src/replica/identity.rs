@@ -1,4 +1,4 @@
-//! Who a member is: what never changes while its process runs.
+//! The identity of a member, which never changes while its process runs.
 
 use stentor_fabric::ProcessId;
 
@@ -15,7 +15,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Finds the member's group.
+    /// Creates the identity, and looks up the member's group.
     ///
     /// # Panics
     /// If `config.me` is not a member of a group, or the window is not a power of two.
@@ -42,45 +42,45 @@ impl Identity {
         self.config.mutant
     }
 
-    /// The other members of the own group.
+    /// Returns the other members of this group.
     pub(super) fn others(&self) -> impl Iterator<Item = ProcessId> + use<> {
         let me = self.config.me;
         self.topology().members(self.group).filter(move |member| *member != me)
     }
 
-    /// The other groups.
+    /// Returns the other groups.
     pub(super) fn others_groups(&self) -> impl Iterator<Item = GroupId> + use<> {
         let own = self.group;
         self.topology().group_ids().filter(move |group| *group != own)
     }
 
-    /// The bit of a process in masks of the own group; 0 if it is not a member of it.
+    /// Returns the bit of a process in masks of this group, or 0 if it is not a member of it.
     pub(super) fn bit_of(&self, process: ProcessId) -> u64 {
         self.topology().member_bit(self.group, process).unwrap_or(0)
     }
 
-    /// Whether these members are a majority of the own group.
+    /// Returns whether these members are a majority of this group.
     pub(super) fn is_majority(&self, members: u64) -> bool {
         members.count_ones() >= self.topology().majority(self.group)
     }
 
-    /// The member of the own group that founds it.
+    /// Returns the member of this group that founds it.
     pub(super) fn founder(&self) -> ProcessId {
         self.topology().first_ballot(self.group).leader()
     }
 
-    /// This member's index in its group.
+    /// Returns this member's index in its group.
     pub(super) fn index(&self) -> usize {
         self.bit.trailing_zeros() as usize
     }
 
-    /// Whether this member is its whole group.
+    /// Returns whether this member is its whole group.
     #[inline]
     pub(super) fn is_alone(&self) -> bool {
         self.topology().size(self.group) == 1
     }
 
-    /// The group of a member and its index there.
+    /// Returns the group of a member and its index there.
     ///
     /// # Errors
     /// [`Rejected::Sender`] if the process is not a member of a group.
@@ -92,11 +92,11 @@ impl Identity {
         }
     }
 
-    /// Checks whether a message may come from where it came.
+    /// Checks whether a message may come from its sender.
     ///
     /// # Errors
-    /// [`Rejected::Sender`] if no process that keeps to the protocol writes it from there; [`Rejected::Client`] if none writes it
-    /// about entries of a group.
+    /// [`Rejected::Sender`] if no process that follows the protocol sends it from there; [`Rejected::Client`] if none
+    /// sends it about a group's own entries.
     pub(super) fn check_sender(&self, from: ProcessId, group: GroupId, message: &PeerMessage) -> Result<(), Rejected> {
         let topology = self.topology();
         if let Some(client) =

@@ -1,4 +1,4 @@
-//! A leader's state comes to a member: complete, with every body, or not at all.
+//! The installation of a leader's state at a member: complete, with every body, or not at all.
 
 use crate::Ballot;
 use crate::state::State;
@@ -6,26 +6,27 @@ use crate::state::State;
 /// A leader's state that waits for bodies, or for the application's state.
 ///
 /// # Invariants
-/// - *Of one ballot a member never has less than before.* A leader sends its state more than once, and the stream goes on
-///   meanwhile; a state is a message in pieces, and comes later than entries that were appended after it was taken. So a
-///   state of the installed ballot whose counter is not larger than the own one changes no assignment and no counter. It
-///   may be ahead all the same, in what is *delivered*: decisions come in acknowledgements, which this member may have
-///   missed. Of such a state it takes what the leader had delivered, with the application's state (`jump`), and nothing else.
+/// - *Within one ballot a member's state never shrinks.* A leader sends its state more than once, and the stream
+///   continues meanwhile. A state is a message in pieces, and may arrive after entries that were appended later. So a
+///   state of the installed ballot whose counter is not larger than this member's changes no assignment and no counter.
+///   It may nevertheless be ahead in what is *delivered*: decisions come in acknowledgements, which this member may
+///   have missed. From such a state the member adopts only the leader's deliveries, with the application's state
+///   (`jump`).
 ///
-///   If it took the assignments as well, the entries between the two counters would be forgotten. (1) This member has
-///   acknowledged them, and their message may be delivered because of that. With the leader gone, the others' promises
-///   need not contain it: the order breaks. (2) The stream does not bring them again, because a reader of a ring never goes
-///   back (`node/inbound.rs`); the next entry waits behind a gap for ever.
+///   If it adopted the assignments as well, it would forget the entries between the two counters. (1) This member has
+///   acknowledged them, and their message may be delivered because of that. If the leader stops, the promises of the
+///   others need not contain the message: the order breaks. (2) The stream does not repeat these entries, because a
+///   reader of a ring never goes back (`node/inbound.rs`); the next entry waits behind a gap for ever.
 ///
-///   What is left out is not needed. In one ballot the leader's stream is the same for everybody, so what is processed here
-///   contains the state's assignments. And what the leader had delivered is the beginning of what this member delivers
-///   (M5), so counting it as delivered changes no order; entries behind it stay as they are, and are delivered or asked
-///   for like any other.
+///   The omitted part is not needed. Within one ballot the leader's stream is the same for all followers, so the
+///   processed part contains the state's assignments. The leader's deliveries are a prefix of the deliveries of this
+///   member (M5), so counting them as delivered changes no order. Entries behind them are unchanged, and are delivered
+///   or requested like any other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Install {
     /// The ballot that is promised here.
     pub(super) ballot: Ballot,
-    /// Entries of that ballot's stream that the state contains.
+    /// Number of entries of that ballot's stream that the state contains.
     pub(super) counter: u64,
     pub(super) state: State,
 }

@@ -1,4 +1,4 @@
-//! Steps 2 and 3: what a leader does with its clients' messages and with other groups' timestamps.
+//! Steps 2 and 3 of the protocol: how a leader handles its clients' messages and other groups' timestamps.
 
 use stentor_fabric::ProcessId;
 
@@ -16,10 +16,11 @@ use crate::{ClientId, GroupId, ids};
 /// The part of a member that acts while it leads its group.
 ///
 /// # Invariants
-/// - A client's messages are assigned in its order, and only as far as bodies are held and the FIFO rule allows.
+/// - A client's messages are assigned in its order, and only as far as their bodies are held and the FIFO rule allows
+///   it.
 /// - The clock is raised to a vector's maximum before the entry with the vector is appended, in one step of one thread.
-///   So every message that this leader timestamps afterwards comes after that one.
-/// - The followers are told of another group's ballot before any of its times is appended.
+///   So every message that this leader timestamps afterwards follows that one.
+/// - The followers learn another group's ballot from the stream before any time of that ballot is appended.
 pub(super) struct Leader<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     pub(super) effects: &'a mut E,
@@ -34,7 +35,7 @@ impl<E: Effects> Leader<'_, E> {
         Words { agreement: self.agreement, effects: self.effects }
     }
 
-    /// Assigns a client's messages in its order, as far as bodies are held and the FIFO rule allows.
+    /// Assigns a client's messages in its order, as far as their bodies are held and the FIFO rule allows it.
     pub(super) fn assign_ready(&mut self, client: ClientId) {
         loop {
             let window = self.agreement.messages.window(client);
@@ -53,7 +54,7 @@ impl<E: Effects> Leader<'_, E> {
                 continue;
             }
             if self.agreement.clock.beyond(not_before, self.agreement.id.mutant()) > 0 {
-                // It is assigned at a tick, when this leader's physical time allows it.
+                // A later tick assigns the message, when this leader's physical time allows it.
                 return;
             }
             if self.agreement.has_its_share(client, slot) {
@@ -63,7 +64,7 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Assigns what had waited for its client's share, as far as that has room again.
+    /// Assigns messages that waited for their clients' shares, as far as those have room again.
     #[inline]
     pub(super) fn go_on_sharing(&mut self) {
         while let Some(client) = self.agreement.sharing.next_with_room() {
@@ -109,7 +110,7 @@ impl<E: Effects> Leader<'_, E> {
         self.complete_if_known(client, slot);
     }
 
-    /// V1: every other group's timestamp goes to the followers on its own, as it comes.
+    /// Sends the other groups' known timestamps to the followers one by one, as V1 requires.
     fn pass_on_known(&mut self, client: ClientId, slot: u64) {
         for position in 0..self.agreement.messages.get(client, slot).groups {
             let message = self.agreement.messages.get(client, slot);
@@ -130,7 +131,8 @@ impl<E: Effects> Leader<'_, E> {
         self.effects.to_followers(&StreamItem { head, counter: *counter, entry });
     }
 
-    /// Step 3, one step of one thread: clock first, then the entry.
+    /// Performs step 3 if all times of the message are known, in one step of one thread: first the clock, then the
+    /// entry.
     fn complete_if_known(&mut self, client: ClientId, slot: u64) {
         let Agreement { id, ballots, clock, messages, .. } = &mut *self.agreement;
         let message = messages.get_mut(client, slot);
@@ -139,7 +141,8 @@ impl<E: Effects> Leader<'_, E> {
         }
         clock.raise_before_append(message.times().max(), id.mutant());
         (message.vector, message.replaced) = (true, false);
-        // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
+        // In V1 each time was passed on as it arrived. Times that arrived in an earlier ballot were passed on in that
+        // one.
         let first = ballots.installed.number() == 1 && ballots.begins_from_nothing();
         if message.groups > 1 && (id.config.variant == Variant::V2 || !first) {
             self.append_vector(client, slot);
@@ -147,8 +150,10 @@ impl<E: Effects> Leader<'_, E> {
         self.vote(client, slot, mutant!(self.agreement.id.mutant(), SoloLeaderSilent));
     }
 
-    /// Votes for the vector in the slot. A follower's acknowledgement implies the leader's vote; a group of one process has
-    /// no follower to imply it. `silent` is for a mutant.
+    /// Votes for the vector in the slot.
+    ///
+    /// A follower's acknowledgement implies the leader's vote. A group of one process has no follower, so its leader
+    /// acknowledges itself. `silent` is for a mutant.
     fn vote(&mut self, client: ClientId, slot: u64, silent: bool) {
         self.agreement.vote(client, slot);
         let alone = self.agreement.id.is_alone() && !silent;
@@ -166,7 +171,7 @@ impl<E: Effects> Leader<'_, E> {
         self.effects.to_followers(&StreamItem { head, counter: self.agreement.counter, entry });
     }
 
-    /// A vector that is known counts as this leader's vote under its ballot.
+    /// Votes for a message's known vector under this leader's ballot.
     pub(super) fn vote_again(&mut self, client: ClientId, slot: u64) {
         let message = self.agreement.messages.get(client, slot);
         if !message.times().complete() {
@@ -175,7 +180,8 @@ impl<E: Effects> Leader<'_, E> {
         if message.vector { self.vote(client, slot, false) } else { self.complete_if_known(client, slot) }
     }
 
-    /// Says again what a leader said about an undecided message; who has heard it acknowledges again.
+    /// Repeats the timestamp and vector of an undecided message. A process that has processed the vector acknowledges
+    /// it again.
     pub(super) fn repeat(&mut self, client: ClientId, slot: u64) {
         self.send_timestamps(client, slot);
         if self.agreement.messages.get(client, slot).vector && !mutant!(self.agreement.id.mutant(), VectorNotRepeated) {
@@ -184,7 +190,8 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Every message that is not decided: its timestamp to the other leaders, its vector voted for under this ballot.
+    /// Proposes every undecided message again: sends its timestamp to the other leaders, and votes for its vector under
+    /// this ballot. Unsettled no-ops are proposed again, too.
     pub(super) fn propose_again(&mut self) {
         for client in self.agreement.messages.clients() {
             for slot in self.agreement.messages.pending(client) {
@@ -199,7 +206,7 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Writes this group's timestamp to the leaders of all other destination groups.
+    /// Sends this group's timestamp to the leaders of all other destination groups.
     fn send_timestamps(&mut self, client: ClientId, slot: u64) {
         let message = self.agreement.messages.get(client, slot);
         let own = message.own;
@@ -219,7 +226,7 @@ impl<E: Effects> Leader<'_, E> {
         self.effects.timestamp(leader, &RemoteTimestamp { head, position: message.own as u8, ballot, time });
     }
 
-    /// Sends this group's timestamps of every undecided common message to the leader of another group.
+    /// Sends this group's timestamps of all undecided messages in common with another group to that group's leader.
     pub(super) fn send_timestamps_to(&mut self, group: GroupId) {
         for client in self.agreement.messages.clients() {
             for slot in self.agreement.messages.pending(client) {
@@ -232,7 +239,8 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Asks every leader that gave a timestamp of a message for its body: each of them has it.
+    /// Requests the body of a message from every leader that has assigned a timestamp to it, because each of them holds
+    /// it.
     pub(super) fn request_body(&mut self, client: ClientId, slot: u64) {
         let message = self.agreement.messages.get(client, slot);
         let wanted = MessageRef { client, sequence: message.sequence };
@@ -244,8 +252,9 @@ impl<E: Effects> Leader<'_, E> {
         }
     }
 
-    /// Tells the followers the ballots of other groups that they were not told yet. Returns whether this brought the word of a group
-    /// in force.
+    /// Appends the ballots and words of other groups that the followers do not know yet.
+    ///
+    /// Returns whether a word came into force.
     pub(super) fn relay_ballots(&mut self) -> bool {
         let Agreement { id, ballots, counter, .. } = &mut *self.agreement;
         for group in id.topology().group_ids() {
@@ -258,7 +267,7 @@ impl<E: Effects> Leader<'_, E> {
         self.words().relay()
     }
 
-    /// Another group's leader gave its timestamp of a message that has no slot here.
+    /// Answers another group's leader that sent its timestamp of a message that has no slot here.
     #[cold]
     fn tell_why_nowhere(&mut self, from: ProcessId, head: &Head) {
         let at_once = mutant!(self.agreement.id.mutant(), SuccessionAtOnce);
@@ -275,8 +284,10 @@ impl<E: Effects> Leader<'_, E> {
         outcome.into_iter().for_each(|outcome| self.effects.send(from, &outcome));
     }
 
-    /// Another group's leader gave its timestamp, in the largest ballot of that group that was heard of. `leads`: a member
-    /// that only prepares to lead notes it. Returns whether messages may be due.
+    /// Processes the timestamp of another group's leader, which is in the largest known ballot of that group.
+    ///
+    /// Without `leads` this member is only preparing to lead and stores the timestamp. Returns whether deliveries may
+    /// be due.
     pub(super) fn on_timestamp(
         &mut self,
         from: ProcessId,
@@ -296,7 +307,7 @@ impl<E: Effects> Leader<'_, E> {
             self.tell_lost(from, group, item);
             return Ok(false);
         }
-        // By the name that the sender knows: nobody here may have seen the message.
+        // The answer uses the name that the sender knows, because this group may never have seen the message.
         let subject = MessageRef { client, sequence: item.head.sequence };
         let slot = match self.agreement.messages.locate(&self.agreement.id, &item.head) {
             Ok(Some(slot)) => slot,
@@ -331,11 +342,11 @@ impl<E: Effects> Leader<'_, E> {
             return Ok(false);
         }
         if message.is_ended(group) {
-            // It is decided with the time of before, or not at all.
+            // The message is decided with the time of the ended history, or not at all.
             return Ok(false);
         }
         message.stamp(position, item.ballot, item.time);
-        // Appended afresh when this member is ready to lead.
+        // This member appends the vector again when it is ready to lead.
         message.replaced |= message.vector && !leads && time != item.time;
         message.vector &= leads || time == item.time;
         if time == item.time || !leads || !message.ordered {

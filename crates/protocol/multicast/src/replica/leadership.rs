@@ -1,22 +1,22 @@
-//! What a member does besides processing messages: campaign, lead, or install a state.
+//! A member's part in changes of leadership: it follows, campaigns, leads, or installs a state.
 
 use super::campaign::Campaign;
 use super::install::Install;
 use super::probe::StaleLeaderProbe;
 use crate::peer_message::Joiner;
 
-/// What a member is doing besides processing messages.
+/// The stage of a member in a change of leadership.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Stage {
-    /// Nothing: it follows.
+    /// The member follows.
     Idle,
-    /// Asks for promises.
+    /// The member collects promises.
     Campaigning(Box<Campaign>),
-    /// Has the state of its own ballot, and leads as soon as a majority has it.
+    /// The member has installed the state of its own ballot, and leads as soon as a majority has it.
     Preparing,
-    /// Leads.
+    /// The member leads.
     Leading,
-    /// Waits for what a leader's state needs.
+    /// The member waits for the bodies that a leader's state needs, or for the application's state.
     Installing(Box<Install>),
 }
 
@@ -26,20 +26,21 @@ pub(super) enum Stage {
 /// Those of [`Stage`]. A promise of a larger ballot ends each of them.
 ///
 /// # Invariants
-/// - `Campaigning`, `Preparing` and `Leading` only in a promised ballot of its own; `Installing` only in one of another.
-/// - `Preparing` and `Leading` only in a ballot that is installed.
-/// - `admitted` and `installed` mean something only in the last two.
+/// - `Campaigning`, `Preparing` and `Leading` occur only in a promised ballot of the member's own, and `Installing`
+///   only in one of another member.
+/// - `Preparing` and `Leading` occur only in an installed ballot.
+/// - `admitted` and `installed` are used only in `Preparing` and `Leading`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Leadership {
     pub(super) stage: Stage,
-    /// Processes that the ballot led from here takes in.
+    /// Processes that the ballot led by this member admits.
     pub(super) admitted: Vec<Joiner>,
-    /// Members that have installed the ballot led from here.
+    /// Members that have installed the ballot led by this member, as a bit mask.
     pub(super) installed: u64,
     pub(super) probe: StaleLeaderProbe,
-    /// Ticks since messages were repeated.
+    /// Ticks since messages were last repeated.
     pub(super) age: u8,
-    /// The version of the application that all members have, as this member knows; 0: it does not.
+    /// The version of the application that all members have; 0 if this member does not know it.
     pub(super) version_goal: u32,
 }
 
@@ -54,12 +55,12 @@ impl Leadership {
         matches!(self.stage, Stage::Leading)
     }
 
-    /// Whether the installed ballot is led from here, or will be as soon as a majority has its state.
+    /// Returns whether this member leads the installed ballot, or will lead it as soon as a majority has its state.
     pub(super) fn owns_ballot(&self) -> bool {
         matches!(self.stage, Stage::Preparing | Stage::Leading)
     }
 
-    /// The campaign under way.
+    /// Returns the campaign in progress.
     pub(super) fn campaign(&mut self) -> Option<&mut Campaign> {
         if let Stage::Campaigning(campaign) = &mut self.stage { Some(campaign) } else { None }
     }

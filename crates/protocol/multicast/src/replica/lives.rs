@@ -1,29 +1,29 @@
-//! Which of the processes that followed each other under a member's id is meant.
+//! The lives of a group's members, which distinguish the processes that follow each other under one process id.
 
 use stentor_fabric::ProcessId;
 
 use crate::{GroupId, Topology};
 
-/// Bits of a life's name that its process keeps under every name: some four seconds, in nanoseconds.
+/// Number of low bits of a life that its process keeps when it raises the life: about four seconds, in nanoseconds.
 const OWN_BITS: u32 = 32;
 
-/// The first name above `elder` for a process whose own is this one; `None` if there is none left.
+/// Returns the first life above `elder` with the lower half of `own`, or `None` if there is none.
 pub(super) fn name_above(elder: u64, own: u64) -> Option<u64> {
     let upper = u32::try_from((elder >> OWN_BITS) + 1).ok()?;
     Some(u64::from(upper) << OWN_BITS | own & u64::from(u32::MAX))
 }
 
-/// By member of a group, its last life that was heard of; of this member, its own.
+/// The last known life of each member of a group, including this process's own.
 ///
-/// Lives are numbers, and later ones are larger. Once a member has heard of a life, those before it are over: its process
-/// asked to be taken in, because it has no memory.
+/// Lives are numbers, and later ones are larger. Once a member knows a life, those before it have ended: the process
+/// asked to be admitted, because it has no memory.
 ///
-/// A life's number is the time of its start. When the clock was set back, a process takes a number above the one that its
-/// group remembers, and keeps the lower half of its own ([`name_above`]): so no two processes of a member have one number
-/// as long as those halves differ, whatever each of them was told.
+/// A life is the time of the process's start. If the clock was set back, the process takes a life above the one that
+/// its group remembers, and keeps the lower half of its own ([`name_above`]). So no two processes of a member have one
+/// life as long as those halves differ, whatever each of them was told.
 ///
 /// # Invariants
-/// No entry becomes smaller, and what others have heard of never changes this member's own.
+/// No entry decreases, and reports of others never change this process's own entry.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Lives {
     first: ProcessId,
@@ -44,22 +44,22 @@ impl Lives {
         process.index().wrapping_sub(self.first.index())
     }
 
-    /// The last life of a process; 0 if it is no member.
+    /// Returns the last known life of a process, or 0 if it is not a member.
     pub(super) fn of(&self, process: ProcessId) -> u64 {
         self.last.get(self.index(process)).copied().unwrap_or(0)
     }
 
-    /// This process's own life.
+    /// Returns this process's own life.
     pub(super) fn own(&self) -> u64 {
         self.last[self.own]
     }
 
-    /// This process is this life.
+    /// Sets this process's own life.
     pub(super) fn be(&mut self, life: u64) {
         self.last[self.own] = life;
     }
 
-    /// Another member has, or had, this life.
+    /// Records a life of another member.
     pub(super) fn hear_of(&mut self, process: ProcessId, life: u64) {
         let index = self.index(process);
         if let Some(last) = self.last.get_mut(index).filter(|_| index != self.own) {
@@ -67,19 +67,19 @@ impl Lives {
         }
     }
 
-    /// Takes over what another member has heard of. It does not make another life of this one.
+    /// Merges the lives that another member knows, except this process's own.
     pub(super) fn hear_of_all(&mut self, lives: &[u64]) {
         let own = self.own();
         self.last.iter_mut().zip(lives).for_each(|(last, life)| *last = (*last).max(*life));
         self.be(own);
     }
 
-    /// The life that superseded this one, if there is one among those that another member has heard of.
+    /// Returns the life that superseded this one, if another member's lives contain one.
     pub(super) fn successor(&self, lives: &[u64]) -> Option<u64> {
         lives.get(self.own).copied().filter(|life| *life > self.own())
     }
 
-    /// Whether what a member wrote, having heard of `lives`, is of the last life of it that is known here.
+    /// Returns whether a message is of the last known life of its sender, given the lives that the sender knew.
     pub(super) fn is_last(&self, process: ProcessId, lives: &[u64]) -> bool {
         lives.get(self.index(process)).is_some_and(|life| *life >= self.of(process))
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_heard_of_is_not_this_members_own_life() {
+    fn lives_that_others_know_do_not_change_the_own_life() {
         let topology = Topology::new(&[1, 3], 0).expect("possible");
         let mut lives = Lives::new(&topology, GroupId(1), 1);
         lives.be(5);

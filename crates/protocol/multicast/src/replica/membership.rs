@@ -1,4 +1,4 @@
-//! Whether a member has its memory, and who else has none.
+//! The memory of a member, and the members that have none.
 
 use stentor_fabric::ProcessId;
 
@@ -10,50 +10,51 @@ use super::memories::{Hindrance, Memories};
 use crate::peer_message::Joiner;
 use crate::{GroupId, Incarnation, Origin};
 
-/// A member's part in its group, and the members that want one.
+/// A member's status in its group, and the processes that ask to be admitted.
 ///
 /// # States
-/// *joining* (without memory: it votes for nothing, and promises nothing but that its group is founded or reset) → *member*
-/// (its group took it in, or it founded its group with all others) → *superseded* (another process of this member was
-/// started later; nothing that this one says counts any more, and it says nothing) or *ended* (an operator reset the group
-/// from another history than this member's: likewise).
+/// *joining* (without memory: it does not vote, and promises only that its group is founded or reset) → *member* (its
+/// group admitted it, or it founded its group with all others) → *superseded* (another process of this member was
+/// started later) or *ended* (an operator reset the group from another history than this member's). In the last two
+/// states the process sends nothing, and nothing that it has sent counts any more.
 ///
 /// # Invariants
-/// - A joining process becomes a member only with a state of a ballot that takes its life in, or when it has promised to
+/// - A joining process becomes a member only with a state of a ballot that admits its life, or when it has promised to
 ///   found an incarnation and promises a later ballot of that.
-/// - Only a joining process takes another life.
+/// - Only a joining process changes its life.
 #[derive(Clone, Debug)]
 pub(super) struct Membership {
-    /// The life of a process that is joining.
+    /// The life of a joining process.
     joining: Option<u64>,
     superseded: bool,
-    /// The members' lives; its own, too.
+    /// The members' lives, including this one's.
     pub(super) lives: Lives,
     /// The incarnation that this process, without memory, has promised to begin.
     pub(super) pledge: Option<Pledge>,
-    /// The largest incarnation that it promised to begin, whether that came about or not.
+    /// The largest incarnation that it promised to begin, whether that succeeded or not.
     pub(super) pledged: Incarnation,
-    /// The smallest incarnation that somebody remembered when it got its memory.
+    /// The smallest incarnation that a process remembered when this one got its memory.
     pub(super) remembered: Incarnation,
     /// The last incarnation that it promised to begin by a reset, with memory or without.
     reset_to: Incarnation,
-    /// The beginning of the history to which what is held here and not assigned was multicast.
+    /// The origin of the history to which the messages that are held here unassigned were multicast.
     held_of: Incarnation,
     /// The processes that remember the group, while this one is without memory.
     pub(super) memories: Memories,
-    /// Ticks for which it has waited for them.
+    /// Number of ticks for which it has waited for them.
     waited: u16,
-    /// Ticks that did not come since the last one, because this process was not called.
+    /// Number of ticks that were skipped since the last one, because this process was not called.
     skipped: u16,
-    /// The incarnation of its group in which this member's history has no part.
+    /// The incarnation of its group that does not contain this member's history.
     ended_by: Option<Incarnation>,
-    /// Processes that want to be taken in; while this one does itself, all that are without memory.
+    /// Processes that ask to be admitted; while this one is joining, all processes without memory.
     pub(super) joiners: Vec<Joiner>,
     join: JoinState,
 }
 
 impl Membership {
-    /// How often a process without memory looks at the least for others that remember its group, while it waits for them.
+    /// Smallest number of times that a process without memory looks for processes that remember its group, while it
+    /// waits for them.
     const LOOKS: u16 = 6;
 
     pub(super) fn joining(id: &Identity, life: u64) -> Self {
@@ -82,7 +83,7 @@ impl Membership {
         self.joining.is_some()
     }
 
-    /// The life of a process that is joining.
+    /// Returns the life of a joining process.
     pub(super) fn joining_life(&self) -> Option<u64> {
         self.joining
     }
@@ -96,69 +97,71 @@ impl Membership {
         self.superseded = true;
     }
 
-    /// This process has its group's memory from now on, if it had not. Returns whether it had not.
+    /// Records that this process has its group's memory from now on. Returns whether it had none.
     pub(super) fn remember(&mut self) -> bool {
         let joined = self.joining.take().is_some();
         if joined {
             self.remembered = self.memories.smallest().unwrap_or_default();
             (self.pledge, self.memories) = (None, Memories::default());
-            // Members that are still without memory say so again.
+            // Members that are still without memory ask again.
             self.joiners.clear();
         }
         joined
     }
 
-    /// The group took this process in, or it had its memory; the leader has heard of these lives. Returns whether it had none.
+    /// Records that the group admitted this process, or that it installed a state, whose leader knew these lives.
+    /// Returns whether it had no memory.
     pub(super) fn adopt(&mut self, lives: &[u64]) -> bool {
         self.lives.hear_of_all(lives);
         self.remember()
     }
 
-    /// The group was reset, and goes on without what this member has.
+    /// Ends this process, because the group was reset and continues without this member's history.
     pub(super) fn end(&mut self, by: Incarnation) {
         (self.superseded, self.ended_by) = (true, Some(by));
     }
 
-    /// The incarnation that ended this member's.
+    /// Returns the incarnation that ended this member's.
     pub(super) fn ended_by(&self) -> Option<Incarnation> {
         self.ended_by
     }
 
-    /// This process promises to begin an incarnation: to found it, or because an operator resets the group.
+    /// Records the promise to begin an incarnation: to found it, or because an operator resets the group.
     pub(super) fn pledge(&mut self, incarnation: Incarnation, resets: bool) {
         self.pledge = Some(Pledge { incarnation, resets });
         self.pledged = incarnation;
         self.held_of = incarnation;
-        // Nobody has memory where a group is founded: no chosen state is left.
+        // No process has memory where a group is founded, so no chosen state is left.
         self.reset_to = if resets { incarnation } else { Incarnation::NONE };
     }
 
-    /// This process goes on with a history that began so. Returns whether what is held here was multicast to another one.
+    /// Records that this process continues with a history of these origins. Returns whether the messages held here were
+    /// multicast to another one.
     pub(super) fn enters(&mut self, origins: &[Origin]) -> bool {
         let origin = origins.last().map_or(Incarnation::NONE, |last| last.incarnation);
         std::mem::replace(&mut self.held_of, origin) != origin
     }
 
-    /// This process promises a reset.
+    /// Records the promise of a reset, at a process with memory.
     pub(super) fn promise_reset(&mut self, incarnation: Incarnation) {
         self.reset_to = incarnation;
     }
 
-    /// Whether an operator chose the state that a promised incarnation begins with, and this process has got neither that nor
-    /// a later one.
+    /// Returns whether an operator chose the state with which a promised incarnation begins, and this process has
+    /// neither that state nor a later one.
     fn lacks_chosen_state(&self, ballots: &Ballots) -> bool {
         ballots.installed_in.number < self.reset_to.number
     }
 
-    /// Whether a candidate here may take over a state of this incarnation: one that lacks the chosen state takes that, or one that
-    /// goes on from it.
+    /// Returns whether a candidate here may take over a state of this incarnation. A candidate that lacks the chosen
+    /// state may take only that one, or one that continues it.
     pub(super) fn may_take(&self, ballots: &Ballots, incarnation: Incarnation) -> bool {
         let chosen = incarnation.number >= self.reset_to.number && !incarnation.contradicts(self.reset_to);
         chosen || !self.lacks_chosen_state(ballots)
     }
 
-    /// The incarnation that a campaign of this process goes on from: that of its state; or of the chosen state that it lacks. If it
-    /// founded its group it may have none.
+    /// Returns the incarnation from which a campaign of this process continues: that of its state, or of the chosen
+    /// state that it lacks. A founder may have no state yet; then it is the promised incarnation.
     pub(super) fn goes_on_from(&self, ballots: &Ballots) -> Incarnation {
         if self.lacks_chosen_state(ballots) {
             self.reset_to
@@ -169,8 +172,8 @@ impl Membership {
         }
     }
 
-    /// The incarnation that a reset here has to name: that of this member's state, or the largest that this process, without
-    /// memory, heard of or promised to begin by a reset.
+    /// Returns the incarnation that a reset here has to name. It is that of this member's state. Without memory, it is
+    /// the largest one that this process knows or has promised to begin by a reset.
     pub(super) fn ended_by_reset(&self, ballots: &Ballots, own: GroupId) -> Incarnation {
         if !self.is_joining() {
             return ballots.promised_in;
@@ -180,14 +183,15 @@ impl Membership {
         [Some(ballots.incarnation(own)), remembered, pledged].into_iter().flatten().max().unwrap_or_default()
     }
 
-    /// Whether this process has promised the first ballot of this incarnation, and it has forgotten nothing since.
+    /// Returns whether this process has promised the first ballot of this incarnation, and has forgotten nothing since.
     pub(super) fn has_pledged(&self, incarnation: Incarnation) -> bool {
         self.pledge.is_some_and(|pledge| pledge.incarnation == incarnation)
     }
 
-    /// Time passes. Returns whether those who are there and remember the group should have said so since just now.
+    /// Advances time by one tick. Returns whether the waiting time ended just now: all running processes that remember
+    /// the group should have reported it.
     pub(super) fn wait(&mut self, id: &Identity) -> bool {
-        // A process that stood still has heard nobody meanwhile: it has to look for others a few times.
+        // A stalled process has received nothing meanwhile, so it must look for others a few times.
         let most = id.config.founding_ticks / Membership::LOOKS;
         let (before, skipped) = (self.has_waited(id), std::mem::take(&mut self.skipped).min(most));
         if self.is_joining() {
@@ -196,17 +200,18 @@ impl Membership {
         !before && self.has_waited(id)
     }
 
-    /// Ticks that did not come.
+    /// Records skipped ticks.
     pub(super) fn skip(&mut self, ticks: u16) {
         self.skipped = ticks;
     }
 
-    /// Whether those who are there and remember the group should have said so by now.
+    /// Returns whether all running processes that remember the group should have reported it by now.
     pub(super) fn has_waited(&self, id: &Identity) -> bool {
         self.waited >= id.config.founding_ticks
     }
 
-    /// Why the group is not founded, while this process is without memory; `None` also when that is under way.
+    /// Returns why the group is not founded, while this process is without memory, or `None` if a founding is in
+    /// progress.
     pub(super) fn hindrance(&self, id: &Identity) -> Option<Hindrance> {
         if !self.is_joining() {
             return None;
@@ -221,8 +226,9 @@ impl Membership {
         (id.config.total_loss == TotalLoss::Refuse).then_some(Hindrance::Operator)
     }
 
-    /// The group remembers a process of this member with a larger life than this one's: the clock that lives are taken from
-    /// was set back. A process that is joining may take a larger one. Returns whether it did.
+    /// Raises the life of a joining process above the larger life that its group remembers. Returns whether it did.
+    ///
+    /// The group remembers a larger one if the clock from which lives are taken was set back.
     pub(super) fn outlive(&mut self, elder: u64) -> bool {
         let own = self.joining.filter(|life| *life < elder);
         let Some(life) = own.and_then(|own| name_above(elder, own)) else { return false };
@@ -231,28 +237,28 @@ impl Membership {
         true
     }
 
-    /// A process without memory wants to be taken in.
+    /// Records that a process without memory asks to be admitted.
     pub(super) fn welcome(&mut self, joiner: Joiner) {
         replace(&mut self.joiners, joiner);
     }
 
-    /// Another member asks to be taken in, too.
+    /// Records that another member asks to be admitted, too.
     pub(super) fn note_asking(&mut self, members: u64) {
         self.join.now |= members;
     }
 
-    /// This process asks again to be taken in.
+    /// Records that this process asks again to be admitted.
     pub(super) fn ask_again(&mut self) {
         self.join.pass();
         self.memories.pass();
     }
 
-    /// Other members that asked lately to be taken in, as bits.
+    /// Returns the other members that recently asked to be admitted, as a bit mask.
     pub(super) fn asking(&self) -> u64 {
         if self.is_joining() { self.join.now | self.join.before } else { 0 }
     }
 
-    /// Everything but what follows from the rest, or only delays things.
+    /// Returns everything except what follows from the rest, or only causes delays.
     pub(super) fn essence(&self) -> impl std::hash::Hash + PartialEq + '_ {
         let pledges = (self.pledge, self.pledged, self.reset_to, self.held_of);
         (self.joining, self.superseded, &self.lives, pledges, &self.joiners, &self.memories)
@@ -263,11 +269,11 @@ impl Membership {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Pledge {
     pub(super) incarnation: Incarnation,
-    /// By an operator's reset, which needs only a majority.
+    /// `true` for an operator's reset, which needs only a majority.
     pub(super) resets: bool,
 }
 
-/// Puts a process behind the others, in place of an earlier life of it.
+/// Appends a process to the list, in place of an earlier life of it.
 fn replace(processes: &mut Vec<Joiner>, joiner: Joiner) {
     if processes.contains(&joiner) {
         return;
@@ -276,21 +282,21 @@ fn replace(processes: &mut Vec<Joiner>, joiner: Joiner) {
     processes.push(joiner);
 }
 
-/// The members that asked lately to be taken in. All repeat that as often as this process does.
+/// The members that recently asked to be admitted. All repeat that as often as this process does.
 #[derive(Clone, Copy, Debug, Default)]
 struct JoinState {
-    /// Members, since the last change of turns.
+    /// Members that asked in the current turn, as a bit mask.
     now: u64,
-    /// In the turn before that.
+    /// Members that asked in the turn before, as a bit mask.
     before: u64,
     asked: u8,
 }
 
 impl JoinState {
-    /// How often this process asks in a turn: a member that is not heard in two turns may have been taken in.
+    /// Number of requests of this process in a turn. A member that has not asked in two turns may have been admitted.
     const TURN: u8 = 50;
 
-    /// This process asks again.
+    /// Counts a request of this process.
     fn pass(&mut self) {
         self.asked += 1;
         if self.asked >= JoinState::TURN {

@@ -6,7 +6,7 @@ use stentor_fabric::ProcessId;
 
 use crate::Incarnation;
 
-/// Why a group whose members are without memory does not begin.
+/// The reason why a group whose members are without memory does not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hindrance {
     /// A process remembers an incarnation of the group: a member of it or of another group, or a client.
@@ -16,30 +16,30 @@ pub enum Hindrance {
         /// The incarnation that it remembers.
         incarnation: Incarnation,
     },
-    /// A member was not heard yet.
+    /// A member has not connected yet.
     Missing(ProcessId),
-    /// The configuration leaves it to the operator: [`TotalLoss::Refuse`](crate::TotalLoss::Refuse).
+    /// The configuration leaves the decision to the operator: [`TotalLoss::Refuse`](crate::TotalLoss::Refuse).
     Operator,
 }
 
-/// The processes that said they remember the group.
+/// The processes that have reported that they remember the group.
 ///
 /// # Invariants
-/// - A process is believed while it is connected, and while it is expelled because it stands still. It has forgotten when it
-///   asks to be taken in, or greets without memory.
-/// - Hearsay, which a member says of another process, is forgotten when it is not said again.
+/// - A report is valid while its process is connected, and while it is expelled because it is stalled. The process has
+///   forgotten when it asks to be admitted, or sends a hello without memory.
+/// - Hearsay, which a member reports about another process, expires if it is not repeated.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Memories {
-    /// The processes that said so themselves.
+    /// The processes that reported it themselves.
     by: Vec<(ProcessId, Incarnation)>,
-    /// The process of which a member said so last.
+    /// The process about which a member reported it last.
     hearsay: Option<(ProcessId, Incarnation)>,
-    /// Repeats since the hearsay.
+    /// Number of repetitions of this process's request since the hearsay.
     age: u8,
 }
 
 impl Memories {
-    /// A process says what it remembers.
+    /// Records the incarnation that a process itself remembers.
     pub(super) fn hear(&mut self, process: ProcessId, incarnation: Incarnation) {
         self.forget(process);
         if !incarnation.is_none() {
@@ -47,18 +47,18 @@ impl Memories {
         }
     }
 
-    /// A process is gone, or has forgotten.
+    /// Drops the reports about a process that is disconnected, or has forgotten.
     pub(super) fn forget(&mut self, process: ProcessId) {
         self.by.retain(|(by, _)| *by != process);
         self.hearsay = self.hearsay.filter(|(by, _)| *by != process);
     }
 
-    /// A member says what it heard from another process.
+    /// Records the incarnation that another process remembers, as a member reports it.
     pub(super) fn hear_say(&mut self, process: ProcessId, incarnation: Incarnation) {
         (self.hearsay, self.age) = (Some((process, incarnation)), 0);
     }
 
-    /// This process asks again; members that answer say again what they heard.
+    /// Ages the hearsay when this process repeats its request. Members that answer repeat the hearsay.
     pub(super) fn pass(&mut self) {
         self.age = self.age.saturating_add(1);
         if self.age > 2 {
@@ -66,17 +66,17 @@ impl Memories {
         }
     }
 
-    /// Returns the process that told this one itself of the largest incarnation: a member rather than a client.
+    /// Returns the process that itself reported the largest incarnation; a member is preferred to a client.
     pub(super) fn first_hand(&self) -> Option<(ProcessId, Incarnation)> {
         self.by.iter().max_by_key(|(process, incarnation)| (*incarnation, Reverse(*process))).copied()
     }
 
-    /// The smallest incarnation that somebody told this process itself.
+    /// Returns the smallest incarnation that a process itself reported.
     pub(super) fn smallest(&self) -> Option<Incarnation> {
         self.by.iter().map(|(_, incarnation)| *incarnation).min()
     }
 
-    /// Returns a process that remembers the group, by its own word or by hearsay.
+    /// Returns a process that remembers the group, by its own report or by hearsay.
     pub(super) fn any(&self) -> Option<(ProcessId, Incarnation)> {
         self.first_hand().or(self.hearsay)
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_remembers_is_named_until_it_forgets_or_nobody_says_so_any_more() {
+    fn a_remembering_process_is_named_until_it_forgets_or_is_not_reported_any_more() {
         let (mut memories, one) = (Memories::default(), Incarnation::FIRST);
         memories.hear(ProcessId(1), Incarnation::NONE);
         assert_eq!(memories.any(), None);

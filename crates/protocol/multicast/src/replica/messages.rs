@@ -1,4 +1,4 @@
-//! All clients' messages at one member.
+//! The messages of all clients at one member.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -15,24 +15,23 @@ use crate::peer_message::MessageRef;
 use crate::state::{ClientState, State};
 use crate::{ClientId, GroupId};
 
-/// A window for each client, and one for each kind of the group's own entries where there are any; and the order of what is
-/// undelivered in them.
+/// The windows of all clients and of the group's own entries, and the order of their undelivered messages.
 ///
 /// # Invariants
 /// - The order follows from the windows, so two members with equal windows are equal.
-/// - `delivered` counts deliveries here, and those that came with another member's state. It never becomes less.
+/// - `delivered` counts deliveries here, and those that came with another member's state. It never decreases.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
     windows: Vec<Window>,
-    /// Clients that processes have; the windows of the group's entries come behind theirs.
+    /// Number of clients. The windows of the group's own entries follow theirs.
     clients: u16,
-    /// Whose messages the group's time entries and version entries are, if it orders any.
+    /// The client ids of the group's time entries and version entries, if the group orders any.
     own: Option<[ClientId; 2]>,
     pub(super) order: Order,
     pub(super) delivered: u64,
-    /// Whether a delivery was due for which the application had no room.
+    /// `true` if a delivery was due for which the application had no room.
     pub(super) held_back: bool,
-    /// States of other members that were taken over.
+    /// Number of states of other members that this one adopted.
     pub(super) states: u64,
     pub(super) catch_ups: CatchUps,
     pub(super) settlements: Settlements,
@@ -57,57 +56,58 @@ impl Messages {
         }
     }
 
-    /// All clients, those of the group's entries among them.
+    /// Returns all client ids, including those of the group's own entries.
     pub(super) fn clients(&self) -> impl Iterator<Item = ClientId> + use<> {
         self.places().chain(self.own.into_iter().flatten())
     }
 
-    /// The clients that processes have.
+    /// Returns the client ids that processes use.
     pub(super) fn places(&self) -> impl Iterator<Item = ClientId> + use<> {
         (0..self.clients).map(ClientId)
     }
 
-    /// Whose messages the group's time entries are, if it orders any.
+    /// Returns the client id of the group's time entries, if it orders any.
     pub(super) fn time_client(&self) -> Option<ClientId> {
         self.own.map(|[time, _]| time)
     }
 
-    /// Whose messages the group's version entries are, if it orders any.
+    /// Returns the client id of the group's version entries, if it orders any.
     pub(super) fn version_client(&self) -> Option<ClientId> {
         self.own.map(|[_, version]| version)
     }
 
-    /// Whether a client's messages are entries of the group.
+    /// Returns whether a client's messages are entries of the group itself.
     #[inline]
     pub(super) fn is_own(&self, client: ClientId) -> bool {
         client.0 >= self.clients && self.own.is_some_and(|own| own.contains(&client))
     }
 
-    /// The place of a client's window. Whoever is no client of this group has that of another one.
+    /// Returns the index of a client's window. An id that this group has no window for maps to the window of another
+    /// client.
     #[inline]
     fn place_of(&self, client: ClientId) -> usize {
         let is_version = client.0 > self.clients && self.version_client() == Some(client);
         usize::from(client.0.min(self.clients)) + usize::from(is_version)
     }
 
-    /// Whether there is such a client.
+    /// Returns whether this group has a window for the client.
     #[inline]
     fn has(&self, client: ClientId) -> bool {
         client.0 < self.clients || self.is_own(client)
     }
 
-    /// The window of a client that an input names; `None` if there is no such client.
+    /// Returns the window of a client that an input names, or `None` if there is no such client.
     #[inline]
     pub(super) fn client(&self, client: ClientId) -> Option<&Window> {
         self.has(client).then(|| self.window(client))
     }
 
-    /// As [`client`](Messages::client).
+    /// Returns the window for writing; see [`client`](Messages::client).
     pub(super) fn client_mut(&mut self, client: ClientId) -> Option<&mut Window> {
         self.has(client).then(|| self.window_mut(client))
     }
 
-    /// As [`client`](Messages::client), of a client that a process has.
+    /// Returns the window of a client id that processes use, or `None` for any other id.
     #[inline]
     pub(super) fn place(&self, client: ClientId) -> Option<&Window> {
         (client.0 < self.clients).then(|| self.window(client))
@@ -134,17 +134,18 @@ impl Messages {
         self.window_mut(client).slot_mut(slot)
     }
 
-    /// A client's slots that are assigned and not delivered.
+    /// Returns a client's slots that are assigned and not delivered.
     pub(super) fn pending(&self, client: ClientId) -> Range<u64> {
         self.window(client).pending()
     }
 
-    /// Finds a retained message.
+    /// Finds the slot of a retained message.
     pub(super) fn find(&self, message: MessageRef) -> Option<u64> {
         self.client(message.client)?.find(message.sequence)
     }
 
-    /// Finds the slot that an item is about, and names it. `Ok(None)`: it is freed already, nothing is to be done.
+    /// Finds the slot that an item is about, and sets its name. Returns `None` if the slot is freed already and nothing
+    /// is to be done.
     ///
     /// # Errors
     /// [`Rejected`] if the item cannot be about any slot of the window, or names another message than the one there.
@@ -170,10 +171,10 @@ impl Messages {
         Ok(Some(slot))
     }
 
-    /// Holds the entry of the group that an assignment of the leader's stream names, if it is not held or delivered.
+    /// Holds the group's own entry that an assignment in the leader's stream names, unless it is held or delivered.
     ///
     /// # Errors
-    /// [`Rejected`] if it names another message than the entry of its slot.
+    /// [`Rejected`] if the assignment names another message than the entry of its slot.
     pub(super) fn hold_own_entry(&mut self, head: &Head, group: GroupId) -> Result<(), Rejected> {
         let window = self.window_mut(head.client);
         let Some(slot) = window.resolve(head) else { return Ok(()) };
@@ -186,14 +187,16 @@ impl Messages {
         window.slot_mut(slot).hold_empty(head, slot, group)
     }
 
-    /// Whether an earlier process's message is held, unassigned, where this item's message belongs: the entry by which that is void
-    /// is on its way. What is missed of the later message is asked for.
+    /// Returns whether an earlier process's unassigned message is held in the slot of this item's message.
+    ///
+    /// The entry that makes it void is then in flight. This member requests what it misses of the later message.
     fn is_followed(&self, head: &Head) -> bool {
         let window = self.window(head.client);
         window.resolve(head).is_some_and(|slot| window.slot(slot).is_followed_by(head.sequence))
     }
 
-    /// Refuses an item that names another message than its slot; not if that is [followed](Messages::is_followed).
+    /// Refuses an item that names another message than its slot, unless that message is
+    /// [followed](Messages::is_followed).
     #[cold]
     pub(super) fn refuse(&self, head: &Head, rejected: Rejected) -> Result<(), Rejected> {
         match rejected {
@@ -202,7 +205,7 @@ impl Messages {
         }
     }
 
-    /// Whether nothing is known of an item's message that settles it: no decision, no no-op, and its slot is not freed.
+    /// Returns whether the item's message is open: its slot is not freed, and it is neither decided nor a no-op here.
     pub(super) fn is_open(&self, head: &Head) -> bool {
         let Some(window) = self.client(head.client) else { return false };
         let Some(slot) = window.resolve(head) else { return false };
@@ -210,12 +213,12 @@ impl Messages {
         !(window.is_here(slot) && settled(window.slot(slot)))
     }
 
-    /// Whether a state retains less than this member needs.
+    /// Returns whether a state retains less than this member needs.
     pub(super) fn is_behind(&self, state: &State) -> bool {
         self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))
     }
 
-    /// The window of each client that a process has, with what a state says of that client.
+    /// Pairs the window of each client that processes use with that client's part of a state.
     fn beside<'a>(
         &'a self,
         state: &'a State,
@@ -224,29 +227,30 @@ impl Messages {
         clients.map(|((client, window), state)| (client, window, state))
     }
 
-    /// Messages that a state's process holds, unassigned, and that are missing here.
+    /// Returns the messages that a state's process holds unassigned, and that are missing here.
     pub(super) fn lacks_held<'a>(&'a self, state: &'a State) -> impl Iterator<Item = MessageRef> + use<'a> {
         self.beside(state).flat_map(|(client, window, state)| {
             window.lacks_held(client, state).map(move |sequence| MessageRef { client, sequence })
         })
     }
 
-    /// Messages of a state whose bodies are needed and missing.
+    /// Returns the messages of a state whose bodies are needed and missing.
     pub(super) fn lacks<'a>(&'a self, state: &'a State) -> impl Iterator<Item = MessageRef> + use<'a> {
         self.beside(state).flat_map(|(client, window, state)| {
             window.lacks(state).map(move |sequence| MessageRef { client, sequence })
         })
     }
 
-    /// What this member has processed and holds, by client.
+    /// Returns the processed and held messages of this member, by client.
     pub(super) fn states(&self) -> Vec<ClientState> {
         self.windows.iter().map(Window::state).collect()
     }
 
-    /// The application took over the state that this one's process had: what that process delivered is delivered here.
+    /// Records that the application adopted the state of this state's process: every delivery of that process is a
+    /// delivery here.
     pub(super) fn jump<E: Effects>(&mut self, state: &State, group: GroupId, effects: &mut E) {
-        // Also when nothing was delivered, or less than here: no-ops are passed without that, and what was delivered there
-        // is the beginning of what was delivered here.
+        // The windows jump even if nothing was delivered, or less than here. No-ops are passed without deliveries, and
+        // the deliveries there are a prefix of those here.
         self.states += 1;
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
             window.jump(client, group);
@@ -257,7 +261,7 @@ impl Messages {
         }
     }
 
-    /// Makes room for the bodies of a state of a ballot larger than the installed one; see [`Window::give_way`].
+    /// Frees slots for the bodies of a state of a ballot larger than the installed one; see [`Window::give_way`].
     pub(super) fn give_way<E: Effects>(&mut self, state: &State, effects: &mut E) {
         for ((client, window), state) in self.places().zip(&mut self.windows).zip(&state.clients) {
             for (slot, sequence) in window.give_way(state) {
@@ -266,7 +270,7 @@ impl Messages {
         }
     }
 
-    /// Forgets what is held of a history that is over; see [`Window::drop_unassigned`].
+    /// Forgets messages held for an ended history; see [`Window::drop_unassigned`].
     pub(super) fn drop_unassigned<E: Effects>(&mut self, effects: &mut E) {
         for (client, window) in self.clients().zip(&mut self.windows) {
             for (slot, sequence) in window.drop_unassigned() {
@@ -275,7 +279,7 @@ impl Messages {
         }
     }
 
-    /// Takes a state in place of the own one; see [`Window::adopt`].
+    /// Replaces all assignments by those of a state; see [`Window::adopt`].
     pub(super) fn adopt(&mut self, state: &State, id: &Identity, leads: bool) {
         self.states += 1;
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {

@@ -1,35 +1,34 @@
 //! The state machine of one member of a group.
 //!
 //! # Calls
-//! Input comes as calls; output goes to an [`Effects`]. One call is one step of one thread.
+//! Inputs are method calls; output is written to an [`Effects`]. One call is one step of one thread.
 //! - `on_*`: an input from a client ([`on_message`](Replica::on_message)), from another member, from the shell's
-//!   connections, or from time. An input that is refused ([`Rejected`]) changes nothing.
-//! - [`campaign`](Replica::campaign), [`order_time`](Replica::order_time), [`set_version_goal`](Replica::set_version_goal),
-//!   [`open`](Replica::open) and [`end_client`](Replica::end_client): what the shell decides.
-//! - All others ask and change nothing.
+//!   connections, or from time. A refused input ([`Rejected`]) changes nothing.
+//! - Decisions of the shell: [`campaign`](Replica::campaign), [`order_time`](Replica::order_time),
+//!   [`set_version_goal`](Replica::set_version_goal), [`open`](Replica::open) and [`end_client`](Replica::end_client).
+//! - All others are queries and change nothing.
 //!
-//! Every input that may let a message be assigned or delivered ends with `advance`: first a leader assigns what it may assign
-//! now, then the member delivers what is due. Before [`on_stream`](Replica::on_stream) the shell asks
-//! [`stream_waits`](Replica::stream_waits), and before it hands over a message that [fences](PeerMessage::fences) a larger
-//! ballot than is [promised](Replica::promised) it fences the member's stream regions.
+//! Every input that may allow an assignment or a delivery ends with `advance`: first a leader assigns the messages that
+//! it may assign now, then the member delivers those that are due. Before [`on_stream`](Replica::on_stream) the shell
+//! calls [`stream_waits`](Replica::stream_waits). Before it passes on a message that [fences](PeerMessage::fences) a
+//! larger ballot than is [promised](Replica::promised), it fences the member's stream regions.
 //!
 //! # Parts
 //! | part | owns |
 //! |---|---|
-//! | `Agreement` | ballots, clock, position in the stream, and all `Messages`: a `Window` of `Slot`s per client, and their `Order`; the clients' shares, `Sharing` |
-//! | `Membership` | whether the member has its memory, the lives of all members, who wants to join |
-//! | `Leadership` | what it does besides: a `Campaign`, leading, or an `Install`; the `StaleLeaderProbe` |
+//! | `Agreement` | ballots, clock, stream position, `Messages` (a `Window` of `Slot`s per client, `Order`), `Sharing` |
+//! | `Membership` | whether the member has its memory, the lives of all members, the joining processes |
+//! | `Leadership` | the current `Campaign`, leadership or `Install`; the `StaleLeaderProbe` |
 //! | `Starvation` | evidence that its stream lacks entries |
 //!
-//! Handlers borrow parts for one step: `Leader` (steps 2 and 3), `Follower` (step 4), `NoOps`, `Successions`, `Recovery` and
-//! `Repair`.
+//! Handlers borrow parts for one step: `Leader` (steps 2 and 3), `Follower` (step 4), `NoOps`, `Successions`,
+//! `Recovery` and `Repair`.
 //!
 //! # States of a message at a member
-//! *placeholder* (timestamps or acknowledgements came before the body) → *held* (body there) → *ordered* (own group's
-//! timestamp known from the stream, or assigned here) → *vector* (stream processed through the whole vector) →
-//! *delivered*; and *decided* as soon as it is held and a majority of every destination group acknowledged one vector.
-//! Or a *no-op*: never to be delivered.
-//! Delivered messages are retained until their slots are used again.
+//! *placeholder* (timestamps or acknowledgements came before the body) → *held* (its body is stored) → *ordered* (this
+//! group's timestamp is processed from the stream, or assigned here) → *vector* (stream processed through the whole
+//! vector) → *delivered*. It is *decided* as soon as it is held and a majority of every destination group acknowledged
+//! one vector. A *no-op* is never delivered. Delivered messages are retained until their slots are used again.
 
 mod agreement;
 mod ballots;
@@ -104,25 +103,23 @@ use starvation::Starvation;
 use succession::Successions;
 use window::Window;
 
-/// Counts of the rare ways in which a member caught up with its leader. A simulation counts them, to tell whether it
-/// comes there.
+/// Counts of the rare ways in which a member caught up with its leader. A simulation checks them for coverage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CatchUps {
-    /// States of the installed ballot that were not as far as what was processed here, but ahead in what was delivered.
+    /// States of the installed ballot that were behind what this member had processed, but ahead of its deliveries.
     pub overtaken: u64,
-    /// Requests for the leader's state because the stream did not bring what the leader has.
+    /// Requests for the leader's state that were sent because the stream lacked entries.
     pub starved: u64,
 }
 
-/// Counts of what became of messages that were under way to a history of a group that is over. A simulation counts them, to
-/// tell whether it comes there.
+/// Counts of outcomes of messages that were sent to an ended history of a group. A simulation checks them for coverage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Settlements {
-    /// Messages that were decided here without a group whose history is over.
+    /// Messages that were decided here without a group whose history has ended.
     pub decided: u64,
-    /// Messages that this leader made no-ops, because another group's new history knows nothing of them.
+    /// Messages that this leader made no-ops, because another group's new history does not contain them.
     pub lost: u64,
-    /// Timestamps and acknowledgements of a smaller incarnation of another group than the one that is known.
+    /// Timestamps and acknowledgements of another group that belong to an incarnation below the known one.
     pub refused: u64,
 }
 
@@ -135,10 +132,10 @@ pub struct Replica {
     starvation: Starvation,
 }
 
-/// Beginning.
+/// Creation.
 impl Replica {
-    /// A member at the beginning of the cluster's life: every group in the first ballot of its
-    /// [first incarnation](crate::Incarnation::FIRST).
+    /// Creates a member at the start of the cluster: every group is in the first ballot of its [first
+    /// incarnation](crate::Incarnation::FIRST).
     ///
     /// # Panics
     /// If `config.me` is not a member of a group, or the window is not a power of two.
@@ -149,8 +146,8 @@ impl Replica {
         replica
     }
 
-    /// A process that has no memory of its group: it was never there, or crashed. It asks its group to take it in. If all
-    /// members are in this state, and nobody whom they reach remembers the group, they found it anew.
+    /// Creates a process that has no memory of its group, because it is new or has crashed. It asks its group to admit
+    /// it. If all members are in this state, and no process that they reach remembers the group, they found it anew.
     ///
     /// # Panics
     /// As [`new`](Replica::new).
@@ -166,69 +163,69 @@ impl Replica {
         (size_of::<slot::Slot>() + size_of::<order::Undelivered>()) as u64
     }
 
-    /// Returns the bytes that such a slot keeps besides, once a message to so many groups was in it.
+    /// Returns the additional heap bytes of such a slot once it has held a message to this many groups.
     pub(crate) fn slot_heap_bytes(groups: usize) -> u64 {
         slot::Slot::heap_bytes(groups)
     }
 }
 
-/// Questions.
+/// Queries.
 impl Replica {
-    /// This member's group.
+    /// Returns this member's group.
     #[must_use]
     pub fn group(&self) -> GroupId {
         self.agreement.id.group
     }
 
-    /// The group's ballot: the last one whose state is installed here.
+    /// Returns the group's ballot: the last one whose state is installed here.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         self.agreement.ballots.installed
     }
 
-    /// The largest ballot that this member has promised.
+    /// Returns the largest ballot that this member has promised.
     #[must_use]
     pub fn promised(&self) -> Ballot {
         self.agreement.ballots.promised
     }
 
-    /// Returns the largest ballot of a group that this member has heard of; the default one, in which no group ever is,
-    /// if there is no such group.
+    /// Returns the largest known ballot of a group, or the default ballot if there is no such group.
     #[must_use]
     pub fn known(&self, group: GroupId) -> Ballot {
         self.agreement.ballots.known(group)
     }
 
-    /// Whether this process has no memory of its group yet.
+    /// Returns whether this process has no memory of its group yet.
     #[must_use]
     pub fn is_joining(&self) -> bool {
         self.membership.is_joining()
     }
 
-    /// Whether another process of this member was started after this one, and its group has heard of it; or its group was
-    /// [reset](Replica::ended_by) without it. Nothing that this one says counts any more, and it says nothing.
+    /// Returns whether this process has been replaced: its group knows a later process of this member, or was
+    /// [reset](Replica::ended_by) without it. Such a process sends nothing, and nothing that it has sent counts any
+    /// more.
     #[inline]
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.membership.is_superseded()
     }
 
-    /// Whether this member leads its group, and a majority has its state.
+    /// Returns whether this member leads its group, and a majority has its state.
     #[inline]
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.leadership.leads()
     }
 
-    /// Whether this member asks for promises or installs its state.
+    /// Returns whether this member collects promises or installs its state at the others.
     #[must_use]
     pub fn is_candidate(&self) -> bool {
         matches!(self.leadership.stage, Stage::Campaigning(_) | Stage::Preparing)
     }
 
-    /// The ballot in which this member's word counts about what it holds, together with that of others in the same ballot:
-    /// the one that is installed here. A member that has only promised it may have been taken in by a smaller ballot
-    /// meanwhile, and not hold it any more.
+    /// Returns the ballot in which this member's reports of held messages count, together with those of others in the
+    /// same ballot: the installed one. A member that has only promised a ballot may have been admitted by a smaller one
+    /// since, and then no longer holds what it held.
     #[must_use]
     pub fn counts_in(&self) -> Option<Ballot> {
         let ballots = &self.agreement.ballots;
@@ -236,7 +233,7 @@ impl Replica {
         (ballots.is_current() && member).then_some(ballots.installed)
     }
 
-    /// Messages that have this group's timestamp and are not delivered here.
+    /// Returns the messages that have this group's timestamp and are not delivered here.
     pub fn undelivered(&self) -> impl Iterator<Item = MessageId> + '_ {
         let messages = &self.agreement.messages;
         messages.clients().map(|client| (client, messages.window(client))).flat_map(|(client, window)| {
@@ -246,20 +243,21 @@ impl Replica {
         })
     }
 
-    /// Messages delivered so far.
+    /// Returns the number of messages delivered so far.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.agreement.messages.delivered
     }
 
-    /// Returns whether a delivery was due for which the application had no [room](Effects::has_room), at the last attempt.
+    /// Returns whether a delivery was due for which the application had no [room](Effects::has_room), at the last
+    /// attempt.
     #[inline]
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.agreement.messages.held_back
     }
 
-    /// Delivers what was [held back](Replica::is_held_back), as far as the application has room now.
+    /// Continues deliveries that were [held back](Replica::is_held_back), as far as the application has room now.
     pub fn go_on_delivering<E: Effects>(&mut self, effects: &mut E) {
         self.agreement.messages.held_back = false;
         if !self.is_superseded() {
@@ -273,21 +271,21 @@ impl Replica {
         self.agreement.messages.catch_ups
     }
 
-    /// Returns what became here of messages to histories that are over.
+    /// Returns the outcomes of messages to ended histories at this member.
     #[must_use]
     pub fn settlements(&self) -> Settlements {
         self.agreement.messages.settlements
     }
 
-    /// Returns how many states of other members were taken over here. After each of them slots may be free that this
-    /// member did not deliver, and sequences taken that it has not seen.
+    /// Returns how many states of other members this one has adopted. After each, slots may be free that this member
+    /// did not deliver, and sequences may be in use that it has not seen.
     #[inline]
     #[must_use]
     pub fn states(&self) -> u64 {
         self.agreement.messages.states
     }
 
-    /// The group's clock here: the last time that it gave or processed.
+    /// Returns the group's clock here: the last time that it assigned or processed.
     #[must_use]
     pub fn clock(&self) -> u64 {
         self.agreement.clock.now()
@@ -297,8 +295,8 @@ impl Replica {
         self.agreement.messages.client(client)
     }
 
-    /// The slot in which [`on_message`](Replica::on_message) would put a message; `None` if it is held there already, or
-    /// delivered.
+    /// Returns the slot in which [`on_message`](Replica::on_message) would store a message, or `None` if it is held
+    /// already, or delivered.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -309,14 +307,15 @@ impl Replica {
         window.admit(client, own.slot, header.sequence)
     }
 
-    /// Whether a slot is beyond a client's window here: this member has delivered too little to hold what is in it.
+    /// Returns whether a slot is beyond a client's window here: this member has delivered too little to hold its
+    /// message.
     #[must_use]
     pub fn is_beyond(&self, client: ClientId, slot: u64) -> bool {
         self.window(client).is_some_and(|window| window.is_beyond(slot))
     }
 
-    /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries
-    /// before it, which were lost with a connection.
+    /// Returns whether a stream entry must wait: for its body, for the state of its ballot, or for the state that
+    /// contains earlier entries that were lost with a connection.
     #[inline]
     #[must_use]
     pub fn stream_waits(&self, from: ProcessId, item: &StreamItem<'_>) -> bool {
@@ -327,13 +326,13 @@ impl Replica {
         self.agreement.stream_waits(from, item)
     }
 
-    /// Whether this member follows the leader of the ballot that is installed here, and nothing else is under way.
+    /// Returns whether this member follows the leader of the installed ballot, and no change of ballot is in progress.
     fn is_following(&self) -> bool {
         let settled = self.agreement.ballots.is_current() && !self.is_joining();
         settled && self.leadership.stage == Stage::Idle && !self.agreement.owns_ballot()
     }
 
-    /// Everything that decides what this member does next; the order is derived from it.
+    /// Returns everything that decides what this member does next, except the order, which is derived from it.
     fn essence(&self) -> impl Hash + PartialEq + '_ {
         let Agreement { id, ballots, clock, counter, messages, sharing } = &self.agreement;
         let agreed = (id.me(), ballots, clock, counter, messages, sharing);
@@ -343,8 +342,9 @@ impl Replica {
 
 /// Time.
 impl Replica {
-    /// Tells the physical time, nanoseconds since 1970; 0: there is none, and the clock is logical. While this member leads, no
-    /// time that it gives is before it, and no time of another group that is more than `bound` ahead of it is taken.
+    /// Sets the physical time, in nanoseconds since 1970; 0 means that there is none, and the clock is logical. While
+    /// this member leads, it assigns no earlier time, and accepts no time of another group that is more than `bound`
+    /// ahead.
     ///
     /// # Errors
     /// [`Rejected::Time`] from 2^62 on; nothing has changed then.
@@ -361,7 +361,7 @@ impl Replica {
 
 /// Inputs.
 impl Replica {
-    /// A message arrived whole, from its client or forwarded. One that is held or delivered already changes nothing.
+    /// Stores a complete message from its client or another member, unless it is held or delivered already.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -384,7 +384,7 @@ impl Replica {
         Ok(())
     }
 
-    /// A leader's stream: what follows is of this ballot.
+    /// Notes that the following entries of a leader's stream belong to this ballot.
     ///
     /// # Errors
     /// [`Rejected::Sender`] if the ballot is not led by the sender.
@@ -397,8 +397,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The next entry of a leader's stream; call only when it does not [wait](Replica::stream_waits). Entries of ballots
-    /// that are over, and those that the installed state contains, change nothing.
+    /// Processes the next entry of a leader's stream, which must not [wait](Replica::stream_waits). Entries of ended
+    /// ballots, and those that the installed state contains, change nothing.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -418,7 +418,7 @@ impl Replica {
         Follower { agreement: &mut self.agreement, effects }.on_stream(from, item)
     }
 
-    /// Another group's leader wrote its timestamp.
+    /// Processes the timestamp of another group's leader.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -438,13 +438,13 @@ impl Replica {
         let known = ballots.is_known(group, item.ballot) || mutant!(id.mutant(), IncarnationIgnored);
         if item.ballot < ballot || !known {
             let ended = item.ballot.incarnation() < ballot.incarnation();
-            // It tells this member of its incarnation, if that is the larger one.
+            // If the sender knows a larger incarnation of its group, it announces that in turn.
             effects.send(from, &ballots.announce(group));
             self.agreement.messages.settlements.refused += u64::from(ended);
             return Ok(());
         }
         if ballots.promised.leader() != id.me() {
-            // The sender has not heard who leads here, or heard of somebody who does not any more.
+            // The sender does not know the current leader of this group.
             if !self.is_joining() {
                 effects.send(from, &ballots.announce(id.group));
             }
@@ -457,7 +457,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Another destination process acknowledged a message.
+    /// Processes the acknowledgement of another destination process.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -472,9 +472,9 @@ impl Replica {
         Ok(())
     }
 
-    /// Another member wrote a message. One that [fences](PeerMessage::fences) a ballot larger than
-    /// [`promised`](Replica::promised) is given only when nobody but that ballot's leader can write this member's stream
-    /// regions any more, and what was in them is processed.
+    /// Processes a message of another member. If it [fences](PeerMessage::fences) a ballot larger than
+    /// [`promised`](Replica::promised), call this only when no process but that ballot's leader can still write to this
+    /// member's stream regions, and their content is processed.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -550,8 +550,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Time passes: call every few milliseconds. What has made no progress for
-    /// [`retry_ticks`](ReplicaConfig::retry_ticks) ticks is asked for, or said, again.
+    /// Advances time; call it every few milliseconds. Requests and messages that have had no effect for
+    /// [`retry_ticks`](ReplicaConfig::retry_ticks) ticks are repeated.
     pub fn on_tick<E: Effects>(&mut self, effects: &mut E) {
         if self.is_superseded() {
             return;
@@ -559,7 +559,7 @@ impl Replica {
         let (retry_ticks, ballot) = (self.agreement.id.config.retry_ticks, self.ballot());
         if self.starvation.tick(self.agreement.counter, self.is_following(), retry_ticks.saturating_mul(4)) {
             self.agreement.messages.catch_ups.starved += 1;
-            // It asks again if that is not enough: the application's state may be large.
+            // If that does not suffice, the follower asks again with `snapshot`; the application's state may be large.
             effects.send(ballot.leader(), &PeerMessage::Behind { ballot, snapshot: false });
         }
         if self.membership.wait(&self.agreement.id) {
@@ -584,7 +584,7 @@ impl Replica {
                 }
             }
             if held_up {
-                // Nothing grows old meanwhile: a leader whose stream stands still would fill its memory with it.
+                // Retries would be appended to the stream that is held up, and fill the leader's memory.
                 continue;
             }
             for slot in self.agreement.messages.window(client).open() {
@@ -593,8 +593,8 @@ impl Replica {
         }
     }
 
-    /// Reports that the head of the leader's stream has waited for a while; if it waits for its body, the member asks
-    /// for that. If it is for entries before it, see `Starvation`.
+    /// Reports that the head of the leader's stream has waited for a while. If it waits for its body, the member
+    /// requests the body. If it waits for earlier entries, see `Starvation`.
     pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
         let next = item.counter <= self.agreement.counter + 1;
         let Agreement { id, ballots, .. } = &self.agreement;
@@ -606,7 +606,7 @@ impl Replica {
         }
     }
 
-    /// The connections with a member are up again; what was on its way either way is lost.
+    /// Reports that the connections with a member are up again. Everything in flight in either direction is lost.
     ///
     /// # Errors
     /// [`Rejected::Sender`] if it is not a member.
@@ -635,8 +635,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Begins a campaign for this group's leadership, in a ballot larger than all that were heard of. Nobody may be able to
-    /// write this member's stream regions, as with [`PeerMessage::fences`]. Returns the ballot.
+    /// Begins a campaign for this group's leadership in a ballot larger than all known ones, and returns that ballot.
+    /// No process may be able to write to this member's stream regions, as with [`PeerMessage::fences`].
     ///
     /// # Errors
     /// [`Rejected::Joining`] without memory; [`Rejected::Superseded`] if another process of this member came later;
@@ -646,7 +646,7 @@ impl Replica {
     }
 }
 
-/// How inputs reach the parts.
+/// Routes from inputs to parts.
 impl Replica {
     fn leader<'a, E>(&'a mut self, effects: &'a mut E) -> Leader<'a, E> {
         Leader { agreement: &mut self.agreement, effects }
@@ -671,7 +671,7 @@ impl Replica {
         Recovery { agreement, membership, leadership, effects }
     }
 
-    /// Ends every event: assigns what may be assigned now, delivers what is due.
+    /// Ends every event: assigns the messages that may be assigned now, and delivers those that are due.
     fn advance<E: Effects>(&mut self, client: ClientId, effects: &mut E) {
         if self.is_leader() {
             self.leader(effects).assign_ready(client);
@@ -679,7 +679,7 @@ impl Replica {
         self.deliver(effects);
     }
 
-    /// Delivers what is due, and goes on with clients that have room in their shares since.
+    /// Delivers due messages, and continues with clients whose shares have room since.
     fn deliver<E: Effects>(&mut self, effects: &mut E) {
         self.agreement.deliver_due(effects);
         if self.is_leader() {
@@ -687,7 +687,7 @@ impl Replica {
         }
     }
 
-    /// One undelivered slot is a tick older.
+    /// Ages one undelivered slot by a tick.
     fn grow_old<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
         let window = self.agreement.messages.window(client);
         if !window.is_here(slot) {
@@ -700,14 +700,14 @@ impl Replica {
         }
     }
 
-    /// Notes evidence that the stream does not bring what the leader has.
+    /// Notes evidence that the stream lacks entries.
     fn note_starved(&mut self) {
         if self.is_following() && !mutant!(self.agreement.id.mutant(), StateSetBack) {
             self.starvation.note(self.agreement.counter);
         }
     }
 
-    /// What is said of another group's history, or of the own one's.
+    /// Processes an announcement of a group's history, or the report that a follower has processed one.
     fn on_word<E: Effects>(&mut self, from: ProcessId, message: &PeerMessage, effects: &mut E) {
         let in_force = match *message {
             PeerMessage::Announce { group, ballot, incarnation, origin } => {
@@ -722,7 +722,7 @@ impl Replica {
             _ => false,
         };
         if in_force && self.is_leader() {
-            // What was decided without a group may have held up what its clients multicast to others.
+            // Messages that are decided now without that group may have blocked their clients' later ones.
             self.agreement.messages.clients().for_each(|client| self.advance(client, effects));
         }
     }
@@ -733,7 +733,7 @@ impl Replica {
         }
     }
 
-    /// A message about who has a client's place, at a leader. Returns whether it was one.
+    /// Handles a message about successions, at a leader. Returns whether it was one.
     fn on_succession_message<E: Effects>(
         &mut self,
         from: ProcessId,
@@ -753,7 +753,7 @@ impl Replica {
         true
     }
 
-    /// A message about a no-op, at a leader.
+    /// Handles a message about a no-op, at a leader.
     fn on_no_op_message<E: Effects>(
         &mut self,
         from: ProcessId,
@@ -775,8 +775,8 @@ impl Replica {
     }
 
     fn on_ask<E: Effects>(&mut self, from: ProcessId, asked: MessageRef, effects: &mut E) {
-        // A follower that has installed this leader's state and asks about a message that is delivered and forgotten is
-        // behind. It asks about many messages at once; what is on its way already is repeated by time.
+        // A follower that has installed this leader's state, and asks about a message that is not retained, is behind.
+        // It asks about many messages at once; the timer repeats a state that is in flight.
         let installed = self.leadership.installed & self.agreement.id.bit_of(from) != 0;
         if self.is_leader() && self.repair(effects).on_ask(from, asked) && installed {
             self.recovery(effects).install_at(from, true);

@@ -1,36 +1,38 @@
-//! Slots that are given up: what a client that died left half-written must not stop the messages behind it.
+//! No-ops: slots that a group agreed to skip, so that a message that a dead client left half-written does not block
+//! later ones.
 //!
-//! A client's slots are assigned in their order. If it died, and no living process holds what was in one of them, the ones
-//! behind it can never be assigned; another group that has given its own timestamp to one of those then waits for ever. So
-//! the leader fills the slot with a no-op, by an entry of its dense stream.
+//! A client's slots are assigned in order. If the client died, and no running process holds the message of one of them,
+//! the later slots can never be assigned. Another group that has assigned its own timestamp to a message in one of
+//! those then waits for ever. So the leader fills the slot with a no-op, by an entry of its dense stream.
 //!
 //! # States of a no-op
-//! *proposed* (the leader appended the entry) → *settled* (a majority of the group has processed an entry that says so under
+//! *proposed* (the leader appended the entry) → *settled* (a majority of the group has processed such an entry under
 //! one ballot).
 //!
 //! # Invariants
-//! - *A gap is filled only when the process that left it is over at a majority of the group*, and when these members, in
-//!   the leader's ballot, held nothing there: what was synced is not lost. A process is over at a member from the greeting
-//!   of its successor, which multicasts nothing before all members hold nothing undelivered, gaps included; or from when
-//!   it was given up, being away for long (`node/member/absent.rs`). A member where a process is over does not let it come
-//!   back. So a client that lives and has no no-op has a majority, and one that has lost it learns that it is superseded.
-//!   A member that forgot that a process is over may let it come back; but not when it knows that its generation is closed,
-//!   and it writes it no credit then: a client whose slot became a no-op counts it nowhere as delivered.
-//!   A member that lost its memory lacks what it held; but the leader that takes it in has that from the members that
-//!   promised (`Recovery::count_promises`), and so it has it, too.
-//! - *A no-op counts when it is settled.* Then every later leader's state has it, as it has what a majority acknowledged:
-//!   nobody assigned the slot before, so no majority acknowledged what is in it, and nobody will. Until then a new leader may
-//!   lack it and assign the slot; so no member counts the slot among those that are passed, and no other group is told. What
-//!   the same leader puts into its stream behind the entry needs no such care: a majority that processed that has processed
-//!   this.
-//! - *`Refused` says that a destination group has settled that the message is a no-op*: it can be decided nowhere, ever. So a
-//!   leader that is told fills the slot although it is assigned, and every member that hears of that delivers past it at
-//!   once: a later leader that has not heard brings the message back, but only until it is refused again.
-//! - *Generations close.* The processes of a client id are told apart by the generations of their sequences. What a process
-//!   multicast after a no-op is not assigned any more (M6 allows no holes), but filled in turn. Which generations are closed
-//!   is part of the state, and follows from its no-ops.
-//! - Nobody here may have heard the name of the message whose slot is filled. It is known by its slot then, and by its
-//!   generation.
+//! - *A gap is filled only when the process that left it has ended at a majority of the group*, and when these members,
+//!   in the leader's ballot, held nothing there. So no synced message is lost. A process has ended at a member since
+//!   the member closed its generation for a successor (`succession.rs`), or gave it up because it was away for long
+//!   (`node/member/absent.rs`). A member where a process has ended refuses its connections. So a running client without
+//!   a no-op still has a majority, and one that has lost it learns that it is superseded. A member that forgot that a
+//!   process has ended may accept it again, but not if it knows that its generation is closed; then it sends the
+//!   process no credit. So a client whose slot became a no-op counts the slot nowhere as delivered. A member that lost
+//!   its memory lacks what it held. But the leader that admits it has that from the members that promised
+//!   (`Recovery::count_promises`), so the member has it, too.
+//! - *A no-op counts when it is settled.* Then every later leader's state has it, as it has what a majority
+//!   acknowledged: no leader assigned the slot before, so no majority acknowledged a message in it, and none will.
+//!   Until then a new leader may lack it and assign the slot. So no member counts the slot as passed, and no other
+//!   group is told. Later entries of the same leader's stream need no such care: a majority that processed those has
+//!   processed this one.
+//! - *`Refused` states that a destination group has settled that the message is a no-op*: it can never be decided
+//!   anywhere. So a leader that receives it fills the slot although it is assigned, and every member that learns of
+//!   that delivers past it at once. A later leader that has not learned of it brings the message back, but only until
+//!   it is refused again.
+//! - *Generations close.* The generations in the sequences distinguish the processes of a client id. Messages that a
+//!   process multicast after a no-op are not assigned any more (M6 allows no holes); their slots are filled in turn.
+//!   The closed generations are part of the state, and follow from its no-ops.
+//! - Possibly no member here knows the name of the message whose slot is filled. The no-op is then identified by its
+//!   slot and generation.
 
 use stentor_fabric::ProcessId;
 
@@ -43,17 +45,17 @@ use crate::mutant::mutant;
 use crate::peer_message::{PeerMessage, SlotRef, Verdict};
 use crate::{ClientId, GroupId, ids};
 
-/// The part of a member that fills slots with no-ops. Where a function returns whether a slot was filled, the caller assigns
-/// and delivers what comes behind it.
+/// The part of a member that fills slots with no-ops. If a function returns that a slot was filled, the caller assigns
+/// and delivers the messages behind it.
 pub(super) struct NoOps<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     pub(super) effects: &'a mut E,
 }
 
-/// At a leader.
+/// The part at a leader.
 impl<E: Effects> NoOps<'_, E> {
-    /// Asks the group for what is in the first unassigned slot, if that stands in the way; fills it when a majority lacks
-    /// it. Returns whether it did.
+    /// Asks the group for the message in the first unassigned slot, if that blocks later ones, and fills the slot when
+    /// a majority lacks it. Returns whether it was filled.
     pub(super) fn look_for_gap(&mut self, client: ClientId) -> bool {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
@@ -71,7 +73,7 @@ impl<E: Effects> NoOps<'_, E> {
             window.gap = Gap { slot, age: 0, lacking: id.bit };
         }
         window.gap.age = window.gap.age.saturating_add(1);
-        // A member that holds something tells the leader without being asked: this is the last resort.
+        // A member that holds something sends it to the leader without being asked. This question is the last resort.
         if window.gap.age < id.config.retry_ticks.saturating_mul(4) {
             return false;
         }
@@ -83,7 +85,7 @@ impl<E: Effects> NoOps<'_, E> {
         self.fill_gap(client)
     }
 
-    /// A member lacks what is in a slot. Returns whether messages may be due.
+    /// Handles a member's answer that it lacks the message in a slot. Returns whether messages may be due.
     pub(super) fn on_lacking(&mut self, from: ProcessId, lacked: SlotRef) -> bool {
         let bit = self.agreement.id.bit_of(from);
         let current = lacked.ballot == self.agreement.ballots.installed;
@@ -97,7 +99,7 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Fills the gap in a client's slots if a majority lacks what is there.
+    /// Fills the gap in a client's slots if a majority lacks the message there.
     fn fill_gap(&mut self, client: ClientId) -> bool {
         let window = self.agreement.messages.window(client);
         let (slot, lacking) = (window.assigned, window.gap.lacking);
@@ -113,11 +115,12 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Fills the first unassigned slot, if it is of a closed generation: what is in it is, or the first known thing behind
-    /// it. Returns whether it did.
+    /// Fills the first unassigned slot if it belongs to a closed generation, according to its name or the first known
+    /// message behind it. Returns whether it was filled.
     pub(super) fn close(&mut self, client: ClientId, slot: u64) -> bool {
         let window = self.agreement.messages.window(client);
-        // A name alone may be a late word about what was never assigned; a new process may use that slot.
+        // A name alone may come from a late item about a message that was never assigned. A new process may use that
+        // slot.
         let Some(behind) = window.first_from(slot, |message: &Slot| message.body) else { return false };
         let generation = window.left_by(slot, behind);
         if generation >= window.closed || mutant!(self.agreement.id.mutant(), EraNotClosed) {
@@ -127,8 +130,8 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// A message can never be decided: a destination group has settled that it is a no-op. What a history of that group said
-    /// that is over does not count: see `settling.rs`.
+    /// Handles the report that a destination group has settled that a message is a no-op. A report of an ended history
+    /// of that group does not count: see `settling.rs`.
     pub(super) fn on_refused(&mut self, group: GroupId, verdict: Verdict) -> bool {
         if !self.agreement.ballots.is_known(group, verdict.ballot) {
             return false;
@@ -143,7 +146,7 @@ impl<E: Effects> NoOps<'_, E> {
         true
     }
 
-    /// Fills a slot: the first that is not assigned, or one whose message was refused or lost.
+    /// Fills a slot: the first unassigned one, or one whose message was refused or lost.
     pub(super) fn fill(&mut self, client: ClientId, slot: u64, generation: u64) {
         let owns_ballot = self.agreement.owns_ballot();
         let window = self.agreement.messages.window_mut(client);
@@ -156,7 +159,7 @@ impl<E: Effects> NoOps<'_, E> {
         self.propose(client, slot);
     }
 
-    /// Tells the followers that a slot is a no-op; they answer until that is settled.
+    /// Appends the no-op for the followers, which answer until it is settled.
     pub(super) fn propose(&mut self, client: ClientId, slot: u64) {
         self.append(client, slot);
         self.count(client, slot);
@@ -172,7 +175,7 @@ impl<E: Effects> NoOps<'_, E> {
         self.effects.to_followers(&StreamItem { head, counter: self.agreement.counter, entry });
     }
 
-    /// A follower has processed that a slot is a no-op. Returns whether messages may be due.
+    /// Handles the report that a follower has processed a no-op. Returns whether messages may be due.
     pub(super) fn on_processed(&mut self, from: ProcessId, processed: SlotRef) -> bool {
         let bit = self.agreement.id.bit_of(from);
         let current = processed.ballot == self.agreement.ballots.installed;
@@ -197,7 +200,7 @@ impl<E: Effects> NoOps<'_, E> {
         }
     }
 
-    /// A no-op that is not settled is a tick older. Returns whether it was proposed again.
+    /// Ages an unsettled no-op by a tick. Returns whether it was proposed again.
     pub(super) fn grow_old(&mut self, client: ClientId, slot: u64) -> bool {
         let message = self.agreement.messages.get_mut(client, slot);
         if message.settled {
@@ -212,13 +215,13 @@ impl<E: Effects> NoOps<'_, E> {
     }
 }
 
-/// At a follower.
+/// The part at a follower.
 impl<E: Effects> NoOps<'_, E> {
-    /// The leader's stream says that a slot is a no-op: a follower's part of [`propose`](NoOps::propose).
+    /// Processes a no-op in the leader's stream; see [`propose`](NoOps::propose) for the leader's part.
     pub(super) fn on_entry(&mut self, head: &Head, settled: bool) {
         let owns_ballot = self.agreement.owns_ballot();
         let window = self.agreement.messages.window_mut(head.client);
-        // A slot that is freed here is a no-op or delivered long since, and the leader needs no answer.
+        // A freed slot was settled or delivered long ago, and the leader needs no answer.
         let Some(slot) = window.resolve_no_op(head) else { return };
         if slot >= window.first_undelivered() {
             window.make_room(slot);
@@ -235,8 +238,11 @@ impl<E: Effects> NoOps<'_, E> {
         }
     }
 
-    /// The leader looks for what is in a slot. Nobody lacks what a process may still write: a member that was not greeted by
-    /// a successor is silent, because the leader's may have been one that never began, while the process before it lives.
+    /// Answers a leader that looks for the message in a slot.
+    ///
+    /// A member never reports that it lacks a message that a running process may still write. A member at which the
+    /// process has not ended stays silent, because the successor that the leader knows may never have begun, while the
+    /// process before it runs.
     pub(super) fn on_seek(&mut self, from: ProcessId, wanted: SlotRef) {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         let current = ballots.is_current() && ballots.installed == wanted.ballot;
@@ -250,7 +256,7 @@ impl<E: Effects> NoOps<'_, E> {
         }
     }
 
-    /// A majority has processed that the slot is a no-op.
+    /// Records that a majority has processed that the slot is a no-op.
     fn settle(&mut self, client: ClientId, slot: u64) {
         if self.agreement.messages.window_mut(client).settle(slot) {
             self.effects.freed(client);

@@ -8,9 +8,9 @@ use crate::{ClientId, Timestamp};
 /// An undelivered message in the order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Undelivered {
-    /// Its key when it was put here; its key now is this or higher.
+    /// Its key when it was inserted. Its current key is this one or a larger one.
     pub(super) key: Timestamp,
-    /// 0, but for the mutant that breaks ties by arrival.
+    /// Order of arrival, for the mutant that breaks ties by it; otherwise 0.
     pub(super) arrival: u64,
     pub(super) client: ClientId,
     pub(super) slot: u64,
@@ -19,7 +19,7 @@ pub(super) struct Undelivered {
 /// Undelivered messages that are known from the stream, smallest key first.
 ///
 /// # Invariants
-/// A message counts with its own group's tentative timestamp until it is itself decided; keys only rise.
+/// A message counts with its own group's tentative timestamp until it is decided itself. Keys only rise.
 #[derive(Clone, Debug)]
 pub(super) struct Order(BinaryHeap<Reverse<Undelivered>>);
 
@@ -36,7 +36,7 @@ impl Order {
         self.0.peek().map(|message| message.0)
     }
 
-    /// Puts the first message back with a higher key.
+    /// Raises the key of the first message.
     pub(super) fn raise_first(&mut self, key: Timestamp) {
         if let Some(mut first) = self.0.peek_mut() {
             first.0.key = key;

@@ -1,17 +1,17 @@
-//! What a member knows of the places of clients, and is told of them: for those who run it, and look.
+//! A member's knowledge of client ids, for its shell and for operators.
 
 use super::Replica;
 use super::window::Window;
 use crate::ClientId;
 
 impl Replica {
-    /// The largest number of a client that this member has heard of.
+    /// Returns the largest sequence of a client that this member knows.
     #[must_use]
     pub fn last_sequence(&self, client: ClientId) -> u64 {
         self.window(client).map_or(0, Window::last_sequence)
     }
 
-    /// The client's number for the message in a retained slot.
+    /// Returns the sequence of the message in a retained slot.
     #[must_use]
     pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {
         self.window(client).filter(|window| window.is_here(slot)).map(|window| window.slot(slot).sequence)
@@ -24,35 +24,37 @@ impl Replica {
         self.window(client).map_or(0, Window::first_undelivered)
     }
 
-    /// Returns the position behind the last slot that is held here and not delivered, whatever is missing before it; 0
+    /// Returns the slot behind the last one that is held here and not delivered, even if slots before it are missing; 0
     /// if there is no such client.
     #[must_use]
     pub fn end_of_held(&self, client: ClientId) -> u64 {
         self.window(client).map_or(0, Window::end_of_held)
     }
 
-    /// The processes of a client with generations below this are over here.
+    /// Returns the generation below which processes of a client have ended here.
     #[must_use]
     pub fn over_below(&self, client: ClientId) -> u64 {
         self.window(client).map_or(0, |window| window.over_below)
     }
 
-    /// The processes of a client with generations below this are over in the whole group: what they multicast and is not
-    /// assigned will not be.
+    /// Returns the generation below which processes of a client have ended in the whole group. Their unassigned
+    /// messages will not be assigned.
     #[must_use]
     pub fn closed_below(&self, client: ClientId) -> u64 {
         self.window(client).map_or(0, |window| window.closed)
     }
 
-    /// The processes of a client with generations up to this one are given up here: they were away for too long.
+    /// Ends the processes of a client with generations up to this one here, because they were away for too long.
     pub fn end_client(&mut self, client: ClientId, generation: u64) {
         if let Some(window) = self.agreement.messages.client_mut(client) {
             window.over_below = window.over_below.max(generation.saturating_add(1));
         }
     }
 
-    /// The first slot that is held nowhere here before something that is, as a leader sees it, and the generation of the
-    /// client's process that left this gap. It may be filled still, by the client or by a member that holds it.
+    /// Returns the first unassigned slot that is not held here before a held one, if this member leads, and the
+    /// generation of the process that left this gap.
+    ///
+    /// The gap may still be filled, by the client or by a member that holds the message.
     #[must_use]
     pub fn gap_left_by(&self, client: ClientId) -> Option<(u64, u64)> {
         let window = self.window(client).filter(|window| self.is_leader() && window.has_open())?;

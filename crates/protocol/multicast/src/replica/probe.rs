@@ -1,53 +1,56 @@
-//! A leader hears that a larger ballot of its group than its own is known.
+//! The stale-leader probe of a leader that learns of a larger ballot of its group.
 //!
-//! That is so when it is deposed and has not heard of it; when a candidate died before it had a majority; and when there is
-//! another history of its group (`ballots.rs`): one that a reset began and that found no majority, or one that was founded while
-//! somebody who remembers this one was not reached. Other groups that remember a larger incarnation take none of this one's
-//! times (`Replica::on_timestamp`), and with one of another tag they do not even talk. So the leader campaigns above it.
+//! There are three causes. The leader is deposed and does not know it. A candidate died before it had a majority. Or
+//! there is another history of the group (`ballots.rs`): a reset began it and found no majority, or it was founded
+//! while a process that remembers this history was not reached. Other groups that remember a larger incarnation accept
+//! no times of this one (`Replica::on_timestamp`), and refuse connections with one of another tag. So the leader
+//! campaigns above it.
 
 use super::identity::Identity;
 use crate::Ballot;
 
-/// The members that stand by a leader's ballot although a larger one was heard of.
+/// The members that support a leader's ballot although a larger one is known.
 ///
 /// # States of a leader
-/// *unquestioned* (it knows no larger ballot of its group than its own) → *questioned* (it was told of one: by another group,
-/// which answers what is announced or given in a smaller one with the largest that it knows; or by a member that promised it)
-/// → a majority says that it stands by the leader's ballot → *campaigning*, above all that it was told of; in a larger
-/// incarnation, with its own state, if that was of another one.
-/// It asks again whenever [`retry_ticks`](super::ReplicaConfig::retry_ticks) are over.
+/// *unquestioned* (it knows no ballot of its group larger than its own) → *questioned* (it learned of one: another
+/// group answers announcements and times of a smaller ballot with the largest that it knows, and a member that promised
+/// one reports it) → a majority supports the leader's ballot → *campaigning*, above all ballots that it learned of; if
+/// such a ballot belongs to another incarnation, in a larger incarnation with its own state. The leader asks again
+/// whenever [`retry_ticks`](super::ReplicaConfig::retry_ticks) have passed.
 ///
 /// # Invariants
-/// - Nothing but a campaign comes of it. A campaign may begin at any time and in any larger ballot, and who promises, what
-///   counts and what is taken over does not depend on why it began: so this can harm nothing that is delivered.
-/// - *A deposed leader does not campaign for that reason.* A majority promised its successor's ballot, and none of those says
-///   any more that it stands by a smaller one. So two leaders that do not hear each other do not depose each other in turns.
-/// - It comes to an end: others remember finitely many ballots of the group, and after a campaign its ballot is above all
-///   that it was told of.
+/// - The only result is a campaign. A campaign may begin at any time and in any larger ballot. Which members promise,
+///   which promises count and which state is taken over does not depend on its cause. So the probe cannot harm anything
+///   that is delivered.
+/// - *A deposed leader does not campaign because of a probe.* A majority promised its successor's ballot, and no member
+///   of that supports a smaller ballot any more. So two leaders that do not reach each other do not depose each other
+///   in turns.
+/// - The probe terminates: others remember finitely many ballots of the group, and after a campaign the leader's ballot
+///   is above all that it learned of.
 ///
-/// ARCHITECTURE.md, "What is lost with memory", says what this does not bring back.
+/// `ARCHITECTURE.md`, "What is lost with memory", describes what this does not restore.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct StaleLeaderProbe {
     /// The larger ballot.
     against: Ballot,
-    /// Members that said since that they stand by the leader's.
+    /// Members that have reported since that they support the leader's ballot, as a bit mask.
     members: u64,
 }
 
 impl StaleLeaderProbe {
-    /// A larger ballot than the leader's is known.
+    /// Records that a ballot larger than the leader's is known.
     pub(super) fn question(&mut self, larger: Ballot, own: u64) {
         if self.against != larger {
             *self = StaleLeaderProbe { against: larger, members: own };
         }
     }
 
-    /// Members stand by the leader's ballot.
+    /// Records that members support the leader's ballot.
     pub(super) fn support(&mut self, members: u64) {
         self.members |= members;
     }
 
-    /// Whether a majority stands by the leader's ballot; the probe is over then.
+    /// Returns whether a majority supports the leader's ballot. If so, the probe is over.
     pub(super) fn is_refuted(&mut self, id: &Identity, ballot: Ballot) -> bool {
         let refuted = self.against > ballot && id.is_majority(self.members);
         if refuted {

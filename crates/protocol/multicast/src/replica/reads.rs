@@ -1,68 +1,72 @@
-//! What a read at the leader waits for.
+//! The conditions for a read at the leader.
 //!
-//! A member delivers by itself, so a follower may deliver a message, and a client learn of it, before the leader does. "It leads, so it
-//! answers" is therefore no rule. A leader answers a read that comes after the time T (0: after nothing) when four things are so:
+//! Each member delivers by itself. So a follower may deliver a message, and a client may learn of it, before the leader
+//! delivers it. Being the leader is therefore not enough. A leader answers a read that must follow the time T (0: no
+//! time) when four conditions hold:
 //!
-//! 1. *(c)* It led when the read came. That is not decided here: see `node/member/confirm.rs`.
-//! 2. *(d)* Everything is delivered here that may have been delivered in this group when the read came.
-//! 3. *(a)* Everything of this group with a final timestamp up to T is delivered here.
-//! 4. *(b)* Nothing gets a timestamp up to T in this group any more, whoever leads.
+//! 1. *(c)* It led when the read arrived. `node/member/confirm.rs` checks this.
+//! 2. *(d)* It has delivered everything that some member of this group may have delivered when the read arrived.
+//! 3. *(a)* It has delivered every message of this group with a final timestamp up to T.
+//! 4. *(b)* No message gets a timestamp up to T in this group any more, whichever process leads.
 //!
-//! # (d), by the first message that is not delivered
-//! Let C be the clock when the read came, and F the undelivered message with the smallest key, later on. If there is none, or its key is
-//! larger than C, or it has no full vector, then everything is delivered that may have been delivered when the read came. For a message
-//! that was delivered somewhere in this group by then has its full vector here (a majority processed it in this ballot, or in an earlier one
-//! whose state this leader took), and its final time is at most C: a leader raises its clock to the maximum of a vector before it appends
-//! it. Its key is never larger than its final timestamp. So if it is not delivered here, then F comes before it or is it. F's key is not
-//! larger than C then. And F has a full vector: otherwise F's own timestamp is smaller than the message's, and nobody in this group can have
-//! delivered the message before F was decided, for which F needs a vector that this leader has appended; if F got its vector since, it has
-//! one now.
+//! # (d) follows from the first undelivered message
+//! Let C be the clock when the read arrived, and let F be the undelivered message with the smallest key at a later
+//! moment. If there is no F, or its key is larger than C, or it has no full vector, then everything is delivered that
+//! may have been delivered when the read arrived.
 //!
-//! A no-op that is not settled counts as a message without a vector: nobody delivers past it, see `deliver_due`.
+//! Proof. Take a message that some member of this group had delivered by then. It has its full vector here: a majority
+//! processed the vector in this ballot, or in an earlier one whose state this leader took. Its final time is at most C,
+//! because a leader raises its clock to the maximum of a vector before it appends the vector. Its key is never larger
+//! than its final timestamp. So if the message is not delivered here, F precedes it or is equal to it, and F's key is
+//! not larger than C. F also has a full vector. Otherwise F's own timestamp is smaller than the message's, and no
+//! member of this group can have delivered the message before F was decided. Deciding F requires a vector that this
+//! leader has appended. If F got its vector since, it has one now.
 //!
-//! # (a) and (b), by what is delivered
-//! The key of a message is its own group's timestamp as long as it is not decided, and then its final one. So if F's key is larger than T,
-//! nothing that is undelivered here gets a final timestamp up to T. And if something with a time of T or more was delivered here, a
-//! majority of this group has processed an entry that raised its clock to T, in this ballot or in an earlier one: every later leader
-//! begins above it. The same holds if the clock with which this ballot began is T or more, because a majority has installed it. Where
-//! neither is so, the leader orders a time entry.
+//! An unsettled no-op counts as a message without a vector: no member delivers past it, see `deliver_due`.
+//!
+//! # (a) and (b) follow from the deliveries
+//! The key of a message is its own group's timestamp as long as it is undecided, and then its final one. So if F's key
+//! is larger than T, no message that is undelivered here gets a final timestamp up to T. If a message with a time of at
+//! least T was delivered here, a majority of this group has processed an entry that raised its clock to T, in this
+//! ballot or in an earlier one, and every later leader begins above it. The same holds if the clock with which this
+//! ballot began is at least T, because a majority has installed that. If neither holds, the leader orders a time entry.
 
 use super::Replica;
 use super::agreement::Agreement;
 use crate::mutant::mutant;
 use crate::{Ballot, Timestamp};
 
-/// What a read at the leader waits for. It is fixed when the read comes.
+/// The condition that a read at the leader waits for. It is fixed when the read arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ReadBarrier {
     ballot: Ballot,
-    /// The clock when the read came.
+    /// The clock when the read arrived.
     clock: u64,
     not_before: u64,
 }
 
 impl ReadBarrier {
-    /// Returns the ballot in which the read came.
+    /// Returns the ballot in which the read arrived.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         self.ballot
     }
 
-    /// Returns the time that the read comes after.
+    /// Returns the time that the read must follow.
     #[must_use]
     pub fn not_before(&self) -> u64 {
         self.not_before
     }
 }
 
-/// How far a read at the leader is.
+/// The progress of a read at the leader.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReadProgress {
-    /// What it waits for is delivered: it is answered behind all deliveries so far.
+    /// Everything that the read waits for is delivered. It is answered after all deliveries so far.
     Ready,
-    /// Messages that came before it are not delivered.
+    /// Messages that precede the read are not delivered.
     Waits,
-    /// Nothing that is under way in this group is as late as the time that it comes after.
+    /// No message in progress in this group is as late as the time that the read must follow.
     Early,
     /// The member does not lead in that ballot any more.
     Over,
@@ -72,12 +76,12 @@ pub enum ReadProgress {
 #[derive(Clone, Copy, Debug)]
 struct First {
     key: Timestamp,
-    /// Whether its vector is full, so that others may have delivered it.
+    /// `true` if its vector is full, so that other members may have delivered it.
     is_full: bool,
 }
 
 impl Replica {
-    /// Begins a read that comes after a time; 0: after nothing. `None`: this member does not lead.
+    /// Begins a read that must follow a time; 0 sets no bound. Returns `None` if this member does not lead.
     #[must_use]
     pub fn begin_read(&self, not_before: u64) -> Option<ReadBarrier> {
         let Agreement { ballots, clock, .. } = &self.agreement;
@@ -85,7 +89,9 @@ impl Replica {
         leads.then(|| ReadBarrier { ballot: ballots.installed, clock: clock.now(), not_before })
     }
 
-    /// Returns how far a read is. `reached`: the time of the last message that was delivered here, or the clock with which this ballot
+    /// Returns the progress of a read.
+    ///
+    /// `reached` is the time of the last message that was delivered here, or the clock with which this ballot
     /// [began](super::Effects::recovered), whichever is later.
     pub fn read_progress(&mut self, read: &ReadBarrier, reached: u64) -> ReadProgress {
         if !self.is_leader() || !self.agreement.ballots.is_current() || self.ballot() != read.ballot {
@@ -104,13 +110,14 @@ impl Replica {
         }
     }
 
-    /// Returns where the history began that a delivery with this number is part of.
+    /// Returns the incarnation in which the history of the delivery with this number began.
     #[must_use]
     pub fn origin_of(&self, number: u64) -> crate::Incarnation {
         self.agreement.ballots.origin_of(number)
     }
 
-    /// Whether a member of this group has installed the ballot that is led from here, on the connection that there is with it.
+    /// Returns whether a member of this group has installed the ballot that this member leads, on the current
+    /// connection with it.
     #[must_use]
     pub fn is_installed_at(&self, member: stentor_fabric::ProcessId) -> bool {
         self.is_leader() && self.leadership.installed & self.agreement.id.bit_of(member) != 0
@@ -118,7 +125,9 @@ impl Replica {
 }
 
 impl Agreement {
-    /// The undelivered message with the smallest key. What is delivered, void for good, or keyed too low is put right on the way, as
+    /// Returns the undelivered message with the smallest key.
+    ///
+    /// It removes delivered messages and settled no-ops from the order, and raises keys that are too low, as
     /// `deliver_due` does.
     fn first_undelivered(&mut self) -> Option<First> {
         loop {

@@ -1,5 +1,4 @@
-//! How a group changes its leader, and how a process without memory becomes a member: campaigns, states, and what members
-//! that join say.
+//! The change of a group's leader and the admission of processes without memory: campaigns, states and `Join` messages.
 
 use stentor_fabric::ProcessId;
 
@@ -17,13 +16,13 @@ use crate::peer_message::{Joiner, MessageRef, PeerMessage, SlotRef};
 use crate::state::{State, Succession};
 use crate::{Ballot, Incarnation, Origin};
 
-/// The part of a member that promises, campaigns, takes over states and hands them out.
+/// The part of a member that promises, campaigns, adopts states and sends them.
 ///
 /// # Invariants
 /// - One step promises a ballot and takes the snapshot that the promise carries.
-/// - A new leader's state contains every message that a majority acknowledged in an earlier ballot, with all its times: see
-///   [`Campaign`].
-/// - Of one ballot a member never has less than before: see [`Install`].
+/// - A new leader's state contains every message that a majority acknowledged in an earlier ballot, with all its times:
+///   see [`Campaign`].
+/// - Within one ballot a member's state never shrinks: see [`Install`].
 pub(super) struct Recovery<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     pub(super) membership: &'a mut Membership,
@@ -31,7 +30,7 @@ pub(super) struct Recovery<'a, E> {
     pub(super) effects: &'a mut E,
 }
 
-/// All groups are in their first ballots, with nothing in them.
+/// Puts all groups into their first ballots, with empty states.
 pub(super) fn begin_life(agreement: &mut Agreement, membership: &mut Membership, leadership: &mut Leadership) {
     let Agreement { id, ballots, .. } = &mut *agreement;
     ballots.begin(id.topology());
@@ -50,16 +49,17 @@ impl<E: Effects> Recovery<'_, E> {
         self.effects.send(to, message);
     }
 
-    /// Sends a message to all other members of the own group.
+    /// Sends a message to all other members of this group.
     pub(super) fn send_to_others(&mut self, message: &PeerMessage) {
         for member in self.agreement.id.others() {
             self.effects.send(member, message);
         }
     }
 
-    /// Whether this process is the last of its member among the lives that another member has heard of. If it is not, it has
-    /// no part in what that one says, or in anything any more; unless it is joining: then it may be the last one, after the
-    /// clock was set back, and asks under another name.
+    /// Returns whether this process is the last life of its member among the lives that another member knows.
+    ///
+    /// If it is not, it ignores the message that named the later life. A member then stops. A joining process may still
+    /// be the latest one, because the clock may have been set back. It joins with a larger life.
     pub(super) fn is_last_of(&mut self, lives: &[u64]) -> bool {
         let Some(successor) = self.membership.lives.successor(lives) else { return true };
         if self.membership.is_joining() {
@@ -71,22 +71,24 @@ impl<E: Effects> Recovery<'_, E> {
         false
     }
 
-    /// The group remembers a process of this member with a larger life than this one's.
+    /// Handles the report that the group remembers a process of this member with a larger life than this one's.
     pub(super) fn on_elder(&mut self, elder: u64) {
         if self.membership.outlive(elder) {
             self.join();
         }
     }
 
-    /// Asks the group to be taken in.
+    /// Asks the group to admit this process.
     pub(super) fn join(&mut self) {
         if let Some(life) = self.membership.joining_life() {
             self.send_to_others(&PeerMessage::Join { life });
         }
     }
 
-    /// A process without memory wants to be taken in. That takes a new ballot, made without its memory: the quorums of
-    /// earlier ones may have leaned on what it forgot.
+    /// Handles the request of a process without memory to be admitted.
+    ///
+    /// That requires a new ballot that does not count its memory, because quorums of earlier ballots may have depended
+    /// on what it forgot.
     pub(super) fn on_join(&mut self, joiner: Joiner) {
         let Joiner { process, life } = joiner;
         let bit = self.agreement.id.bit_of(process);
@@ -121,7 +123,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// From now on nothing of a smaller ballot counts here.
+    /// Promises a ballot. From now on no smaller ballot counts here.
     pub(super) fn promise(&mut self, ballot: Ballot, incarnation: Incarnation) {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         (ballots.promised, ballots.promised_in) = (ballot, incarnation);
@@ -129,7 +131,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.leadership.stage = Stage::Idle;
     }
 
-    /// Begins a campaign, in a ballot larger than all that were heard of.
+    /// Begins a campaign in a ballot larger than all known ones.
     pub(super) fn campaign(&mut self) -> Result<Ballot, Rejected> {
         if self.membership.is_superseded() {
             return Err(Rejected::Superseded);
@@ -138,7 +140,7 @@ impl<E: Effects> Recovery<'_, E> {
             return Err(Rejected::Joining);
         }
         if self.leadership.campaign().is_some_and(|campaign| campaign.resets) {
-            // It goes on until a majority has promised, or others have another leader.
+            // The reset continues until a majority has promised, or the others have another leader.
             return Ok(self.agreement.ballots.promised);
         }
         let Agreement { id, ballots, .. } = &*self.agreement;
@@ -153,8 +155,8 @@ impl<E: Effects> Recovery<'_, E> {
         Ok(ballot)
     }
 
-    /// Campaigns in an incarnation above all that were heard of: another history of this group was heard of, which is not
-    /// smaller than its own.
+    /// Campaigns in an incarnation above all known ones, because another history of this group is known that is not
+    /// smaller than this one.
     fn move_above(&mut self, ends: Incarnation) -> Result<Ballot, Rejected> {
         let (ballot, incarnation) = self.next_incarnation()?;
         self.promise(ballot, incarnation);
@@ -162,7 +164,7 @@ impl<E: Effects> Recovery<'_, E> {
         Ok(ballot)
     }
 
-    /// 1A, as it is now: it also names lives that were heard of since the campaign began.
+    /// Returns the current 1A message. It also names lives that became known after the campaign began.
     pub(super) fn campaign_message(&mut self) -> PeerMessage {
         let (ballot, incarnation) = (self.agreement.ballots.promised, self.agreement.ballots.promised_in);
         let (ends, resets) =
@@ -173,11 +175,11 @@ impl<E: Effects> Recovery<'_, E> {
     pub(super) fn state(&self) -> State {
         let state = self.agreement.state(&self.membership.lives);
         let Agreement { id, .. } = &*self.agreement;
-        debug_assert_eq!(state.check(&id.config, id.group), Ok(()), "others refuse it");
+        debug_assert_eq!(state.check(&id.config, id.group), Ok(()), "other members would refuse this state");
         state
     }
 
-    /// 1A. One step: promise, and take the snapshot that the promise carries.
+    /// Handles 1A. One step promises and takes the snapshot that the promise carries.
     pub(super) fn on_campaign(&mut self, from: ProcessId, demand: &Demand<'_>) {
         if self.membership.is_joining() {
             return self.on_demand_without_memory(from, demand);
@@ -192,7 +194,8 @@ impl<E: Effects> Recovery<'_, E> {
             return;
         }
         let same = demand.incarnation == incarnation;
-        // A promise to a candidate that moves above another history binds nobody as long as nobody has its state.
+        // A promise to a candidate that moves above another history is not binding while no member has installed its
+        // state.
         let goes_on =
             demand.ends == incarnation || !demand.resets && demand.ends == self.membership.goes_on_from(ballots);
         let next = demand.incarnation.number > incarnation.number && goes_on;
@@ -208,7 +211,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Promises what a candidate asks for.
+    /// Promises the ballot that a candidate asks for.
     pub(super) fn promise_to(&mut self, from: ProcessId, demand: &Demand<'_>) {
         let Demand { ballot, incarnation, lives, .. } = *demand;
         if ballot > self.agreement.ballots.promised {
@@ -218,7 +221,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.send(from, &PeerMessage::Promise { ballot, state: self.state() });
     }
 
-    /// A member has promised a larger ballot, or another history of the group.
+    /// Handles the refusal of a member that has promised a larger ballot, or another history of the group.
     pub(super) fn on_refuse(&mut self, promised: Ballot, incarnation: Incarnation) {
         if self.membership.is_joining() && self.leadership.campaign().is_none_or(|campaign| campaign.founds()) {
             return self.on_refused_founding(incarnation);
@@ -227,7 +230,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.ballots.hear_in(group, promised, incarnation);
     }
 
-    /// 1B.
+    /// Handles 1B.
     pub(super) fn on_promise(&mut self, from: ProcessId, ballot: Ballot, state: &State) {
         let asked = ballot == self.agreement.ballots.promised && self.leadership.campaign().is_some();
         if !asked || !self.is_last_of(&state.lives) {
@@ -240,7 +243,7 @@ impl<E: Effects> Recovery<'_, E> {
             if campaign.resets {
                 self.take_promise_of_reset(from, state);
             } else if !campaign.founds() {
-                // A process that promises is a member: it was without memory only because its group was being founded.
+                // A process that promises is a member. It was without memory only because its group was being founded.
                 self.membership.joiners.retain(|joiner| joiner.process != from);
             }
             let Some(campaign) = self.leadership.campaign() else { return };
@@ -261,7 +264,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Takes over, if a majority has promised and nothing is missing; asks for what is missing.
+    /// Takes over if a majority has promised and nothing is missing. Otherwise requests what is missing.
     pub(super) fn count_promises(&mut self) {
         let Some(campaign) = self.leadership.campaign() else { return };
         for Promise { state, .. } in &campaign.promises {
@@ -271,7 +274,7 @@ impl<E: Effects> Recovery<'_, E> {
         let resets = campaign.resets;
         let is_wrong = |state: &State| !resets && !self.membership.may_take(ballots, state.incarnation);
         if campaign.promises.iter().all(|promise| is_wrong(&promise.state)) {
-            // None of them has the state that the operator chose: another one must not take its place.
+            // No promise has the state that the operator chose, and no other state may replace that.
             return;
         }
         if let Some(ahead) = campaign.ahead(id, messages) {
@@ -297,7 +300,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// A body that the best state names is nowhere to be had: asks for that state with the application's.
+    /// Requests the best state with the application's state, because a body that it names is not available.
     fn want_transfer(&mut self) {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
         let is_right = |best: &&Promise| self.membership.may_take(ballots, best.state.incarnation);
@@ -307,7 +310,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// A promised state, with the application's.
+    /// Handles a promised state that comes with the application's state.
     pub(super) fn on_transfer(&mut self, from: ProcessId, ballot: Ballot, state: &State) {
         if ballot != self.agreement.ballots.promised || !self.is_last_of(&state.lives) {
             return;
@@ -322,7 +325,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.messages.jump(state, self.agreement.id.group, self.effects);
     }
 
-    /// Takes a state of the promised ballot in place of the own one.
+    /// Replaces this member's state by a state of the promised ballot.
     fn adopt(&mut self, state: &State, counter: u64, leads: bool) {
         self.agreement.adopt(state, counter, leads);
         self.forget_held_of_another(&state.origins);
@@ -337,15 +340,16 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.messages.places().for_each(|client| self.effects.place_changed(client));
     }
 
-    /// Forgets what is held and not assigned, if that was multicast to another history than the one that began so. Processes of that
-    /// history may use the same ids, if the home group of their place has forgotten everything, too.
+    /// Drops messages that are held and not assigned, if they were multicast to another history than the one with these
+    /// origins. Processes of that history may use the same ids, if the home group of their client id has lost its
+    /// memory, too.
     fn forget_held_of_another(&mut self, origins: &[Origin]) {
         if self.membership.enters(origins) {
             self.agreement.messages.drop_unassigned(self.effects);
         }
     }
 
-    /// Tells members of other groups what this process remembers of their groups from now on.
+    /// Tells members of other groups which incarnations of their groups this process remembers from now on.
     fn say_what_is_remembered(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         for group in id.others_groups() {
@@ -356,7 +360,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Takes the state and installs it at the others. The clock is the maximum over all promises.
+    /// Adopts the state and installs it at the other members. The clock becomes the maximum over all promises.
     fn take_over(&mut self, state: &State) {
         let stage = std::mem::replace(&mut self.leadership.stage, Stage::Preparing);
         let Stage::Campaigning(campaign) = stage else { return };
@@ -364,7 +368,7 @@ impl<E: Effects> Recovery<'_, E> {
             self.agreement.clock.raise(state.clock);
             self.agreement.ballots.hear_of_all(&state.known, &state.incarnations);
         }
-        // If it asked again since, that is another life, of which those who promised may not have heard.
+        // If the process asked again since, it has another life, which the members that promised may not know.
         let joiners = &self.membership.joiners;
         self.leadership.admitted = campaign.admits.iter().filter(|joiner| joiners.contains(joiner)).copied().collect();
         self.leadership.installed = self.agreement.id.bit;
@@ -376,7 +380,7 @@ impl<E: Effects> Recovery<'_, E> {
             self.effects.begin_history();
         }
         if from_nothing || state.origins.is_empty() {
-            // Members whose states have no beginning founded this incarnation, and nobody has installed it.
+            // Members whose states have no origin founded this incarnation, and no member has installed it yet.
             state.origins = vec![Origin { incarnation, kept: 0 }];
         } else if campaign.resets {
             state.origins.push(Origin { incarnation, kept: state.delivered });
@@ -386,38 +390,39 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.clock.forget_recovered(self.agreement.id.mutant());
         self.agreement.ballots.relay_all();
         for group in self.agreement.id.others_groups() {
-            // The followers process them with the state.
+            // The followers process these words with the state.
             Leader { agreement: self.agreement, effects: self.effects }.words().begin(group);
         }
         let (ballot, clock) = (self.agreement.ballots.installed, self.agreement.clock.now());
         self.effects.recovered(ballot, clock);
         self.effects.begin_stream(ballot);
         for member in self.agreement.id.others() {
-            // A history that begins with nothing has no application's state to come first.
+            // A history that begins with nothing has no application state that must come first.
             self.install_at(member, self.admits(member) && !from_nothing);
         }
         self.lead_if_installed();
     }
 
-    /// Whether the ballot led from here takes a process in.
+    /// Returns whether the ballot that this member leads admits a process.
     fn admits(&self, process: ProcessId) -> bool {
         self.leadership.admitted.iter().any(|joiner| joiner.process == process)
     }
 
-    /// Sends this leader's state to a member, with the application's if `snapshot`; the stream goes on from there.
+    /// Sends this leader's state to a member, with the application's state if `snapshot`. The stream continues from
+    /// there.
     pub(super) fn install_at(&mut self, to: ProcessId, snapshot: bool) {
         let (ballot, counter, mut state) = (self.agreement.ballots.installed, self.agreement.counter, self.state());
         if !self.admits(to) {
             state.forget_held();
         }
-        // Sent again until it is known to be installed.
+        // The state is sent again until the member is known to have installed it.
         self.leadership.installed &= !self.agreement.id.bit_of(to);
         let admits = self.leadership.admitted.clone();
         self.send(to, &PeerMessage::Install { ballot, counter, state, admits, snapshot });
         self.effects.begin_stream(ballot);
     }
 
-    /// A member has installed this leader's state.
+    /// Handles the report that a member has installed this leader's state.
     pub(super) fn on_installed(&mut self, from: ProcessId, ballot: Ballot) {
         if !self.leadership.owns_ballot() || ballot != self.agreement.ballots.installed {
             return;
@@ -456,22 +461,22 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.deliver_due(self.effects);
         let admitted = &self.leadership.admitted;
         if self.membership.joiners.iter().any(|joiner| !admitted.contains(joiner)) {
-            // Somebody came too late for this ballot.
+            // A process asked too late to be admitted by this ballot.
             let _ = self.campaign();
         }
     }
 
-    /// A leader's state.
+    /// Handles a leader's state.
     pub(super) fn on_install(&mut self, mut install: Install, admits: &[Joiner], snapshot: bool) {
         let Install { ballot, counter, state } = &mut install;
         let (leader, joining, incarnation) = (ballot.leader(), self.membership.joining_life(), state.incarnation);
         if joining.is_some_and(|life| !admits.contains(&Joiner { process: self.me(), life })) {
-            // This ballot may lean on what this process has forgotten.
+            // This ballot may depend on what this process has forgotten.
             return;
         }
         if joining.is_some() {
             if !self.membership.lives.is_last(leader, &state.lives) {
-                // The leader sent it before a founding that this process promised.
+                // The leader sent the state before a founding that this process has promised.
                 return;
             }
             let drops = |pledge: Pledge| !pledge.resets && incarnation.number < pledge.incarnation.number;
@@ -506,7 +511,7 @@ impl<E: Effects> Recovery<'_, E> {
             self.promise(*ballot, incarnation);
         }
         if joining.is_some() {
-            // Before it gets what the leader holds and what the state names: those may have the same ids.
+            // This must happen before the process receives bodies for the state, because those may have the same ids.
             self.forget_held_of_another(&state.origins);
         }
         if snapshot {
@@ -516,7 +521,7 @@ impl<E: Effects> Recovery<'_, E> {
             self.agreement.messages.give_way(state, self.effects);
         }
         if joining.is_none() {
-            // A member that has its memory holds what it was counted for.
+            // A member with memory holds every message for which it was counted.
             state.forget_held();
         }
         self.leadership.stage = Stage::Installing(Box::new(install));
@@ -524,13 +529,13 @@ impl<E: Effects> Recovery<'_, E> {
         self.go_on_installing(true);
     }
 
-    /// The group goes on without this member's history.
+    /// Ends this process, because the group continues without this member's history.
     pub(super) fn end(&mut self, by: Incarnation) {
         self.membership.end(by);
         self.leadership.stage = Stage::Idle;
     }
 
-    /// Handles a state of the installed ballot that is no farther than what is processed here: see [`Install`].
+    /// Handles a state of the installed ballot that is not ahead of what this member has processed: see [`Install`].
     fn pass_delivered(&mut self, state: &State, snapshot: bool) {
         let ballot = self.agreement.ballots.installed;
         if self.agreement.messages.is_behind(state) {
@@ -547,7 +552,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.deliver_due(self.effects);
     }
 
-    /// Installs what is pending if nothing is missing; else asks for it, if told to.
+    /// Installs the pending state if nothing is missing. Otherwise requests what is missing, if `ask`.
     pub(super) fn go_on_installing(&mut self, ask: bool) {
         let Stage::Installing(install) = &self.leadership.stage else { return };
         let (ballot, leader, messages) = (install.ballot, install.ballot.leader(), &self.agreement.messages);
@@ -570,7 +575,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.adopt(&install.state, install.counter, false);
         self.send(leader, &PeerMessage::Installed { ballot });
         for client in self.agreement.messages.clients() {
-            // Who has the state has processed what is in it.
+            // A member that has installed the state has processed the successions in it.
             let last = self.agreement.messages.window(client).heirs.last().copied();
             if let Some(Succession { generation, life, .. }) = last.filter(|last| !last.settled) {
                 let about = SlotRef { client, slot: life, ballot, generation };
@@ -582,7 +587,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.agreement.deliver_due(self.effects);
     }
 
-    /// A body came: a state may have waited for it.
+    /// Continues an installation or takeover that may have waited for a body.
     #[inline]
     pub(super) fn body_came(&mut self) {
         match &self.leadership.stage {
@@ -598,10 +603,10 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// A body that is needed is nowhere to be had: the application's state contains it.
+    /// Handles the report that a requested body is not available. The application's state contains its effect.
     pub(super) fn on_gone(&mut self, gone: MessageRef) {
         if self.agreement.messages.client(gone.client).is_some_and(|window| window.holds_somewhere(gone.sequence)) {
-            // It came through its client's ring meanwhile.
+            // The body came through its client's ring meanwhile.
             return;
         }
         let ballot = self.agreement.ballots.promised;
@@ -614,7 +619,8 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// A member needs the state, with the application's if `snapshot`; or a candidate to whom this member is the donor.
+    /// Sends the state to a member, with the application's state if `snapshot`, or to a candidate for which this member
+    /// is the donor.
     pub(super) fn on_behind(&mut self, from: ProcessId, ballot: Ballot, snapshot: bool) {
         let ballots = &self.agreement.ballots;
         if ballot == ballots.installed && self.leadership.owns_ballot() {
@@ -624,12 +630,12 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Asks the followers whether they stand by this leader's ballot, if a larger one is known.
+    /// Asks the followers whether they support this leader's ballot, if a larger one is known.
     fn question(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         let (mut larger, ballot) = (ballots.known(id.group), ballots.installed);
         if larger <= ballot && ballots.is_contested() {
-            // Another history has this one's number.
+            // Another history has the number of this one.
             larger = id.topology().before(id.group, ballot.incarnation() + 1);
         }
         if self.leadership.leads() && larger > ballot {
@@ -639,7 +645,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// The question, at a member that follows; or its answer.
+    /// Handles the probe at a follower, or the answer to it at the leader.
     pub(super) fn on_probe(&mut self, from: ProcessId, ballot: Ballot) {
         let ballots = &self.agreement.ballots;
         if self.membership.is_joining() || ballot != ballots.installed || !ballots.is_current() {
@@ -656,12 +662,12 @@ impl<E: Effects> Recovery<'_, E> {
     fn campaign_if_refuted(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         if self.leadership.probe.is_refuted(id, ballots.installed) {
-            // Refused only if there is no larger ballot.
+            // The campaign is refused only if there is no larger ballot.
             let _ = self.campaign();
         }
     }
 
-    /// Says again what may be lost and had no effect.
+    /// Repeats messages that may have been lost and had no effect.
     pub(super) fn repeat_messages(&mut self) {
         if self.membership.is_joining() {
             self.join();
@@ -677,7 +683,7 @@ impl<E: Effects> Recovery<'_, E> {
                 self.send_to_others(&message);
                 self.count_promises();
             }
-            // Also long after it leads: somebody may come back.
+            // A leader repeats its state at any time, because a member may reconnect.
             Stage::Preparing | Stage::Leading => {
                 let installed = self.leadership.installed;
                 for member in self.agreement.id.others() {
@@ -691,7 +697,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// The connections with a member of the own group are up again; what was on its way either way is lost.
+    /// Handles the reconnection of a member of this group. Everything in flight in either direction is lost.
     pub(super) fn on_connected(&mut self, peer: ProcessId) {
         match &self.leadership.stage {
             Stage::Campaigning(_) => {

@@ -1,5 +1,5 @@
-//! What members ask each other for, and say again: messages and items that may be lost with a connection are repeated until
-//! they have had their effect.
+//! Requests of members for what they miss, and repetitions: messages and items that may be lost with a connection are
+//! repeated until they have had their effect.
 
 use stentor_fabric::ProcessId;
 
@@ -12,15 +12,15 @@ use crate::mutant::mutant;
 use crate::peer_message::{MessageRef, PeerMessage};
 use crate::{ClientId, GroupId};
 
-/// Most bodies that are forwarded at once: half of the peer messages that may wait for one peer.
+/// Largest number of bodies that are forwarded at once: half of the peer messages that may wait for one peer.
 pub(super) const BODIES: u64 = 32;
 
-/// The part of a member that asks for what it misses, and answers.
+/// The part of a member that requests what it misses, and answers such requests.
 pub(super) struct Repair<'a, E> {
     pub(super) agreement: &'a mut Agreement,
-    /// Whether this member leads.
+    /// `true` if this member leads.
     pub(super) leads: bool,
-    /// Whether it is without memory.
+    /// `true` if it is without memory.
     pub(super) joining: bool,
     pub(super) effects: &'a mut E,
 }
@@ -30,7 +30,7 @@ impl<E: Effects> Repair<'_, E> {
         Leader { agreement: self.agreement, effects: self.effects }
     }
 
-    /// One undelivered slot, which is no no-op, is a tick older.
+    /// Ages one undelivered slot that is not a no-op by a tick.
     pub(super) fn grow_old(&mut self, client: ClientId, slot: u64) {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
@@ -41,7 +41,7 @@ impl<E: Effects> Repair<'_, E> {
             return;
         }
         message.age += 1;
-        // A body that nobody assigns is seldom one that the leader has not got: it is the sender's turn first.
+        // If a held body is not assigned, the leader usually has it. The client's own retransmission comes first.
         let factor = if message.body && !assigned { 4 } else { 1 };
         if message.age < id.config.retry_ticks.saturating_mul(factor) {
             return;
@@ -55,13 +55,13 @@ impl<E: Effects> Repair<'_, E> {
             (true, _) if self.leads && !decided => self.leader().repeat(client, slot),
             (false, false) if self.leads => self.leader().request_body(client, slot),
             (true, _) if follows && !is_final => self.effects.send(leader, &PeerMessage::Ask(asked)),
-            // The leader must know also what a process that is gone left behind a gap.
+            // The leader also needs messages that an ended process left behind a gap.
             (false, true) if follows && next => self.effects.body(leader, client, slot),
             _ => {}
         }
     }
 
-    /// The head of the leader's stream has waited for a while, for its body.
+    /// Requests the body for which the head of the leader's stream has waited for a while, and those after it.
     pub(super) fn want_bodies(&mut self, item: &StreamItem<'_>) {
         let leader = self.agreement.ballots.promised.leader();
         if mutant!(self.agreement.id.mutant(), AckWithoutBody)
@@ -73,12 +73,12 @@ impl<E: Effects> Repair<'_, E> {
         if self.agreement.messages.is_own(item.head.client) {
             return;
         }
-        // A member that was taken in misses what came before clients met it, not this one alone.
+        // A member that was admitted misses all messages from before it connected to the client, not only this one.
         let wanted = MessageRef { client: item.head.client, sequence: item.head.sequence };
         self.effects.send(leader, &PeerMessage::WantBodies(wanted));
     }
 
-    /// Forwards a message, and what is held behind it.
+    /// Forwards a message, and the held messages behind it, up to `most` in all.
     pub(super) fn on_want(&mut self, from: ProcessId, wanted: MessageRef, most: u64) {
         let client = wanted.client;
         let held = |slot: &u64| {
@@ -95,21 +95,21 @@ impl<E: Effects> Repair<'_, E> {
         }
     }
 
-    /// A follower asks this leader for the outcome of a message. Returns whether it is forgotten here.
+    /// Answers a follower that asks for the outcome of a message. Returns whether the message is not retained here.
     pub(super) fn on_ask(&mut self, from: ProcessId, asked: MessageRef) -> bool {
         let client = asked.client;
         let Some(slot) = self.agreement.messages.find(asked) else { return true };
         let message = self.agreement.messages.get(client, slot);
         if self.agreement.id.config.variant == Variant::V1 && message.vector && !message.no_op {
-            // A state has whole vectors only; a follower that missed one of the times gets them all.
+            // A state has only whole vectors. A follower that missed one of the times gets them all.
             self.leader().append_vector(client, slot);
         }
         self.agreement.tell_outcome(from, self.agreement.id.group, client, slot, self.effects);
         false
     }
 
-    /// Whether the leader's word that a message is decided was of no use here, because the entry with this vector is not
-    /// processed. Then asking again is of none either.
+    /// Returns whether the leader's report that a message is decided had no effect, because the entry with this vector
+    /// is not processed here. Repeating the question would have no effect either.
     pub(super) fn is_unusable(&self, from: ProcessId, decided: MessageRef, times: &[u64]) -> bool {
         let Agreement { ballots, messages, .. } = &*self.agreement;
         messages.find(decided).filter(|_| from == ballots.installed.leader()).is_some_and(|slot| {
@@ -119,9 +119,10 @@ impl<E: Effects> Repair<'_, E> {
         })
     }
 
-    /// Whether a message that a follower has delivered and forgotten is undecided at this leader: its acknowledgements were
-    /// lost, and clients count it no more. What it lacks it can only take over, with the application's state: by a new
-    /// ballot, like everything that a leader takes.
+    /// Returns whether this leader has not decided a message that a follower has delivered and does not retain.
+    ///
+    /// Its acknowledgements were lost, and clients do not count it any more. The leader can obtain what it lacks only
+    /// with the application's state, and that requires a new ballot.
     pub(super) fn is_outrun(&self, forgotten: MessageRef) -> bool {
         let messages = &self.agreement.messages;
         messages.find(forgotten).filter(|_| self.leads).is_some_and(|slot| {
@@ -130,12 +131,13 @@ impl<E: Effects> Repair<'_, E> {
         })
     }
 
-    /// A leader announces its ballot of a group. Returns whether the word of that group has come in force by this.
+    /// Processes the announcement of a group's ballot. Returns whether that brought the group's word into force.
     pub(super) fn on_announce(&mut self, from: ProcessId, group: GroupId, known: Known) -> bool {
         let Known { ballot, incarnation, origin } = known;
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         if self.leads && group == id.group && origin.is_none() {
-            // The sender takes nothing of this group because it does not know where the history began: it asks.
+            // The sender does not know where this group's history began, so it accepts nothing of this group. It asks
+            // for that.
             self.effects.send(from, &ballots.announce(group));
         }
         let (known, other) = (ballots.known(group), group != id.group);
@@ -144,7 +146,8 @@ impl<E: Effects> Repair<'_, E> {
             let of_group = id.topology().member_bit(group, from).is_some();
             let asks = incarnation.number < known.incarnation() && !other && !of_group && !self.joining;
             if other && of_group || asks {
-                // A leader should know more of its own group: see `StaleLeaderProbe`. Another one has not heard of the incarnation.
+                // A leader must know the largest ballot of its own group: see `StaleLeaderProbe`. Any other sender does
+                // not know the incarnation.
                 self.effects.send(from, &ballots.announce(group));
             }
             return false;

@@ -1,35 +1,37 @@
-//! An operator begins a new incarnation of a group that lost its majority, or that nobody founds because somebody remembers it.
+//! Reset: an operator begins a new incarnation of a group that lost its majority, or that cannot be founded because a
+//! process remembers it.
 //!
-//! A reset is a campaign for the first ballot of an incarnation above all that were heard of. It names the incarnation that it
-//! ends. It begins with the state of the candidate, whatever others have: the operator chose that member, or a process with
-//! nothing. A majority promises, and members without memory are part of it.
+//! A reset is a campaign for the first ballot of an incarnation above all known ones. It names the incarnation that it
+//! ends. It begins with the state of the candidate, whatever states others have: the operator chose that member, or a
+//! process with nothing. A majority promises, and may include members without memory.
 //!
 //! # States of a group
-//! *in incarnation (n, t)* → a member campaigns for (m, u), which ends (n, t) → a majority has promised → *in incarnation
-//! (m, u)*. If a reset finds no majority, the members that promised it wait. Their waiting ends when others are there and the
-//! reset goes on, when a leader of (n, t) hears of it and moves above it (`Recovery::campaign`), or when another reset ends
-//! (m, u).
+//! *in incarnation (n, t)* → a member campaigns for (m, u), which ends (n, t) → a majority has promised → *in
+//! incarnation (m, u)*. If a reset finds no majority, the members that promised it wait. They stop waiting when other
+//! members return and the reset continues, when a leader of (n, t) learns of it and moves above it
+//! (`Recovery::campaign`), or when another reset ends (m, u).
 //!
 //! # Invariants
-//! - *A process that has promised to end (n, t) by (m, u) refuses to end it by another one*, with memory or without. Two
-//!   majorities have a member in common. If it has lost its memory between, it promised in two lives. The candidate that
-//!   counts the second promise has heard of that life, and names it. So at most one reset of (n, t) goes on that was not
-//!   given up.
-//! - *Once a reset has a majority, nothing is agreed in the incarnation that it ended.* A majority of (n, t) has a member in
-//!   common with the members that promised. If that member had memory, it promised a larger ballot. If it had none, it was in
-//!   no majority of (n, t) in this life before, and takes no state of a ballot below the promised one.
-//! - *No member's history changes under it.* A state names where its history began, and how many deliveries each reset kept.
-//!   A member *ends* if it has delivered more than its own history has in common with a state that it is given. It does
-//!   nothing any more, and a process without memory in its place is taken in.
-//! - *A campaign goes on from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the candidate
-//!   moves above another history and tries again. A promise to a candidate that moves binds only to its ballot: until a
-//!   majority has installed that, nothing is agreed in it. A member that promised a reset goes on from that alone, and leads
-//!   only with a state of it.
-//! - Members without memory that promised are taken in by the ballot itself: they said nothing in the incarnation before,
-//!   and their promises name their lives to the candidate before it takes over.
+//! - *A process that has promised to end (n, t) by (m, u) refuses to end it by another incarnation*, with memory or
+//!   without. Two majorities have a member in common. If that member lost its memory in between, it promised in two
+//!   lives. The candidate that counts the second promise knows the later life, and names it. So at most one reset of
+//!   (n, t) continues that was not abandoned.
+//! - *Once a reset has a majority, nothing is agreed in the incarnation that it ended.* A majority of (n, t) has a
+//!   member in common with the members that promised. If that member had memory, it promised a larger ballot. If it had
+//!   none, it was in no majority of (n, t) in this life before, and installs no state of a ballot below the promised
+//!   one.
+//! - *The history of a running member is never replaced by another one.* A state names where its history began, and how
+//!   many deliveries each reset kept. A member *ends* if it has delivered more than its own history has in common with
+//!   a state that it receives. It is inactive from then on, and a process without memory in its place is admitted.
+//! - *A campaign continues from the incarnation of its candidate's state* (`Membership::goes_on_from`), also when the
+//!   candidate moves above another history and tries again. A promise to a candidate that moves is binding only for its
+//!   ballot: until a majority has installed that, nothing is agreed in it. A member that promised a reset continues
+//!   from that alone, and leads only with a state of it.
+//! - Members without memory that promised are admitted by the ballot itself. They sent nothing in the previous
+//!   incarnation, and their promises name their lives to the candidate before it takes over.
 //!
-//! Messages that were agreed in (n, t) and are not in the candidate's state are lost. So are messages that were under way to it;
-//! other groups settle those (`settling.rs`; see ARCHITECTURE.md, "What is lost with memory").
+//! Messages that were agreed in (n, t) and are not in the candidate's state are lost. So are messages that were in
+//! flight to it; other groups settle those (`settling.rs`; see `ARCHITECTURE.md`, "What is lost with memory").
 
 use stentor_fabric::ProcessId;
 
@@ -42,7 +44,10 @@ use crate::peer_message::{Joiner, PeerMessage};
 use crate::state::State;
 use crate::{Ballot, Incarnation};
 
-/// Whether a reset can begin at this process.
+/// Checks whether a reset can begin at this process.
+///
+/// # Errors
+/// Those of [`Replica::reset`](super::Replica::reset).
 pub(super) fn check_reset(
     agreement: &Agreement,
     membership: &Membership,
@@ -55,7 +60,7 @@ pub(super) fn check_reset(
     match (membership.is_joining(), empty) {
         (true, false) => return Err(Rejected::Joining),
         (false, true) => return Err(Rejected::Remembers),
-        // It was given a state, and waits for bodies of it.
+        // The process received a state, and waits for bodies of it.
         (true, true) if agreement.messages.delivered > 0 => return Err(Rejected::Ahead),
         _ => {}
     }
@@ -64,7 +69,7 @@ pub(super) fn check_reset(
 }
 
 impl<E: Effects> Recovery<'_, E> {
-    /// Begins a new incarnation, which ends another one, with this member's state: with nothing, if `empty`.
+    /// Begins a new incarnation, which ends another one, with this member's state, or with nothing if `empty`.
     pub(super) fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<Ballot, Rejected> {
         check_reset(self.agreement, self.membership, ends, empty)?;
         let (ballot, incarnation) = self.next_incarnation()?;
@@ -78,7 +83,7 @@ impl<E: Effects> Recovery<'_, E> {
         Ok(ballot)
     }
 
-    /// A reset's 1A comes to a process without memory.
+    /// Handles a reset's 1A at a process without memory.
     pub(super) fn on_reset(&mut self, from: ProcessId, demand: &Demand<'_>) {
         if self.is_pledged_to(demand) {
             return self.promise_to(from, demand);
@@ -92,7 +97,7 @@ impl<E: Effects> Recovery<'_, E> {
         self.pledge_to(from, demand, free);
     }
 
-    /// A process that promises a reset without memory is taken in by it.
+    /// Admits a process that promises a reset without memory.
     pub(super) fn take_promise_of_reset(&mut self, from: ProcessId, state: &State) {
         let life = self.membership.lives.of(from);
         let Some(campaign) = self.leadership.campaign().filter(|_| state.synced == Ballot::NONE) else { return };

@@ -1,34 +1,39 @@
-//! The end of messages that were under way to a group whose history is over, at the other groups.
+//! Settling: how the other groups end messages that were in flight to a group whose history has ended.
 //!
-//! A group was reset, or founded anew: its new history (m, u) knows nothing of what other groups had under way to the one before.
-//! Others may have delivered some of that, by acknowledgements of the old history. `tests/settling.rs` searches the rules.
+//! A group was reset, or founded anew. Its new history (m, u) does not contain what other groups had in flight to the
+//! previous one. Some members may have delivered part of that, by acknowledgements of the old history.
+//! `tests/settling.rs` explores the rules.
 //!
 //! # At a group that begins anew
-//! *Nothing that was multicast to the history before is assigned in the new one.* The new history keeps what its first state has
-//! decided. All other messages to several groups are settled no-ops in that state ([`State::lose_what_is_under_way`]). A
-//! process that had begun before has to begin again: it has opened here if a `Succeed` with its life is in this history. So a
-//! message of a generation that has not opened, and is neither decided nor delivered here, is *lost*, for good: its process
-//! multicasts nothing to this group any more. This group answers `Lost` to a leader that gives a timestamp of it. That is no
-//! refusal: others may have delivered the message.
+//! *No message that was multicast to the previous history is assigned in the new one.* The new history keeps the
+//! messages that its first state has decided. All other messages to several groups are settled no-ops in that state
+//! ([`State::lose_what_is_under_way`]). A process that had begun before has to begin again: it has opened here if a
+//! `Succeed` with its life is in this history. So a message of a generation that has not opened, and that is neither
+//! decided nor delivered here, is *lost* for good: its process multicasts nothing to this group any more. This group
+//! answers `Lost` to a leader that sends a timestamp of it. That is not a refusal, because members of other groups may
+//! have delivered the message.
 //!
-//! # At the others
-//! The *word* of the new history (`words.rs`) has a place in the stream. It parts the entries before it from those behind it:
-//! - A message whose *vector* lies before the word has a time of the old history: it is *ended* for that group, and keeps that
-//!   time. A group is exempt if the message is ended for it and its word is *in force* here; the other destination groups are
-//!   the *survivors*. The message is decided when a majority of every survivor acknowledged that vector. So if somebody has
-//!   delivered it, all survivors do. If one of them has no vector, or another one, it is not decided.
-//! - A time of the old history without a vector is forgotten with the word: no vector behind the word has one. If the new
-//!   history says that the message is lost, the leader fills its slot with a no-op, and refuses the message when that is
-//!   settled. A group that has the vector hears of that like of any other refusal.
-//! - A refusal counts only if it is of the history whose word is processed: another survivor may have been reset since.
+//! # At the other groups
+//! The *word* of the new history (`words.rs`) has a position in the stream. It separates the entries before it from
+//! those behind it:
+//! - A message whose *vector* is before the word has a time of the old history: it is *ended* for that group, and keeps
+//!   that time. A group is exempt if the message is ended for it and its word is *in force* here; the other destination
+//!   groups are the *survivors*. The message is decided when a majority of every survivor acknowledged that vector. So
+//!   if some member has delivered it, all survivors do. If one of them has no vector, or another one, it is not
+//!   decided.
+//! - A time of the old history without a vector is forgotten with the word: no vector behind the word contains one. If
+//!   the new history reports that the message is lost, the leader fills its slot with a no-op, and refuses the message
+//!   when that is settled. A group that has the vector learns of that as of any other refusal.
+//! - A refusal counts only if it belongs to the history whose word is processed: another survivor may have been reset
+//!   since.
 //!
-//! # What is left open
-//! Two survivors may have different vectors of one message, if the old history changed its leader shortly before its end. Then the
-//! message is decided nowhere, and they wait (`unsettled.rs` finds it, for people who look). A no-op would be safe: if anybody
-//! had delivered it at V, a majority of the old history's group would have acknowledged V, every later leader of that history
-//! would have given the same time, and the last vectors of both survivors before the word would be V. But nobody tells a
-//! survivor which vector is another one's last: an acknowledgement does not say whether its sender had processed the word. A
-//! survivor that is down is waited for.
+//! # Limitations
+//! Two survivors may have different vectors of one message, if the old history changed its leader shortly before its
+//! end. Then the message is decided nowhere, and they wait (`unsettled.rs` reports it to operators). A no-op would be
+//! safe: if any member had delivered it at V, a majority of the old history's group would have acknowledged V, every
+//! later leader of that history would have assigned the same time, and the last vectors of both survivors before the
+//! word would be V. But a survivor cannot learn which vector is another one's last: an acknowledgement does not say
+//! whether its sender had processed the word. The survivors also wait for a survivor that is down.
 
 use stentor_fabric::ProcessId;
 
@@ -42,7 +47,7 @@ use crate::peer_message::{MessageRef, PeerMessage, Verdict};
 use crate::{ClientId, GroupId, Word, ids};
 
 impl Agreement {
-    /// The word of a group is processed.
+    /// Records that the word of a group is processed.
     pub(super) fn process_word(&mut self, group: GroupId, word: Word, processed_by: u64) {
         let before = self.ballots.word(group).origin;
         self.ballots.take_word(group, word, processed_by);
@@ -59,7 +64,7 @@ impl Agreement {
         }
     }
 
-    /// The word of a group has come in force.
+    /// Decides messages that are ended for a group whose word has come into force.
     pub(super) fn decide_ended<E: Effects>(&mut self, group: GroupId, effects: &mut E) {
         for client in self.messages.clients() {
             for slot in self.messages.pending(client) {
@@ -72,9 +77,9 @@ impl Agreement {
     }
 }
 
-/// At a leader of a group that begins anew.
+/// The part at a leader of a group that begins anew.
 impl<E: Effects> Leader<'_, E> {
-    /// Whether a message that is not assigned here was multicast to a history of this group that is over.
+    /// Returns whether an unassigned message was multicast to an ended history of this group.
     #[inline]
     pub(super) fn is_of_ended(&self, client: ClientId, sequence: u64) -> bool {
         let Agreement { id, ballots, messages, .. } = &*self.agreement;
@@ -84,7 +89,7 @@ impl<E: Effects> Leader<'_, E> {
             && !mutant!(id.mutant(), EndedAssigned)
     }
 
-    /// Another group's leader gave its timestamp of a message that was multicast to a history that is over.
+    /// Answers another group's leader that sent its timestamp of a message to an ended history.
     #[cold]
     pub(super) fn tell_lost(&mut self, from: ProcessId, group: GroupId, item: &RemoteTimestamp) {
         let (client, sequence) = (item.head.client, item.head.sequence);
@@ -103,9 +108,10 @@ impl<E: Effects> Leader<'_, E> {
     }
 }
 
-/// At a leader of another group.
+/// The part at a leader of another group.
 impl<E: Effects> NoOps<'_, E> {
-    /// A message was under way to a history of a group that is over. Returns whether its slot was filled.
+    /// Handles the report that a message was in flight to an ended history of another group. Returns whether its slot
+    /// was filled.
     pub(super) fn on_lost(&mut self, group: GroupId, verdict: Verdict) -> bool {
         let Agreement { ballots, messages, .. } = &*self.agreement;
         let lost = verdict.message;

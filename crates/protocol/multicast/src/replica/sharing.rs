@@ -1,52 +1,55 @@
-//! What keeps a client that fills its window from holding up the others.
+//! The shares of clients, which keep a client that fills its window from delaying the others.
 
 use super::ReplicaConfig;
 use crate::mutant::mutant;
 use crate::{ClientId, Mutant};
 
-/// How far a leader goes on with one client while others multicast, too.
+/// The limit of a leader's assignments for one client while others multicast, too.
 ///
-/// Deliveries follow the order of assignment, so whoever multicasts next waits behind everything that is assigned. While several
-/// clients are active, a client's messages to this group alone are assigned only as long as fewer than a share of its messages are
-/// assigned and not delivered. The rest waits in its window, where nobody waits behind it.
+/// Deliveries follow the order of assignment, so a new message waits behind everything that is assigned. While several
+/// clients are active, a client's messages to this group alone are assigned only as long as fewer than a share of its
+/// messages are assigned and not delivered. The others wait in its window, where no other client's message waits behind
+/// them.
 ///
 /// # Invariants
-/// - A client waits for deliveries of its own messages. What is before a held message to several groups never waits: other groups need
-///   its timestamp. So no two groups wait for each other.
-/// - After each delivery of a message of a client that waits, more of it is assigned: at the end of the event, or at the next tick where
-///   the event is a change of leaders.
-/// - Where a window has room for no more than a share nothing is noted here.
+/// - A client waits only for deliveries of its own messages. Messages before a held message to several groups never
+///   wait, because other groups need its timestamp. So no two groups wait for each other.
+/// - After each delivery of a message of a waiting client, more of its messages are assigned: at the end of the event,
+///   or at the next tick if the event is a change of leaders.
+/// - If the window is not larger than a share, nothing is recorded here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Sharing {
     share: u64,
-    /// Assignments for which a client counts as active after its last one; 0: nothing is limited.
+    /// Number of assignments for which a client counts as active after its last one; at 0 no client is limited.
     memory: u64,
-    /// Whose message was assigned last.
+    /// The client whose message was assigned last.
     last: Option<ClientId>,
-    /// Assignments until all clients but the last one count as idle.
+    /// Number of assignments until all clients except the last one count as idle.
     mixed: u64,
     clients: Vec<Sharer>,
-    /// Clients that had waited, and have room since.
+    /// Clients that waited and have room since.
     with_room: Vec<ClientId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Sharer {
-    /// Behind the last held slot with a message to several groups.
+    /// The slot behind the last held message to several groups.
     common: u64,
-    /// The next message was not assigned because a share was under way.
+    /// `true` if the next message was not assigned because a share was in use.
     waits: bool,
 }
 
 impl Sharing {
-    /// The least share: what a member takes of one ring in one step. A leader that hears of decisions in each step has the
-    /// next batch for its stream while the last one is acknowledged.
+    /// Smallest share, which is the number of records that a member reads from one ring in one step.
+    ///
+    /// A leader that learns of decisions in each step has the next batch for its stream while the last one is
+    /// acknowledged.
     const LEAST: u32 = 64;
-    /// Shares in a window. Where messages stay undecided for long, because round trips are long, windows are made larger, and
-    /// shares grow with them.
+    /// Number of shares in a window. Where round trips are long, messages stay undecided for long. Windows are
+    /// configured larger there, and shares grow with them.
     const IN_A_WINDOW: u32 = 16;
-    /// Windows of messages for which a client counts as active. One that waits for its answers before it goes on is not seen
-    /// meanwhile.
+    /// Time for which a client counts as active, in windows of messages. A client that waits for its replies assigns
+    /// nothing meanwhile.
     const WINDOWS: u64 = 16;
 
     pub(super) fn new(clients: usize, config: &ReplicaConfig) -> Self {
@@ -61,7 +64,7 @@ impl Sharing {
         self.clients.get_mut(usize::from(client.0))
     }
 
-    /// A message is held.
+    /// Records that a message is held.
     #[inline]
     pub(super) fn note_held(&mut self, client: ClientId, slot: u64, groups: usize) {
         if groups > 1
@@ -71,7 +74,7 @@ impl Sharing {
         }
     }
 
-    /// A message is assigned. A time entry does not count: it makes no client wait.
+    /// Records that a message is assigned. A time entry does not count, so it makes no client wait.
     #[inline]
     pub(super) fn note_assigned(&mut self, client: ClientId) {
         if usize::from(client.0) >= self.clients.len() {
@@ -85,7 +88,7 @@ impl Sharing {
         }
     }
 
-    /// A message is delivered.
+    /// Records that a message is delivered.
     #[inline]
     pub(super) fn note_delivered(&mut self, client: ClientId) {
         if let Some(sharer) = self.sharer(client)
@@ -95,7 +98,7 @@ impl Sharing {
         }
     }
 
-    /// Whether a client's next message waits while so many of its messages are assigned and not delivered.
+    /// Returns whether a client's next message waits while this many of its messages are assigned and not delivered.
     #[inline]
     pub(super) fn holds_back(&mut self, client: ClientId, slot: u64, pending: u64, mutant: Mutant) -> bool {
         let is_limited = self.mixed > 0 && pending >= self.share;
@@ -104,13 +107,13 @@ impl Sharing {
         sharer.waits
     }
 
-    /// The next client that had waited, and has room since. It is forgotten.
+    /// Returns the next client that waited and has room since, and removes it from the list.
     #[inline]
     pub(super) fn next_with_room(&mut self) -> Option<ClientId> {
         self.with_room.pop()
     }
 
-    /// Whether a client's next message waits, or some client has room since the last event.
+    /// Returns whether a client's next message waits, or some client has room since the last event.
     pub(super) fn waits(&self, client: ClientId) -> bool {
         !self.with_room.is_empty() || self.clients.get(usize::from(client.0)).is_some_and(|sharer| sharer.waits)
     }

@@ -8,56 +8,57 @@ use crate::slot_table::heap_bytes;
 use crate::state::AssignedSlot;
 use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp, Topology, ids};
 
-/// One message. Reused for the message a window later, so that nothing is allocated per message.
+/// One message. The entry is reused for the message one window later, so that messages cause no allocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Slot {
-    /// The client's number for it; 0 while nothing is known.
+    /// The client's number for the message; 0 while nothing is known.
     pub(super) sequence: u64,
-    /// Destination groups; 0 while nothing is known.
+    /// Number of destination groups; 0 while nothing is known.
     pub(super) groups: usize,
-    /// Position of the own group; known with the destinations.
+    /// Position of this member's group; known with the destinations.
     pub(super) own: usize,
-    /// Known from the body, or from another member's state.
+    /// The destinations; known from the body, or from another member's state.
     pub(super) destinations: Vec<Destination>,
     pub(super) set: GroupSet,
-    /// Its time is later than this; known with the body.
+    /// The message's time must be later than this one; known with the body.
     pub(super) not_before: u64,
-    /// Time per destination group; 0 is unknown.
+    /// Time of each destination group; 0 is unknown.
     times: Vec<u64>,
-    /// Ballot per destination group whose leader told this member its time; else 0.
+    /// For each destination group, the ballot of the leader that sent its time to this member; otherwise 0.
     ballots: Vec<u64>,
     pub(super) votes: Votes,
-    /// The body is held.
+    /// `true` if the body is held.
     pub(super) body: bool,
-    /// Own group's timestamp is in the order.
+    /// `true` if this group's timestamp is in the order.
     pub(super) ordered: bool,
-    /// The stream is processed (or written) through the whole vector.
+    /// `true` if the stream is processed, or at a leader appended, through the whole vector.
     pub(super) vector: bool,
-    /// A leader that prepared took another time in place of one of the vector; it appends that afresh.
+    /// `true` if a preparing leader has replaced a time of the vector. It then appends the vector again.
     pub(super) replaced: bool,
-    /// Destination groups whose times in the vector are of a history that is over: see `settling.rs`.
+    /// Destination groups whose times in the vector belong to an ended history, see `settling.rs`.
     ended: Option<Box<GroupSet>>,
-    /// The final timestamp, once decided.
+    /// The final timestamp, once the message is decided.
     pub(super) decided: Option<Timestamp>,
     pub(super) delivered: bool,
-    /// Never to be delivered, if the entry that says so is not lost with its ballot (see `no_op.rs`).
+    /// `true` if the slot is a no-op, which is never delivered, unless its entry is lost with its ballot (see
+    /// `no_op.rs`).
     pub(super) no_op: bool,
-    /// A no-op for good: a majority of the group has processed that.
+    /// `true` if the no-op is final: a majority of the group has processed it.
     pub(super) settled: bool,
-    /// Of a no-op that is not settled: members that have processed it, as its leader knows.
+    /// Members known to the leader to have processed an unsettled no-op, as a bit mask.
     pub(super) processed_by: u64,
-    /// Ticks since something was last done about it.
+    /// Ticks since the last action on the slot.
     pub(super) age: u8,
 }
 
 impl Slot {
-    /// Returns the bytes that a message to so many groups takes on the heap. They are kept for the next one in its slot.
+    /// Returns the heap bytes of a message to this many groups. They are kept for the next message in its slot.
     pub(super) fn heap_bytes(groups: usize) -> u64 {
         let destinations = heap_bytes::<Destination>(groups.next_power_of_two());
         destinations + 2 * heap_bytes::<u64>(groups) + Votes::heap_bytes(groups)
     }
 
-    /// Forgets everything but the memory.
+    /// Clears everything and keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.sequence = 0;
         self.groups = 0;
@@ -79,25 +80,25 @@ impl Slot {
         self.age = 0;
     }
 
-    /// No no-op.
+    /// Ends the slot's state as a no-op.
     fn revive(&mut self) {
         self.no_op = false;
         self.settled = false;
         self.processed_by = 0;
     }
 
-    /// Whether a message with this sequence may be in this slot: it is the one that is known here, or a later process of
-    /// the client id uses the slot again, whose earlier message was never assigned.
+    /// Returns whether a message with this sequence may be in this slot. It may if it is the known message here, or if
+    /// a later process of the client id reuses the slot of a message that was never assigned.
     pub(super) fn may_be(&self, sequence: u64) -> bool {
         self.groups == 0 || self.sequence == sequence || (sequence > self.sequence && !self.ordered && !self.no_op)
     }
 
-    /// Whether what is held here is of an earlier process than this sequence's, and was never assigned.
+    /// Returns whether the held message belongs to an earlier process than this sequence's, and was never assigned.
     pub(super) fn is_followed_by(&self, sequence: u64) -> bool {
         ids::generation(self.sequence) < ids::generation(sequence) && self.body && !self.ordered && !self.no_op
     }
 
-    /// An item came for this slot: checks that it names the same message, or gives the slot its name.
+    /// Checks that an item for this slot names the same message, or sets the name of an unnamed slot.
     #[inline]
     pub(super) fn name(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
         if self.sequence == head.sequence && self.groups == usize::from(head.groups) {
@@ -109,7 +110,7 @@ impl Slot {
     fn name_anew(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
         let groups = usize::from(head.groups);
         if self.no_op {
-            // Whatever it is called, nothing comes of it.
+            // A no-op has no message, whatever name an item has for it.
             return Ok(());
         }
         if self.groups != 0 && self.sequence != head.sequence && !self.body && self.may_be(head.sequence) && !lenient {
@@ -126,7 +127,7 @@ impl Slot {
         Ok(())
     }
 
-    /// The body is here; its destinations contain the own group.
+    /// Stores the header of the message's body. Its destinations contain this member's group.
     pub(super) fn hold(
         &mut self,
         client: ClientId,
@@ -154,7 +155,7 @@ impl Slot {
         Ok(())
     }
 
-    /// A message to the own group alone is here that has no body: a time entry.
+    /// Stores a message without a body to this group alone, such as a time entry.
     pub(super) fn hold_empty(&mut self, head: &Head, slot: u64, group: GroupId) -> Result<(), Rejected> {
         if self.sequence != head.sequence && self.may_be(head.sequence) {
             self.clear();
@@ -171,7 +172,7 @@ impl Slot {
         Times::new(&self.times)
     }
 
-    /// Ballot of the leader that gave the time at `position`, as far as this member was told.
+    /// Returns the ballot of the leader that sent the time at `position` to this member.
     pub(super) fn ballot(&self, position: usize) -> Ballot {
         Ballot::from_word(self.ballots[position])
     }
@@ -181,23 +182,24 @@ impl Slot {
         self.times[position] = time;
     }
 
-    /// All times, as the own group's leader has them.
+    /// Sets all times, as the leader of this group has them.
     pub(super) fn stamp_all(&mut self, times: Times<'_>) {
         self.times.copy_from_slice(times.words());
     }
 
-    /// The groups whose times in the vector are of a history that is over.
+    /// Returns the groups whose times in the vector belong to an ended history.
     #[inline]
     pub(super) fn ended(&self) -> Option<&GroupSet> {
         self.ended.as_deref()
     }
 
-    /// Whether the time of a group in the vector is of a history that is over.
+    /// Returns whether the time of a group in the vector belongs to an ended history.
     pub(super) fn is_ended(&self, group: GroupId) -> bool {
         self.ended.as_ref().is_some_and(|ended| ended.contains(group))
     }
 
-    /// The history of a destination group is over. What the stream has of it stays; what it has not is forgotten.
+    /// Records that the history of a destination group has ended. A time in the stream's vector stays; any other time
+    /// of the group is forgotten.
     pub(super) fn end(&mut self, group: GroupId, topology: &Topology) {
         for position in 0..self.groups {
             let told_by = |ballot: Ballot| topology.member_bit(group, ballot.leader()).is_some();
@@ -213,12 +215,12 @@ impl Slot {
         }
     }
 
-    /// Own group's timestamp, which orders the message until it is decided.
+    /// Returns this group's timestamp, which orders the message until it is decided.
     pub(super) fn tentative(&self) -> Timestamp {
         Timestamp { time: self.times[self.own], group: self.destinations[self.own].group.0 }
     }
 
-    /// The largest timestamp of a vector.
+    /// Returns the largest timestamp of a vector.
     pub(super) fn latest(&self, vector: Times<'_>) -> Timestamp {
         self.destinations
             .iter()
@@ -228,32 +230,34 @@ impl Slot {
             .unwrap_or_default()
     }
 
-    /// Whether it is decided, and the stream is processed through the vector that it is decided at.
+    /// Returns whether the message is decided, and the stream is processed through the decided vector.
     pub(super) fn is_final(&self) -> bool {
         self.vector && self.decided.is_some() && self.decided == Some(self.latest(self.times()))
     }
 
-    /// The head of an item about this message for the group at `position`.
+    /// Returns the head of an item about this message for the group at `position`.
     pub(super) fn head(&self, client: ClientId, position: usize) -> Head {
         let slot = ShortSlot::of(self.destinations[position].slot);
         Head { client, sequence: self.sequence, slot, groups: self.groups as u8 }
     }
 
-    /// An acknowledgement of the vector here, for the group at `position`.
+    /// Returns an acknowledgement of this vector, for the group at `position`.
     #[inline]
     pub(super) fn ack(&self, client: ClientId, position: usize, ballot: Ballot) -> Ack<'_> {
         Ack { head: self.head(client, position), position: self.own as u8, ballot, times: self.times() }
     }
 
-    /// Delivered: nobody's vote is needed any more.
+    /// Marks the message as delivered. Votes are not needed any more.
     pub(super) fn finish(&mut self) {
         self.delivered = true;
         self.age = 0;
         self.votes.clear();
     }
 
-    /// Another ballot's state will say whether and how this message is assigned. The body and who acknowledged what remain
-    /// true; what other groups' leaders said too, but only a leader needs it, and a follower takes times from the stream.
+    /// Removes the assignment, because another ballot's state will say whether and how the message is assigned.
+    ///
+    /// The body and the acknowledgements remain valid. So do the timestamps of other groups' leaders, but only a leader
+    /// needs them; a follower gets times from the stream.
     pub(super) fn unassign(&mut self, leads: bool) {
         self.ordered = false;
         self.vector = false;
@@ -270,7 +274,7 @@ impl Slot {
         self.age = 0;
     }
 
-    /// As another member has it.
+    /// Adopts the slot from another member's state.
     pub(super) fn take(&mut self, entry: &AssignedSlot, group: GroupId) {
         if self.sequence != entry.sequence || self.groups != entry.destinations.len() {
             self.clear();
@@ -289,7 +293,7 @@ impl Slot {
         for (position, time) in entry.times.iter().enumerate().filter(|(_, time)| **time != 0) {
             self.stamp(position, Ballot::NONE, *time);
         }
-        // A message that was refused keeps its place in the order until that is settled.
+        // A refused message keeps its position in the order until the no-op is settled.
         self.ordered = !entry.no_op || entry.times.get(self.own).is_some_and(|time| *time != 0);
         self.vector = entry.vector;
         self.ended = (entry.ended != GroupSet::default()).then(|| Box::new(entry.ended));
@@ -309,10 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_takes_no_more_than_is_announced_and_not_much_less() {
+    fn a_message_takes_at_most_the_announced_bytes_and_not_much_less() {
         for groups in [1, 4, 5, 8, 255] {
             let mut slot = Slot::default();
-            // As from a header, which does not say how many there are.
+            // The capacity grows as it does when a header is read: the number of destinations is not known in advance.
             let destinations = (0..groups as u16).map(|group| Destination { group: GroupId(group), slot: 0 });
             slot.destinations.extend(destinations.filter(|_| true));
             slot.times.resize(groups, 0);

@@ -1,48 +1,50 @@
-//! A follower notices here that its stream does not bring what its leader has.
+//! Detection of a follower whose stream lacks entries that its leader has appended.
 //!
-//! A follower asks its leader for what it misses: `Ask` for a decision, `WantBodies` for a body. The answer helps only if
-//! the entry that it is about is processed. When entries are lost, no answer to these ever does.
+//! A follower asks its leader for what it misses: `Ask` for a decision, `WantBodies` for a body. The answer helps only
+//! if the entry that it is about is processed. If entries are lost, no answer to these requests ever helps.
 
-/// The evidence that a follower's stream has brought nothing although there is more, and its age.
+/// The evidence that a follower's stream has brought nothing although there are more entries, and its age.
 ///
 /// # States of a follower's stream
-/// *flowing* → *starved* (there is evidence that an entry is missing) → flowing, when any entry is processed or a state is
-/// installed; or, when that takes four times the [`retry_ticks`](super::ReplicaConfig::retry_ticks), the follower asks for its
-/// leader's state, and counts anew.
+/// *flowing* → *starved* (there is evidence that an entry is missing) → flowing, when any entry is processed or a state
+/// is installed. If that takes four times the [`retry_ticks`](super::ReplicaConfig::retry_ticks), the follower asks for
+/// its leader's state, and counts again from 0.
 ///
-/// Evidence is
-/// - a gap: the entry at the head of the stream is not the next one. It may be that the state which has the entries before
-///   it is on its way, as it is after a connection broke; that is why the follower waits first.
-/// - a decision that cannot be used: the leader says that a message is decided at a vector that is not processed here.
+/// The evidence is one of these:
+/// - A gap: the entry at the head of the stream is not the next one. The state that contains the entries before it may
+///   be in flight, as it is after a connection broke. Therefore the follower waits first.
+/// - An unusable decision: the leader reports that a message is decided at a vector that is not processed here.
 ///
 /// # Invariants
-/// - *A request that its answer does not satisfy becomes a request for the state.* The leader answers `Behind` with a state
-///   that contains every entry of its stream so far (`install_at`), and the stream goes on behind that. The state is farther
-///   than what is processed here, because something that the leader has appended is not; so it is installed, and the
-///   counter rises. A follower therefore stands still only as long as its leader does, or the connection is down.
-/// - Nothing is delivered for this reason: the state comes from the leader of the installed ballot, like any other that it
-///   sends, and goes through `on_install`.
-/// - A follower that waits for a state already is not starved: `go_on_installing` repeats what that lacks.
+/// - *A request that its answer does not satisfy becomes a request for the state.* The leader answers `Behind` with a
+///   state that contains every entry of its stream so far (`install_at`), and the stream continues behind that. The
+///   state is ahead of what is processed here, because some appended entry is not processed. So it is installed, and
+///   the counter rises. A follower therefore stalls only as long as its leader does, or the connection is down.
+/// - Starvation causes no delivery: the state comes from the leader of the installed ballot, like any other that it
+///   sends, and is processed by `on_install`.
+/// - A follower that already waits for a state is not starved: `go_on_installing` repeats the requests for what that
+///   lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Starvation {
-    /// Whether there is evidence.
+    /// `true` if there is evidence.
     evident: bool,
-    /// The count of processed entries when the evidence came.
+    /// Number of processed entries when the evidence was found.
     counter: u64,
-    /// The ticks since then.
+    /// Ticks since then.
     age: u8,
 }
 
 impl Starvation {
-    /// Notes evidence, at a follower that has processed so many entries.
+    /// Notes evidence at a follower that has processed `counter` entries.
     pub(super) fn note(&mut self, counter: u64) {
         if !self.evident || self.counter != counter {
             *self = Starvation { evident: true, counter, age: 0 };
         }
     }
 
-    /// Lets a tick pass at a member that has processed so many entries. Returns whether it has been starved for so many
-    /// ticks; then it counts anew.
+    /// Advances time by one tick at a member that has processed `counter` entries.
+    ///
+    /// Returns whether it has been starved for `ticks` ticks. The count then starts again from 0.
     pub(super) fn tick(&mut self, counter: u64, follows: bool, ticks: u8) -> bool {
         if !self.evident {
             return false;
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_is_processed_ends_it_and_old_evidence_counts_on() {
+    fn a_processed_entry_ends_starvation_and_old_evidence_keeps_its_age() {
         let mut starvation = Starvation::default();
         assert!(!starvation.tick(3, true, 1), "nothing is missing");
         starvation.note(3);

@@ -1,70 +1,80 @@
-//! How another process takes a client's place, with a majority of each group that it talks to and of no other.
+//! The takeover of a client id by another process. It needs a majority of each group that the process multicasts to,
+//! and of no other group.
 //!
-//! A client's messages have dense slots at each group. A new process must know the first slot that none before it uses, and an
-//! earlier process's messages may lie anywhere: at members that do not answer, in rings, at other groups. So each group fixes by
-//! itself, in its own order, where the new process begins; what earlier ones multicast from there on is void, also if it turns up
-//! later. Another group that holds such a message is told [`Refused`](PeerMessage::Refused), and makes it a no-op.
+//! A client's messages have dense slots at each group. A new process must know the first slot that no process before it
+//! uses. But an earlier process's messages may be anywhere: at members that do not answer, in rings, at other groups.
+//! So each group decides alone, in its own order, where the new process begins. Messages of earlier processes from
+//! there on are *void*, even if they are found later. Another group that holds such a message is sent
+//! [`Refused`](PeerMessage::Refused), and makes it a no-op.
 //!
 //! # States of a process at a group
-//! *asking* (a member passes on what the process said in its greeting: `Open`) → *closing* (the leader has its group take nothing
-//! more of earlier processes: `Close`; who does so says what it holds: `Closed`) → *proposed* (the leader appended
-//! [`Succession`]: generation, first slot) → *settled* (a majority has processed that). Only then the process is told, and begins.
+//! *asking* (a member forwards the request in the process's hello: `Open`) → *closing* (the leader has its group refuse
+//! messages of earlier processes: `Close`; each member answers with what it holds: `Closed`) → *proposed* (the leader
+//! appended a [`Succession`]: generation, first slot) → *settled* (a majority has processed that). Only then is the
+//! process told its first slot, and begins.
 //!
-//! Each client id has a home group ([`Topology::home`](crate::Topology::home)). There the process asks without a generation, and
-//! gets the next one: the order of the home group numbers the processes. It names the smallest generation that it may have, as
-//! members told it, and is numbered only if that is above the latest one: so of all that asked for one number one gets it, and a
-//! word that a member passes on late, for a process that is long gone, deposes nobody. The same life gets the same number however
-//! often it asks. All other groups it asks with that generation.
+//! Each client id has a home group ([`Topology::home`](crate::Topology::home)). There the process asks without a
+//! generation, and is assigned the next one: the order of the home group numbers the processes. The request names the
+//! smallest generation that the process may have, as members reported it. The process is numbered only if that is above
+//! the latest generation. So only one of several processes that ask for one number gets it. A request that a member
+//! forwards late, for a process that ended long ago, supersedes no process. A life gets the same number however often
+//! it asks. At all other groups the process asks with that generation.
 //!
 //! # Invariants
-//! 1. *A member that answered `Closed` for generation G takes no body of a smaller generation from a client's ring, and tells
-//!    no such process what it holds.* The answer counts only in the ballot that its sender had installed, and only at the
-//!    leader of that ballot. So closings are in no promise and no state: if the ballot ends first, the next leader asks again.
-//! 2. *The first slot is behind everything that any of a majority held without a gap, when it answered*: the leader has all that
-//!    itself by then. An answer whose bodies do not come is dropped; its sender is asked again.
-//! 3. *A succession counts when it is settled*, like a no-op: then every later leader's state has it, and the slots from the first
-//!    one on are assigned to nobody before. Until then a later leader may lack it, and may assign what would be void; so no other
-//!    group and no process is told.
-//! 4. *No two messages have one id.* A generation is told to one life. It is above all generations whose successions the home
-//!    group has; those that were told are settled, so no later leader lacks one. A home group that forgot everything numbers
-//!    from the beginning; a group that remembers a larger generation, or another process of the same one, says so, and the process
-//!    asks its home for one above it.
+//! 1. *A member that answered `Closed` for generation G accepts no body of a smaller generation from a client's ring,
+//!    and reports to no such process what it holds.* The answer counts only in the ballot that its sender had
+//!    installed, and only at the leader of that ballot. So closings are in no promise and no state: if the ballot ends
+//!    first, the next leader asks again.
+//! 2. *The first slot is behind everything that any member of a majority held without a gap when it answered.* The
+//!    leader itself holds all of that by then. An answer whose bodies do not arrive is dropped, and its sender is asked
+//!    again.
+//! 3. *A succession counts when it is settled*, like a no-op. Then every later leader's state has it, and no message of
+//!    an earlier process is assigned to the slots from the first one on. Until then a later leader may lack it, and may
+//!    assign messages that would be void. So neither another group nor the process is told before.
+//! 4. *No two messages have one id.* A generation is told to one life. It is above all generations whose successions
+//!    the home group has. Generations that were told are settled, so no later leader lacks one. A home group that has
+//!    lost its memory numbers from the beginning. A group that remembers a larger generation, or another process with
+//!    the same one, reports that, and the process asks its home group for a generation above it.
 //!
-//! **What is synced is not void.** A client was told that m is held by a majority Q1 in ballot b, with everything before it at
-//! this group. Let a leader append a succession in ballot c by answers of Q2.
-//! - b < c: c's leader has m (`campaign.rs`): it is in its prefix.
-//! - b = c: a member of both, in one life (a life that was taken in since has not installed c before), said that it holds m before
-//!   it closed: after that it says nothing to this process. So its answer lists m, and 2 holds.
-//! - b > c: everybody who installed b has the succession, if it was settled, and says nothing to earlier processes. If it was not
-//!   settled, it is in b's state or it is not; if it is, the same holds, and else it is nothing.
+//! # Safety
+//! **A synced message is not void.** A client was told that a majority Q1 holds m in ballot b, with everything before
+//! it at this group. Let a leader append a succession in ballot c, based on answers of Q2.
+//! - b < c: c's leader has m in its prefix (`campaign.rs`).
+//! - b = c: a member of both majorities, in one life (a life that was admitted since has not installed c before),
+//!   reported that it holds m before it closed: after that it reports nothing to this process. So its answer lists m,
+//!   and 2 holds.
+//! - b > c: if the succession was settled, every member that installed b has it, and reports nothing to earlier
+//!   processes. If it was not settled, it either is in b's state, and the same holds, or it is not, and has no effect.
 //!
-//! **A void message is decided nowhere.** If a majority here had processed its assignment in a ballot up to c, c's leader would
-//! have it assigned, and the first slot would be behind it. Later leaders have the succession, and assign nothing void. `Refused`
-//! is said when the succession is settled.
+//! **A void message is decided nowhere.** If a majority here had processed its assignment in a ballot up to c, c's
+//! leader would have it assigned, and the first slot would be behind it. Later leaders have the succession, and assign
+//! no void message. `Refused` is sent only when the succession is settled.
 //!
-//! **What is void gives way.** A deposed leader, or who followed it, may have assigned in its ballot b what is void by a
-//! succession of a later ballot c; and the next process's message m is in the same slot. A slot takes no other body once it is
-//! assigned, so the member would wait for m for ever, with c's state; or would lead without it. But m exists, so its succession is
-//! settled, in c: a majority has processed that, and nothing of earlier processes from m's slot on can be decided in b, nor was it
-//! assigned in b after the succession, which b lacks. Every later leader's state is of c or later, and none takes up what this
-//! member has of b. So that is forgotten when a state names m, before bodies are asked for: the succession itself need not be
-//! known to be settled by then.
+//! **Void assignments are dropped.** A deposed leader, or a member that followed it, may have assigned in its ballot b
+//! a message that is void by a succession of a later ballot c, while the next process's message m is in the same slot.
+//! A slot accepts no other body once it is assigned. So the member would wait for m for ever with c's state, or would
+//! lead without it. But m exists, so its succession is settled in c: a majority has processed it. So no message of
+//! earlier processes from m's slot on can be decided in b, nor was one assigned in b after the succession, which b
+//! lacks. Every later leader's state is of c or later, and none adopts these assignments of b. So they are dropped when
+//! a state names m, before bodies are requested. The succession itself need not be known to be settled by then.
 //!
-//! # What is kept
-//! Another group may ask much later for the timestamp of a void message: by then the slot, which it names by few bits, may be used
-//! again. So what is void is known by *sequences*: all that a process of a smaller generation multicast after
-//! [`Succession::after`]. It is kept until every other group has closed that generation, too, and has nothing undecided of smaller
-//! ones (`Retire`, `Retired`); both stay true. A group keeps at most [`Succession::MOST`] of a client: the next process waits.
+//! # Retained successions
+//! Another group may ask much later for the timestamp of a void message. By then its slot, which an item names by few
+//! bits, may be reused. So void messages are identified by *sequences*: all that a process of a smaller generation
+//! multicast after [`Succession::after`]. A succession is retained until every other group has closed that generation,
+//! too, and has nothing undecided of smaller ones (`Retire`, `Retired`); both facts are permanent. A group retains at
+//! most [`Succession::MOST`] successions of a client; the next process waits.
 //!
-//! # What is left behind
-//! Slots before the first one may be held by nobody any more when the leader changes: such a gap was left by a process that is
-//! over, and is filled like others (`no_op.rs`). So may they after a reset, which forgets what is held. A process that comes before
-//! such a gap is filled begins in it: it has all slots from there on, and what the one before it multicast behind the gap is void
-//! (`heirs.rs`). Nothing of that was synced, because what is synced is held with everything before it.
+//! # Gaps
+//! After a change of leader, the slots before the first one may be held by no member any more. Such a gap was left by a
+//! process that has ended, and is filled like others (`no_op.rs`). A reset, which drops held messages, can leave such
+//! gaps, too. A process that begins before such a gap is filled begins in it. It owns all slots from there on, and
+//! messages of the process before it behind the gap are void (`heirs.rs`). None of them was synced, because a synced
+//! message is held with everything before it.
 //!
-//! The order in which a client id's messages are delivered (M6) holds over all its processes: a message waits for those of earlier
-//! processes that are undecided with a group that is down. That costs nothing: they have smaller timestamps here, so nothing can be
-//! delivered before they are decided.
+//! The delivery order of a client id (M6) includes all its processes. A message waits for those of earlier processes
+//! that are undecided with a group that is down. That costs nothing: they have smaller timestamps here, so nothing can
+//! be delivered before they are decided.
 
 use stentor_fabric::ProcessId;
 
@@ -77,41 +87,42 @@ use crate::peer_message::{Closed, Left, MessageRef, Opening, PeerMessage, SlotRe
 use crate::state::Succession;
 use crate::{Ballot, ClientId, GroupId, ids};
 
-/// From so many successions of one client on, a leader asks other groups what can be forgotten.
+/// Number of successions of one client from which on a leader asks other groups which ones can be dropped.
 const RETIRE_FROM: usize = 4;
 
-/// The part of a member that lets processes take clients' places.
+/// The part of a member that lets processes take over client ids.
 pub(super) struct Successions<'a, E> {
     pub(super) agreement: &'a mut Agreement,
-    /// The ballot in which this member's word counts.
+    /// The ballot in which this member's answers count.
     pub(super) counts_in: Option<Ballot>,
     pub(super) effects: &'a mut E,
 }
 
-/// Who has a client's place.
+/// Succession of client ids.
 impl Replica {
-    /// The process that took a client's place over last, as far as this member has processed.
+    /// Returns the latest succession of a client id that this member has processed.
     #[must_use]
     pub fn succession(&self, client: ClientId) -> Option<Succession> {
         self.window(client).and_then(|window| window.heirs.last().copied())
     }
 
-    /// Whether a process may begin that took a client's place over.
+    /// Returns whether the process that took over a client id may begin.
     #[must_use]
     pub fn has_opened(&self, last: &Succession) -> bool {
-        // If its generation was only closed, because another group asked, it has to ask itself: see `settling.rs`.
+        // If its generation was only closed, because another group asked, the process has to open itself: see
+        // `settling.rs`.
         last.settled && last.life != 0
     }
 
-    /// Whether this group keeps so much of a client's earlier processes, for other groups that do not answer, that none can
-    /// follow.
+    /// Returns whether this group retains so many successions of a client, for other groups that do not answer, that no
+    /// process can follow.
     #[must_use]
     pub fn is_crowded(&self, client: ClientId) -> bool {
         self.window(client).is_some_and(|window| window.heirs.is_full())
     }
 
-    /// A process that greeted wants to begin in a client's place. Repeat it until [`succession`](Replica::succession) is its
-    /// own, and settled.
+    /// Requests that a process begins under a client id. Repeat the call until [`succession`](Replica::succession)
+    /// names the process and is settled.
     pub fn open<E: Effects>(&mut self, asked: Opening, effects: &mut E) {
         if self.is_leader() {
             self.successions(effects).on_open(asked);
@@ -121,14 +132,14 @@ impl Replica {
     }
 }
 
-/// At a leader whose word counts.
+/// The part at a leader whose answers count.
 impl<E: Effects> Successions<'_, E> {
-    /// A process wants to begin.
+    /// Handles the request of a process to begin.
     pub(super) fn on_open(&mut self, asked: Opening) {
         let Some(window) = self.agreement.messages.client_mut(asked.client) else { return };
         let last = window.heirs.last().copied();
         if last.is_some_and(|last| !last.settled) {
-            // It will ask again.
+            // The process will ask again.
             return;
         }
         if let Some(told) = asked.told.checked_sub(1)
@@ -144,11 +155,12 @@ impl<E: Effects> Successions<'_, E> {
         let is_last = |generation| last.is_some_and(|last| (last.generation, last.life) == (generation, asked.life));
         let home = id.topology().home(asked.client) == id.group;
         let generation = match asked.told.checked_sub(1) {
-            // It must know of the latest one: a word that was on its way for long is of a process that is followed already.
+            // The request must name a generation above the latest one. A late request may come from a process that has
+            // a successor already.
             None if home && last.is_none_or(|last| last.life != asked.life && asked.above > last.generation) => {
                 next.max(asked.above)
             }
-            // Only who is the latest here may have another number.
+            // Only the latest process here may be assigned another number.
             Some(told) if home && asked.above > told && (last.is_none() || is_last(told)) => next.max(asked.above),
             Some(told) if last.is_none_or(|last| last.generation < told) && told >= window.over_below => told,
             _ => return,
@@ -156,7 +168,7 @@ impl<E: Effects> Successions<'_, E> {
         self.close(generation, asked);
     }
 
-    /// Has the group take nothing more of processes with smaller generations.
+    /// Has the group accept no more messages of processes with smaller generations.
     fn close(&mut self, generation: u64, asked: Opening) {
         let bit = self.agreement.id.bit;
         let window = self.agreement.messages.window_mut(asked.client);
@@ -173,7 +185,7 @@ impl<E: Effects> Successions<'_, E> {
         self.succeed_if_closed(asked.client);
     }
 
-    /// A member may have missed that it is asked.
+    /// Repeats all open `Close` requests, because a member may have missed one.
     pub(super) fn ask_all_to_close(&mut self) {
         if self.agreement.owns_ballot() {
             self.agreement.messages.clients().for_each(|client| self.ask_to_close(client));
@@ -191,7 +203,7 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// A member takes nothing more, and holds this.
+    /// Handles a member's answer that it accepts nothing more, with the messages that it holds.
     pub(super) fn on_closed(&mut self, from: ProcessId, closed: &Closed) {
         let (about, bit) = (closed.about, self.agreement.id.bit_of(from));
         let any = mutant!(self.agreement.id.mutant(), ClosedOfOldBallot);
@@ -201,7 +213,7 @@ impl<E: Effects> Successions<'_, E> {
         if window.closing.asked.is_none_or(|(generation, _)| generation != about.generation) {
             return;
         }
-        // A member may have given up a process that nobody else has.
+        // A member may have given up a process that no other member has given up.
         window.over_below = window.over_below.max(about.slot.min(ids::GENERATIONS - 1));
         if window.over_below > about.generation {
             window.closing.end();
@@ -215,7 +227,8 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// Appends the succession, if a majority takes nothing more, and what it held is held here. Returns whether it did.
+    /// Appends the succession if a majority has closed, and this leader holds what that majority held. Returns whether
+    /// it did.
     fn succeed_if_closed(&mut self, client: ClientId) -> bool {
         let id = &self.agreement.id;
         let window = self.agreement.messages.window(client);
@@ -235,7 +248,7 @@ impl<E: Effects> Successions<'_, E> {
         true
     }
 
-    /// Asks for what members hold that is not held here.
+    /// Requests messages that members hold and that are missing here.
     fn want_held(&mut self, client: ClientId) {
         let window = self.agreement.messages.window(client);
         let first = window.end_of_prefix();
@@ -274,7 +287,7 @@ impl<E: Effects> Successions<'_, E> {
         self.effects.to_followers(&StreamItem { head, counter: self.agreement.counter, entry });
     }
 
-    /// A follower has processed the succession.
+    /// Handles the report that a follower has processed the succession.
     pub(super) fn on_succeeded(&mut self, from: ProcessId, processed: SlotRef) {
         let bit = self.agreement.id.bit_of(from);
         let current = processed.ballot == self.agreement.ballots.installed;
@@ -296,14 +309,14 @@ impl<E: Effects> Successions<'_, E> {
         self.append(client);
     }
 
-    /// A new leader says again what is not settled.
+    /// Proposes an unsettled succession again, at a new leader.
     pub(super) fn propose_again(&mut self, client: ClientId) {
         if self.agreement.messages.window(client).heirs.last().is_some_and(|last| !last.settled) {
             self.propose(client);
         }
     }
 
-    /// Time passes.
+    /// Advances time by one tick.
     pub(super) fn tick(&mut self, client: ClientId) {
         let retry = self.agreement.id.config.retry_ticks;
         let window = self.agreement.messages.window_mut(client);
@@ -328,7 +341,8 @@ impl<E: Effects> Successions<'_, E> {
         if self.succeed_if_closed(client) || !due {
             return;
         }
-        // Who does not give what it holds may be gone: others count in its place.
+        // A member that does not send what it holds may have stopped, so its answer is dropped. Others count in its
+        // place.
         let window = self.agreement.messages.window_mut(client);
         window.closing.age = 0;
         let first = window.end_of_prefix();
@@ -336,7 +350,7 @@ impl<E: Effects> Successions<'_, E> {
         self.ask_to_close(client);
     }
 
-    /// Asks all other groups whether they are done with what earlier processes left.
+    /// Asks all other groups whether they have settled the messages of earlier processes.
     fn ask_to_retire(&mut self, client: ClientId, retry: u8) {
         let Agreement { id, ballots, messages, .. } = &mut *self.agreement;
         let window = messages.window_mut(client);
@@ -362,7 +376,7 @@ impl<E: Effects> Successions<'_, E> {
         self.retire_if_done(client);
     }
 
-    /// Another group's leader asks. If that generation is not closed here, it is closed.
+    /// Handles the question of another group's leader. If the generation is not closed here, the leader closes it.
     pub(super) fn on_retire(&mut self, from: ProcessId, asked: Left) {
         let Left { client, below, .. } = asked;
         let Some(window) = self.agreement.messages.client(client) else { return };
@@ -380,11 +394,12 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// Another group is done.
+    /// Handles the report that another group has settled those messages.
     pub(super) fn on_retired(&mut self, group: GroupId, done: Left) {
         let ballots = &mut self.agreement.ballots;
         if !ballots.is_known(group, done.ballot) {
-            // Another history of that group may have more left, or this member has not heard of it yet: it is asked again.
+            // Another history of that group may have more unsettled messages, or this member does not know it yet. The
+            // group is asked again.
             return;
         }
         ballots.hear_of(group, done.ballot);
@@ -400,20 +415,20 @@ impl<E: Effects> Successions<'_, E> {
         let window = messages.window_mut(client);
         let all: crate::GroupSet = id.topology().group_ids().collect();
         if all.is_subset(&window.closing.retired) {
-            // The followers hear of it with the next succession.
+            // The followers learn this with the next succession.
             window.heirs.retired_below = window.heirs.retired_below.max(window.closing.retiring_below);
         }
     }
 }
 
-/// Whether a member holds what is the first that the leader lacks.
+/// Returns whether a member holds the first message that the leader lacks.
 fn is_wanted(answer: &Answer, first: u64) -> bool {
     answer.held.iter().any(|(slot, _)| *slot == first)
 }
 
-/// At a follower.
+/// The part at a follower.
 impl<E: Effects> Successions<'_, E> {
-    /// The leader wants nothing more to be taken of earlier processes.
+    /// Handles the leader's request to accept no more messages of earlier processes.
     pub(super) fn on_close(&mut self, from: ProcessId, about: SlotRef) {
         let ignores = mutant!(self.agreement.id.mutant(), ClosingForgotten);
         let Some(window) = self.agreement.messages.client_mut(about.client) else { return };
@@ -430,7 +445,7 @@ impl<E: Effects> Successions<'_, E> {
         self.effects.place_changed(about.client);
     }
 
-    /// The leader's stream says that a process took the place.
+    /// Processes a succession in the leader's stream.
     pub(super) fn on_entry(&mut self, head: &Head, entry: &StreamEntry<'_>) {
         let StreamEntry::Succeed { life, after, retired, settled } = *entry else { return };
         let (client, generation) = (head.client, ids::generation(head.sequence));

@@ -1,12 +1,14 @@
-//! The decision about a message with a destination group whose history is over: the other groups make it. See `settling.rs`.
+//! The decision of the surviving groups about a message, if the history of a destination group has ended. See
+//! `settling.rs`.
 
 use super::ballots::Ballots;
 use super::identity::Identity;
 use super::slot::Slot;
 use crate::mutant::mutant;
 
-/// Whether a majority of every destination group acknowledged the vector of a message, except of groups for which it is ended
-/// and whose word is in force.
+/// Returns whether a majority of every destination group acknowledged the vector of a message.
+///
+/// Groups for which the message is ended, and whose word is in force, are exempt.
 #[cold]
 pub(super) fn is_decided_by_survivors(id: &Identity, ballots: &Ballots, message: &Slot) -> bool {
     let at_once = mutant!(id.mutant(), WordAtOnce);

@@ -1,37 +1,40 @@
-//! Time entries: messages of a group to itself, without a body. They move the time of its order when no client does.
-//! What holds of their names holds of version entries, too: `version_entry.rs`.
+//! Time entries: messages of a group to itself, without a body. They advance the time of its order when no client does.
+//! The statements about their names also hold for version entries (`version_entry.rs`).
 //!
-//! A group's time is that of its last delivery, so in an idle group it stands. What happens at a time, as the end of a session,
-//! would wait there for a client's next message. So a group has one more client, which no process has
-//! ([`Topology::time_client`](crate::Topology::time_client)), and its messages are time entries. The leader orders one when
-//! its shell asks for it: [`Replica::order_time`].
+//! A group's time is that of its last delivery, so it stands still in an idle group. Actions at a given time, such as
+//! the end of a session, would wait there for a client's next message. So a group has one more client id, which no
+//! process uses ([`Topology::time_client`](crate::Topology::time_client)), and its messages are time entries. The
+//! leader orders one when its shell asks for it: [`Replica::order_time`].
 //!
-//! # Why a message
-//! Everything that holds of messages holds of time entries: they have a timestamp of the group, a place in its order and a number
-//! among its deliveries. They are decided by a majority, repeated by a new leader, and part of promises and states. Nothing is
-//! added to the stream, to the ballots or to the order, and nothing is to be argued anew for them.
+//! # Why time entries are messages
+//! All properties of messages hold for time entries: they have a timestamp of the group, a position in its order and a
+//! number among its deliveries. A majority decides them, a new leader repeats them, and promises and states contain
+//! them. Nothing is added to the stream, to the ballots or to the order, and no new argument is needed for them.
 //!
-//! # Why nothing is transported
-//! The content of a time entry follows from its slot: the group alone is its destination, and its sequence is one more than the
-//! slot, in the first generation of the incarnation in which it is named. Two leaders of one incarnation that use a slot name
-//! the same message, in whatever ballots: so what one of them assigned in vain is no other message than what the next one
-//! assigns, as if both had got it from a client. A member makes the message when the leader's stream assigns it, or when it takes
-//! over a state in which it is assigned. It never holds one that is not assigned. So no promise lists one, nobody asks for its
-//! body, and nobody waits for it.
+//! # Why no content is sent
+//! The content of a time entry follows from its slot. The group alone is its destination, and its sequence is one more
+//! than the slot, in the first generation of the incarnation in which it is named. Two leaders of one incarnation that
+//! use a slot name the same message, whatever their ballots. So if one leader's assignment was in vain, the next leader
+//! assigns the same message, as if both had received it from a client. A member creates the message when the leader's
+//! stream assigns it, or when it adopts a state in which it is assigned. It never holds one that is not assigned. So no
+//! promise lists one, no member requests its body, and no member waits for it.
 //!
 //! # Invariants
-//! - *A leader has at most one undelivered time entry.* Whoever asks for another one meanwhile is refused: the one under way may
-//!   be late enough. So time entries take no more of the stream than one client that waits for each of its messages.
-//! - *The time of a time entry is later than the one that it was asked for*, like that of a message with a `not_before`: the
-//!   leader raises its clock first, within the bound of clocks.
-//! - *No time entry is a no-op.* No process that could die multicasts them, no other group can refuse one, and one that was
-//!   assigned in vain leaves no gap: the next leader begins with that slot. What members say of processes and bodies they do
-//!   not say of time entries ([`PeerMessage::place`](crate::PeerMessage)), and a stream that says it is refused.
+//! - *A leader has at most one undelivered time entry.* A request for another one is refused meanwhile: the one in
+//!   progress may be late enough. So time entries take no more of the stream than one client that waits for each of its
+//!   messages.
+//! - *The time of a time entry is later than the requested one*, like that of a message with a `not_before`: the leader
+//!   raises its clock first, within the bound of clocks.
+//! - *No time entry is a no-op.* No process that could die multicasts them, no other group can refuse one, and an
+//!   assignment in vain leaves no gap: the next leader begins with that slot. Peer messages about processes and bodies
+//!   are never sent about time entries ([`PeerMessage::place`](crate::PeerMessage)); an input that contradicts this is
+//!   refused.
 //! - *Time entries are not counted against clients.* They wait for no share, and make no client wait for its share.
 //!
-//! A slot is used again after a window of later time entries, whether all members have delivered what was there or not: nobody
-//! gives credits for them. Who follows the stream processes each entry in its turn. A member to whom a state is sent and that
-//! has missed more than a window takes the application's state with it, as it does if it has missed a window of a client's messages.
+//! A slot is reused after a window of later time entries, whether all members have delivered its entry or not: no
+//! member sends credits for them. A member that follows the stream processes each entry in its turn. A member that is
+//! sent a state and has missed more than a window gets the application's state with it, as if it had missed a window of
+//! a client's messages.
 
 use super::leader::Leader;
 use super::{Effects, Rejected, Replica};
@@ -45,12 +48,15 @@ fn sequence_of(slot: u64, incarnation: u32) -> u64 {
     ids::first_of_generation(ids::first_generation_of(incarnation)) + slot + 1
 }
 
-/// Whether leaders of some incarnation name the entry in a slot so.
+/// Returns whether this is the sequence of the entry in a slot, in some incarnation.
 fn names(sequence: u64, slot: u64) -> bool {
     sequence & ((1 << ids::INCARNATION_SHIFT) - 1) == slot + 1
 }
 
-/// Checks whether an item names the entry of its slot.
+/// Checks that an item names the entry of its slot.
+///
+/// # Errors
+/// [`Rejected::OtherMessage`] if it does not.
 pub(super) fn check(head: &Head, slot: u64) -> Result<(), Rejected> {
     if head.groups == 1 && names(head.sequence, slot) {
         return Ok(());
@@ -58,7 +64,8 @@ pub(super) fn check(head: &Head, slot: u64) -> Result<(), Rejected> {
     Err(Rejected::OtherMessage { client: head.client.0, slot, sequence: head.sequence })
 }
 
-/// Whether what a state says of a group's entries can be: all of them are this group's alone, assigned and no no-ops.
+/// Returns whether a state's part about a group's own entries is valid: each has this group as its only destination, is
+/// assigned and is not a no-op.
 pub(crate) fn is_possible(state: &ClientState, group: GroupId) -> bool {
     let of_processes = state.closed != 0 || !state.successions.is_empty() || !state.held.is_empty();
     let mut entries = (state.from..).zip(&state.entries);
@@ -70,7 +77,7 @@ pub(crate) fn is_possible(state: &ClientState, group: GroupId) -> bool {
 }
 
 impl<E: Effects> Leader<'_, E> {
-    /// Assigns the next of a kind of the group's entries. `None`: a window of them is under way.
+    /// Assigns the next entry of one of the group's own client ids. Returns `None` if a window of them is in progress.
     pub(super) fn order_own_entry(&mut self, client: ClientId, not_before: u64) -> Option<MessageId> {
         let (group, incarnation) = (self.agreement.id.group, self.agreement.ballots.installed.incarnation());
         let most = u64::from(self.agreement.id.config.window);
@@ -92,19 +99,21 @@ impl<E: Effects> Leader<'_, E> {
 }
 
 impl Replica {
-    /// Orders a time entry: a message of this group to itself, without a body, whose time is later than `not_before`. It is delivered
-    /// like any other message, and its id names [the group's client](crate::Topology::time_client). Returns the id.
+    /// Orders a time entry, and returns its id. A time entry is a message of this group to itself, without a body,
+    /// whose time is later than `not_before`. It is delivered like any other message, and its id names [the group's
+    /// client](crate::Topology::time_client).
     ///
-    /// None is ordered if this member does not lead, if the last one is not delivered here yet, if `not_before` is farther ahead of
-    /// the physical time than the bound of clocks, or if this group orders none
-    /// ([`time_entries`](super::ReplicaConfig::time_entries)). Ask again later, if it is needed still. A leader that is deposed may
-    /// leave one undecided; if its successor does not know of it, it is gone, and the successor has to be asked.
+    /// Returns `None` if this member does not lead, if the last entry is not delivered here yet, if `not_before` is
+    /// farther ahead of the physical time than the bound of clocks, or if this group orders none
+    /// ([`time_entries`](super::ReplicaConfig::time_entries)). Ask again later if the entry is still needed. A deposed
+    /// leader may leave an entry undecided. If its successor does not know the entry, it is lost, and the successor has
+    /// to be asked.
     pub fn order_time<E: Effects>(&mut self, not_before: u64, effects: &mut E) -> Option<MessageId> {
         let leads = self.is_leader() && !self.is_superseded();
         let agreement = &mut self.agreement;
         let client = agreement.messages.time_client().filter(|_| leads)?;
         let mutant = agreement.id.mutant();
-        // A clock that is there already needs no raise, however far it is ahead of the physical time.
+        // A clock that has reached this time needs no raise, however far it is ahead of the physical time.
         let not_before = if not_before <= agreement.clock.now() { 0 } else { not_before };
         if not_before >= END_OF_TIME || agreement.clock.beyond(not_before, mutant) > 0 {
             return None;

@@ -1,24 +1,24 @@
-//! A report of what is not settled yet since another group's history began anew: for people who look. See `settling.rs`.
+//! A report, for operators, of what is unsettled since another group's history began anew. See `settling.rs`.
 
 use super::agreement::Agreement;
 use super::slot::Slot;
 use crate::{ClientId, GroupId, MessageId};
 
-/// The things that a member waits for since the history of another group began anew.
+/// The conditions that a member waits for since the history of another group began anew.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settling {
-    /// A majority of the own group has not processed the word of it yet.
+    /// `true` if a majority of this member's group has not processed the word of that history yet.
     pub without_force: bool,
-    /// Messages that were under way to the history before, and are not decided here.
+    /// Number of messages that were in flight to the previous history and are not decided here.
     pub messages: u64,
-    /// Groups of which a majority has not acknowledged one of these messages as it stands here.
+    /// Groups of which a majority has not acknowledged one of these messages with this member's vector.
     pub awaited: Vec<GroupId>,
-    /// One of these messages, of which a majority of such a group acknowledged other times: it is decided nowhere.
+    /// One of these messages for which a majority of such a group acknowledged another vector. It is decided nowhere.
     pub disagreed: Option<MessageId>,
 }
 
 impl Agreement {
-    /// Returns what is not settled of a group's history that is over; `None`, if all is.
+    /// Returns what is unsettled since a group's history ended, or `None` if all is settled.
     pub(super) fn settling(&self, group: GroupId) -> Option<Settling> {
         let word = self.ballots.word(group);
         let without_force = !word.origin.is_none() && !word.in_force;

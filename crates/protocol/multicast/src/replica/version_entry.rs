@@ -1,25 +1,28 @@
-//! Version entries: messages of a group to itself, without a body. Each raises the version of the group's application by 1.
+//! Version entries: messages of a group to itself, without a body. Each raises the version of the group's application
+//! by 1.
 //!
-//! All members of a group must do the same at the same place of its order. When some of them run a newer program than others, they
-//! do what the oldest of the programs does, until all are new. From which place on they do what the newer ones do is a matter of the order,
-//! and a version entry is that place. The version is 1 in front of the first version entry of a group's history, and one more behind
-//! each.
+//! All members of a group must do the same at the same position of its order. When some of them run a newer program
+//! than others, all behave like the oldest program until all are new. The position from which on they behave like the
+//! newer ones is part of the order: it is that of a version entry. The version is 1 before the first version entry of a
+//! group's history, and one more behind each.
 //!
-//! Version entries are the messages of a client of the group's own ([`Topology::version_client`](crate::Topology::version_client)), and
-//! in all else they are as time entries are: `time_entry.rs` argues why their content follows from their slots, and why nothing is
-//! transported. The content of the entry in slot `s` is "the version is `s + 2`".
+//! Version entries are the messages of one of the group's own client ids
+//! ([`Topology::version_client`](crate::Topology::version_client)). Otherwise they are like time entries:
+//! `time_entry.rs` argues why their content follows from their slots, and why no content is sent. The content of the
+//! entry in slot `s` is "the version is `s + 2`".
 //!
-//! # Who says what the version is to be
+//! # The version goal
 //! The shell knows which versions the programs of the members have. It reports the smallest of all as a *goal*
-//! ([`Replica::set_version_goal`]), whether this member leads or not. A leader orders the entries that the goal needs: as soon as it hears
-//! of it, and when it begins to lead, before anything else is assigned. So the version of a group that is founded is the one that all its
-//! programs have, at the first message of any client.
+//! ([`Replica::set_version_goal`]), whether this member leads or not. A leader orders the entries that the goal needs
+//! as soon as it learns the goal, and when it begins to lead, before it assigns anything else. So in a group that is
+//! founded, the first message of any client is processed with the version that all its programs have.
 //!
 //! # Invariants
-//! - *The version never falls.* No entry lowers it, and an entry is never taken back: it is a message.
-//! - *It never exceeds the goal of a leader.* A goal may have been reported with a program that was replaced since by an older one. The
-//!   process with the older program sees a version above its own, in the state that it takes over or in an entry, and must end.
-//! - *At most a window of them is under way.* A goal that is farther away is reached in several turns.
+//! - *The version never falls.* No entry lowers it, and an entry is never revoked: it is a message.
+//! - *The version never exceeds the goal of a leader.* A goal may have been reported for a program that was replaced
+//!   since by an older one. The process with the older program sees a version above its own, in the state that it
+//!   adopts or in an entry, and must end.
+//! - *At most a window of version entries is in progress.* A goal that is farther away is reached in several turns.
 
 use super::leader::Leader;
 use super::{Effects, Replica};
@@ -37,13 +40,13 @@ impl<E: Effects> Leader<'_, E> {
 }
 
 impl Replica {
-    /// Reports the smallest version of the application that all members of this group have, as far as this member knows; 0 if it does not
-    /// know. A leader raises the group's version to it by version entries, at once or when it begins to lead. Returns whether it ordered any
-    /// now.
+    /// Sets the smallest version of the application that all members of this group have, as far as this member knows; 0
+    /// if it does not know. The leader raises the group's version to it by version entries, at once or when it begins
+    /// to lead. Returns whether it ordered any now.
     ///
-    /// A goal below the group's version changes nothing, and neither does any goal in a group that orders no entries
-    /// ([`time_entries`](super::ReplicaConfig::time_entries)). Report it again from time to time: a window of entries is ordered at once,
-    /// at most.
+    /// A goal below the group's version has no effect, nor has any goal in a group that orders no entries
+    /// ([`time_entries`](super::ReplicaConfig::time_entries)). Report it again from time to time: at most a window of
+    /// entries is ordered at once.
     pub fn set_version_goal<E: Effects>(&mut self, goal: u32, effects: &mut E) -> bool {
         self.leadership.version_goal = goal;
         if !self.is_leader() || self.is_superseded() {
@@ -56,7 +59,8 @@ impl Replica {
         ordered
     }
 
-    /// Returns the version of this group's application that is ordered here, delivered or not: 1 and the number of version entries.
+    /// Returns the version of this group's application that is ordered here, delivered or not: 1 plus the number of
+    /// version entries.
     #[must_use]
     pub fn ordered_version(&self) -> u32 {
         let client = self.agreement.messages.version_client();

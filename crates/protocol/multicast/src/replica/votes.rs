@@ -1,26 +1,28 @@
-//! The members that acknowledged each vector of one message.
+//! The votes for each vector of one message.
 
 use crate::item::Times;
 use crate::message::Destination;
 use crate::slot_table::heap_bytes;
 use crate::{Ballot, Topology};
 
-/// The acknowledgements of one message, by the exact vector of times that they name. The latest of each process counts.
+/// The acknowledgements of one message, by the exact vector of times that they name. The latest one of each process
+/// counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Votes {
-    /// Candidate vectors, one behind the other.
+    /// The words of all candidate vectors, concatenated.
     vectors: Vec<u64>,
-    /// Per candidate and destination group, who acknowledged it.
+    /// The votes for each candidate, by destination group.
     tallies: Vec<Tally>,
 }
 
-/// The members of one group that acknowledged one vector in one ballot of their group: the largest that was heard of. Who
-/// acknowledged in an older one does so again under the newer leader.
+/// The members of one group that acknowledged one vector in the largest ballot of their group that was seen with it.
+///
+/// A member that acknowledged in an older ballot does so again under the newer leader.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Tally {
     /// The ballot's word.
     ballot: u64,
-    /// Bits of the members.
+    /// The members, as a bit mask.
     voters: u64,
 }
 
@@ -31,15 +33,15 @@ pub(super) struct Vote<'a> {
     pub(super) position: usize,
     /// The voter's bit in its group.
     pub(super) voter: u64,
-    /// The bit of its leader, who has acknowledged by appending the vector.
+    /// The bit of the voter's leader, which has acknowledged by appending the vector.
     pub(super) implied: u64,
-    /// The voter's group's ballot.
+    /// Ballot of the voter's group.
     pub(super) ballot: Ballot,
-    /// What it acknowledges.
+    /// The acknowledged vector.
     pub(super) times: Times<'a>,
 }
 
-/// How many members of a group acknowledged a vector, and at the most another one.
+/// The number of members of a group that acknowledged a vector, and the largest number that acknowledged another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Counted {
     pub(super) same: u32,
@@ -47,12 +49,12 @@ pub(super) struct Counted {
 }
 
 impl Votes {
-    /// Returns the bytes that one candidate vector of so many groups takes on the heap.
+    /// Returns the heap bytes of one candidate vector of this many groups.
     pub(super) fn heap_bytes(groups: usize) -> u64 {
         heap_bytes::<u64>(groups) + heap_bytes::<Tally>(groups)
     }
 
-    /// Returns the bytes that it takes on the heap now.
+    /// Returns the heap bytes in use.
     #[cfg(test)]
     pub(super) fn taken(&self) -> u64 {
         heap_bytes::<u64>(self.vectors.capacity()) + heap_bytes::<Tally>(self.tallies.capacity())
@@ -92,9 +94,10 @@ impl Votes {
         }
     }
 
-    /// The vector that a majority of every destination group acknowledged, each in one ballot of its own. `own` is the
-    /// position of the own group. What that acknowledged in a larger ballot than the `installed` one does not count yet,
-    /// because that ballot may have put something before.
+    /// Returns the vector that a majority of every destination group acknowledged, each in one ballot of its group.
+    ///
+    /// `own` is the position of this member's group. Its acknowledgements in a ballot above `installed` do not count
+    /// yet, because that ballot may have placed another message before this one.
     pub(super) fn quorum(
         &self,
         destinations: &[Destination],
@@ -116,7 +119,8 @@ impl Votes {
         None
     }
 
-    /// Counts who of the group at `position` acknowledged this vector, and another one.
+    /// Counts the members of the group at `position` that acknowledged this vector, and those that acknowledged another
+    /// one.
     #[cold]
     pub(super) fn counts(&self, position: usize, times: Times<'_>) -> Counted {
         let groups = times.groups().max(1);
@@ -129,8 +133,10 @@ impl Votes {
         counted
     }
 
-    /// Whether a majority of every destination group acknowledged this vector, each in one ballot of its own, but for those
-    /// groups whose position is `exempt`. `own` and `installed` as for [`quorum`](Votes::quorum).
+    /// Returns whether a majority of every destination group acknowledged this vector, each in one ballot of its group.
+    /// Groups whose position is `exempt` need none.
+    ///
+    /// `own` and `installed` have the same meaning as in [`quorum`](Votes::quorum).
     #[cold]
     pub(super) fn is_quorum_without(
         &self,

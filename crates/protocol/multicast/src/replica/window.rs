@@ -1,5 +1,4 @@
-//! The messages of one client at one member: those that are not delivered, and delivered ones until their slots are
-//! used again.
+//! The messages of one client at one member: undelivered ones, and delivered ones until their slots are used again.
 
 use stentor_fabric::SplitMix64;
 
@@ -14,14 +13,17 @@ use crate::slot_table::SlotTable;
 use crate::state::{AssignedSlot, ClientState, Succession};
 use crate::{ClientId, GroupId, GroupSet, Mutant, Timestamp, ids};
 
-/// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
-/// has delivered what was there; until then it is retained for whoever has not.
+/// A client's slots at this group.
+///
+/// The client reuses a slot, one window later, only when every member that it counts has delivered the message there.
+/// Until then the message is retained for members that have not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Window {
     slots: SlotTable<Slot>,
-    /// The first slot that is retained.
+    /// The first retained slot.
     base: u64,
-    /// Sequence of the last slot before `base`: sequences rise with slots, so what is not above it is about freed ones.
+    /// Sequence of the last slot before `base`. Sequences rise with slots, so a sequence up to this one belongs to a
+    /// freed slot.
     freed: u64,
     /// The first slot that is neither delivered nor a settled no-op.
     delivered: u64,
@@ -29,31 +31,31 @@ pub(super) struct Window {
     done: u64,
     /// Sequence of the last message before `delivered` that is not a no-op.
     good: u64,
-    /// Behind the last slot that is held or named.
+    /// The slot behind the last one that is held or named.
     top: u64,
-    /// The next slot to assign; at a follower, behind the last one that is assigned.
+    /// The next slot to assign; at a follower, the slot behind the last assigned one.
     pub(super) assigned: u64,
-    /// Assigned but undecided messages, counted by destination set (for the FIFO rule).
+    /// Number of assigned but undecided messages by destination set, for the FIFO rule.
     undecided: Vec<(GroupSet, u32)>,
     /// See [`ClientState::closed`].
     pub(super) closed: u64,
-    /// This member takes no more of processes with generations below this.
+    /// This member accepts no messages of processes with generations below this one.
     pub(super) over_below: u64,
-    /// The processes that took the place over.
+    /// The successions of the client id.
     pub(super) heirs: Heirs,
-    /// What this member does, as a leader, to let another one take it over.
+    /// The leader's progress in closing earlier processes of the client id.
     pub(super) closing: Closing,
-    /// The first unassigned slot, if it stands in the way.
+    /// The first unassigned slot, if it blocks later ones.
     pub(super) gap: Gap,
 }
 
-/// A slot that nobody can assign, ahead of one whose body is held, as a leader sees it.
+/// A slot that no leader can assign, ahead of one whose body is held, as a leader sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Gap {
     pub(super) slot: u64,
-    /// Ticks since that was seen, or since the others were asked.
+    /// Ticks since the gap was found, or since the other members were last asked.
     pub(super) age: u8,
-    /// Members that hold nothing there.
+    /// Members that hold nothing in the slot, as a bit mask.
     pub(super) lacking: u64,
 }
 
@@ -77,22 +79,22 @@ impl Window {
         }
     }
 
-    /// The first slot that is retained.
+    /// Returns the first retained slot.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
 
-    /// The first slot that is neither delivered nor a settled no-op.
+    /// Returns the first slot that is neither delivered nor a settled no-op.
     pub(super) fn first_undelivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Slots that something is known about and that are not delivered.
+    /// Returns the undelivered slots up to the last one that is held or named.
     pub(super) fn open(&self) -> std::ops::Range<u64> {
         self.delivered..self.top.max(self.delivered)
     }
 
-    /// Slots that are assigned and not delivered.
+    /// Returns the slots that are assigned and not delivered.
     pub(super) fn pending(&self) -> std::ops::Range<u64> {
         self.delivered..self.assigned
     }
@@ -102,23 +104,24 @@ impl Window {
         slot < self.delivered || self.is_here(slot) && self.slot(slot).body
     }
 
-    /// Whether the next message to assign is held, and names a time that it comes after: it may have been too late for this leader.
+    /// Returns whether the next message to assign is held and names a time that it must follow. Its assignment may have
+    /// had to wait for that time.
     pub(super) fn waits_for_a_time(&self) -> bool {
         self.is_here(self.assigned) && self.slot(self.assigned).not_before != 0
     }
 
-    /// Whether the slot's body is held, and is this message's.
+    /// Returns whether the slot holds the body of this message.
     pub(super) fn holds_message(&self, slot: u64, sequence: u64) -> bool {
         self.holds(slot) && (slot < self.delivered || self.slot(slot).sequence == sequence)
     }
 
-    /// Whether the slot's entry is the slot's, not that of one a window before.
+    /// Returns whether the slot's entry belongs to it, and not to the slot one window before.
     #[inline]
     pub(super) fn is_here(&self, slot: u64) -> bool {
         slot >= self.base && self.slots.reaches(slot - self.base)
     }
 
-    /// The slot that an item is about, if it is not freed already; it may be beyond the window.
+    /// Returns the slot that an item is about, unless it is freed already. The slot may be beyond the window.
     #[inline]
     pub(super) fn resolve(&self, head: &Head) -> Option<u64> {
         if self.heirs.is_void(head.sequence) {
@@ -127,37 +130,41 @@ impl Window {
         if head.sequence > self.done {
             return Some(head.slot.from(self.base));
         }
-        // Sequences rise with slots: it can only be one of those that are delivered and retained.
+        // Sequences rise with slots, so the message is either in a delivered slot that is retained, or freed.
         let slot = head.slot.from(self.base);
         let same = |known: &Slot| known.sequence == head.sequence || known.no_op && ids::is_nameless(known.sequence);
         (slot < self.delivered && same(self.slot(slot))).then_some(slot)
     }
 
-    /// The slot that an entry about a no-op is about, if it is not freed already; it may be beyond the window.
+    /// Returns the slot that an entry about a no-op is about, unless it is freed already. The slot may be beyond the
+    /// window.
     pub(super) fn resolve_no_op(&self, head: &Head) -> Option<u64> {
         let slot = head.slot.from(self.base);
         (slot - self.base < ShortSlot::SPAN / 2).then_some(slot)
     }
 
-    /// The first slot of a process, as an entry names it; it may be freed already.
+    /// Returns the first slot of a process, as an entry names it. The slot may be freed already.
     pub(super) fn resolve_first(&self, head: &Head) -> u64 {
         let slot = head.slot.from(self.base);
         if slot - self.base < ShortSlot::SPAN / 2 { slot } else { slot.saturating_sub(ShortSlot::SPAN) }
     }
 
-    /// Whether a slot is beyond the window.
+    /// Returns whether a slot is beyond the window.
     #[inline]
     pub(super) fn is_beyond(&self, slot: u64) -> bool {
         slot >= self.delivered + self.slots.window()
     }
 
-    /// Whether the process that multicast a message is gone.
+    /// Returns whether the process that multicast a message has ended here.
     pub(super) fn is_over(&self, sequence: u64) -> bool {
         ids::generation(sequence) < self.over_below
     }
 
-    /// The generation of the process that left a gap at `slot`, if `behind` is the next slot of which something is known. A name
-    /// in the gap tells it; otherwise the process that begins behind the gap; otherwise the message behind it.
+    /// Returns the generation of the process that left a gap at `slot`. `behind` is the next slot of which something is
+    /// known.
+    ///
+    /// The generation is that of the message named in the gap. Otherwise it follows from the process that begins behind
+    /// the gap, and otherwise from the message behind it.
     pub(super) fn left_by(&self, slot: u64, behind: u64) -> u64 {
         let here = self.slot_or_none(slot).map_or(0, |known| known.sequence);
         if here != 0 && !ids::is_nameless(here) {
@@ -166,59 +173,61 @@ impl Window {
         self.heirs.left_by(slot).unwrap_or_else(|| ids::generation(self.slot(behind).sequence))
     }
 
-    /// The first slot from `from` on that something is known about, and that satisfies a condition.
+    /// Returns the first undelivered slot from `from` on that satisfies a condition.
     pub(super) fn first_from(&self, from: u64, condition: impl Fn(&Slot) -> bool) -> Option<u64> {
         let end = self.top.min(self.base + self.slots.window());
         (from.max(self.delivered)..end).find(|slot| condition(self.slot(*slot)))
     }
 
-    /// The first slot that is held behind the first unassigned one, if that one is not.
+    /// Returns the first held slot behind the first unassigned one, if the latter is not held.
     pub(super) fn gap_before(&self) -> Option<u64> {
         let held = self.holds(self.assigned);
         self.first_from(self.assigned, |behind| behind.body).filter(|_| !held)
     }
 
-    /// Whether something is known that is not delivered.
+    /// Returns whether an undelivered slot is held or named.
     pub(super) fn has_open(&self) -> bool {
         self.top > self.delivered
     }
 
-    /// Behind the last slot whose body is held; everything below counts, held or not.
+    /// Returns the slot behind the last one whose body is held. Slots before it may not be held.
     pub(super) fn end_of_held(&self) -> u64 {
         let end = self.top.min(self.base + self.slots.window()).max(self.delivered);
         (self.delivered..end).rev().find(|slot| self.slot(*slot).body).map_or(self.delivered, |last| last + 1)
     }
 
-    /// Whether another message was delivered in the slot of this one, which is delivered nowhere then.
+    /// Returns whether the slot of this message has delivered another message, so that this one is delivered nowhere.
     pub(super) fn is_superseded(&self, head: &Head) -> bool {
         let slot = head.slot.from(self.base);
         slot < self.delivered && self.slot(slot).sequence > head.sequence
     }
 
-    /// Whether a message that is not retained was delivered here, as far as that is known.
+    /// Returns whether a message that is not retained is known to have been delivered here.
     pub(super) fn has_kept(&self, head: &Head) -> bool {
         head.sequence <= self.good && !self.heirs.is_void(head.sequence) && !self.is_superseded(head)
     }
 
-    /// The retained slot of a message.
+    /// Returns the slot of a retained message.
     pub(super) fn find(&self, sequence: u64) -> Option<u64> {
         let end = self.top.max(self.assigned).min(self.base + self.slots.window());
         (self.base..end).find(|slot| self.slot(*slot).sequence == sequence)
     }
 
-    /// Whether a message is held, or was delivered.
+    /// Returns whether a message is held, or was delivered.
     pub(super) fn holds_somewhere(&self, sequence: u64) -> bool {
         sequence <= self.done || self.find(sequence).is_some_and(|slot| self.holds(slot))
     }
 
-    /// The largest sequence that is or was named here.
+    /// Returns the largest sequence that was ever named here.
     pub(super) fn last_sequence(&self) -> u64 {
         let named = self.slots.made().iter().map(|slot| slot.sequence).max().unwrap_or(0);
         named.max(self.freed).max(self.done)
     }
 
-    /// Where a body belongs; `None` if it is there already, or delivered. `wire`: the slot as it came over the wire. Bodies
-    /// may come in any order (some are forwarded), but a client's sequences rise with its slots.
+    /// Returns the slot for a body, or `None` if the body is stored already, or delivered.
+    ///
+    /// `wire` is the slot as it was received. Bodies may arrive in any order, because some are forwarded, but a
+    /// client's sequences rise with its slots.
     pub(super) fn admit(&self, client: ClientId, wire: u64, sequence: u64) -> Result<Option<u64>, Rejected> {
         if sequence <= self.freed || self.heirs.is_void(sequence) {
             return Ok(None);
@@ -254,7 +263,7 @@ impl Window {
         Ok(())
     }
 
-    /// Gives the entry of a delivered slot, a window before, to this one. Call after [`check`](Window::check).
+    /// Reuses the entry of a delivered slot, one window before, for this one. Call it after [`check`](Window::check).
     #[inline]
     pub(super) fn make_room(&mut self, slot: u64) {
         while slot >= self.base + self.slots.window() {
@@ -282,7 +291,7 @@ impl Window {
         self.slots.get_mut(slot)
     }
 
-    /// Passes slots that are delivered, or no-ops that are settled.
+    /// Advances past slots that are delivered, or are settled no-ops.
     pub(super) fn pass_delivered(&mut self) {
         while self.is_here(self.delivered) && self.slot(self.delivered).is_done() {
             let Slot { sequence, no_op, .. } = *self.slot(self.delivered);
@@ -293,8 +302,8 @@ impl Window {
         self.assigned = self.assigned.max(self.delivered);
     }
 
-    /// FIFO (M6): a message may be assigned only when every earlier one whose destinations are not a subset of its own
-    /// is decided.
+    /// Returns whether the FIFO rule (M6) allows an assignment: every earlier message is decided, or its destinations
+    /// are a subset of this one's.
     pub(super) fn may_assign(&self, set: &GroupSet) -> bool {
         self.undecided.iter().all(|(earlier, count)| *count == 0 || earlier.is_subset(set))
     }
@@ -315,7 +324,8 @@ impl Window {
         }
     }
 
-    /// A message is decided at a vector with this maximum. `assigner`: the own process counts what it assigns.
+    /// Records that a message is decided at a vector with this maximum. `assigner` is `true` at the process that
+    /// assigns messages and counts the undecided ones.
     #[inline]
     pub(super) fn decide(&mut self, slot: u64, latest: Timestamp, assigner: bool) {
         let message = self.slot_mut(slot);
@@ -326,8 +336,8 @@ impl Window {
         }
     }
 
-    /// Makes a slot a no-op: what is in it will never be delivered, if this is not lost with its ballot; nor what the same
-    /// process of the client multicast after it.
+    /// Makes a slot a no-op. If the no-op is not lost with its ballot, neither the message in the slot nor any later
+    /// message of the same client process will be delivered.
     pub(super) fn fill(&mut self, slot: u64, sequence: u64, assigner: bool) {
         self.closed = self.closed.max(ids::generation(sequence) + 1);
         self.over_below = self.over_below.max(self.closed);
@@ -354,19 +364,19 @@ impl Window {
         }
     }
 
-    /// Whether a slot has a message that is no no-op, as far as it is known.
+    /// Returns whether a slot is known to have a message that is not a no-op.
     fn is_kept(&self, slot: u64) -> bool {
         let kept = |known: &Slot| !known.no_op && known.sequence != 0 && !ids::is_nameless(known.sequence);
         self.slot_or_none(slot).is_some_and(kept)
     }
 
-    /// The sequence of the last message before a slot that is no no-op.
+    /// Returns the sequence of the last message before a slot that is not a no-op.
     fn good_before(&self, slot: u64) -> u64 {
         let kept = (self.delivered..slot).rev().find(|slot| self.is_kept(*slot));
         kept.map_or(self.good, |slot| self.slot(slot).sequence)
     }
 
-    /// The first slot that is neither assigned nor held.
+    /// Returns the first slot that is neither assigned nor held.
     pub(super) fn end_of_prefix(&self) -> u64 {
         let mut slot = self.assigned;
         while self.is_here(slot) && self.holds(slot) {
@@ -375,21 +385,21 @@ impl Window {
         slot
     }
 
-    /// What is held and not assigned: slots and sequences.
+    /// Returns the slots and sequences of the messages that are held and not assigned.
     pub(super) fn held(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let end = self.top.min(self.base + self.slots.window());
         let held = (self.assigned..end).map(|slot| (slot, self.slot(slot)));
         held.filter(|(_, message)| message.body).map(|(slot, message)| (slot, message.sequence))
     }
 
-    /// A process takes the place over, from a slot on that is neither assigned nor held in a row before. Returns what was held
-    /// and is void by that: slots and sequences.
+    /// Records a succession: a new process owns the slots from `first` on, which follows the assigned slots and those
+    /// held without a gap behind them. Returns the slots and sequences of held messages that are void now.
     pub(super) fn succeed(&mut self, generation: u64, life: u64, first: u64) -> Vec<(u64, u64)> {
         let heir = Succession { generation, life, first, after: self.good_before(first), settled: false };
         self.follow(heir)
     }
 
-    /// The same, as the leader said it.
+    /// Records a succession that the leader has ordered. Returns the same as [`succeed`](Window::succeed).
     pub(super) fn follow(&mut self, heir: Succession) -> Vec<(u64, u64)> {
         self.over_below = self.over_below.max(heir.generation);
         self.gap = Gap::default();
@@ -397,7 +407,7 @@ impl Window {
         self.drop_void()
     }
 
-    /// Forgets what is known of void messages. Returns the slots and sequences of those that were held.
+    /// Forgets void messages that are not assigned. Returns the slots and sequences of those that were held.
     pub(super) fn drop_void(&mut self) -> Vec<(u64, u64)> {
         let end = self.top.min(self.base + self.slots.window());
         let known = self.assigned.max(self.delivered)..end;
@@ -406,13 +416,14 @@ impl Window {
         self.forget(void)
     }
 
-    /// Forgets all that is known and not assigned: it is of a history that is over. Returns the slots and sequences of what was held.
+    /// Forgets all messages that are not assigned, because they belong to an ended history. Returns the slots and
+    /// sequences of those that were held.
     pub(super) fn drop_unassigned(&mut self) -> Vec<(u64, u64)> {
         let end = self.top.min(self.base + self.slots.window());
         self.forget(self.assigned.max(self.delivered)..end)
     }
 
-    /// Forgets what is known in slots. Returns the slots and sequences of what was held.
+    /// Forgets the messages in these slots. Returns the slots and sequences of those that were held.
     fn forget(&mut self, slots: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
         let mut held = Vec::new();
         for slot in slots {
@@ -423,7 +434,7 @@ impl Window {
         held
     }
 
-    /// A majority has processed that a slot is a no-op. Returns whether it was not passed before.
+    /// Records that a majority has processed that a slot is a no-op. Returns whether the slot was still open.
     pub(super) fn settle(&mut self, slot: u64) -> bool {
         let open = slot >= self.delivered;
         if open {
@@ -433,16 +444,16 @@ impl Window {
         open
     }
 
-    /// For the mutant that finds messages by a hash.
+    /// Finds a message by a hash of its sequence, for the mutant that does so.
     pub(super) fn first_with_hash(&self, sequence: u64) -> Option<u64> {
         let hash = |sequence: u64| sequence.wrapping_mul(SplitMix64::GOLDEN) >> 62;
         self.open().find(|slot| self.holds(*slot) && hash(self.slot(*slot).sequence) == hash(sequence))
     }
 }
 
-/// Taking over another member's state.
+/// Adoption of another member's state.
 impl Window {
-    /// Returns what is processed here: every assigned slot that is retained.
+    /// Returns the state that is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
         let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry(slot < self.delivered)).collect();
         let (delivered, from, freed, closed, good) = (self.delivered, self.base, self.freed, self.closed, self.good);
@@ -450,13 +461,16 @@ impl Window {
         ClientState { delivered, from, freed, closed, good, successions, entries, held }
     }
 
-    /// Whether something below what this state retains is not delivered here. If nothing is, all that its process holds
-    /// finds a slot here: it is within a window of what is retained.
+    /// Returns whether a slot that this state does not retain is undelivered here.
+    ///
+    /// If there is none, every message that the state's process holds has a slot here, because it is within a window of
+    /// the retained ones.
     pub(super) fn is_behind(&self, state: &ClientState) -> bool {
         state.from > self.delivered
     }
 
-    /// The messages that a state's process holds, that it has not got assigned, and that may be taken here, by sequence.
+    /// Returns the sequences of messages that the state's process holds unassigned, and that are missing and acceptable
+    /// here.
     pub(super) fn lacks_held<'a>(
         &'a self,
         client: ClientId,
@@ -466,7 +480,7 @@ impl Window {
         state.held.iter().filter(move |(slot, sequence)| wanted(*slot, *sequence)).map(|(_, sequence)| *sequence)
     }
 
-    /// The messages of a state whose bodies are needed here and missing, by sequence.
+    /// Returns the sequences of a state's messages whose bodies are needed and missing here.
     pub(super) fn lacks<'a>(&'a self, state: &'a ClientState) -> impl Iterator<Item = u64> + use<'a> {
         let entries = state.entries.iter().enumerate().map(|(at, entry)| (state.from + at as u64, entry));
         entries
@@ -478,7 +492,7 @@ impl Window {
             .map(|(_, entry)| entry.sequence)
     }
 
-    /// Everything that the state's process has delivered counts as delivered here: the application's state came with it.
+    /// Marks everything that the state's process has delivered as delivered here. The application's state came with it.
     pub(super) fn jump(&mut self, state: &ClientState, group: GroupId) {
         if state.delivered > self.delivered {
             self.jump_to(state, group);
@@ -492,7 +506,7 @@ impl Window {
         }
     }
 
-    /// Passes the slots that are delivered, or settled no-ops, in a state that has more of them.
+    /// Advances past the slots that are delivered or settled no-ops in a state that has more of them.
     fn jump_to(&mut self, state: &ClientState, group: GroupId) {
         let capacity = self.slots.window();
         if state.from > self.base + capacity {
@@ -519,9 +533,11 @@ impl Window {
         self.done = self.done.max(before.last().map_or(state.freed, |last| last.sequence));
     }
 
-    /// Forgets what is assigned here, from the first slot on that a later process of the client uses by a state of a later ballot:
-    /// the body there could not be taken. Nothing of that can count any more, see `succession.rs`. Returns what was held of it:
-    /// slots and sequences.
+    /// Forgets assignments here, from the first slot on that a later process of the client uses according to a state of
+    /// a later ballot. The body of that process could not be stored in an assigned slot.
+    ///
+    /// The forgotten assignments cannot count any more, see `succession.rs`. Returns the slots and sequences of those
+    /// whose bodies were held.
     pub(super) fn give_way(&mut self, state: &ClientState) -> Vec<(u64, u64)> {
         let assigned = (state.from..).zip(&state.entries).filter(|(_, entry)| !entry.no_op);
         let used = assigned.map(|(slot, entry)| (slot, entry.sequence)).chain(state.held.iter().copied());
@@ -532,7 +548,8 @@ impl Window {
         self.forget(first..assigned)
     }
 
-    /// Holds all that is assigned, and nothing else: what is in this window has no bodies that could be missing.
+    /// Marks exactly the assigned entries of this window as held. The window contains the group's own entries, which
+    /// have no bodies.
     pub(super) fn hold_assigned(&mut self, mutant: Mutant) {
         for slot in self.open() {
             if !self.is_here(slot) {
@@ -545,8 +562,8 @@ impl Window {
         }
     }
 
-    /// Takes a state's assignments in place of the own ones. Every body is held, nothing is missing below. `leads`: what
-    /// other groups' leaders said is kept.
+    /// Replaces the assignments by those of a state, of which every body is held and no earlier slot is missing. With
+    /// `leads`, the timestamps of other groups' leaders are kept.
     pub(super) fn adopt(&mut self, state: &ClientState, group: GroupId, leads: bool) {
         for slot in self.open() {
             if self.is_here(slot) {
@@ -579,12 +596,13 @@ impl Window {
 }
 
 impl Slot {
-    /// Whether nothing is left to do.
+    /// Returns whether the slot needs no further action.
     fn is_done(&self) -> bool {
         self.delivered || self.no_op && self.settled
     }
 
-    /// As it goes to other members. `passed`: the state says of all slots up to this one that nothing is left to do.
+    /// Returns the slot as it is sent to other members. With `passed`, the state already says that no slot up to this
+    /// one needs further action.
     fn entry(&self, passed: bool) -> AssignedSlot {
         let complete = self.vector && self.times().complete();
         AssignedSlot {

@@ -1,27 +1,28 @@
-//! The word that another group's history began anew, and when it is in force here.
+//! The word of another group: the entry of the stream that says where that group's history began.
 //!
-//! A history *begins anew* when a group is founded or reset: the incarnation in which it did so is its *origin*. An incarnation
-//! into which a leader moved with its own state (`Recovery::move_above`) has the origin of the one before.
+//! A history *begins anew* when a group is founded or reset: the incarnation in which it does so is its *origin*. An
+//! incarnation into which a leader moved with its own state (`Recovery::move_above`) has the origin of the previous
+//! one.
 //!
 //! # States of the word of a group
-//! *unknown* → *told* (the group's leader, or another process, said in which incarnation the group is and where that began) →
-//! *processed* (the entry `Word` of the own stream says so; at a leader: appended) → *in force* (a majority of the own group has
-//! processed it in one ballot). A word with the same origin as the one before, or the first word of a group, is in force at once:
-//! nothing was under way to another history.
+//! *unknown* → *told* (the group's leader, or another process, reported the group's incarnation and its origin) →
+//! *processed* (the entry `Word` of this group's stream names them; at a leader: appended) → *in force* (a majority of
+//! this group has processed the entry in one ballot). A word with the same origin as the previous one, or the first
+//! word of a group, is in force at once: no message was in flight to another history.
 //!
 //! # Invariants
 //! 1. *Nothing of an incarnation counts here before its word is processed*: no timestamp, no acknowledgement
-//!    ([`Ballots::is_known`](super::ballots::Ballots::is_known)). So in the stream a vector that lies before the word has a time of the
-//!    history before, and one that lies behind it has none of that.
+//!    ([`Ballots::is_known`](super::ballots::Ballots::is_known)). So in the stream a vector before the word has a time
+//!    of the previous history, and a vector behind it has none.
 //! 2. *Nothing of an incarnation counts once a larger one is known*, whether its word is processed or not.
-//! 3. *A word in force is in the state of every later leader*: a majority processed it, like a no-op that is settled. All members
-//!    process words and other entries in the same order, because there is one stream. Words that a leader has processed when
-//!    it begins are part of its state.
+//! 3. *A word in force is in the state of every later leader*, because a majority processed it, like a settled no-op.
+//!    All members process words and other entries in the same order, because there is one stream. Words that a leader
+//!    has processed when it begins are part of its state.
 //!
 //! # Loss
-//! A leader repeats a word until it is in force. A member that installs a state with a word that is not in force says that it
-//! has processed the word. If items of an incarnation come whose origin nobody told, their sender is asked: by an `Announce`
-//! without an origin.
+//! A leader repeats a word until it is in force. A member that installs a state with a word that is not in force
+//! reports that it has processed the word. If items of an incarnation arrive whose origin is not known, the member asks
+//! their sender by an `Announce` without an origin.
 
 use stentor_fabric::ProcessId;
 
@@ -31,15 +32,15 @@ use crate::item::{Head, StreamEntry, StreamItem};
 use crate::peer_message::{PeerMessage, WordRef};
 use crate::{GroupId, Word};
 
-/// The part of a member that puts words in force.
+/// The part of a member that brings words into force.
 pub(super) struct Words<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     pub(super) effects: &'a mut E,
 }
 
-/// At a leader.
+/// The part at a leader.
 impl<E: Effects> Words<'_, E> {
-    /// Appends each word that was told since the last call. Returns whether this brought one of them in force.
+    /// Appends each word that became known since the last call. Returns whether this brought one of them into force.
     pub(super) fn relay(&mut self) -> bool {
         let mut in_force = false;
         for group in self.agreement.id.others_groups() {
@@ -51,8 +52,8 @@ impl<E: Effects> Words<'_, E> {
         in_force
     }
 
-    /// Processes the word that was told of a group, if it differs from the one that is processed. Returns whether this brought it in
-    /// force; `None` if there is no other word.
+    /// Processes the known word of a group, if it differs from the processed one. Returns whether this brought it into
+    /// force, or `None` if there is no other word.
     pub(super) fn begin(&mut self, group: GroupId) -> Option<bool> {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let (word, bit) = (ballots.told_word(group)?, id.bit);
@@ -64,7 +65,7 @@ impl<E: Effects> Words<'_, E> {
         let Agreement { ballots, counter, .. } = &mut *self.agreement;
         let (ballot, Word { incarnation, origin, in_force }) = (ballots.known(group), ballots.word(group));
         if ballot.incarnation() != incarnation.number {
-            // A larger incarnation is known, whose origin was not told.
+            // A larger incarnation is known, whose origin is not.
             return;
         }
         *counter += 1;
@@ -72,7 +73,7 @@ impl<E: Effects> Words<'_, E> {
         self.effects.to_followers(&StreamItem { head: Head::NONE, counter: *counter, entry });
     }
 
-    /// A follower has processed a word. Returns whether this brought the word in force.
+    /// Handles the report that a follower has processed a word. Returns whether this brought the word into force.
     pub(super) fn on_processed(&mut self, from: ProcessId, processed: WordRef) -> bool {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let WordRef { group, origin, ballot } = processed;
@@ -87,7 +88,7 @@ impl<E: Effects> Words<'_, E> {
         in_force
     }
 
-    /// Counts the members that have processed a word. Returns whether this brought the word in force.
+    /// Counts the members that have processed a word. Returns whether this brought the word into force.
     fn count(&mut self, group: GroupId) -> bool {
         let Agreement { id, ballots, .. } = &mut *self.agreement;
         let enough = id.is_majority(ballots.word_processed_by(group));
@@ -98,7 +99,7 @@ impl<E: Effects> Words<'_, E> {
         news
     }
 
-    /// Time passes.
+    /// Advances time by one tick.
     pub(super) fn tick(&mut self) {
         let retry = self.agreement.id.config.retry_ticks;
         for group in self.agreement.id.others_groups() {
@@ -111,9 +112,9 @@ impl<E: Effects> Words<'_, E> {
     }
 }
 
-/// At a follower.
+/// The part at a follower.
 impl<E: Effects> Words<'_, E> {
-    /// The leader's stream says that a group's history began anew.
+    /// Processes a word in the leader's stream.
     pub(super) fn on_entry(&mut self, group: GroupId, word: Word) {
         let known = self.agreement.ballots.word(group);
         if known.incarnation.number <= word.incarnation.number {
@@ -126,7 +127,7 @@ impl<E: Effects> Words<'_, E> {
         self.say_processed(group);
     }
 
-    /// Tells the leader that the word of a group is processed here, if it is not in force.
+    /// Reports to the leader that the word of a group is processed here, if it is not in force.
     pub(super) fn say_processed(&mut self, group: GroupId) {
         let (ballot, Word { origin, in_force, .. }) =
             (self.agreement.ballots.installed, self.agreement.ballots.word(group));
@@ -136,7 +137,7 @@ impl<E: Effects> Words<'_, E> {
         }
     }
 
-    /// A state was installed: what is in it is processed.
+    /// Reports all words of an installed state as processed.
     pub(super) fn say_all_processed(&mut self) {
         self.agreement.id.others_groups().for_each(|group| self.say_processed(group));
     }
