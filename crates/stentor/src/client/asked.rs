@@ -1,18 +1,18 @@
-//! What a session asks its groups, until they have answered.
+//! Retransmission of a session's own messages and of questions, until the groups have answered.
 
 use std::time::Duration;
 
-/// After that, what is delivered and not answered goes out again.
+/// Time after which a message that is delivered and not answered is resent.
 pub(super) const AGAIN: Duration = Duration::from_millis(250);
 
-/// How often the rest after a widening that was refused is doubled, at most.
+/// Maximum number of times that the pause after a refused widening is doubled.
 const MOST_RESTS: u32 = 4;
 
-/// A message of the session itself, or a question.
+/// The last transmission of a message of the session itself, or of a question.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     sequence: u64,
-    /// When it went out; then when it was found to be delivered.
+    /// When the message was sent; later, when it was found to be delivered.
     at: Duration,
     is_delivered: bool,
 }
@@ -22,7 +22,8 @@ impl Asked {
         Asked { sequence, at, is_delivered: false }
     }
 
-    /// Returns whether it is due again. While it is not delivered another copy would only take another place at the groups.
+    /// Returns whether the message must be resent. Before its delivery, another copy would only occupy another slot at
+    /// the groups.
     pub(super) fn is_due(&mut self, now: Duration, is_delivered: impl FnOnce(u64) -> bool) -> bool {
         if !self.is_delivered {
             self.is_delivered = is_delivered(self.sequence);
@@ -32,8 +33,8 @@ impl Asked {
     }
 }
 
-/// Returns how long the session rests after a widening that failed, when `refusals` before it failed in a row: at least half of the longest
-/// rest of that number, and a random `part` of the other half.
+/// Returns how long the session pauses after a failed widening, when the `refusals` widenings before it failed, too.
+/// The result is at least half of the longest pause for that number, plus a random `part` of the other half.
 pub(super) fn rest_of(refusals: u32, part: u64) -> Duration {
     let longest = AGAIN * (1 << refusals.min(MOST_RESTS));
     longest / 2 + Duration::from_nanos(part % (longest / 2).as_nanos() as u64)
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_goes_out_again_after_it_is_delivered() {
+    fn an_unanswered_question_is_resent_only_after_delivery() {
         let mut asked = Asked::new(7, Duration::ZERO);
         let late = AGAIN * 9;
         assert!(!asked.is_due(late, |_| false), "another copy would wait behind the first");

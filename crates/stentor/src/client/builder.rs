@@ -1,4 +1,4 @@
-//! What a client is told, and its start.
+//! The parameters and the start of a client.
 
 #[cfg(feature = "unstable-core")]
 use std::any::Any;
@@ -21,16 +21,17 @@ use crate::runtime::{
     self, BindConfig, ClusterFabric, ClusterRuntime, FabricDiagnostics, JoinError, JoinWatch, Placing, with_fabric,
 };
 
-/// For how long a client waits by default.
+/// Default patience of a client.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a session lives by default that nobody renews.
+/// Default time to live of a session.
 const TTL: Duration = Duration::from_secs(30);
-/// The shortest life of a session: a renewal must get through while a group has no leader for a moment.
+/// Shortest time to live of a session. A renewal must still succeed after a group has been without a leader for a short
+/// time.
 const LEAST_TTL: Duration = Duration::from_secs(2);
-/// Calls that may wait at a time by default.
+/// Default number of calls that may wait at a time.
 const CALLS: u32 = 4096;
 
-/// A client that is being put together. [`Cluster::client`] begins one.
+/// A builder of a client. [`Cluster::client`] creates one.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
@@ -42,7 +43,7 @@ pub struct ClientBuilder {
     pub(super) patience: Duration,
     ttl: Duration,
     pub(super) calls: u32,
-    /// Of a client that is embedded in a node.
+    /// The node's side of an embedded client.
     seat: Option<Seat>,
 }
 
@@ -61,7 +62,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Begins a client that a node turns.
+    /// Begins a client that is embedded in a node.
     pub(crate) fn embedded(cluster: Cluster, seat: Seat) -> Self {
         ClientBuilder { seat: Some(seat), ..ClientBuilder::new(cluster) }
     }
@@ -70,51 +71,56 @@ impl ClientBuilder {
         self.seat.as_ref()
     }
 
-    /// Names the groups with which the session begins. A majority of each must be there. Without this it begins with all groups of the
-    /// cluster. Calls to other groups are possible: the first one to a group takes it into the session.
+    /// Sets the groups with which the session begins. By default it begins with all groups of the cluster. A majority
+    /// of each group must be reachable. Calls to other groups are possible: the first call to a group adds it to the
+    /// session.
     pub fn groups(self, groups: impl Into<Groups>) -> Self {
         ClientBuilder { groups: Some(groups.into()), ..self }
     }
 
-    /// Takes up a session that an earlier process had. Whoever has it now can call nothing under it any more. Without this a new session is
-    /// opened.
+    /// Resumes a session of an earlier process. A process that still uses the session can make no more calls under it.
+    /// By default, the client opens a new session.
     pub fn session(self, session: Session) -> Self {
         ClientBuilder { session: Some(session), ..self }
     }
 
-    /// Sets what the client does while it has nothing to do. Without it that is [`WaitMode::ADAPTIVE`].
+    /// Sets how the client waits when it is idle. The default is [`WaitMode::ADAPTIVE`].
     pub fn wait(self, mode: WaitMode) -> Self {
         ClientBuilder { wait: mode, ..self }
     }
 
-    /// Chooses this process's address. Fabrics between hosts only. An embedded client has that of its node in any case.
+    /// Sets the address of this process, on fabrics between hosts only. An embedded client always has the address of
+    /// its node.
     pub fn bind(self, address: IpAddr) -> Self {
         ClientBuilder { bind: Some(address), ..self }
     }
 
-    /// Sets for how long the client waits to be let in, and for how long a call waits for its outcome; 10 s without it.
+    /// Sets for how long the client waits for its admission, and for how long each call waits for its outcome. The
+    /// default is 10 s.
     pub fn patience(self, patience: Duration) -> Self {
         ClientBuilder { patience, ..self }
     }
 
-    /// Sets how long the session lives if nobody renews it: 2 s to 600 s, and 30 s without this. The client renews it as long as it runs and
-    /// its groups have majorities. So this is how long a later process has to take it up, and how long a group may be without a majority
-    /// before the session ends there. A session of a process that died takes one of `sessions` places in `[limits]` until then.
+    /// Sets the time to live of the session after its last renewal, from 2 s to 600 s. The default is 30 s. The client
+    /// renews the session while it runs and its groups have majorities. So this is the time in which a later process
+    /// must resume the session, and the time for which a group may lack a majority before the session ends there. Until
+    /// it expires, the session of a dead process occupies one of the `sessions` entries of `[limits]`.
     pub fn session_ttl(self, time: Duration) -> Self {
         ClientBuilder { ttl: time, ..self }
     }
 
-    /// Sets how many calls of a [`Client`] may wait at a time, in the order in which they were made; 4096 without it. More are refused with
-    /// [`Busy`](super::Refused::Busy). How many of them are under way to a group at a time is `window` in `[limits]`.
+    /// Sets how many calls of a [`Client`] may be queued at a time. They are sent in the order in which they were made.
+    /// Further calls fail with [`Busy`](super::Refused::Busy). The default is 4096. The number of calls in flight to a
+    /// group is limited by `window` in `[limits]`.
     pub fn calls(self, most: u32) -> Self {
         ClientBuilder { calls: most.max(1), ..self }
     }
 
-    /// Connects, opens the session, and starts the thread that serves the client. A client that is [embedded](crate::NodeHandle::client) in
-    /// a node is served by that node's thread from then on.
+    /// Connects, opens the session and starts the client's thread. A client that is
+    /// [embedded](crate::NodeHandle::client) in a node gets no thread: the node's thread serves it from then on.
     ///
     /// # Errors
-    /// Why it is not let in, with the remedy.
+    /// Returns why the client was not admitted, with the remedy.
     pub fn connect(self) -> Result<Client, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
             self.core::<F>().and_then(|core| Client::serve(core, &self))
@@ -122,10 +128,11 @@ impl ClientBuilder {
         Ok(connected?)
     }
 
-    /// Connects and opens the session of a client that the caller turns: it has no thread and no lock, and allocates nothing for a command.
+    /// Connects and opens the session of a client that the caller drives. It has no thread and no lock, and allocates
+    /// nothing per command.
     ///
     /// # Errors
-    /// Why it is not let in, with the remedy.
+    /// Returns why the client was not admitted, with the remedy.
     pub fn connect_local(self) -> Result<LocalClient, ClientError> {
         let connected: Result<_, Problem> = with_fabric!(self.cluster.runtime().config().fabric(), F => {
             self.core::<F>().and_then(|core| LocalClient::new(core.into()))
@@ -133,24 +140,25 @@ impl ClientBuilder {
         Ok(connected?)
     }
 
-    /// Checks what can be checked before anything starts: whether the cluster's sizes leave room for a session, for example.
+    /// Checks the parameters that can be checked before the start, for example whether the cluster's limits leave room
+    /// for a session.
     ///
     /// # Errors
-    /// Why no session is possible, with the remedy.
+    /// Returns why no session is possible, with the remedy.
     #[cfg(feature = "unstable-core")]
     pub fn check(&self) -> Result<(), ClientError> {
         self.sound_groups()?;
         Ok(())
     }
 
-    /// Opens the session of a client that has joined its groups: the protocol's client of a place, which counts there. `watch` sees all
-    /// that is multicast from here on.
+    /// Opens a session through a multicast client that has already joined its groups and has its client id. `watch`
+    /// sees every message that is multicast from then on.
     ///
     /// # Errors
-    /// Why the session is not opened, with the remedy.
+    /// Returns why the session was not opened, with the remedy.
     ///
     /// # Panics
-    /// If the client is on another fabric than the cluster.
+    /// Panics if the client is on another fabric than the cluster.
     #[cfg(feature = "unstable-core")]
     pub fn connect_local_on<F: ClusterFabric + 'static>(
         self,
@@ -184,7 +192,7 @@ impl ClientBuilder {
         self.open((sender, ClientWatch::default()), &to)
     }
 
-    /// Returns the groups with which the session begins, if a session is possible.
+    /// Checks the parameters. Returns the groups with which the session begins.
     fn sound_groups(&self) -> Result<Vec<GroupId>, Problem> {
         let plan = self.cluster.runtime();
         let mut to = self.groups.as_ref().map_or(Vec::new(), |groups| groups.ids().to_vec());
@@ -206,7 +214,7 @@ impl ClientBuilder {
         Ok(to)
     }
 
-    /// Opens the session, or takes it up.
+    /// Opens or resumes the session.
     fn open<F: FabricDiagnostics>(&self, joined: (Sender<F>, ClientWatch), to: &[GroupId]) -> Result<Core<F>, Problem> {
         let mut core = Core::new(self.cluster.runtime(), joined, self.wait, self.patience, self.ttl)?;
         core.open(to, self.session.as_ref())?;
@@ -214,7 +222,7 @@ impl ClientBuilder {
     }
 
     fn join<F: ClusterFabric>(&self, plan: &Arc<ClusterRuntime>, to: &[GroupId]) -> Result<Sender<F>, Problem> {
-        // The file of a key may be relative to that of the configuration.
+        // The path of a key file may be relative to the configuration file.
         let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
         let bind = match &self.seat {
             Some(seat) => seat.bind(plan)?,
@@ -231,7 +239,7 @@ impl ClientBuilder {
     }
 }
 
-/// Whether a session is possible with these sizes, also when it uses all groups.
+/// Checks that the limits leave room for a session, even one that uses all groups.
 fn check_limits(limits: &Limits, groups: usize) -> Result<(), Problem> {
     if limits.reply_bytes == 0 {
         return Err(Problem::NoReplies);
@@ -240,7 +248,7 @@ fn check_limits(limits: &Limits, groups: usize) -> Result<(), Problem> {
     if (limits.message_bytes as usize) < needs { Err(Problem::ShortMessages { needs }) } else { Ok(()) }
 }
 
-/// Says in the log what a client waits for.
+/// Reports the progress of a client's admission to the log.
 struct Watch<'a> {
     plan: &'a ClusterRuntime,
     to: &'a [GroupId],

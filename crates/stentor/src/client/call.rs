@@ -1,4 +1,4 @@
-//! A call under way, and its answer.
+//! A call in flight, and its answer.
 
 use std::future::Future;
 use std::ops::Range;
@@ -11,20 +11,20 @@ use super::calls::Calls;
 use super::{CallError, Ticket};
 use crate::{Group, Position};
 
-/// A command under way: a future of its outcome.
+/// A command or read in flight: a future of its outcome.
 ///
-/// The future runs on any runtime, and [`wait`](Call::wait) needs none. To drop it cancels nothing: the command goes on.
+/// The future runs on any runtime, and [`wait`](Call::wait) needs none. Dropping it does not cancel the command.
 #[derive(Debug)]
-#[must_use = "nobody hears of a command that failed if its call is dropped"]
+#[must_use = "a failure of the command goes unnoticed if its call is dropped"]
 pub struct Call(State);
 
 #[derive(Debug)]
 enum State {
-    /// It ended at once.
+    /// The call failed at once.
     Ended(CallError),
-    /// It is in a slot.
+    /// The call occupies a slot.
     Made { calls: Arc<Calls>, slot: u32 },
-    /// Its outcome was taken.
+    /// The outcome was returned.
     Taken,
 }
 
@@ -33,7 +33,7 @@ impl Call {
         Call(State::Made { calls, slot })
     }
 
-    /// Takes the slot out: whoever gets it looks after it.
+    /// Returns the slot. The new owner is responsible for it.
     pub(super) fn into_slot(mut self) -> Result<(Arc<Calls>, u32), CallError> {
         match std::mem::replace(&mut self.0, State::Taken) {
             State::Made { calls, slot } => Ok((calls, slot)),
@@ -46,8 +46,9 @@ impl Call {
         Call(State::Ended(how))
     }
 
-    /// Returns what names the command for ever: write it down, and [resolve](super::Client::resolve) it if this process dies. `None` while
-    /// the command is not sent: then it is not applied if this process dies now.
+    /// Returns the ticket, which identifies the command permanently. Store it, and [resolve](super::Client::resolve) it
+    /// if this process dies. Returns `None` while the command is not sent: if the process dies then, the command is not
+    /// applied.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         match &self.0 {
@@ -56,7 +57,7 @@ impl Call {
         }
     }
 
-    /// Waits for the outcome, for as long as the client's [patience](super::ClientBuilder::patience) lasts.
+    /// Waits for the outcome, for at most the client's [patience](super::ClientBuilder::patience).
     ///
     /// # Errors
     /// See [`CallError`].
@@ -64,8 +65,8 @@ impl Call {
         self.wait_until(None)
     }
 
-    /// Waits for the outcome, and for no longer than this. A command that was sent by then goes on, and the error has its ticket; one that
-    /// was not sent is not applied.
+    /// Waits for the outcome, for at most `at_most`. A command that was sent in this time continues, and the error
+    /// carries its ticket. One that was not sent is not applied.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -89,7 +90,7 @@ impl Future for Call {
     type Output = Result<Answer, CallError>;
 
     /// # Panics
-    /// If it is polled again after it was ready.
+    /// Panics if it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &self.0 {
             State::Made { calls, slot } => {
@@ -115,7 +116,7 @@ impl Drop for Call {
     }
 }
 
-/// What the groups replied to a command.
+/// The groups' replies to a command.
 #[derive(Debug)]
 pub struct Answer {
     calls: Arc<Calls>,
@@ -126,7 +127,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Takes the replies with the outcome. Of a call without replies the slot is free from here on.
+    /// Takes the replies of a successful call. The slot of a failed call is freed here.
     fn of(calls: Arc<Calls>, slot: u32, outcome: Result<Position, CallError>) -> Result<Answer, CallError> {
         match outcome {
             Ok(position) => {
@@ -140,13 +141,14 @@ impl Answer {
         }
     }
 
-    /// Returns the reply of the only group; of several groups that of the first one, in the order of the configuration.
+    /// Returns the reply of the only group. With several groups, returns that of the first one in the order of the
+    /// configuration.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.replies.first().map_or(&[], |(_, range)| &self.bytes[range.clone()])
     }
 
-    /// Returns the reply of a group; `None` if the command did not go to it.
+    /// Returns the reply of a group, or `None` if the command did not go to it.
     #[must_use]
     pub fn of_group(&self, group: Group) -> Option<&[u8]> {
         self.replies().find_map(|(replier, bytes)| (replier == group).then_some(bytes))
@@ -157,7 +159,7 @@ impl Answer {
         self.replies.iter().map(|(group, range)| (*group, &self.bytes[range.clone()]))
     }
 
-    /// Returns the place of the command in the global order. Its index is that of the first group.
+    /// Returns the command's position in the global order. Its index is that of the first group.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position

@@ -1,21 +1,25 @@
-//! The calls of a client, between the threads that make them and the one that serves them.
+//! The table of a client's calls. The threads that make calls and the thread that serves them meet here.
 //!
 //! # States of a slot
-//! | state | who has it | next |
+//! | state | owner | next |
 //! |---|---|---|
-//! | free | its number lies in `free` | *queued*, by a caller |
-//! | queued | its number lies in `queue` or, after it was held, in `released`; then with the serving thread | *sent*; *held*, if it was asked to be; *done* if it is refused or its wait has ended |
-//! | held | the caller, which has its ticket | *queued* again, to be sent or to be given up; *done* if that takes too long |
+//! | free | the queue `free` | *queued*, by a caller |
+//! | queued | `queue` or `released`, then the serving thread | *sent*, *held* or *done* |
+//! | held | the caller, which has the ticket | *queued* or *done* |
 //! | sent | the serving thread | *done*, with an outcome |
-//! | done | the caller, which takes the outcome | *free* |
+//! | done | the caller, which receives the outcome | *free* |
+//!
+//! A queued call becomes *held* if its caller prepared it, and *done* if it is refused or times out. A held call
+//! returns to *queued*, through `released`, to be sent or given up. It becomes *done* if it is held for too long.
 //!
 //! # Invariants
-//! - A number lies in one of the three queues, or one thread has it. So no queue is ever full.
-//! - A slot becomes free when its call is done *and* its caller has gone or has dropped the answer. A caller that goes earlier leaves the
-//!   slot deserted, and whoever brings the outcome frees it.
-//! - All changes of a slot are made under its lock. The lock is free but for the moment in which an outcome is handed over.
-//! - Wakers are foreign code, which may drop a call: they are woken and dropped outside the lock. One that panics harms no other call.
-//! - Buffers stay with their slots, so a call allocates nothing once its slot has been used for one as long.
+//! - A slot number lies in one of the three queues, or one thread owns it. So no queue ever overflows.
+//! - A slot is freed when its call is done *and* its caller has dropped the call or its answer. If the caller drops the
+//!   call earlier, the slot is *deserted*, and the thread that delivers the outcome frees it.
+//! - All changes of a slot are made under its lock. The lock is contended only while an outcome is handed over.
+//! - Wakers are foreign code, which may drop a call: they are woken and dropped outside the lock. A waker that panics
+//!   affects no other call.
+//! - Buffers stay with their slots. So a call allocates nothing once its slot has held a call of the same size.
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,14 +40,14 @@ use super::wake::wake;
 use super::{Ask, CallError, Consistency, Groups, Refused, Session, Ticket, Why};
 use crate::{Group, Position};
 
-/// Calls still come.
+/// The client accepts calls.
 const OPEN: u8 = 0;
-/// No call comes any more, and the session ends.
+/// The client accepts no more calls, and the session ends.
 const ENDS: u8 = 1;
-/// No call comes any more, and the session goes on for a later process.
+/// The client accepts no more calls, and the session is kept for a later process.
 const LEAVES: u8 = 2;
 
-/// How far a call is.
+/// The state of a call's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Free,
@@ -53,55 +57,56 @@ pub(super) enum Phase {
     Done,
 }
 
-/// Whether a command waits for its caller's word.
+/// The state of a prepared command's hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hold {
-    /// It is sent when it is its turn.
+    /// The command is not held. It is sent when its turn comes.
     Not,
-    /// It is numbered when it is its turn, and sent when the caller says so.
+    /// The command gets its number when its turn comes, and is sent when the caller releases it.
     Until,
-    /// The caller has said so.
+    /// The caller has released the command.
     Over,
-    /// The caller has given it up.
+    /// The caller has given the command up.
     GivenUp,
 }
 
-/// What is asked for.
+/// The work that a call requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Job {
-    /// To apply or answer what is in `bytes`.
+    /// Apply the command, or answer the query, in `bytes`.
     Request(Ask),
-    /// To answer what is in `bytes`, outside the order.
+    /// Answer the query in `bytes` outside the order.
     Read(Consistency),
-    /// To settle an earlier command.
+    /// Settle an earlier command.
     Resolve(Box<Ticket>),
 }
 
-/// A call, under its slot's lock.
+/// The state of a call, under its slot's lock.
 #[derive(Debug)]
 pub(super) struct CallState {
     pub(super) phase: Phase,
     pub(super) job: Job,
     pub(super) hold: Hold,
     pub(super) to: Groups,
-    /// The command; then the replies, one behind the other.
+    /// The command; later the replies, concatenated.
     pub(super) bytes: Vec<u8>,
-    /// Where the reply of each group lies in `bytes`.
+    /// The range of each group's reply in `bytes`.
     pub(super) replies: Vec<(Group, Range<usize>)>,
     pub(super) outcome: Option<Result<Position, CallError>>,
-    /// What names it, once it was sent. Its buffer stays with the slot.
+    /// The ticket, once the call has one. Its buffer stays with the slot.
     pub(super) ticket: session::Ticket,
-    /// Whether it was sent, so that the ticket is its own.
+    /// Whether `ticket` belongs to this call.
     pub(super) is_named: bool,
-    /// The moment after which nobody waits any more.
+    /// The deadline of the call. `None` if its caller has stopped waiting.
     pub(super) until: Option<Instant>,
     waker: Option<Waker>,
-    /// Whether the caller has gone.
+    /// Whether the caller has dropped the call.
     deserted: bool,
 }
 
 impl CallState {
-    /// Returns how a call ends that was not sent, and never will be. Of a question that says nothing of the command that it is about.
+    /// Returns the error of a call that was not sent and never will be. For a question, this reveals nothing about the
+    /// command in question.
     pub(super) fn unsent(&self, why: Refused) -> CallError {
         match &self.job {
             Job::Request(_) | Job::Read(_) => CallError::NotApplied(why),
@@ -109,7 +114,8 @@ impl CallState {
         }
     }
 
-    /// Returns how a call ends that was sent, and whose outcome does not come. A read has changed nothing.
+    /// Returns the error of a call that was sent and whose outcome will not arrive. A read has changed nothing, so it
+    /// counts as not applied.
     pub(super) fn lost(&self, why: Why) -> CallError {
         if !matches!(self.job, Job::Read(_)) {
             return CallError::Unknown(Ticket(self.ticket.clone()), why);
@@ -157,12 +163,12 @@ struct Bell {
     sleeps: AtomicBool,
 }
 
-/// What ends the serving thread's sleep.
+/// The mechanism that ends the serving thread's sleep.
 #[derive(Debug)]
 enum Clapper {
-    /// It is the client's own thread, which sleeps on this.
+    /// The client's own thread sleeps on this eventfd.
     Event(OwnedFd),
-    /// It turns a node.
+    /// The serving thread runs a node.
     Node(Keeper),
 }
 
@@ -182,21 +188,22 @@ pub(super) struct Calls {
     slots: Box<[Slot]>,
     free: ArrayQueue<u32>,
     queue: ArrayQueue<u32>,
-    /// Calls that were held, and go on or are given up.
+    /// Calls that were held, and are now to be sent or given up.
     released: ArrayQueue<u32>,
     bell: Bell,
-    /// Whether calls still come, and what becomes of the session when no more do: [`OPEN`], [`ENDS`] or [`LEAVES`].
+    /// Whether the client accepts calls, and what becomes of the session when it does not: [`OPEN`], [`ENDS`] or
+    /// [`LEAVES`].
     closing: AtomicU8,
-    /// The session, and the moment until which it surely lives.
+    /// The session, and the moment until which it is certain to live.
     session: Mutex<(session::SessionKey, Option<Instant>)>,
-    /// Later commands come after this time of the order. Written by callers, rarely.
+    /// Order time after which later commands are placed. Callers write it, rarely.
     observed: AtomicU64,
-    /// The time of the order that the serving thread had heard of a moment ago.
+    /// The latest order time that the serving thread has published.
     heard: AtomicU64,
     mail: Mail,
-    /// Whether the serving thread serves no more.
+    /// Whether the serving thread has ended.
     ended: AtomicBool,
-    /// Tells whoever waits for that.
+    /// Signals that the serving thread has ended.
     end: (Mutex<bool>, Condvar),
 }
 
@@ -207,7 +214,8 @@ impl std::fmt::Debug for Calls {
 }
 
 impl Calls {
-    /// Makes room for so many calls at a time, which the keeper's node serves, or a thread of the client's own.
+    /// Creates a table for at most `most` concurrent calls. They are served by the keeper's node or, without a keeper,
+    /// by the client's own thread.
     pub(super) fn new(most: u32, keeper: Option<Keeper>) -> io::Result<Calls> {
         let slot = |_| Slot { state: Mutex::new(CallState::new()), done: Condvar::new() };
         let numbers = || ArrayQueue::new(most as usize);
@@ -231,12 +239,12 @@ impl Calls {
         })
     }
 
-    /// Returns whether this thread would wait for itself, if it waited for a call.
+    /// Returns whether this thread would deadlock if it waited for a call.
     pub(super) fn is_own_thread(&self) -> bool {
         matches!(&self.bell.clapper, Clapper::Node(keeper) if keeper.is_own_thread())
     }
 
-    /// Waits until the serving thread serves no more, or until then. Returns whether it serves no more.
+    /// Waits until the serving thread has ended, or until `until`. Returns whether it has ended.
     pub(super) fn wait_for_end(&self, until: Instant) -> bool {
         let (ended, told) = &self.end;
         let left = until.saturating_duration_since(Instant::now());
@@ -246,13 +254,13 @@ impl Calls {
     }
 
     pub(super) fn lock(&self, at: u32) -> MutexGuard<'_, CallState> {
-        // A lock is poisoned if a waker or an allocation panics under it; the state is whole then.
+        // The lock is poisoned if a waker or an allocation panicked under it. The state is consistent even then.
         self.slots[at as usize].state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // ------------------------------------------------------------------------------------------------------- callers
 
-    /// Leaves a call for the serving thread. Returns its slot.
+    /// Queues a call for the serving thread. Returns its slot.
     pub(super) fn put(&self, job: Job, hold: Hold, to: Groups, command: &[u8], until: Instant) -> Result<u32, Refused> {
         let Some(first) = to.iter().next() else { return Err(Refused::NoGroups) };
         if self.ended.load(Ordering::Acquire) || self.is_closing() {
@@ -270,7 +278,7 @@ impl Calls {
         }
         put(&self.queue, at);
         self.ring();
-        // Who ended meanwhile may not have seen it.
+        // The serving thread may have ended after the check above without seeing this call.
         if self.ended.load(Ordering::Acquire) {
             self.end_all();
         }
@@ -281,41 +289,43 @@ impl Calls {
         &self.mail
     }
 
-    /// Has later calls come after this time.
+    /// Orders later calls after this time.
     pub(super) fn observe(&self, time: u64) {
-        // Whoever calls afterwards leaves the call in the queue, and who takes it there sees this, too.
+        // Relaxed is sufficient: later calls pass through `queue`, and the thread that pops them from there also sees
+        // this store.
         self.observed.fetch_max(time, Ordering::Relaxed);
     }
 
-    /// Returns the time of the order that is known here, but for the last moments.
+    /// Returns the latest order time that is known here. It lags behind the serving thread by about 1 ms.
     pub(super) fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed).max(self.observed())
     }
 
-    /// Returns the time after which calls come that were made by now.
+    /// Returns the order time after which all calls made from now on are placed.
     pub(super) fn observed(&self) -> u64 {
         self.observed.load(Ordering::Relaxed)
     }
 
-    /// Notes the time of the order that the serving thread has heard of.
+    /// Publishes the latest order time that the serving thread knows.
     pub(super) fn note_heard(&self, time: u64) {
         self.heard.store(time, Ordering::Relaxed);
     }
 
     /// Wakes the serving thread if it sleeps.
     fn ring(&self) {
-        // Pairs with the fence in `may_sleep`: either this sees that the thread sleeps, or the thread sees the call.
+        // Pairs with the fence in `may_sleep`: either this thread sees that the serving thread sleeps, or that thread
+        // sees the call.
         fence(Ordering::SeqCst);
         if self.bell.sleeps.load(Ordering::Relaxed) && self.bell.sleeps.swap(false, Ordering::Relaxed) {
             match &self.bell.clapper {
-                // A full counter wakes it, too.
+                // If the counter is full, the write fails, and the thread wakes anyway.
                 Clapper::Event(event) => _ = rustix::io::write(event, &1_u64.to_ne_bytes()),
                 Clapper::Node(keeper) => keeper.wake(),
             }
         }
     }
 
-    /// Takes the outcome of a call that is done; otherwise leaves `waker` to be woken.
+    /// Returns the outcome of a call that is done. Otherwise registers `waker`.
     pub(super) fn poll(&self, at: u32, waker: &Waker) -> Option<Result<Position, CallError>> {
         let mut state = self.lock(at);
         let outcome = state.outcome.take();
@@ -328,7 +338,8 @@ impl Calls {
         outcome
     }
 
-    /// Returns whether a call is held now, so that it has its ticket, or why it never will be. Otherwise leaves `waker` to be woken.
+    /// Returns `Ok` if the call is held now and thus has its ticket, or the error if it never will be. Otherwise
+    /// registers `waker`.
     pub(super) fn poll_held(&self, at: u32, waker: &Waker) -> Option<Result<(), CallError>> {
         let mut state = self.lock(at);
         if state.phase == Phase::Held {
@@ -361,7 +372,7 @@ impl Calls {
         }
     }
 
-    /// The caller gives its word on a call that is held.
+    /// Releases a held call: it is sent if `sends`, and otherwise given up.
     pub(super) fn release_hold(&self, at: u32, sends: bool) {
         let mut state = self.lock(at);
         state.hold = if sends { Hold::Over } else { Hold::GivenUp };
@@ -376,8 +387,8 @@ impl Calls {
         }
     }
 
-    /// Waits for the outcome of a call, until then at the latest; `None` waits as long as it takes. A call that was not sent by then never
-    /// is.
+    /// Waits for the outcome of a call, until `until` at the latest; with `None`, without a limit. A call that has not
+    /// been sent by then is never sent.
     pub(super) fn wait(&self, at: u32, until: Option<Instant>) -> Result<Position, CallError> {
         let slot = &self.slots[at as usize];
         let mut state = self.lock(at);
@@ -401,29 +412,30 @@ impl Calls {
         }
     }
 
-    /// The wait for a call ends, which goes on if it was sent.
+    /// Ends the wait for a call. A call that was sent continues.
     fn give_up(state: &mut CallState, unsent: Refused, sent: Why) -> CallError {
         if state.phase == Phase::Sent {
             return state.lost(sent);
         }
-        // The serving thread sees that nobody waits for it, and does not send it.
+        // The serving thread sees that nobody waits for the call, and does not send it.
         state.until = None;
         state.unsent(unsent)
     }
 
-    /// Returns what names a call; `None` if it was not sent.
+    /// Returns the ticket of a call, or `None` if it has none.
     pub(super) fn ticket(&self, at: u32) -> Option<Ticket> {
         let state = self.lock(at);
         state.is_named.then(|| Ticket(state.ticket.clone()))
     }
 
-    /// Takes the replies of a call that is done; [`give_back`](Calls::give_back) is due for them.
+    /// Returns the replies of a call that is done. The caller must return the buffers through
+    /// [`give_back`](Calls::give_back).
     pub(super) fn take_replies(&self, at: u32) -> (Vec<u8>, Vec<(Group, Range<usize>)>) {
         let mut state = self.lock(at);
         (std::mem::take(&mut state.bytes), std::mem::take(&mut state.replies))
     }
 
-    /// The caller has gone. What was under way goes on.
+    /// Records that the caller has dropped the call. A call that was sent continues.
     pub(super) fn desert(&self, at: u32) {
         let mut state = self.lock(at);
         if state.phase == Phase::Done {
@@ -436,7 +448,7 @@ impl Calls {
         }
     }
 
-    /// The caller gives the buffers back, which it took with the outcome.
+    /// Returns the buffers that the caller took with the outcome, and frees the slot.
     pub(super) fn give_back(&self, at: u32, bytes: Vec<u8>, replies: Vec<(Group, Range<usize>)>) {
         let mut state = self.lock(at);
         (state.bytes, state.replies) = (bytes, replies);
@@ -448,63 +460,64 @@ impl Calls {
         put(&self.free, at);
     }
 
-    /// No call comes any more: the serving thread ends the session when it has served those that there are. Does nothing after
-    /// [`leave`](Calls::leave).
+    /// Accepts no more calls. The serving thread ends the session after it has served the remaining ones. Does nothing
+    /// after [`leave`](Calls::leave).
     pub(super) fn close(&self) {
         self.close_as(ENDS);
     }
 
-    /// The same, and the session is not ended. Returns `false`, and does nothing, after [`close`](Calls::close).
+    /// Accepts no more calls, and keeps the session. Returns `false`, and does nothing, after [`close`](Calls::close).
     pub(super) fn leave(&self) -> bool {
         self.close_as(LEAVES)
     }
 
-    /// The first word counts. Returns whether it was this one.
+    /// Sets how the client closes, if that is not decided yet. Returns whether the client now closes in this way.
     fn close_as(&self, how: u8) -> bool {
         let before = self.closing.compare_exchange(OPEN, how, Ordering::AcqRel, Ordering::Acquire);
         self.ring();
         before.is_ok() || before == Err(how)
     }
 
-    /// Returns the session, as the serving thread has told it.
+    /// Returns the session that the serving thread published last.
     pub(super) fn session(&self) -> Session {
         Session(self.session.lock().unwrap_or_else(PoisonError::into_inner).0.clone())
     }
 
-    /// Returns the moment until which the session surely lives, as the serving thread has told it.
+    /// Returns the moment until which the session is certain to live, as the serving thread published it last.
     pub(super) fn lives_until(&self) -> Option<Instant> {
-        // One that has ended renews it no more, and may have ended because another process has it.
+        // A client that has ended no longer renews the session. It may have ended because another process resumed the
+        // session.
         let until = self.session.lock().unwrap_or_else(PoisonError::into_inner).1;
         until.filter(|_| !self.ended.load(Ordering::Acquire))
     }
 
-    /// Returns the number of calls for which there is room.
+    /// Returns the number of free slots.
     pub(super) fn room(&self) -> usize {
         self.free.len()
     }
 
     // --------------------------------------------------------------------------------------------- the serving thread
 
-    /// Tells the session, which has changed.
+    /// Publishes the session after a change.
     pub(super) fn know(&self, session: session::SessionKey, until: Option<Instant>) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = (session, until);
     }
 
-    /// Takes what came, in the order in which it came.
+    /// Returns the next call, in the order in which calls were made.
     pub(super) fn take(&self) -> Option<u32> {
         self.queue.pop()
     }
 
-    /// Moves to `to` what was held and goes on, or is given up.
+    /// Appends to `to` the held calls that were released or given up.
     pub(super) fn take_released(&self, to: &mut VecDeque<u32>) {
         while let Some(at) = self.released.pop() {
             to.push_back(at);
         }
     }
 
-    /// Returns whether no call comes any more, and all that came were taken.
+    /// Returns whether no more calls are accepted and all accepted ones were taken.
     pub(super) fn is_drained(&self) -> bool {
-        // The calls that were made before it was closed are seen by whoever sees that.
+        // A thread that sees that the table is closing also sees every call that was made before.
         self.is_closing() && self.queue.is_empty() && self.released.is_empty()
     }
 
@@ -517,12 +530,13 @@ impl Calls {
         self.closing.load(Ordering::Acquire) != OPEN
     }
 
-    /// Returns whether the session goes on without this client.
+    /// Returns whether the session is kept for a later process.
     pub(super) fn is_left(&self) -> bool {
         self.closing.load(Ordering::Acquire) == LEAVES
     }
 
-    /// Returns whether nothing came, and whoever leaves a call from here on rings. A node has armed before this.
+    /// Returns whether the serving thread may sleep: no call is queued, and every call from now on wakes it. A node
+    /// arms its fabric before this check.
     pub(super) fn may_sleep(&self) -> bool {
         self.bell.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -533,27 +547,28 @@ impl Calls {
         may
     }
 
-    /// The serving thread is awake.
+    /// Records that the serving thread is awake.
     pub(super) fn woke(&self) {
         self.bell.sleeps.store(false, Ordering::Relaxed);
         if let Clapper::Event(event) = &self.bell.clapper {
-            // Nothing there: it was woken by something else.
+            // The read fails if something else than the eventfd woke the thread.
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
     }
 
-    /// Readable when a call came while the client's own thread slept. `None`: a node serves the calls.
+    /// Returns the eventfd that becomes readable when a call arrives while the client's own thread sleeps. Returns
+    /// `None` if a node serves the calls.
     pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
         if let Clapper::Event(event) = &self.bell.clapper { Some(event.as_fd()) } else { None }
     }
 
-    /// A call has its ticket, and waits for its caller's word.
+    /// Marks a call as held: it has its ticket, and waits for its caller's decision.
     pub(super) fn hold(&self, at: u32, mut state: MutexGuard<'_, CallState>) {
         (state.phase, state.is_named) = (Phase::Held, true);
         self.wake(at, state);
     }
 
-    /// Hands an outcome over.
+    /// Delivers the outcome of a call.
     pub(super) fn finish(&self, at: u32, mut state: MutexGuard<'_, CallState>, outcome: Result<Position, CallError>) {
         state.phase = Phase::Done;
         if state.deserted {
@@ -563,7 +578,7 @@ impl Calls {
         self.wake(at, state);
     }
 
-    /// Wakes whoever waits for a call.
+    /// Wakes the caller that waits for a call.
     fn wake(&self, at: u32, mut state: MutexGuard<'_, CallState>) {
         let waker = state.waker.take();
         drop(state);
@@ -573,7 +588,7 @@ impl Calls {
         }
     }
 
-    /// The serving thread has ended: whatever is under way ends, too.
+    /// Ends all calls, because the serving thread has ended.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.end_all();
@@ -614,7 +629,7 @@ mod tests {
     use super::super::Call;
     use super::*;
 
-    /// The last handle of a task that nobody runs any more: to wake it drops its call.
+    /// The last handle of a task that no runtime polls any more. Waking it drops its call.
     struct Last(Mutex<Option<Call>>);
 
     impl Wake for Last {
@@ -654,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_wakes_a_node_once_if_that_may_sleep() {
+    fn a_call_wakes_a_sleeping_node_once() {
         let woken = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&woken);
         let wake = Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed));

@@ -1,45 +1,46 @@
-//! Guarantees of reads.
+//! The consistency guarantees of reads.
 
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 use stentor_session::ReadGuarantee;
 
 use crate::Position;
 
-/// A guarantee of a [read](super::Client::read): how much of the order its answer contains.
+/// The consistency of a [read](super::Client::read): how much of the order its answer reflects.
 ///
 /// | guarantee | groups | who answers | writes for a read at a group of three |
 /// |---|---|---|---|
 /// | `Ordered` | any number, at one cut | the leader of each | those of a command |
-/// | `Leader` | one | the leader | the question, 2 to the followers, the answer; reads that come together share the 2 |
+/// | `Leader` | one | the leader | the question, 2 to the followers, the answer |
 /// | `After` | one | any member | the question, the answer |
 /// | `Local` | one | any member | the question, the answer |
 ///
-/// All but `Ordered` have no place in the global order. They are sent when they are called, so a read may overtake a command of the same
-/// client that is not answered yet.
+/// Concurrent `Leader` reads share the 2 writes to the followers. Only `Ordered` reads have a place in the global
+/// order. The others are sent at once, so such a read may overtake an unanswered command of the same client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// The query has a place in the global order, as a command has, and each group answers there. So the answer misses nothing that any
-    /// client was answered by these groups before the query was sent. The answers of several groups show one cut through the order. An
-    /// ordered read costs what a command costs.
+    /// The query has a place in the global order like a command, and each group answers at that place. The answer
+    /// therefore reflects everything that any client had been answered by these groups before the query was sent. The
+    /// answers of several groups show one cut through the order. An ordered read costs as much as a command.
     #[default]
     Ordered,
-    /// The leader answers, after a majority of the group has shown that it still led when the question came. The answer misses nothing that
-    /// any client was answered by this group before the query was sent, nor anything that this session has heard of, from whatever group.
-    /// Nothing is ordered for it, unless the session has heard of a later time than the group has reached: then the leader orders a time
-    /// entry.
+    /// The leader answers after a majority of the group has confirmed that it still led when the question arrived. The
+    /// answer reflects everything that any client had been answered by this group before the query was sent, and
+    /// everything that this session has received from any group. The read needs no place in the order, with one
+    /// exception: if the session knows a later time than the group has reached, the leader orders a time entry.
     Leader,
-    /// Any member of the group answers that has applied the command at this position: what its session has written there is in the
-    /// answer. A position that another group applied stands for its time: the member waits until it has applied a command that is not
-    /// earlier.
+    /// Any member of the group answers that has applied the command at this position. The answer therefore reflects
+    /// that command. If another group applied the command, only the position's time counts: the member answers after it
+    /// has applied a command that is not earlier.
     After(Position),
-    /// Any member of the group answers at once, from what it has applied. That may be arbitrarily old, and is never from two orders.
+    /// Any member of the group answers at once from its current state. The state may be arbitrarily old, but it never
+    /// mixes two orders.
     Local,
 }
 
 impl Consistency {
-    /// Returns what members of a group are asked for, by a client that has heard of the order up to a time. No member is asked for an ordered
-    /// read: that is a request of the session.
+    /// Returns the guarantee to request from members of a group. `heard` is the latest order time that the client
+    /// knows. An ordered read is a request of the session and never reaches this function.
     pub(crate) fn guarantee(self, group: GroupId, heard: u64) -> ReadGuarantee {
         match self {
             Consistency::Leader | Consistency::Ordered => ReadGuarantee::Leader { not_before: heard },
@@ -49,7 +50,7 @@ impl Consistency {
     }
 }
 
-/// What a read of a group after a position waits for.
+/// Returns the guarantee of a read of `group` after a position.
 fn after(group: GroupId, position: &Position) -> ReadGuarantee {
     let Position { time, group: by, index, incarnation, .. } = *position;
     if position.is_counted_in(group) {

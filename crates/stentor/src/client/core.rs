@@ -1,18 +1,21 @@
-//! A client with its session, on its fabric: what a thread serves, and what a local client turns.
+//! A client with its session on its fabric. A [`Client`](super::Client)'s thread serves it, and a
+//! [`LocalClient`](super::LocalClient) turns it.
 //!
-//! # What is said again
-//! A reply can be lost with a connection or with the member that sent it. Members say replies again to a client that connects, and a member
-//! that begins to lead says again what was not acknowledged. Where that does not help, because the leader is not connected to this client,
-//! the client asks: once a majority of each group has delivered a command and no reply has come for [`UNANSWERED`], it asks the groups what
-//! became of it, which all members answer. A command that is delivered is in the table of each group, so the question closes nothing.
+//! # Recovery of lost replies
+//! A reply can be lost with a connection, or with the member that sent it. Members repeat replies to a client that
+//! connects, and a new leader repeats every reply that was not acknowledged. Neither helps if the leader is not
+//! connected to this client. Then the client asks: once a majority of each group has delivered a command and no reply
+//! has arrived for [`UNANSWERED`], it asks the groups for the outcome, which all members answer. A delivered command is
+//! in the session table of each group, so the question never closes it.
 //!
-//! A command of the session (its opening, say) and a question about a request of an earlier process go out again [`AGAIN`] after a majority
-//! of each group has delivered them, until all groups have answered.
+//! Commands of the session itself (such as its opening) and questions about requests of an earlier process are resent
+//! 250 ms (`AGAIN`) after a majority of each group has delivered them, until all groups have answered.
 //!
 //! # Groups that do not answer or have no room
-//! - A widening that cannot be sent is taken back, so that it holds up no other one.
-//! - After a widening that was refused, or could not be sent, the session rests before the next one: twice as long each time, and a random
-//!   part of that, so that clients which wait for each other's places do not ask in step.
+//! - A widening adds groups to the session. One that cannot be sent is withdrawn, so that it does not block another
+//!   one.
+//! - After a widening that was refused or could not be sent, the session pauses before the next one. The pause doubles
+//!   each time and contains a random part, so that clients which compete for table entries do not retry in step.
 //! - The session's end does not wait for a widening.
 
 mod questions;
@@ -44,26 +47,29 @@ use super::{Ask, Outcome, Refused, Session, Why};
 use crate::Group;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, Housekeeper, LONGEST_SLEEP, RunError, wall_ns};
 
-/// How long a delivered command may be without a reply.
+/// Time after which the client asks for the outcome of a delivered command that has no reply.
 const UNANSWERED: Duration = Duration::from_millis(100);
-/// How often a session is opened anew because a group's time or history was not what was assumed.
+/// Maximum number of attempts to open a session. Another attempt follows if a group's time or history was not as
+/// assumed.
 const ATTEMPTS: u32 = 4;
-/// The pause before that, if a group does not know the time yet: a part of the four clock bounds for which its members wait for each other.
+/// Pause before the next attempt if a group does not know the time yet. It is a fraction of the four clock bounds for
+/// which the group's members wait for each other.
 const UNKNOWN_TIME: Duration = Duration::from_millis(50);
-/// How long a client that ends waits for its session's end.
+/// Longest wait of a closing client for the end of its session.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A request that was sent and not answered.
+/// A request that was sent and is not answered.
 #[derive(Clone, Copy, Default)]
 struct Sent {
     sequence: u64,
-    /// Since when it is known to be delivered, by the housekeeper's clock.
+    /// When the request was found to be delivered, by the housekeeper's clock.
     delivered: Option<Duration>,
 }
 
 const NOT_SENT: Sent = Sent { sequence: u64::MAX, delivered: None };
 
-/// Names a request of the session. Two processes can reach the same generation in groups that have parted; then their words differ.
+/// The identity of a request of the session. If groups have diverged, two processes can reach the same generation.
+/// Their random words differ then.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Name {
     pub(super) generation: u32,
@@ -77,7 +83,7 @@ impl Name {
     }
 }
 
-/// What became of a request, and its name.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) struct Finished<'a> {
     pub(super) name: Name,
@@ -93,40 +99,41 @@ pub(super) struct Core<F: FabricDiagnostics> {
     backoff: Backoff,
     housekeeper: Housekeeper,
     patience: Duration,
-    /// How long the session lives if nobody renews it.
+    /// Time to live of the session without a renewal.
     ttl: Duration,
-    /// The largest time of the order that a reply has told.
+    /// The latest order time that any reply has reported, in nanoseconds since 1970.
     order_time: u64,
     origins: Origins,
-    /// By request, as often as the window goes round.
+    /// Requests in flight, indexed by request number modulo the window.
     sent: Vec<Sent>,
     envelope: [u8; Envelope::BYTES],
     question: Vec<u8>,
-    /// The longest command, bytes.
+    /// Length of the longest command, in bytes.
     longest: usize,
-    /// Groups that the session is to use besides.
+    /// Groups by which the session is to be widened.
     wanted: Vec<GroupId>,
-    /// The session's command that is under way, when it went out last.
+    /// The last transmission of the session's pending command.
     asked: Option<Asked>,
-    /// Questions about requests of earlier generations, when they went out last.
+    /// The last transmission of each question about a request of an earlier generation.
     questions: Vec<(Name, Asked)>,
-    /// No widening begins before that.
+    /// No widening begins before this time.
     rests_until: Duration,
-    /// Widenings in a row that were refused or could not be sent.
+    /// Number of consecutive widenings that were refused or could not be sent.
     refusals: u32,
-    /// What the groups said to the session's last command.
+    /// The outcome of the session's last command: its kind, and the group that refused it, with the reason.
     agreed: Option<(Kind, Option<(GroupId, Answered)>)>,
-    /// The groups of which it is known that they began anew.
+    /// Groups that are known to have been reset.
     reset: Vec<GroupId>,
-    /// How often the session's key has changed, or the moment until which it lives.
+    /// Number of changes of the session's key or of the moment until which it lives.
     changes: u64,
     halts: Halts,
     lease: Lease,
-    /// Whether a group has said that another process has taken the session up.
+    /// Whether a group has reported that another process resumed the session.
     taken_up: bool,
-    /// A group that has let the session run out. What the session held there is released, so nothing goes on under its id.
+    /// A group in which the session has expired. Everything that the session held there is released, so no further command may use
+    /// its id.
     ran_out: Option<Group>,
-    /// Notifications that nobody has taken.
+    /// Notifications that the caller has not received yet.
     inbox: Inbox,
     reading: Reading,
 }
@@ -174,23 +181,23 @@ impl<F: FabricDiagnostics> Core<F> {
         })
     }
 
-    /// Returns the name of the client's place.
+    /// Returns the name of the process under whose client id this client runs.
     pub(super) fn name(&self) -> &str {
         self.plan.name(self.client.fabric().me())
     }
 
-    /// Returns the protocol's client.
+    /// Returns the underlying multicast client.
     #[cfg(feature = "unstable-core")]
     pub(super) fn sender(&mut self) -> &mut Sender<F> {
         &mut self.client
     }
 
-    /// Returns the most requests that are under way.
+    /// Returns the maximum number of requests in flight.
     pub(super) fn window(&self) -> usize {
         self.sent.len()
     }
 
-    /// Returns how far the clocks of two hosts may be apart.
+    /// Returns the bound on the difference between the clocks of two hosts.
     pub(super) fn clock_bound(&self) -> Duration {
         self.plan.config().clock_bound()
     }
@@ -199,31 +206,31 @@ impl<F: FabricDiagnostics> Core<F> {
         self.caller.key()
     }
 
-    /// Returns the moment until which the session surely lives in all its groups.
+    /// Returns the moment until which the session is certain to live in all its groups.
     pub(super) fn lives_until(&self) -> Option<Instant> {
         let until = self.lease.until(self.caller.key().pairs.iter().map(|pair| pair.group));
         until.filter(|_| self.caller.is_open() && !self.taken_up && self.ran_out.is_none())
     }
 
-    /// Returns how often the [key](Core::key) or the [moment](Core::lives_until) has changed.
+    /// Returns the number of changes of the [key](Core::key) or of the [moment](Core::lives_until).
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Returns the name that a request of this process has.
+    /// Returns the identity of a request of this process.
     #[inline]
     pub(super) fn name_of(&self, request: u64) -> Name {
         Name { generation: self.caller.generation(), word: self.caller.word(), request }
     }
 
-    /// Returns what names a request that is not settled.
+    /// Returns the ticket of an unsettled request.
     pub(super) fn ticket(&self, request: u64) -> Option<&stentor_session::Ticket> {
         self.caller.ticket(request)
     }
 
     // -------------------------------------------------------------------------------------------------- the session
 
-    /// Opens a session in these groups, or takes one up, and waits for that.
+    /// Opens a session in these groups, or resumes `session`, and waits for the result.
     pub(super) fn open(&mut self, to: &[GroupId], session: Option<&Session>) -> Result<(), Problem> {
         let until = Instant::now() + self.patience;
         let config = caller_config(self.window() as u32, self.ttl);
@@ -236,7 +243,7 @@ impl<F: FabricDiagnostics> Core<F> {
             let [word, high, low] = random().map_err(Problem::Random)?;
             let at_the_latest = self.order_now().saturating_add(self.ttl.as_nanos() as u64);
             let began = if session.is_some() {
-                // By the same caller, which learns from a refusal how far the session is.
+                // All attempts use the same caller, which learns the session's current generation from each refusal.
                 self.caller.take_up(word, at_the_latest)
             } else {
                 self.caller = Caller::new(SessionId(u128::from(high) << 64 | u128::from(low)), config);
@@ -251,7 +258,8 @@ impl<F: FabricDiagnostics> Core<F> {
                 (agreed, _) => agreed?,
             };
             if last.is_some() && session.is_none() {
-                // The groups that opened the session free its place now, and not when its time is over.
+                // Groups that did open the session release its table entry now. Otherwise they would keep it until the
+                // session expires.
                 self.close()?;
             }
             match last {
@@ -259,10 +267,10 @@ impl<F: FabricDiagnostics> Core<F> {
                     self.changes += 1;
                     return Ok(());
                 }
-                // Its answer has told the group's time, or where its history began.
+                // The refusal carried the group's time or the origin of its history, so the next attempt can succeed.
                 Some((_, Answered::Refused(Reason::TooLate | Reason::Taken) | Answered::WrongPairs)) => {}
                 Some((_, Answered::Refused(Reason::Superseded | Reason::GenerationAhead))) if session.is_some() => {}
-                // A group whose members have not heard enough clocks does not know the time yet.
+                // A group whose members have not received enough clocks does not know the time yet.
                 Some((_, Answered::Refused(Reason::TimeToLive))) => {
                     self.wait(UNKNOWN_TIME)?;
                     continue;
@@ -280,7 +288,8 @@ impl<F: FabricDiagnostics> Core<F> {
         })
     }
 
-    /// Waits until the groups have answered the session's command. Returns who refused it, if it is not carried out.
+    /// Waits until all groups have answered the session's command. Returns the group that refused it, or `None` if it
+    /// was carried out.
     fn agree(&mut self, until: Instant) -> Result<Option<(GroupId, Answered)>, Problem> {
         self.agreed = None;
         loop {
@@ -295,7 +304,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Goes on for so long without a command of the session.
+    /// Runs rounds for `time`, without a command of the session.
     fn wait(&mut self, time: Duration) -> Result<(), Problem> {
         let until = Instant::now() + time;
         while Instant::now() < until && self.watch.goes_on() {
@@ -305,7 +314,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// Pauses after a round, as the wait mode says.
+    /// Pauses after a round, according to the wait mode.
     fn pause(&mut self, worked: bool) -> Result<(), Problem> {
         let slept = self.backoff.pause(self.client.fabric_mut(), worked, LONGEST_SLEEP);
         self.housekeeper.note_sleep(slept.map_err(RunError::Wait).map_err(Problem::Run)?);
@@ -313,41 +322,41 @@ impl<F: FabricDiagnostics> Core<F> {
     }
 
     fn pairs(&self, to: &[GroupId]) -> Vec<Pair> {
-        // A group that moved above another history of itself greets with an incarnation that is not the origin of its history. Then its
-        // first answer tells that.
+        // If a group moved above another history of itself, its hello carries an incarnation that is not the origin of
+        // its history. Its first reply then reports the origin.
         let origin = |group| self.origins.of(group).unwrap_or_else(|| self.client.incarnation(group));
         to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }
 
-    /// Returns the time of the order up to which this client has heard.
+    /// Returns the latest order time that this client knows.
     pub(super) fn heard(&self) -> u64 {
         self.order_time
     }
 
-    /// Has later commands come after this time.
+    /// Orders later commands after this time.
     #[inline]
     pub(super) fn observe(&mut self, time: u64) {
         self.order_time = self.order_time.max(time);
     }
 
-    /// Returns the time of the order, as far as it can be known here.
+    /// Returns the best local estimate of the order's current time.
     fn order_now(&self) -> u64 {
         self.order_time.max(wall_ns())
     }
 
-    /// Ends the session, and waits a moment for that.
+    /// Ends the session, and waits up to [`FAREWELL`] for the groups' answers.
     pub(super) fn close(&mut self) -> Result<(), Problem> {
         if !self.begin_close() {
             return Ok(());
         }
-        // If the groups do not answer, the session ends when its time is over.
+        // If the groups do not answer, the session ends when it expires.
         match self.agree(Instant::now() + self.farewell()) {
             Err(problem @ Problem::Run(_)) => Err(problem),
             _ => Ok(()),
         }
     }
 
-    /// Begins to end the session, which rounds do. Returns whether there is one to end.
+    /// Starts to end the session; later rounds complete this. Returns whether there was a session to end.
     pub(super) fn begin_close(&mut self) -> bool {
         let Ok([word, ..]) = random() else { return false };
         if self.asked.is_none() {
@@ -360,19 +369,19 @@ impl<F: FabricDiagnostics> Core<F> {
         true
     }
 
-    /// Returns whether the groups have answered to the session's end.
+    /// Returns whether the groups have answered the session's end.
     pub(super) fn has_closed(&mut self) -> bool {
         self.agreed.take().is_some()
     }
 
-    /// Returns how long the session's end is waited for.
+    /// Returns the longest wait for the session's end.
     pub(super) fn farewell(&self) -> Duration {
         FAREWELL.min(self.patience)
     }
 
     // ----------------------------------------------------------------------------------------------------- commands
 
-    /// Sends a command or a query. Returns the number of its request.
+    /// Sends a command or a query. Returns its request number.
     #[inline]
     pub(super) fn submit(&mut self, ask: Ask, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
         let request = self.begin(ask, to, command)?;
@@ -383,8 +392,8 @@ impl<F: FabricDiagnostics> Core<F> {
         sent.map(|()| request)
     }
 
-    /// Numbers a command or a query, so that it has a ticket. Returns the number of its request, which is sent once, or
-    /// [dropped](Core::not_sent).
+    /// Assigns a request number, and thereby a ticket, to a command or a query. Returns the number. The caller either
+    /// sends the request once or [drops](Core::not_sent) it.
     #[inline]
     pub(super) fn begin(&mut self, ask: Ask, to: &[GroupId], command: &[u8]) -> Result<u64, Refused> {
         if command.len() > self.longest {
@@ -410,13 +419,14 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Sends a command that has begun.
+    /// Sends a command that has a request number.
     #[inline]
     pub(super) fn send(&mut self, request: u64, to: &[GroupId], command: &[u8]) -> Result<(), Refused> {
         if !self.caller.envelope(request, &mut self.envelope) {
             return Err(Refused::Closed);
         }
-        // The reply to an earlier command comes from any group: whatever it has seen comes before this one.
+        // The reply to an earlier command may come from any group. Everything that the session has seen must precede
+        // this command in the order.
         let after = self.order_time;
         let submitted = multicast(&mut self.client, &mut self.watch, to, &[&self.envelope, command], after);
         let submitted = submitted.map_err(|error| refusal(&error))?;
@@ -425,7 +435,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// A command that has begun is not sent, and never will be. Does nothing if it was sent.
+    /// Drops a request that has a number and will never be sent. Does nothing if it was sent.
     pub(super) fn not_sent(&mut self, request: u64) {
         let at = request as usize % self.sent.len();
         if self.sent[at].sequence == NOT_SENT.sequence {
@@ -433,7 +443,8 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Why a command cannot begin now. Groups that the session does not use yet are taken into it.
+    /// Returns why a command cannot begin now. Groups that the session does not include yet are scheduled for a
+    /// widening.
     #[cold]
     fn refused(&mut self, error: CallerError, to: &[GroupId]) -> Refused {
         let first = first(to);
@@ -451,7 +462,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Why a command to these groups waits.
+    /// Returns why a command to these groups has to wait.
     pub(super) fn why_waiting(&self, to: &[GroupId]) -> Refused {
         let reached = |group: &&GroupId| self.client.is_connected(&[**group]) && self.caller.end_in(**group).is_some();
         let first = first(to);
@@ -462,7 +473,8 @@ impl<F: FabricDiagnostics> Core<F> {
 
     // ------------------------------------------------------------------------------------------------------- rounds
 
-    /// One round: takes what came, hands over what is known of requests, looks after the session. Returns whether there was anything.
+    /// Runs one round: receives replies, reports the outcomes of requests to `each`, and maintains the session. Returns
+    /// whether there was any work.
     #[inline]
     pub(super) fn round(&mut self, mut each: impl FnMut(Finished<'_>)) -> Result<bool, Problem> {
         let mut worked = self.client.step();
@@ -498,7 +510,7 @@ impl<F: FabricDiagnostics> Core<F> {
         let mut any = false;
         while let Some(reply) = client.next_reply() {
             any = true;
-            // What is no record is of another version, or of a member that lies.
+            // Bytes that do not parse come from another version, or from a faulty member.
             let Ok(record) = ReplyRecord::parse(reply.bytes) else { continue };
             if record.is_halt_notice() {
                 halts.note(reply.group, record.position.index, housekeeper.now());
@@ -559,7 +571,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.inbox.pop()
     }
 
-    /// Looks after the session and after what is not answered; every few milliseconds.
+    /// Maintains the session and follows up unanswered requests. Runs every few milliseconds.
     fn keep_session(&mut self, each: &mut impl FnMut(Finished<'_>)) -> Result<(), Problem> {
         if self.client.is_superseded() && self.client.reset_of(&self.all_groups()).is_none() {
             self.give_up(Why::Superseded, |_| true, each);
@@ -573,7 +585,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
         if let Some(group) = self.ran_out {
             self.give_up(Why::SessionEnded, |ticket| ticket.groups().any(|other| other == group.0), each);
-            // What is under way in other groups is settled first: nobody can ask later.
+            // Requests to other groups are settled first, because nobody can resolve them after the client's end.
             if self.caller.room() as usize == self.window() {
                 self.reading.give_up(|_| true, Why::SessionEnded, each);
                 return Err(Problem::RanOut(self.plan.group_name(group.0).to_owned()));
@@ -591,7 +603,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
         self.send_control(now)?;
         let (order_now, Core { caller, client, watch, lease, .. }) = (self.order_now(), &mut *self);
-        // One that is not sent is due again.
+        // A renewal that cannot be sent becomes due again.
         caller.due(now.as_nanos() as u64, order_now, |group, payload| {
             if let Ok((envelope, _)) = Envelope::parse(payload) {
                 lease.renew(group, envelope.request, Instant::now());
@@ -604,8 +616,8 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// Sends the session's command that is under way, and again when nobody answers. A widening that cannot be sent is taken back: its group
-    /// may be down for long.
+    /// Sends the session's pending command, and resends it when it is not answered. A widening that cannot be sent is
+    /// withdrawn, because its group may be down for long.
     fn send_control(&mut self, now: Duration) -> Result<(), Problem> {
         let Core { client, watch, caller, asked, lease, .. } = self;
         let Some(message) = caller.message() else { return Ok(()) };
@@ -623,7 +635,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// Begins no widening for a while.
+    /// Postpones the next widening.
     fn rest(&mut self, now: Duration) -> Result<(), Problem> {
         let [part, ..] = random().map_err(Problem::Random)?;
         self.rests_until = now + rest_of(self.refusals, part);
@@ -631,7 +643,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// Notes how a widening ended.
+    /// Records the outcome of a widening.
     fn widened(&mut self, now: Duration) -> Result<(), Problem> {
         match self.agreed.take_if(|(kind, _)| *kind == Kind::Widen) {
             Some((_, Some(_))) => self.rest(now),
@@ -643,7 +655,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Takes the groups into the session that are wanted and answer.
+    /// Widens the session by the wanted groups that are reachable.
     fn widen(&mut self) -> Result<(), Problem> {
         let mut wanted = self.wanted.clone();
         wanted.retain(|group| self.opens(*group));
@@ -659,7 +671,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// Whether a group can be multicast to; asks it to be let in, if not.
+    /// Returns whether messages can be multicast to a group. If not, requests admission to the group.
     fn opens(&mut self, group: GroupId) -> bool {
         self.client.is_connected(&[group]) || self.client.next_id(&[group], &[]).is_ok()
     }
@@ -668,7 +680,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.plan.topology().group_ids().collect()
     }
 
-    /// What was under way to a group that began anew is not waited for.
+    /// Gives up the requests in flight to a group that was reset.
     fn look_for_resets(&mut self, each: &mut impl FnMut(Finished<'_>)) {
         for group in self.plan.topology().group_ids() {
             if !self.reset.contains(&group) && self.client.reset_of(&[group]).is_some() {
@@ -680,7 +692,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Gives up the requests that are under way to a halted group.
+    /// Gives up the requests in flight to a halted group.
     #[cold]
     fn look_for_halts(&mut self, now: Duration, each: &mut impl FnMut(Finished<'_>)) {
         for group in self.plan.topology().group_ids() {
@@ -711,14 +723,14 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Gives a request up that nobody waits for any more. It is settled when an answer comes.
+    /// Gives up a request for which nobody waits any more. An answer that arrives later settles it.
     pub(super) fn lose(&mut self, request: u64) {
         let _ = self.caller.lost(request, stentor_session::Why::TimedOut);
     }
 
     // ------------------------------------------------------------------------------------------------------- pauses
 
-    /// Says what to do after a round; see [`MemberLoop::idle`](crate::runtime::MemberLoop::idle).
+    /// Returns what to do after a round; see [`MemberLoop::idle`](crate::runtime::MemberLoop::idle).
     #[inline]
     pub(super) fn idle(&mut self, worked: bool) -> Idle {
         let idle = self.backoff.after(worked);
@@ -730,7 +742,7 @@ impl<F: FabricDiagnostics> Core<F> {
         idle
     }
 
-    /// Arms the fabric, for whoever sleeps in a way of its own.
+    /// Arms the fabric, for a caller that sleeps by other means than the fabric's wait.
     pub(super) fn arm(&mut self) {
         self.client.fabric_mut().arm();
     }
@@ -739,12 +751,12 @@ impl<F: FabricDiagnostics> Core<F> {
         self.client.fabric().descriptor()
     }
 
-    /// Returns for how long the client may sleep.
+    /// Returns the longest time for which the client may sleep.
     pub(super) fn longest_sleep(&self) -> Duration {
         if self.descriptor().is_some() { LONGEST_SLEEP } else { Duration::from_millis(1) }
     }
 
-    /// Has the fabric take what its descriptor tells, after a sleep there.
+    /// Lets the fabric process the events behind its descriptor, after a sleep on it.
     pub(super) fn woken(&mut self) -> Result<(), Problem> {
         self.housekeeper.note_sleep(true);
         self.client.fabric_mut().wait(Duration::ZERO).map_err(|error| Problem::Run(RunError::Wait(error)))?;
@@ -752,7 +764,7 @@ impl<F: FabricDiagnostics> Core<F> {
     }
 }
 
-/// The group of a refused widening in which the session had run out.
+/// Returns the group that refused a widening because the session has expired there.
 fn ran_out_before(
     kind: Kind,
     refused: Option<(GroupId, Answered)>,
@@ -765,6 +777,6 @@ fn ran_out_before(
 
 fn caller_config(window: u32, ttl: Duration) -> CallerConfig {
     let (ttl, config) = (ttl.as_nanos() as u64, CallerConfig::default());
-    // A renewal is due at half of the time: one that is lost is sent again in time.
+    // A renewal is due after half of the time to live, so a lost one is resent in time.
     CallerConfig { window, ttl, renewal_timeout: config.renewal_timeout.min(ttl / 8) }
 }

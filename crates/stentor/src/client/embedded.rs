@@ -1,4 +1,4 @@
-//! A client in the process of a node, which turns it in its own loop: it has no thread.
+//! Clients that are embedded in a node: the node's loop runs them, so they need no thread.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,47 +15,48 @@ use super::{ClientError, Ending};
 use crate::config::FabricKind;
 use crate::runtime::{BindConfig, ClusterRuntime, FabricDiagnostics};
 
-/// What a round of an embedded client did.
+/// The result of one round of an embedded client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turned {
-    /// Nothing.
+    /// The client had no work.
     Idle,
-    /// There was something.
+    /// The client did some work.
     Worked,
-    /// It has ended: drop it.
+    /// The client has ended and can be dropped.
     Ended,
 }
 
-/// A client that a node turns, whatever its fabric.
+/// A client that a node runs, on any fabric.
 pub(crate) trait Embedded: Send {
-    /// Does one round.
+    /// Runs one round.
     fn turn(&mut self) -> Turned;
     /// Arms the fabric, before the last round ahead of a sleep.
     fn arm(&mut self);
-    /// Returns for how long the node, which has armed, may sleep. `None`: not at all, because a call came. Whoever makes a call from here on
-    /// wakes the node.
+    /// Returns for how long the node may sleep. The node has armed its fabric before. Returns `None` if a call has
+    /// arrived, so that the node must not sleep. Every later call wakes the node.
     fn may_sleep(&mut self) -> Option<Duration>;
-    /// The node has slept, or has not.
+    /// Resumes after the node has slept, or has decided not to sleep.
     fn woken(&mut self);
-    /// What becomes readable when something lands at the client's own end of the fabric. A call wakes the node.
+    /// Returns the descriptor that becomes readable on an event of the client's own fabric endpoint. Calls wake the
+    /// node by other means.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-    /// No call comes any more: the session ends when those that there are have ended.
+    /// Accepts no more calls. The session ends when the remaining calls have ended.
     fn close(&self);
 }
 
-/// What a client needs to be embedded in a node.
+/// The parts of a node that an embedded client uses.
 #[derive(Clone)]
 pub(crate) struct Seat {
-    /// How the client starts beside the member.
+    /// The client's start parameters, derived from the member's.
     pub(crate) bind: BindConfig,
     pub(crate) member: ProcessId,
     pub(crate) keeper: Keeper,
-    /// Hands the client over to the node. It is dropped if the node has ended.
+    /// Hands the client over to the node. The client is dropped if the node has ended.
     pub(crate) adopt: Arc<dyn Fn(Box<dyn Embedded>) + Send + Sync>,
 }
 
 impl Seat {
-    /// Returns how the client starts: at the member's address.
+    /// Returns the client's start parameters: it binds to the member's address.
     pub(super) fn bind(&self, plan: &ClusterRuntime) -> Result<BindConfig, Problem> {
         let is_local = plan.config().fabric() == FabricKind::Shm;
         let address = match self.bind.bind {
@@ -72,16 +73,16 @@ impl std::fmt::Debug for Seat {
     }
 }
 
-/// A client that serves its calls where it is turned.
+/// A client that serves its calls within the node's loop.
 pub(super) struct Guest<F: FabricDiagnostics> {
     server: Server<F>,
     name: String,
     calls: Arc<Calls>,
     failure: Arc<Mutex<Option<ClientError>>>,
-    /// Since when its session ends: nobody waits longer than until then.
+    /// The latest time at which the wait for the session's end stops. `None` while the session is not ending.
     ends: Option<Instant>,
     has_failed: bool,
-    /// Dropped last: whatever is under way ends with it.
+    /// Dropped last. It ends all remaining calls.
     _ending: Ending,
 }
 
@@ -98,7 +99,7 @@ impl<F: FabricDiagnostics> Guest<F> {
         }
     }
 
-    /// Returns whether there was anything; `None`: it has ended.
+    /// Runs one round. Returns whether there was any work, or `None` if the client has ended.
     fn round(&mut self) -> Result<Option<bool>, Problem> {
         let worked = self.server.turn()?;
         if let Some(until) = self.ends {

@@ -1,4 +1,4 @@
-//! How a command ended that was not answered with a reply.
+//! The errors of calls and clients.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,78 +14,81 @@ use crate::runtime::{self, RunError};
 
 debug_as_display!(CallError, Refused, Why, ClientError);
 
-/// How a command ended that has no reply.
+/// The outcome of a command or read that has no reply.
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The command is certainly not applied, anywhere, ever.
+    /// The command was not applied in any group, and never will be.
     #[error("not applied: {0}")]
     NotApplied(Refused),
-    /// The command is applied once, or never; nobody here knows. [`Client::resolve`](super::Client::resolve) settles it, in this process or
-    /// in a later one that takes up the session.
+    /// The command is applied once or never, and this client cannot find out which.
+    /// [`Client::resolve`](super::Client::resolve) settles it, in this process or in a later one that resumes the
+    /// session.
     #[error("it is not known whether it is applied: {1}; `Client::resolve` with the ticket in this error settles it")]
     Unknown(Ticket, Why),
-    /// The command is applied, and the reply of this group is longer than `reply_bytes` in `[limits]`. The reply is lost.
+    /// The command was applied, but the reply of this group is longer than `reply_bytes` in `[limits]`. The reply is
+    /// lost.
     #[error("it is applied, but a reply is longer than `reply_bytes` in [limits], and lost; reply less, or raise it")]
     ReplyTooLong(Group),
 }
 
-/// Why a command is not applied.
+/// The reason why a command is not applied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Too many commands are under way to this group, or in this process. Wait for one of them.
+    /// Too many commands are in flight to this group, or queued in this process. Wait for one of them to end.
     #[error("no room for one more command now; wait for an answer to an earlier one")]
     Busy(Group),
-    /// The command is longer than the cluster takes.
+    /// The command is longer than the cluster allows.
     #[error(
         "a command of {bytes} bytes; the cluster takes up to {limit}: send it in parts, or raise `message_bytes` in [limits], which is \
          {COMMAND_OVERHEAD} more"
     )]
     TooLong {
-        /// Its length.
+        /// Length of the command, in bytes.
         bytes: usize,
-        /// The longest.
+        /// Longest permitted length, in bytes.
         limit: usize,
     },
-    /// The command names no group, or one that this cluster has not.
+    /// The command names no group, or a group that this cluster does not have.
     #[error("a command goes to one group or more, all of this cluster; `Cluster::group` gives them")]
     NoGroups,
-    /// The session has these groups not yet, or no majority of this group was reached in time.
+    /// The session does not include this group yet, or no majority of the group was reached in time.
     #[error(
         "a group was not reached in time; start a majority of its nodes: `NodeHandle::status` and the log of a node say what it lacks"
     )]
     Unavailable(Group),
-    /// The command was closed before anybody applied it: by a later [`resolve`](super::Client::resolve), or because it was lost on its way.
+    /// The command was closed before any group applied it: by a later [`resolve`](super::Client::resolve), or because
+    /// it was lost in transit.
     #[error("it was closed before anybody applied it; send it again if it is wanted still")]
     Closed,
     /// The command was [prepared](super::Client::prepare), and not sent in time.
     #[error("it was prepared, and not sent in time; prepare it again, and send it within the client's patience")]
     TooLate,
-    /// The session has ended: it was not renewed in time.
+    /// The session has ended, because it was not renewed in time.
     #[error("the session has ended; open another one")]
     SessionNotOpen,
-    /// Another process has taken the session up, and this client ends.
+    /// Another process has resumed the session, and this client ends.
     #[error("another process has taken the session up; leave it to that one, or connect without it")]
     Superseded,
-    /// A group has as many sessions as it may have.
+    /// The group has reached its maximum number of sessions.
     #[error("the group has as many sessions as `sessions` in [limits] allows; wait until one ends")]
     TooManySessions(Group),
-    /// The group stands at a command that its state machine cannot apply.
+    /// The group is halted at a command on which its state machine panicked.
     #[error("the group is halted at a command where its state machine panicked; `Status::halted` says what to do")]
     Halted(Group),
-    /// The ticket is of another session. Take that session up, and ask again.
+    /// The ticket belongs to another session. Resume that session and resolve the ticket there.
     #[error("the ticket is of another session; take that one up")]
     OtherSession,
-    /// This client ended before the command was sent; [`Client::failure`](super::Client::failure) says why.
+    /// This client ended before the command was sent. [`Client::failure`](super::Client::failure) returns the reason.
     #[error("this client has ended; `Client::failure` says why; connect again")]
     ClientEnded,
-    /// The thread that waits is one without which the call has no outcome: the one that turns the node in which the client is embedded, or
-    /// the one on which that node's state machine runs. Wait on another thread, or poll the call.
+    /// The waiting thread is needed to produce the outcome: it runs the node in which the client is embedded, or that
+    /// node's state machine. Wait on another thread, or poll the call.
     #[error("this thread would wait for itself; wait for the call on another one, or poll it")]
     WouldDeadlock,
-    /// A [position](crate::Position) that was to come before is farther ahead of all time that is known here than clocks may be apart: it is of
-    /// another cluster, or a clock is wrong.
+    /// A [position](crate::Position) is farther ahead of every known time than clocks may differ. It belongs to another
+    /// cluster, or a clock is wrong.
     #[error(
         "a position that lies ahead of time, by more than `clock_bound_ms` in [limits]: it is of another cluster, or a clock is wrong"
     )]
@@ -93,85 +96,86 @@ pub enum Refused {
     /// A read that is not [`Ordered`](super::Consistency::Ordered) names more than one group.
     #[error("a read of several groups is `Consistency::Ordered`; ask each of them otherwise")]
     OneGroupOnly,
-    /// No member answered a read in time that may answer it. It changed nothing: ask again.
+    /// No member that may answer the read did so in time. The read changed nothing and can be repeated.
     #[error(
         "no member of the group that may answer the read did so in time; ask again: `NodeHandle::status` says what the nodes lack"
     )]
     Unanswered(Group),
-    /// The group was reset since this client connected. Connect again.
+    /// The group was reset after this client connected. Connect again.
     #[error("the group began anew since this client connected; connect again")]
     GroupReset(Group),
 }
 
-/// Why nobody here knows whether a command is applied.
+/// The reason why the outcome of a command is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Why {
-    /// It could not be asked what became of the command, by [`resolve`](super::Client::resolve): this says why. Ask again.
+    /// [`resolve`](super::Client::resolve) could not send its question, for this reason. Try again.
     #[error("it could not be asked: {0}")]
     NotAsked(Refused),
-    /// The wait ended first.
+    /// The wait ended before the outcome arrived.
     #[error("no answer came in time")]
     TimedOut,
-    /// The thread that waits would wait for itself: see [`Refused::WouldDeadlock`]. The command was sent, and goes on.
+    /// The waiting thread would deadlock: see [`Refused::WouldDeadlock`]. The command was sent and continues.
     #[error("this thread would wait for itself")]
     WouldDeadlock,
-    /// Another process has this client's place, or has taken its session up.
+    /// Another process has this client's id, or has resumed its session.
     #[error("another process took this client's place, or has taken its session up")]
     Superseded,
-    /// This client ended.
+    /// This client has ended.
     #[error("this client has ended")]
     ClientEnded,
-    /// The session ended while the command was under way.
+    /// The session ended while the command was in flight.
     #[error("the session ended meanwhile")]
     SessionEnded,
-    /// The group does not keep what came of it any more.
+    /// The group no longer keeps the command's outcome.
     #[error("the group does not keep its outcome any more")]
     Forgotten,
     /// The group was reset.
     #[error("the group began anew meanwhile")]
     GroupReset(Group),
-    /// An operator had the group skip the command.
+    /// An operator made the group skip the command.
     #[error("an operator had the group skip it")]
     Skipped(Group),
-    /// The group stands at a command that its state machine cannot apply.
+    /// The group is halted at a command on which its state machine panicked.
     #[error("the group is halted at a command where its state machine panicked")]
     Halted(Group),
 }
 
-/// Why a client did not connect, or ended: what happened, and what to do about it. Cloning it is cheap.
+/// The reason why a client did not connect or has ended, with the remedy. Cloning it is cheap.
 #[derive(Clone, Error)]
 #[error("{problem}; {}", .problem.remedy())]
 pub struct ClientError {
     problem: Arc<Problem>,
 }
 
-/// The kind of an error, by which a program decides what to do.
+/// The kind of a [`ClientError`], by which a program can decide what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ClientErrorKind {
-    /// This process cannot take part: its configuration, its fabric, its memory or the system does not allow it.
+    /// This process cannot take part. Its configuration, fabric, memory or operating system prevents it.
     NotStarted,
-    /// An argument is wrong: bytes that are no session or ticket, groups of another cluster, or an impossible time to live.
+    /// An argument is invalid: bytes that are not a session or ticket, groups of another cluster, or an impossible time
+    /// to live.
     Argument,
     /// The sizes in `[limits]` leave no room for a session.
     Limits,
-    /// All places for clients are taken, or belong to groups that are not there.
+    /// All client ids are in use, or belong to groups that are down.
     NoPlace,
-    /// A majority of a group was not there, or did not answer, in time. Try again when it runs.
+    /// A majority of a group was not reachable, or did not answer in time. Try again when the group runs.
     Unreachable,
-    /// A group has as many sessions as it may have. Try again when one has ended.
+    /// A group has reached its maximum number of sessions. Try again when one has ended.
     TooManySessions,
-    /// The session that was to be taken up has ended or run out. Connect without it, which opens another one.
+    /// The session to resume has ended or expired. Connect without it, which opens a new session.
     SessionGone,
-    /// A group began anew, and does not know the session that was to be taken up. Connect without it, which opens another one.
+    /// A group was reset and does not know the session to resume. Connect without it, which opens a new session.
     GroupReset,
-    /// Another process took this client's place while it ran: connect again, and take the session up. Or another process has taken the
-    /// session up: leave it to that one.
+    /// Another process acquired this client's id: connect again and resume the session. Or another process has resumed
+    /// the session: leave the session to that process.
     Superseded,
-    /// The thread that asks is one that an embedded client needs: do it on another one.
+    /// The calling thread is needed by an embedded client. Use another thread.
     WouldDeadlock,
-    /// The client failed otherwise. Connect again.
+    /// The client failed for another reason. Connect again.
     Failed,
 }
 
@@ -231,20 +235,20 @@ pub(super) enum Problem {
 }
 
 impl ClientError {
-    /// Returns what to decide by.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ClientErrorKind {
         self.problem.kind()
     }
 
-    /// Returns what happened, without what to do about it.
+    /// Returns what happened, without the remedy.
     #[cfg(feature = "unstable-core")]
     #[must_use]
     pub fn what(&self) -> String {
         self.problem.to_string()
     }
 
-    /// Returns what to do about it.
+    /// Returns what to do about the error.
     #[must_use]
     pub fn remedy(&self) -> String {
         self.problem.remedy()
@@ -267,7 +271,7 @@ fn seconds(time: &Duration) -> String {
     format!("{} s", time.as_millis() as f64 / 1e3)
 }
 
-/// What the refusal of a taking up says of the session.
+/// Returns what the refusal of a resumption implies for the session.
 fn gone(why: &Refused) -> String {
     match why {
         Refused::SessionNotOpen => "it has ended, or was not renewed in time".to_owned(),

@@ -1,4 +1,4 @@
-//! What the protocol and the session say of a command, in the words that a user sees.
+//! Translation of the outcomes of the multicast and the session protocol to those of the public API.
 
 use stentor_multicast::{GroupId, SubmitError};
 use stentor_session::{Fate, NotApplied, Outcome as Answered, ReadOutcome, Reason};
@@ -32,7 +32,7 @@ pub(super) fn outcome(fate: Fate<'_>) -> Outcome<'_> {
     }
 }
 
-/// How a read outside the order ended.
+/// Translates the outcome of a read outside the order.
 pub(super) fn read(outcome: ReadOutcome<'_>) -> Outcome<'_> {
     match outcome {
         ReadOutcome::Answered { group, position, heard, bytes: Some(bytes) } => {

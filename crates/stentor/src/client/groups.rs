@@ -1,26 +1,26 @@
-//! The groups that a command goes to.
+//! The destination groups of a command.
 
 use stentor_multicast::GroupId;
 
 use crate::Group;
 
-/// Groups that are kept without an allocation.
+/// Number of groups that are stored without an allocation.
 const INLINE: usize = 6;
 
-/// A set of groups: made from one group, an array or a slice, in any order.
+/// A set of groups, made from one group, an array or a slice, in any order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Groups(Set);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Set {
-    /// The first so many, rising.
+    /// The number of groups, and an array that begins with them, in rising order.
     Few(u8, [GroupId; INLINE]),
-    /// More, rising.
+    /// More than [`INLINE`] groups, in rising order.
     Many(Box<[GroupId]>),
 }
 
 impl Groups {
-    /// Returns the groups as the protocol takes them: rising, each once.
+    /// Returns the groups as the protocol requires them: in rising order, without duplicates.
     #[inline]
     pub(crate) fn ids(&self) -> &[GroupId] {
         match &self.0 {
@@ -74,7 +74,7 @@ impl From<&[Group]> for Groups {
     }
 }
 
-/// Stands for all groups of a command where one is named.
+/// Returns the first group, for errors that name only one group of a command.
 pub(super) fn first(to: &[GroupId]) -> Group {
     Group(to.first().copied().unwrap_or(GroupId(0)))
 }

@@ -1,24 +1,25 @@
-//! The groups that stand at a command that their state machine cannot apply.
+//! The groups that are halted at a command that their state machine cannot apply.
 //!
 //! # States of a group
-//! *Goes on* → *told*, by the first notice of a member → *halted*, [`SETTLED`] later: until then replies to commands before that one arrive.
-//! Told or halted → goes on, when no notice has come for [`FORGOTTEN`], or when the group answers about a later command: its members
-//! were started again with another machine.
+//! A group is *running*, *announced* or *halted*. The first notice of a member makes it *announced*. [`SETTLED`] later
+//! it counts as *halted*: in the meantime replies to earlier commands arrive. An announced or halted group is *running*
+//! again when no notice has arrived for [`FORGOTTEN`], or when it answers about a later command. Then its members were
+//! restarted with another state machine.
 
 use std::time::Duration;
 
 use stentor_multicast::GroupId;
 
-/// The time that replies take which were sent before a notice.
+/// Time in which replies arrive that were sent before a notice.
 const SETTLED: Duration = Duration::from_millis(50);
-/// A member that stands repeats its notice many times within this.
+/// Time after the last notice at which a halt is forgotten. A halted member repeats its notice many times within it.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy)]
 struct Halt {
-    /// The number of the command at which the group stands.
+    /// Index of the command at which the group is halted.
     index: u64,
-    /// The first notice, and the last one.
+    /// Time of the first notice. That of the last one is in `heard`.
     since: Duration,
     heard: Duration,
 }
@@ -26,7 +27,7 @@ struct Halt {
 /// The halted groups of a cluster.
 pub(super) struct Halts {
     by_group: Vec<Option<Halt>>,
-    /// The number of groups that are told or halted.
+    /// Number of groups that are announced or halted.
     count: usize,
 }
 
@@ -35,7 +36,7 @@ impl Halts {
         Halts { by_group: vec![None; groups], count: 0 }
     }
 
-    /// Notes a notice.
+    /// Records a member's notice.
     #[cold]
     pub(super) fn note(&mut self, group: GroupId, index: u64, now: Duration) {
         let Some(halt) = self.by_group.get_mut(usize::from(group.0)) else { return };
@@ -44,7 +45,7 @@ impl Halts {
         *halt = Some(Halt { index, since, heard: now });
     }
 
-    /// Notes an answer about the command with this number.
+    /// Records an answer about the command with this index.
     #[inline]
     pub(super) fn note_answer(&mut self, group: GroupId, index: u64) {
         if self.count > 0 {
@@ -69,7 +70,7 @@ impl Halts {
         groups.iter().find(|group| halt(group).as_ref().is_some_and(is_halted)).copied()
     }
 
-    /// Forgets groups of which no notice has come for long. Returns whether any group is told or halted.
+    /// Forgets groups whose notices have stopped. Returns whether any group is announced or halted.
     pub(super) fn look(&mut self, now: Duration) -> bool {
         if self.count > 0 {
             for group in (0..self.by_group.len() as u16).map(GroupId) {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_of_an_unknown_group_is_nothing() {
+    fn a_notice_of_an_unknown_group_is_ignored() {
         let mut halts = Halts::new(1);
         halts.note(GROUPS[1], 6, Duration::ZERO);
         halts.note_answer(GROUPS[1], 7);

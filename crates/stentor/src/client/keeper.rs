@@ -1,11 +1,11 @@
-//! A node, as the calls of a client see it that is embedded there.
+//! The node that runs an embedded client, as seen by the client's calls.
 
 use std::sync::Arc;
 
-/// The node that turns a client, as its calls see it.
+/// The node that runs an embedded client.
 #[derive(Clone)]
 pub(crate) struct Keeper {
-    /// Whether the calling thread is one that waits for itself if it waits for a call.
+    /// Returns whether the calling thread would deadlock if it waited for a call.
     pub(crate) is_own_thread: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Ends the node's sleep, if it has armed.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,

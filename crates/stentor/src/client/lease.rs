@@ -1,40 +1,44 @@
-//! For how long a session surely lives.
+//! The time for which a session is certain to live.
 //!
 //! # The argument
-//! A renewal that was sent at the moment *t* of this process's monotonic clock gives the end *T + ttl*, where *T* is the time of its place in
-//! the group's order. That time was given after *t*. The session ends at the first place with a time beyond its end. The time of the order
-//! is physical: at each moment the times of any two leaders, of this group or of another one with which it shares a message, are within
-//! the clock bound of each other, and each gains at most [`SLEW_PPM`] against a monotonic clock. So from *T* on the order gains at most the
-//! time that passes here, and two bounds: one for a leader that takes over, one for a leader of another group. Until *t + ttl*, less the two
-//! bounds and what may be gained, no place has a time beyond the end.
+//! A renewal that was sent at the moment *t* of this process's monotonic clock sets the session's end to *T + ttl*. *T*
+//! is the time of the renewal's place in the group's order, and was assigned after *t*. The session ends at the first
+//! place with a time beyond its end.
+//!
+//! Order time is physical: at each moment the times of any two leaders, of this group or of another one with which it
+//! shares a message, differ by at most the clock bound. Each gains at most [`SLEW_PPM`] against a monotonic clock. So
+//! from *T* on, the order advances by at most the time that passes here plus two bounds, apart from the slew: one bound
+//! for a leader that takes over, and one for a leader of another group. Therefore no place has a time beyond the end
+//! until *t + ttl*, minus the two bounds and the slew.
 //!
 //! # Invariants
-//! - The moment of an answer is never taken, only that at which the message was sent first that is answered.
-//! - A group that has not answered makes the whole unknown: a command may go to all groups of the session.
+//! - The lease counts from the first transmission of the message that is answered, and never from the arrival of the
+//!   answer.
+//! - If one group has not answered, the result is unknown: a command may go to all groups of the session.
 
 use std::time::{Duration, Instant};
 
 use stentor_multicast::{GroupId, SLEW_PPM};
 
-/// Renewals of a group that are not answered and are kept, at most: the earliest are forgotten.
+/// Maximum number of unanswered renewals that are kept per group. The earliest are dropped.
 const MOST: usize = 16;
 
-/// What is known of one group.
+/// The renewals of one group.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// When the message was sent that gave the present end.
+    /// When the message was sent that set the present end.
     since: Option<Instant>,
-    /// Renewals that are not answered: their number, and when they were sent.
+    /// The number and send time of each unanswered renewal.
     sent: Vec<(u64, Instant)>,
 }
 
-/// The moments that the ends of a session count from.
+/// The moments from which the session's ends in its groups count.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     by_group: Vec<Known>,
-    /// When the session's command that is under way was sent first.
+    /// When the session's pending command was sent first.
     control: Option<Instant>,
-    /// The time to live, less what clocks may differ.
+    /// The time to live, minus the possible difference of clocks.
     sure: Duration,
 }
 
@@ -45,12 +49,12 @@ impl Lease {
         Lease { by_group: vec![Known::default(); groups], control: None, sure }
     }
 
-    /// A command of the session goes out for the first time.
+    /// Records the first transmission of a command of the session.
     pub(super) fn begin(&mut self, now: Instant) {
         self.control = Some(now);
     }
 
-    /// All groups have answered the command, and these agreed.
+    /// Records that all groups have answered the command, and that the groups `by` carried it out.
     pub(super) fn agree(&mut self, by: impl Iterator<Item = GroupId>) {
         let since = self.control.take();
         for group in by {
@@ -60,7 +64,7 @@ impl Lease {
         }
     }
 
-    /// A renewal goes out.
+    /// Records the transmission of a renewal.
     pub(super) fn renew(&mut self, group: GroupId, number: u64, now: Instant) {
         let Some(known) = self.by_group.get_mut(usize::from(group.0)) else { return };
         if known.sent.len() == MOST {
@@ -69,7 +73,7 @@ impl Lease {
         known.sent.push((number, now));
     }
 
-    /// A group has renewed the session.
+    /// Records that a group has renewed the session.
     pub(super) fn renewed(&mut self, group: GroupId, number: u64) {
         let Some(known) = self.by_group.get_mut(usize::from(group.0)) else { return };
         if let Some((_, since)) = known.sent.iter().find(|(sent, _)| *sent == number) {
@@ -78,14 +82,14 @@ impl Lease {
         known.sent.retain(|(sent, _)| *sent > number);
     }
 
-    /// A group does not know the session any more.
+    /// Records that a group no longer knows the session.
     pub(super) fn drop(&mut self, group: GroupId) {
         if let Some(known) = self.by_group.get_mut(usize::from(group.0)) {
             *known = Known::default();
         }
     }
 
-    /// Returns the moment until which the session surely lives in all these groups; `None` if that is not known.
+    /// Returns the moment until which the session is certain to live in all these groups, or `None` if it is not known.
     pub(super) fn until(&self, mut groups: impl Iterator<Item = GroupId>) -> Option<Instant> {
         let since = |group: GroupId| self.by_group.get(usize::from(group.0))?.since;
         let first = since(groups.next()?)?;
@@ -101,18 +105,18 @@ mod tests {
     const GROUPS: [GroupId; 2] = [GroupId(0), GroupId(1)];
     const TTL: Duration = Duration::from_secs(10);
     const BOUND: Duration = Duration::from_secs(1);
-    /// What is left of the time to live: 500 millionths may be gained.
+    /// The rest of `TTL` after two bounds and a slew of 500 ppm.
     const SURE: Duration = Duration::from_millis(7_995);
 
     #[test]
-    fn the_sending_of_what_is_answered_counts() {
+    fn the_lease_counts_from_the_send_of_the_answered_message() {
         let (mut lease, now) = (Lease::new(2, TTL, BOUND), Instant::now());
         let at = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(lease.until(GROUPS.into_iter()), None);
         lease.begin(at(0));
         lease.agree(GROUPS.into_iter());
         assert_eq!(lease.until(GROUPS.into_iter()), Some(at(0) + SURE));
-        // The second renewal is answered; then late the first one, which prolongs nothing.
+        // The second renewal is answered. The late answer to the first one extends nothing.
         for (number, second) in [(1, 2), (2, 3), (3, 4)] {
             lease.renew(GROUPS[0], number, at(second));
         }
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_what_is_not_known_prolongs_nothing() {
+    fn an_answer_to_an_unknown_renewal_extends_nothing() {
         let (mut lease, now) = (Lease::new(1, TTL, BOUND), Instant::now());
         lease.renewed(GROUPS[0], 7);
         lease.renewed(GROUPS[1], 7);
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_that_take_all_of_the_time_leave_the_moment_of_sending() {
+    fn bounds_beyond_the_ttl_leave_the_moment_of_sending() {
         let (mut lease, now) = (Lease::new(1, BOUND, BOUND), Instant::now());
         lease.begin(now);
         lease.agree(GROUPS[..1].iter().copied());

@@ -1,4 +1,4 @@
-//! A client that its owner turns.
+//! A client without a thread, which its owner drives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -18,46 +18,47 @@ use crate::any_core::any_core;
 use crate::node::Turn;
 use crate::{Group, Position};
 
-/// The number of a command of a [`LocalClient`].
+/// The identity of a command or read of a [`LocalClient`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Request(Name);
 
-/// How a command ended: done, not done, or nobody here knows.
+/// The outcome of a command: applied, not applied, or unknown.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a> {
-    /// It is applied, once in each of its groups.
+    /// The command was applied once in each of its groups.
     Applied(Replies<'a>),
-    /// It is applied, and the reply of this group is longer than `reply_bytes` in `[limits]`.
+    /// The command was applied, but the reply of this group is longer than `reply_bytes` in `[limits]`.
     ReplyTooLong(Group),
-    /// It is applied nowhere, and never will be.
+    /// The command was not applied in any group, and never will be.
     NotApplied(Refused),
-    /// It is applied once, or never.
+    /// The command is applied once or never, and this client cannot find out which.
     Unknown(Why),
 }
 
 impl Outcome<'_> {
-    /// Whether another process has taken the session up.
+    /// Returns whether another process has resumed the session.
     pub(super) fn is_superseded(&self) -> bool {
         matches!(self, Outcome::NotApplied(Refused::Superseded) | Outcome::Unknown(Why::Superseded))
     }
 }
 
-/// One reply for each group of a command.
+/// The replies to a command, one for each of its groups.
 #[derive(Clone, Copy, Debug)]
 pub struct Replies<'a>(pub(super) Replied<'a>);
 
-/// Where the replies are.
+/// The source of the replies.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Replied<'a> {
-    /// At places of the order.
+    /// Replies to a request at a place in the order.
     Ordered(session::Replies<'a>),
-    /// One answer outside the order.
+    /// The answer to one read outside the order.
     Read { position: Position, bytes: &'a [u8] },
 }
 
 impl<'a> Replies<'a> {
-    /// Returns the reply of the only group; of several groups that of the first one, in the order of the configuration.
+    /// Returns the reply of the only group. With several groups, returns that of the first one in the order of the
+    /// configuration.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.iter().next().map_or(&[], |(_, bytes)| bytes)
@@ -73,8 +74,8 @@ impl<'a> Replies<'a> {
         ordered.map(|reply| (Group(reply.group), reply.bytes.unwrap_or(&[]))).chain(read)
     }
 
-    /// Returns the place of the command in the global order, as the first group applied it; of a read the place up to which its answer
-    /// contains the order.
+    /// Returns the command's position in the global order, with the index in the first group. For a read outside the
+    /// order, returns the position up to which the answer reflects the order.
     #[must_use]
     pub fn position(&self) -> Position {
         match self.0 {
@@ -88,13 +89,14 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// A client without a thread: its owner submits commands and turns it. It takes no lock, and allocates nothing for a command once each place
-/// of its window was used.
+/// A client without a thread: its owner submits commands and calls [`turn`](LocalClient::turn). It takes no locks, and
+/// it allocates nothing per command once every slot of its window has been used.
 ///
-/// Whoever drops it leaves the session as [`leave`](LocalClient::leave) does; [`close`](LocalClient::close) ends it.
+/// Dropping it leaves the session as [`leave`](LocalClient::leave) does. [`close`](LocalClient::close) ends the
+/// session.
 pub struct LocalClient {
     core: AnyCore,
-    /// What stands for the descriptor of a fabric that has none: never readable.
+    /// A descriptor that is never readable, used if the fabric has none.
     never: OwnedFd,
     sleeps: bool,
 }
@@ -113,10 +115,11 @@ impl LocalClient {
         Ok(LocalClient { core, never, sleeps: false })
     }
 
-    /// Sends a command. Its outcome comes in a later [`turn`](LocalClient::turn).
+    /// Sends a command. A later [`turn`](LocalClient::turn) reports its outcome.
     ///
     /// # Errors
-    /// Why it is not sent, and never will be. After [`Refused::Busy`] and [`Refused::Unavailable`] turn, and try again.
+    /// Returns why the command was not sent. It is then never applied. After [`Refused::Busy`] and
+    /// [`Refused::Unavailable`], call `turn` and try again.
     #[inline]
     pub fn submit(&mut self, to: impl Into<Groups>, command: &[u8]) -> Result<Request, Refused> {
         let to = to.into();
@@ -126,11 +129,11 @@ impl LocalClient {
         })
     }
 
-    /// Asks the state machine of a group; if the read is `Ordered`, those of several groups at one place of the global order. See
-    /// [`Client::read`](super::Client::read).
+    /// Reads from the state machine of a group. An `Ordered` read may also name several groups, and reads them at one
+    /// place of the global order. See [`Client::read`](super::Client::read).
     ///
     /// # Errors
-    /// As [`submit`](LocalClient::submit).
+    /// As for [`submit`](LocalClient::submit).
     pub fn submit_read(&mut self, to: impl Into<Groups>, query: &[u8], how: Consistency) -> Result<Request, Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
@@ -142,11 +145,11 @@ impl LocalClient {
         })
     }
 
-    /// Numbers a command, so that it has a [ticket](LocalClient::ticket) before it is [sent](LocalClient::send). It has a place in the window
-    /// until it is settled, or [given up](LocalClient::give_up).
+    /// Prepares a command: it gets its [ticket](LocalClient::ticket) before it is [sent](LocalClient::send). The
+    /// command occupies a slot of the window until it is settled or [given up](LocalClient::give_up).
     ///
     /// # Errors
-    /// As [`submit`](LocalClient::submit).
+    /// As for [`submit`](LocalClient::submit).
     pub fn prepare(&mut self, to: impl Into<Groups>, command: &[u8]) -> Result<Request, Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
@@ -155,10 +158,11 @@ impl LocalClient {
         })
     }
 
-    /// Sends a command that was prepared: the same command, to the same groups.
+    /// Sends a prepared command. `to` and `command` must be those of [`prepare`](LocalClient::prepare).
     ///
     /// # Errors
-    /// As [`submit`](LocalClient::submit). After [`Refused::Busy`] and [`Refused::Unavailable`] turn, and try again.
+    /// As for [`submit`](LocalClient::submit). After [`Refused::Busy`] and [`Refused::Unavailable`], call `turn` and
+    /// try again.
     pub fn send(&mut self, request: Request, to: impl Into<Groups>, command: &[u8]) -> Result<(), Refused> {
         let to = to.into();
         on!(&mut self.core, core => {
@@ -169,7 +173,7 @@ impl LocalClient {
         })
     }
 
-    /// Gives up a command that was prepared: it is not sent, and never will be. Does nothing if it was sent.
+    /// Gives up a prepared command, which is then never sent. Does nothing if it was sent.
     pub fn give_up(&mut self, request: Request) {
         on!(&mut self.core, core => {
             if request.0 == core.name_of(request.0.request) {
@@ -178,11 +182,11 @@ impl LocalClient {
         });
     }
 
-    /// Has all later commands of this session come after a [position](Replies::position) that another session was answered, in whatever
-    /// groups. Of what this session was answered itself, that is so anyway.
+    /// Orders all later commands of this session after a [position](Replies::position) that another session received
+    /// from any group. Positions that this session received itself need no call: later commands always follow them.
     ///
     /// # Errors
-    /// As [`Client::observe`](super::Client::observe).
+    /// As for [`Client::observe`](super::Client::observe).
     pub fn observe(&mut self, position: Position) -> Result<(), Refused> {
         on!(&mut self.core, core => {
             super::check_time(position, core.heard(), core.clock_bound())?;
@@ -191,39 +195,41 @@ impl LocalClient {
         Ok(())
     }
 
-    /// Settles a command whose outcome is not known. The outcome comes in a later [`turn`](LocalClient::turn), under the number that is
-    /// returned.
+    /// Settles a command whose outcome is unknown. A later [`turn`](LocalClient::turn) reports the outcome under the
+    /// returned request.
     ///
     /// # Errors
-    /// As [`submit`](LocalClient::submit).
+    /// As for [`submit`](LocalClient::submit).
     pub fn resolve(&mut self, ticket: &Ticket) -> Result<Request, Refused> {
         on!(&mut self.core, core => core.resolve(ticket))?;
         Ok(Request(Name::of(&ticket.0)))
     }
 
-    /// Returns what names a command whose outcome is not known yet, to be written down.
+    /// Returns the ticket of a command that is not settled yet, for storage.
     #[must_use]
     pub fn ticket(&self, request: Request) -> Option<Ticket> {
         let ticket = on!(&self.core, core => core.ticket(request.0.request));
         ticket.filter(|ticket| Name::of(ticket) == request.0).cloned().map(Ticket)
     }
 
-    /// Returns the session: write it down to take it up in a later process.
+    /// Returns the session. Store it to resume the session in a later process.
     #[must_use]
     pub fn session(&self) -> Session {
         on!(&self.core, core => Session(core.key()))
     }
 
-    /// Returns the moment until which the session surely lives; see [`Client::lives_until`](super::Client::lives_until).
+    /// Returns the moment until which the session is certain to live; see
+    /// [`Client::lives_until`](super::Client::lives_until).
     #[must_use]
     pub fn lives_until(&self) -> Option<Instant> {
         on!(&self.core, core => core.lives_until())
     }
 
-    /// Does one round. Each outcome is handed over as it comes. Says whether to turn again or to sleep on the client's descriptor.
+    /// Runs one round and passes each outcome to `each` as it arrives. Returns whether to call again at once or to
+    /// sleep on the client's descriptor.
     ///
     /// # Errors
-    /// Why the client has ended. What was under way is unknown then.
+    /// Returns why the client has ended. The outcome of every unsettled command is then unknown.
     #[inline]
     pub fn turn(&mut self, mut each: impl FnMut(Request, Outcome<'_>)) -> Result<Turn, ClientError> {
         let LocalClient { core, sleeps, .. } = self;
@@ -249,35 +255,36 @@ impl LocalClient {
         })
     }
 
-    /// Returns the next notification to this session that has come, and was not taken. At most 1024 wait, and 1 MiB of theirs.
+    /// Returns the next notification to this session. At most 1024 notifications and 1 MiB are queued.
     pub fn take_notification(&mut self) -> Option<Notification> {
         on!(&mut self.core, core => core.take_notification())
     }
 
-    /// Does something with the protocol's client. What is multicast there belongs to no session.
+    /// Applies `what` to the underlying multicast client. Messages that it multicasts belong to no session.
     #[cfg(feature = "unstable-core")]
     pub fn on_sender<V: OnSender>(&mut self, what: V) -> V::Output {
         on!(&mut self.core, core => what.on(core.sender()))
     }
 
-    /// Leaves the session without ending it. Returns what a later process [takes up](super::ClientBuilder::session). It lives on for half of
-    /// its [time to live](super::ClientBuilder::session_ttl) at least. Nothing is waited for: turn until the outcomes are there, or keep
-    /// the [tickets](LocalClient::ticket) of what is under way.
+    /// Leaves the session without ending it. Returns the session, which a later process can
+    /// [resume](super::ClientBuilder::session). It lives for at least half of its [time to
+    /// live](super::ClientBuilder::session_ttl). Nothing is awaited: either call `turn` until all outcomes have
+    /// arrived, or keep the [tickets](LocalClient::ticket) of the unsettled commands.
     #[must_use = "the session cannot be taken up without it"]
     pub fn leave(self) -> Session {
         self.session()
     }
 
-    /// Ends the session, and waits for that for a second at most. Its tickets cannot be resolved any more.
+    /// Ends the session, and waits for that for at most 1 s. Its tickets can no longer be resolved.
     ///
     /// # Errors
-    /// Why the client had ended before.
+    /// Returns the error with which the client had ended before.
     pub fn close(mut self) -> Result<(), ClientError> {
         on!(&mut self.core, core => core.close()).map_err(ClientError::from)
     }
 }
 
-/// Readable when there may be something to do, after [`Turn::Idle`].
+/// The descriptor is readable when there may be work after [`Turn::Idle`].
 impl AsFd for LocalClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         on!(&self.core, core => core.descriptor()).unwrap_or_else(|| self.never.as_fd())

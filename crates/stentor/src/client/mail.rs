@@ -1,4 +1,4 @@
-//! Notifications on their way from the thread that serves a client to the one that receives them.
+//! Notifications on their way from a client's serving thread to the receiver.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use super::notifications::{Inbox, Notification};
 use super::wake::wake;
 
-/// The notifications of a [`Client`](super::Client), between the thread that serves it and whoever receives them.
+/// The notifications of a [`Client`](super::Client), shared by its serving thread and the receiver.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     state: Mutex<MailState>,
     came: Condvar,
 }
 
-/// The receiver has ended: no notification comes for it.
+/// The error of a receiver that gets no more notifications.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Over;
 
 #[derive(Debug, Default)]
 struct MailState {
     inbox: Inbox,
-    /// The number of the last receiver. An earlier one gets nothing any more.
+    /// Number of the latest receiver. Earlier receivers get nothing any more.
     receiver: u64,
     waker: Option<Waker>,
     ended: bool,
@@ -32,7 +32,7 @@ impl Mail {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what has come.
+    /// Appends all notifications that `next` returns.
     pub(super) fn put(&self, mut next: impl FnMut() -> Option<Notification>) {
         self.change(|state| {
             while let Some(notification) = next() {
@@ -41,12 +41,12 @@ impl Mail {
         });
     }
 
-    /// Nothing comes any more.
+    /// Records that no more notifications will arrive.
     pub(super) fn end(&self) {
         self.change(|state| state.ended = true);
     }
 
-    /// Returns the number of a new receiver. Those before it are over.
+    /// Registers a new receiver and returns its number. Earlier receivers end.
     pub(super) fn receiver(&self) -> u64 {
         self.change(|state| {
             state.receiver += 1;
@@ -54,12 +54,12 @@ impl Mail {
         })
     }
 
-    /// Returns the next notification for a receiver; `Err` if there is none and none comes any more.
+    /// Returns the next notification for a receiver, `Ok(None)` if none is queued, or `Err` if none will come any more.
     pub(super) fn take(&self, receiver: u64) -> Result<Option<Notification>, Over> {
         self.lock().take(receiver)
     }
 
-    /// The same; if there is none now, leaves `waker` to be woken.
+    /// Returns the same as [`take`](Mail::take). If no notification is queued, registers `waker`.
     pub(super) fn poll(&self, receiver: u64, waker: &Waker) -> Result<Option<Notification>, Over> {
         let mut state = self.lock();
         let taken = state.take(receiver);
@@ -69,7 +69,7 @@ impl Mail {
         taken
     }
 
-    /// The same; if there is none now, waits for so long at most.
+    /// Returns the same as [`take`](Mail::take). If no notification is queued, waits for at most `longest`.
     pub(super) fn wait(&self, receiver: u64, longest: Duration) -> Result<Option<Notification>, Over> {
         let mut state = self.lock();
         let taken = state.take(receiver);
@@ -80,7 +80,7 @@ impl Mail {
         state.take(receiver)
     }
 
-    /// Wakers are foreign code: they are woken outside the lock.
+    /// Changes the state and wakes the receiver. Wakers are foreign code, so they run outside the lock.
     fn change<T>(&self, change: impl FnOnce(&mut MailState) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);

@@ -1,7 +1,11 @@
-//! Clients: programs that send commands and get replies.
+//! Clients: programs that send commands to groups and receive their replies.
 //!
-//! A [`Client`] is for threads and async tasks: cheap to clone, served by a thread of its own. A [`LocalClient`] is for one thread that
-//! turns it. Both have a session, under which each command is applied once: see [`Session`].
+//! A [`Client`] serves threads and async tasks: it is cheap to clone and has a thread of its own. A [`LocalClient`]
+//! belongs to one thread, which calls its `turn`. Both have a [`Session`], under which the groups apply each command
+//! once.
+//!
+//! A call passes through `calls` to the serving thread in `serve`, which drives `core`. `core` joins the session
+//! protocol (`stentor-session`) to the client side of the multicast (`stentor-multicast`).
 
 mod asked;
 mod builder;
@@ -65,16 +69,17 @@ pub use self::watch::{ClientWatch, SeesMulticast};
 use crate::Position;
 use crate::runtime::{FabricDiagnostics, wall_ns};
 
-/// A client of a cluster: sends commands to groups and gets their replies. Cloning it is cheap; all clones share a session, and a thread
-/// that serves them. One that is [embedded](crate::NodeHandle::client) in a node is served by the node's thread.
+/// A client of a cluster: sends commands to groups and returns their replies. Cloning it is cheap. All clones share one
+/// session and one serving thread. A client that is [embedded](crate::NodeHandle::client) in a node is served by the
+/// node's thread instead.
 ///
-/// # The end of a client
-/// | what ends it | calls under way | session |
+/// # How a client ends
+/// | event | calls in flight | session |
 /// |---|---|---|
-/// | [`close`](Client::close) | are waited for | ends |
-/// | [`leave`](Client::leave) | are waited for | lives on until its time is over, for a later process |
-/// | drop of the last clone | go on while the process runs; nobody waits | ends after them |
-/// | end of the process | go on, if they were sent | lives on until its time is over |
+/// | [`close`](Client::close) | are awaited | ends |
+/// | [`leave`](Client::leave) | are awaited | lives until it expires, for a later process |
+/// | drop of the last clone | continue while the process runs | ends after them |
+/// | end of the process | continue, if they were sent | lives until it expires |
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Handle>);
 
@@ -93,7 +98,8 @@ impl Drop for Handle {
     }
 }
 
-/// Whether a position may be: no clock of a leader is ahead of true time by more than the bound. `heard`: a time that was.
+/// Checks that a position is not in the future: no leader's clock is ahead of true time by more than `bound`. `heard`
+/// is the latest order time that this client knows, in nanoseconds since 1970.
 fn check_time(position: Position, heard: u64, bound: Duration) -> Result<(), Refused> {
     let latest = heard.max(wall_ns()).saturating_add(bound.as_nanos() as u64);
     if position.latest() > latest { Err(Refused::AheadOfTime) } else { Ok(()) }
@@ -103,7 +109,7 @@ fn not_applied(why: Refused) -> Call {
     Call::ended(CallError::NotApplied(why))
 }
 
-/// A request is one of these.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ask {
     /// The groups apply a command.
@@ -112,7 +118,7 @@ enum Ask {
     Query,
 }
 
-/// Ends the calls with the thread, even if that panics.
+/// Ends all calls when the serving thread ends, even by a panic.
 struct Ending(Arc<Calls>);
 
 impl Drop for Ending {
@@ -148,57 +154,63 @@ impl Client {
         Ok(Client(Arc::new(Handle { calls, patience, clock_bound, thread, failure })))
     }
 
-    /// Sends a command to a group, or to several groups in one place of the global order. It waits its turn if there is no room for it now.
+    /// Sends a command to one or several groups. All of them apply it at one place of the global order. If the window
+    /// is full, the command waits for its turn.
     ///
-    /// The [`Call`] is a future, and can be waited for without a runtime, too. To drop it cancels nothing.
+    /// The returned [`Call`] is a future. It can also be waited for without a runtime. Dropping it does not cancel the
+    /// command.
     #[inline]
     pub fn call(&self, to: impl Into<Groups>, command: &[u8]) -> Call {
         self.put(Job::Request(Ask::Command), Hold::Not, to.into(), command).unwrap_or_else(not_applied)
     }
 
-    /// Prepares a command: it gets its [`Ticket`], and is not sent before [`Prepared::send`]. A program that writes the ticket down between
-    /// the two can say in its next life what became of the command, whenever it dies.
+    /// Prepares a command: assigns its [`Ticket`], but does not send it before [`Prepared::send`]. A program that
+    /// stores the ticket before it sends the command can find out after a crash what became of the command.
     ///
-    /// What is prepared has a place in the window. It is given up when it is dropped, or not sent within the client's patience.
+    /// A prepared command occupies a slot of the window. It is abandoned if it is dropped, or if it is not sent within
+    /// the client's [patience](ClientBuilder::patience).
     pub fn prepare(&self, to: impl Into<Groups>, command: &[u8]) -> Preparing {
         Preparing::new(
             self.put(Job::Request(Ask::Command), Hold::Until, to.into(), command).unwrap_or_else(not_applied),
         )
     }
 
-    /// Asks the state machine of a group, or those of several groups: [`StateMachine::read`](crate::StateMachine::read) answers the query
-    /// and changes nothing. `how` names the guarantee.
+    /// Reads from the state machine of one or several groups: [`StateMachine::read`](crate::StateMachine::read) answers
+    /// the query and changes nothing. `how` selects the guarantee.
     ///
-    /// The call is one as of a command. A query whose outcome is [not known](CallError::Unknown) can be asked again. Reads that are not
-    /// [`Ordered`](Consistency::Ordered) have no ticket: they are answered, or [`NotApplied`](CallError::NotApplied).
+    /// The result is a [`Call`], as for a command. A query whose outcome is [unknown](CallError::Unknown) can be
+    /// repeated. Reads other than [`Ordered`](Consistency::Ordered) have no ticket: they are answered, or end with
+    /// [`NotApplied`](CallError::NotApplied).
     pub fn read(&self, at: impl Into<Groups>, query: &[u8], how: Consistency) -> Call {
         let job = if how == Consistency::Ordered { Job::Request(Ask::Query) } else { Job::Read(how) };
         self.put(job, Hold::Not, at.into(), query).unwrap_or_else(not_applied)
     }
 
-    /// Settles a command whose outcome was [not known](CallError::Unknown), here or in an earlier process that had the session: returns the
-    /// reply if it was applied, or closes it for good, which is [`Refused::Closed`]. A question that cannot be asked ends as
-    /// [`Why::NotAsked`].
+    /// Settles a command whose outcome is [unknown](CallError::Unknown), in this process or in an earlier one that had
+    /// the session. Returns the reply if the command was applied. Otherwise the groups close the command for good, and
+    /// the call ends with [`Refused::Closed`]. If the question cannot be sent, the call ends with [`Why::NotAsked`].
     pub fn resolve(&self, ticket: &Ticket) -> Call {
         let job = Job::Resolve(Box::new(ticket.clone()));
         let not_asked = |why| Call::ended(CallError::Unknown(ticket.clone(), Why::NotAsked(why)));
         self.put(job, Hold::Not, ticket.groups(), &[]).unwrap_or_else(not_asked)
     }
 
-    /// Has all later commands of this session, of all clones, come after a [position](Answer::position) that another session was answered,
-    /// in whatever groups. Of what this session was answered itself, that is so anyway.
+    /// Orders all later commands of this session, from all clones, after a [position](Answer::position) that another
+    /// session received from any group. Positions that this session received itself need no call: later commands always
+    /// follow them.
     ///
     /// # Errors
-    /// [`Refused::AheadOfTime`]: the position is ahead of the time that is known here by more than `clock_bound_ms` in `[limits]`. Nothing
-    /// has changed then.
+    /// [`Refused::AheadOfTime`] if the position is ahead of the time that this client knows by more than
+    /// `clock_bound_ms` in `[limits]`. Then nothing has changed.
     pub fn observe(&self, position: Position) -> Result<(), Refused> {
         check_time(position, self.0.calls.heard(), self.0.clock_bound)?;
         self.0.calls.observe(position.latest());
         Ok(())
     }
 
-    /// Returns what receives the notifications that state machines send to this session. All clones of the client have one queue, and the
-    /// latest receiver gets what waits and what comes; an earlier one gets nothing any more. At most 1024 wait, and 1 MiB of theirs.
+    /// Returns a receiver of the notifications that state machines send to this session. All clones share one queue of
+    /// at most 1024 notifications and 1 MiB. The latest receiver gets everything that is queued or still arrives.
+    /// Earlier receivers get nothing any more.
     #[must_use]
     pub fn notifications(&self) -> Notifications {
         Notifications::new(&self.0.calls)
@@ -210,51 +222,57 @@ impl Client {
         Ok(Call::made(Arc::clone(calls), slot))
     }
 
-    /// Returns the number of calls that may be made now without being [`Busy`](Refused::Busy).
+    /// Returns the number of calls that can be made now without the error [`Busy`](Refused::Busy).
     #[must_use]
     pub fn room(&self) -> usize {
         self.0.calls.room()
     }
 
-    /// Returns the session: write it down to take it up in a later process.
+    /// Returns the session. Store it to resume the session in a later process.
     #[must_use]
     pub fn session(&self) -> Session {
         self.0.calls.session()
     }
 
-    /// Returns the moment until which the session surely lives in all its groups: what it holds there, no other session has before then.
-    /// `None`: that is not known, or a group has let the session end. The client renews the session at half of its time to live, so the moment moves on.
+    /// Returns the moment until which the session is certain to live in all its groups: until then, no other session
+    /// can obtain what this one holds there. Returns `None` if that moment is not known, or if a group has ended the
+    /// session. The client renews the session after half of its time to live, so the moment advances.
     ///
-    /// It is the time to live after a renewal was sent, less twice the `clock_bound_ms` of `[limits]` and what clocks gain. A program that
-    /// stands still, or is slow, looks at the clock again before it relies on it. Clocks that differ by more than the bound break it.
+    /// The moment is the time at which the last renewal was sent, plus the time to live, minus twice `clock_bound_ms`
+    /// of `[limits]`, minus the clock slew. A program that was suspended or is slow must check the clock again before
+    /// it relies on the moment. The guarantee fails if clocks of members differ by more than the bound.
     #[must_use]
     pub fn lives_until(&self) -> Option<Instant> {
         self.0.calls.lives_until()
     }
 
-    /// Returns why the client has ended, if it did by itself.
+    /// Returns why the client ended, if it ended because of an error.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
         self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the session when all calls have ended, and waits for that, for as long as the client's patience lasts. Other clones can call
-    /// nothing any more. Tickets of the session cannot be resolved any more: to keep them, [`leave`](Client::leave). If another clone
-    /// has left, the session is not ended.
+    /// Ends the session after all calls have ended, and waits for that. Calls end within the client's
+    /// [patience](ClientBuilder::patience), and the session at most 1 s later. No clone can make calls any more.
+    /// Tickets of the session can no longer be resolved; use [`leave`](Client::leave) to keep them. If another clone
+    /// has called `leave`, the session is not ended.
     ///
     /// # Errors
-    /// Why the client had ended before.
+    /// Returns the error with which the client had ended before, or an error if the calls of an embedded client did not
+    /// end in time.
     pub fn close(self) -> Result<(), ClientError> {
         self.0.calls.close();
         self.0.wait()
     }
 
-    /// Leaves the session without ending it, when all calls have ended, and waits for that, for as long as the client's patience lasts.
-    /// Other clones can call nothing any more. Returns what a later process [takes up](ClientBuilder::session). Nobody renews the session
-    /// meanwhile: it lives on for half of its [time to live](ClientBuilder::session_ttl) at least, and for all of it at most.
+    /// Leaves the session without ending it, after all calls have ended, and waits for that. Calls end within the
+    /// client's [patience](ClientBuilder::patience). No clone can make calls any more. Returns the session, which a
+    /// later process can [resume](ClientBuilder::session). Nobody renews the session in the meantime: it lives for at
+    /// least half of its [time to live](ClientBuilder::session_ttl), and at most for all of it.
     ///
     /// # Errors
-    /// Why the client had ended before, or if another clone has closed it, which ends the session.
+    /// Returns the error with which the client had ended before, or an error if another clone has called
+    /// [`close`](Client::close), which ends the session.
     pub fn leave(self) -> Result<Session, ClientError> {
         if !self.0.calls.leave() {
             return Err(Problem::Closed.into());
@@ -265,17 +283,17 @@ impl Client {
 }
 
 impl Handle {
-    /// Waits until the thread has ended.
+    /// Waits until the serving thread has ended.
     fn wait(&self) -> Result<(), ClientError> {
         if self.calls.is_own_thread() && !self.calls.wait_for_end(Instant::now()) {
             return Err(Problem::WouldDeadlock.into());
         }
-        // Another clone that waits for the same thread holds the lock until it has ended.
+        // Another clone that joins the same thread holds the lock until the thread has ended.
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.take().is_some_and(|thread| thread.join().is_err()) {
             return Err(Problem::Panicked.into());
         }
-        // An embedded client has no thread. Its calls end within its patience, and its session a moment later.
+        // An embedded client has no thread. Its calls end within its patience, and its session shortly afterwards.
         if !self.calls.wait_for_end(Instant::now() + 2 * self.patience) {
             return Err(Problem::NotEnded.into());
         }

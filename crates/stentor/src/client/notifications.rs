@@ -1,9 +1,11 @@
-//! What state machines send to a client's session.
+//! The notifications that state machines send to a client's session.
 //!
 //! # Invariants
-//! - Notifications of a group come in the order in which it sent them. What was lost has its place among them.
-//! - At most [`MOST`] wait, and at most [`MOST_BYTES`] of theirs. What comes when there is no room is told as missed, once for each group
-//!   in a row. So memory is bounded, and nothing is lost unseen.
+//! - Notifications of a group are received in the order in which it sent them. A [`Notification::Missed`] marks the
+//!   place of lost ones.
+//! - At most [`MOST`] notifications with at most [`MOST_BYTES`] are queued. Those that arrive when the queue is full
+//!   are counted as missed, with one entry per group for adjacent losses. So memory is bounded, and no loss goes
+//!   unnoticed.
 
 use std::collections::VecDeque;
 
@@ -11,35 +13,37 @@ use stentor_session::{Notified, ReplyRecord};
 
 use crate::{Group, Position};
 
-/// Notifications that wait, at most.
+/// Maximum number of queued notifications.
 const MOST: usize = 1024;
-/// Bytes of theirs, at most.
+/// Maximum size of the queued notifications, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What a state machine has sent to a session by [`Context::notify`](crate::Context::notify), or that something was lost.
+/// A notification that a state machine sent to a session through [`Context::notify`](crate::Context::notify), or a mark
+/// that some were lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Notification {
-    /// A group has sent this.
+    /// A group sent this notification.
     Sent {
-        /// The group.
+        /// The group that sent it.
         group: Group,
-        /// The place in the order at which it was sent.
+        /// The position in the order at which it was sent.
         position: Position,
-        /// What was sent.
+        /// The content.
         bytes: Vec<u8>,
     },
-    /// Notifications were lost here: with a connection or a leader, for want of room, or because they were too long. Read again what is
-    /// watched: a read from now on, [ordered](crate::Consistency::Ordered) or at the [leader](crate::Consistency::Leader), sees what they told of.
+    /// Notifications were lost here: with a connection or a leader, because the queue was full, or because they were
+    /// too long. Read the watched data again: an [ordered](crate::Consistency::Ordered) read, or one at the
+    /// [leader](crate::Consistency::Leader), sees every change that the lost notifications announced.
     Missed {
-        /// The group.
+        /// The group that sent them.
         group: Group,
-        /// How many.
+        /// Number of lost notifications.
         count: u64,
     },
 }
 
-/// Notifications that wait to be taken.
+/// The queue of notifications that were not received yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     queue: VecDeque<Notification>,
@@ -51,7 +55,7 @@ impl Inbox {
         self.queue.is_empty()
     }
 
-    /// Takes what came with a record.
+    /// Appends the notification in a reply record, and the losses before it.
     #[cold]
     pub(super) fn take(&mut self, news: Notified, record: &ReplyRecord<'_>) {
         let group = Group(news.group);
@@ -62,7 +66,7 @@ impl Inbox {
         }
     }
 
-    /// Appends a notification, if there is room.
+    /// Appends a notification. If the queue is full, counts it as missed.
     pub(crate) fn push(&mut self, notification: Notification) {
         match notification {
             Notification::Missed { group, count } => self.miss(group, count),
@@ -78,7 +82,7 @@ impl Inbox {
         }
     }
 
-    /// Notes that so many are lost, behind all that wait.
+    /// Records `more` lost notifications of a group at the end of the queue.
     pub(crate) fn miss(&mut self, group: Group, more: u64) {
         for last in self.queue.iter_mut().rev() {
             match last {
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_told_as_missed_in_its_place() {
+    fn overflow_is_counted_as_missed_in_order() {
         for (most, bytes) in [(MOST, 0), (4, MOST_BYTES / 4)] {
             let mut inbox = Inbox::default();
             (0..most).for_each(|_| inbox.push(sent(GROUPS[0], bytes)));
@@ -142,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_missed_is_nothing() {
+    fn a_count_of_zero_adds_no_entry() {
         let mut inbox = Inbox::default();
         inbox.miss(GROUPS[0], 0);
         assert!(inbox.is_empty());

@@ -1,4 +1,4 @@
-//! Commands that have a ticket before they are sent.
+//! Commands that get a ticket before they are sent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use std::task::{Context, Poll};
 use super::calls::Calls;
 use super::{Call, CallError, Ticket};
 
-/// A command on its way to a ticket: a future of [`Prepared`].
+/// A command that waits for its ticket: a future of [`Prepared`].
 #[derive(Debug)]
 #[must_use = "the command is given up when this is dropped"]
 pub struct Preparing(Option<Result<Slot, CallError>>);
 
-/// A slot whose call is held, or about to be. It is given up when this is dropped.
+/// A slot whose call is held, or about to be. Dropping it gives the call up.
 #[derive(Debug)]
 struct Slot {
     calls: Arc<Calls>,
     at: u32,
-    /// Whether the call goes on without this.
+    /// Whether the call survives the drop of this value.
     goes_on: bool,
 }
 
@@ -36,13 +36,13 @@ impl Preparing {
         Preparing(Some(call.into_slot().map(|(calls, at)| Slot { calls, at, goes_on: false })))
     }
 
-    /// Waits until the command has its ticket, for as long as the client's [patience](super::ClientBuilder::patience) lasts.
+    /// Waits until the command has its ticket, for at most the client's [patience](super::ClientBuilder::patience).
     ///
     /// # Errors
-    /// Why it never will be sent.
+    /// Returns why the command will never be sent.
     ///
     /// # Panics
-    /// If it was polled, and was ready.
+    /// Panics if the future was polled and was ready.
     pub fn wait(mut self) -> Result<Prepared, CallError> {
         let slot = self.0.take().expect("a command that is waited for was not handed over before")?;
         slot.calls.wait_held(slot.at)?;
@@ -54,7 +54,7 @@ impl Future for Preparing {
     type Output = Result<Prepared, CallError>;
 
     /// # Panics
-    /// If it is polled again after it was ready.
+    /// Panics if it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = match self.0.take() {
             Some(Ok(slot)) => slot,
@@ -71,13 +71,13 @@ impl Future for Preparing {
     }
 }
 
-/// A command that has its ticket, and is not sent.
+/// A command that has its ticket and is not sent yet.
 #[derive(Debug)]
 #[must_use = "the command is given up when this is dropped"]
 pub struct Prepared(Slot);
 
 impl Prepared {
-    /// Returns what names the command for ever.
+    /// Returns the ticket, which identifies the command permanently.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         Ticket(self.0.calls.lock(self.0.at).ticket.clone())

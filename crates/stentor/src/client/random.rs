@@ -1,6 +1,6 @@
-//! Random words, which name sessions and their generations.
+//! Random words for the ids and generations of sessions.
 
-/// Draws random words.
+/// Returns three random words from the operating system.
 pub(super) fn random() -> Result<[u64; 3], std::io::Error> {
     let mut bytes = [0; 24];
     let mut filled = 0;

@@ -9,8 +9,8 @@ use super::calls::Calls;
 use super::mail::Over;
 use super::notifications::Notification;
 
-/// Receives the notifications to a client's session: [`Client::notifications`](super::Client::notifications) makes it. It keeps no client
-/// alive.
+/// A receiver of the notifications to a client's session. [`Client::notifications`](super::Client::notifications)
+/// creates it. It does not keep the client alive.
 #[derive(Debug)]
 pub struct Notifications {
     calls: Arc<Calls>,
@@ -23,14 +23,14 @@ impl Notifications {
         Notifications { number: calls.mail().receiver(), calls: Arc::clone(calls), is_over: false }
     }
 
-    /// Returns the next notification, if one waits.
+    /// Returns the next notification, or `None` if none is queued.
     pub fn try_recv(&mut self) -> Option<Notification> {
         let taken = self.calls.mail().take(self.number);
         self.told(taken)
     }
 
-    /// Waits for the next notification, for so long at most. Returns `None` at once after the [end](Notifications::is_ended), and does not wait
-    /// on a thread that turns the client's node.
+    /// Waits for the next notification, for at most `patience`. Returns `None` at once after the
+    /// [end](Notifications::is_ended). Does not wait on a thread that runs the client's node.
     pub fn recv_timeout(&mut self, patience: Duration) -> Option<Notification> {
         let since = Instant::now();
         loop {
@@ -45,7 +45,8 @@ impl Notifications {
         }
     }
 
-    /// Waits for the next notification. Returns `None` after the [end](Notifications::is_ended). To drop the future loses nothing.
+    /// Waits for the next notification. Returns `None` after the [end](Notifications::is_ended). Dropping the future
+    /// loses nothing.
     pub fn recv(&mut self) -> impl Future<Output = Option<Notification>> + Send + '_ {
         poll_fn(|context| match self.calls.mail().poll(self.number, context.waker()) {
             Ok(None) => Poll::Pending,
@@ -53,8 +54,8 @@ impl Notifications {
         })
     }
 
-    /// Returns whether the last attempt to receive has found that no notification comes any more, and none waits: the client has ended, or
-    /// [`Client::notifications`](super::Client::notifications) was called again.
+    /// Returns whether the last attempt to receive found that no notification is queued and none will arrive: the
+    /// client has ended, or [`Client::notifications`](super::Client::notifications) was called again.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.is_over

@@ -1,11 +1,12 @@
-//! The thread that serves the calls of a client.
+//! The service loop of a client's calls. A thread of the [`Client`](super::Client) or, for an embedded client, the
+//! node's loop runs it.
 //!
 //! # Invariants
-//! - Calls to one group are sent in the order in which they were made. A group that takes nothing now holds up the calls to it, and those to
-//!   several groups with it among them, and no others.
-//! - A call that was held has its place in the window: it goes before those that wait for one.
-//! - A call that was sent has its slot in `under_way` until its outcome comes, or its time is over.
-//! - Each call ends within the client's patience, and a round more.
+//! - Calls to one group are sent in the order in which they were made. A group that accepts nothing now delays the
+//!   calls to it, including calls to it and other groups, but no others.
+//! - A call that was held has its slot in the window already, so it goes before calls that still need one.
+//! - The slot of a sent call stays in `under_way` until its outcome arrives or it times out.
+//! - Each call ends within the client's patience, plus one round.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -25,16 +26,17 @@ use super::{CallError, Outcome, Refused, Why};
 use crate::Group;
 use crate::runtime::FabricDiagnostics;
 
-/// How often it is looked for calls whose time is over.
+/// Interval between checks for calls that have timed out.
 const LOOK: Duration = Duration::from_millis(1);
-/// No call.
+/// A table entry without a call.
 const NONE: (u64, u32) = (u64::MAX, u32::MAX);
 
-/// A call that is not sent yet.
+/// A call that was not sent yet.
 #[derive(Clone, Copy)]
 struct Pending {
     slot: u32,
-    /// Its group, if it has only one: then its lock is not taken while the group takes nothing.
+    /// The group of a call to only one group. It allows skipping the call without taking its lock while the group is
+    /// blocked.
     only: Option<GroupId>,
 }
 
@@ -42,25 +44,25 @@ struct Pending {
 pub(super) struct Server<F: FabricDiagnostics> {
     core: Core<F>,
     calls: Arc<Calls>,
-    /// Calls that are not sent yet, in order.
+    /// Calls that were not sent yet, in order.
     pending: VecDeque<Pending>,
-    /// Calls that were held, and go on or are given up, in order.
+    /// Calls that were held and are to be sent or given up, in order.
     released: VecDeque<u32>,
-    /// All groups.
+    /// All groups of the cluster.
     groups: GroupSet,
-    /// By the number of the request, as often as the window goes round: the request, and the slot of its call.
+    /// The request number and the slot of each call in flight, indexed by request number modulo the window.
     under_way: Vec<(u64, u32)>,
-    /// The same for reads outside the order, by their names.
+    /// The name and the slot of each read outside the order, indexed by name modulo the window.
     reads: Vec<(u64, u32)>,
-    /// Questions about commands: what was asked about, and the slot of the call.
+    /// Calls that resolve commands: the command and the slot of the call.
     questions: Vec<(Name, u32)>,
-    /// Calls that were sent and are not done.
+    /// Number of calls that were sent and are not done.
     waiting: usize,
-    /// How often the session's key had changed when it was told last.
+    /// Value of [`Core::changes`] when the session was published last.
     changes: u64,
-    /// When to look at a slot because the time of its call may be over. One for each slot at most.
+    /// Times at which to check a slot for a timeout, with at most one entry per slot.
     ends: BinaryHeap<Reverse<(Instant, u32)>>,
-    /// By slot: whether it is in `ends`.
+    /// For each slot, whether it has an entry in `ends`.
     is_noted: Vec<bool>,
     next_look: Instant,
 }
@@ -84,7 +86,7 @@ impl<F: FabricDiagnostics> Server<F> {
         }
     }
 
-    /// Serves until nobody calls any more, or it cannot go on.
+    /// Serves calls until the client is closed and drained, or fails.
     pub(super) fn run(&mut self) -> Result<(), Problem> {
         loop {
             let worked = self.turn()?;
@@ -98,7 +100,8 @@ impl<F: FabricDiagnostics> Server<F> {
         }
     }
 
-    /// One round: takes calls, sends what may go, hands over outcomes. Returns whether there was anything.
+    /// Runs one round: takes new calls, sends what can be sent, and delivers outcomes. Returns whether there was any
+    /// work.
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, Problem> {
         self.take();
@@ -113,22 +116,22 @@ impl<F: FabricDiagnostics> Server<F> {
         Ok(worked)
     }
 
-    /// Returns whether no call comes any more, and all that came have ended.
+    /// Returns whether no more calls are accepted and all accepted ones have ended.
     pub(super) fn is_drained(&self) -> bool {
         self.pending.is_empty() && self.released.is_empty() && self.waiting == 0 && self.calls.is_drained()
     }
 
-    /// Begins to end the session. Returns until when to wait for that; `None`: there is nothing to wait for.
+    /// Starts to end the session. Returns until when to wait for that, or `None` if there is no session to end.
     pub(super) fn begin_close(&mut self) -> Option<Instant> {
         self.core.begin_close().then(|| Instant::now() + self.core.farewell())
     }
 
-    /// Returns whether the groups have answered to the session's end.
+    /// Returns whether the groups have answered the session's end.
     pub(super) fn has_closed(&mut self) -> bool {
         self.core.has_closed()
     }
 
-    /// Takes the calls that came.
+    /// Takes the calls that have arrived.
     fn take(&mut self) {
         while let Some(slot) = self.calls.take() {
             let state = self.calls.lock(slot);
@@ -144,7 +147,7 @@ impl<F: FabricDiagnostics> Server<F> {
         self.core.observe(self.calls.observed());
     }
 
-    /// Sends what may go. Returns whether anything went.
+    /// Sends the calls that can be sent. Returns whether it sent any.
     fn send(&mut self) -> bool {
         let (mut sent, mut at) = (false, 0);
         let mut blocked = GroupSet::default();
@@ -172,7 +175,7 @@ impl<F: FabricDiagnostics> Server<F> {
         sent
     }
 
-    /// Sends a call, unless it has to wait. Returns whether it went; `None` if it waits, and then its groups are blocked.
+    /// Sends a call. Returns whether it was sent, or `None` if the call has to wait; its groups are then blocked.
     fn send_one(&mut self, slot: u32, blocked: &mut GroupSet) -> Option<bool> {
         let Server { core, calls, under_way, reads, questions, waiting, .. } = self;
         let mut state = calls.lock(slot);
@@ -222,7 +225,7 @@ impl<F: FabricDiagnostics> Server<F> {
             }
             let own = &mut under_way[finished.name.request as usize % window];
             let is_own = Name { request: 0, ..finished.name } == present;
-            // An answer to a question may be about a request of an earlier turn of the window.
+            // The answer to a question may be about a request of an earlier turn of the window.
             if is_own && own.0 == finished.name.request {
                 let (_, slot) = std::mem::replace(own, NONE);
                 *waiting -= 1;
@@ -247,7 +250,7 @@ impl<F: FabricDiagnostics> Server<F> {
         worked
     }
 
-    /// Ends the calls whose time is over.
+    /// Ends the calls that have timed out.
     fn end_late(&mut self, now: Instant) {
         while let Some(Reverse((until, slot))) = self.ends.peek().copied()
             && until <= now
@@ -260,7 +263,7 @@ impl<F: FabricDiagnostics> Server<F> {
         }
     }
 
-    /// Ends a call if its time is over. Returns when to look at its slot again.
+    /// Ends a call if it has timed out. Returns when to check its slot again.
     fn end_if_late(&mut self, slot: u32, now: Instant) -> Option<Instant> {
         let Server { core, calls, under_way, reads, questions, waiting, pending, released, .. } = self;
         let state = calls.lock(slot);
@@ -276,7 +279,7 @@ impl<F: FabricDiagnostics> Server<F> {
                 pending.retain(|pending| pending.slot != slot);
                 released.retain(|released| *released != slot);
                 if pending.len() + released.len() == known {
-                    // It is on its way through a queue.
+                    // The call is still on its way through one of the queues.
                     return Some(now + LOOK);
                 }
                 give_place_back(core, &state);
@@ -312,7 +315,7 @@ impl<F: FabricDiagnostics> Server<F> {
         None
     }
 
-    /// Sleeps until something lands, a call comes, or something is due.
+    /// Sleeps until the fabric has an event, a call arrives, or a deadline is due.
     fn sleep(&mut self) -> Result<(), Problem> {
         if let Some(longest) = self.may_sleep(false) {
             let time = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
@@ -330,7 +333,8 @@ impl<F: FabricDiagnostics> Server<F> {
         self.woken()
     }
 
-    /// Returns for how long to sleep; `None`: not at all, because a call came. Where the client `ends` none comes any more.
+    /// Returns for how long to sleep, or `None` if a call has arrived. With `ends`, the client is ending and no call
+    /// can arrive.
     pub(super) fn may_sleep(&mut self, ends: bool) -> Option<Duration> {
         if !self.calls.may_sleep() && !ends {
             return None;
@@ -340,7 +344,7 @@ impl<F: FabricDiagnostics> Server<F> {
         Some(until.map_or(longest, |until| until.min(longest)))
     }
 
-    /// Takes what the descriptors tell, after a sleep there.
+    /// Processes the events behind the descriptors, after a sleep on them.
     pub(super) fn woken(&mut self) -> Result<(), Problem> {
         self.calls.woke();
         self.core.woken()
@@ -355,10 +359,10 @@ impl<F: FabricDiagnostics> Server<F> {
     }
 }
 
-/// Sends a call, and notes its ticket.
+/// Sends or numbers a call, and records its ticket.
 fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Result<(), Refused> {
     if state.until.is_none() {
-        // Its caller waited, and was told that it is not applied.
+        // The caller has stopped waiting, and was told that the command is not applied.
         return Err(Refused::Closed);
     }
     match &state.job {
@@ -375,7 +379,7 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
             Hold::GivenUp => return Err(Refused::Closed),
         },
         Job::Read(how) => {
-            // Only its number counts.
+            // A read has no ticket: only its name is stored in the ticket's fields.
             let name = core.read(*how, state.to.ids(), &state.bytes)?;
             state.ticket.generation = name.generation;
             (state.ticket.word, state.ticket.request) = (name.word, name.request);
@@ -388,7 +392,7 @@ fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Res
     Ok(())
 }
 
-/// A call is not sent: if it was numbered, its place in the window is free.
+/// Frees the window slot of a numbered call that will not be sent.
 fn give_place_back<F: FabricDiagnostics>(core: &mut Core<F>, state: &CallState) {
     if state.is_named && matches!(state.job, Job::Request(_)) {
         core.not_sent(state.ticket.request);
@@ -401,7 +405,7 @@ fn note_ticket<F: FabricDiagnostics>(core: &Core<F>, request: u64, state: &mut C
     }
 }
 
-/// Copies a ticket into the buffer of another one.
+/// Copies a ticket into another one and reuses its buffer.
 fn copy(from: &session::Ticket, to: &mut session::Ticket) {
     let mut pairs = std::mem::take(&mut to.pairs);
     pairs.clear();
@@ -409,7 +413,7 @@ fn copy(from: &session::Ticket, to: &mut session::Ticket) {
     *to = session::Ticket { pairs, ..*from };
 }
 
-/// Hands an outcome over to the call in a slot.
+/// Delivers an outcome to the call in a slot.
 fn hand_over(calls: &Calls, slot: u32, finished: &Finished<'_>) {
     let mut guard = calls.lock(slot);
     let state = &mut *guard;

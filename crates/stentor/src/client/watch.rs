@@ -1,20 +1,22 @@
-//! Who sees what a client multicasts.
+//! Hooks of a process into the messages of its [`LocalClient`](crate::LocalClient), for tests and tools.
 
 use stentor_fabric::Fabric;
 use stentor_multicast::{Client as Sender, GroupId, MessageId, SubmitError, Submitted, Wants};
 
 const WANTS: Wants = Wants { notify: true, sync: false, enveloped: true, not_before: 0 };
 
-/// Sees a message: its id, its groups in rising order, its payload with the session's envelope, and the time that it comes after, which is 0
-/// before the session has heard of any. Returns whether it may be multicast.
+/// A hook that sees a message before it is multicast: its id, its groups in rising order, its payload with the
+/// session's envelope, and the order time that it must follow. That time is 0 before the session knows any. The hook
+/// returns whether the message may be multicast.
 pub type SeesMulticast = Box<dyn FnMut(MessageId, &[GroupId], &[u8], u64) -> bool + Send>;
 
-/// What a process has to do with the messages and the waits of its [`LocalClient`](crate::LocalClient).
+/// The hooks of a process into its [`LocalClient`](crate::LocalClient).
 #[derive(Default)]
 pub struct ClientWatch {
-    /// Sees each message before it is multicast, those of the session among them. With it, each message is copied and allocates.
+    /// Sees each message before it is multicast, including the session's own. With this hook, each message is copied
+    /// and allocates.
     pub multicast: Option<SeesMulticast>,
-    /// Returns whether the client goes on waiting while its session is opened or ended. Without it, it does.
+    /// Returns whether the client keeps waiting while its session is opened or ended. Without this hook it does.
     pub goes_on: Option<Box<dyn Fn() -> bool + Send>>,
 }
 
@@ -24,17 +26,17 @@ impl ClientWatch {
     }
 }
 
-/// What a process does with the protocol's client below a [`LocalClient`](crate::LocalClient), on whatever fabric that is.
+/// An operation on the multicast client below a [`LocalClient`](crate::LocalClient), for any fabric.
 #[cfg(feature = "unstable-core")]
 pub trait OnSender {
-    /// What comes of it.
+    /// The result of the operation.
     type Output;
 
-    /// Does it.
+    /// Runs the operation.
     fn on<F: crate::runtime::FabricDiagnostics>(self, sender: &mut Sender<F>) -> Self::Output;
 }
 
-/// Multicasts a message of a session, which comes after the time `not_before`, if the watch lets it.
+/// Multicasts a message of a session after the time `not_before`, if the watch permits it.
 #[inline]
 pub(super) fn multicast<F: Fabric>(
     sender: &mut Sender<F>,
@@ -58,7 +60,7 @@ fn show<F: Fabric>(
 ) -> Result<(), SubmitError> {
     let payload = parts.concat();
     let id = sender.next_id(to, &payload)?;
-    // A client that may not multicast is of no use any more.
+    // A client that may not multicast is useless from now on.
     let ended = SubmitError::Superseded { client: sender.id().0 };
     if sees(id, to, &payload, not_before) { Ok(()) } else { Err(ended) }
 }

@@ -1,4 +1,4 @@
-//! Questions about commands whose outcome is not known.
+//! Questions to groups about commands whose outcome is unknown.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::client::{Refused, Ticket};
 use crate::runtime::FabricDiagnostics;
 
 impl<F: FabricDiagnostics> Core<F> {
-    /// Asks what became of a command.
+    /// Asks the groups for the outcome of a command.
     pub(in crate::client) fn resolve(&mut self, ticket: &Ticket) -> Result<(), Refused> {
         let to: Vec<GroupId> = ticket.0.groups().collect();
         if let Some(group) = self.halts.find(&to, self.housekeeper.now()) {
@@ -38,7 +38,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Notes that a question went out, if it is about a request of an earlier generation.
+    /// Records that a question was sent, if it is about a request of an earlier generation.
     fn note_question(&mut self, ticket: &stentor_session::Ticket, sequence: u64) {
         if self.caller.is_asked(ticket) {
             let name = Name::of(ticket);
@@ -47,12 +47,13 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Nobody waits any more for the answer to a question.
+    /// Forgets a question for whose answer nobody waits any more.
     pub(in crate::client) fn forget(&mut self, ticket: &stentor_session::Ticket) {
         self.caller.forget(ticket);
     }
 
-    /// Asks again what became of a request of an earlier generation, one at a time: an answer can be lost with a connection.
+    /// Repeats the questions about requests of earlier generations, at most one per call. An answer can be lost with a
+    /// connection.
     pub(super) fn ask_again(&mut self, now: Duration) {
         let Core { client, caller, questions, .. } = self;
         let ticket_of = |name: &Name| caller.asked().find(|ticket| Name::of(ticket) == *name);
@@ -62,15 +63,15 @@ impl<F: FabricDiagnostics> Core<F> {
             let to: Vec<GroupId> = ticket.groups().collect();
             if asked.is_due(now, |sent| client.is_delivered(sent, &to)) {
                 let ticket = ticket.clone();
-                // One that is not sent is due again.
+                // A question that cannot be sent becomes due again.
                 let _ = self.ask(&ticket, &to);
                 return;
             }
         }
     }
 
-    /// Asks what became of a request that is delivered and not answered, one at a time. None holds up those behind it: a command that was
-    /// prepared may be sent, and delivered, long after later ones.
+    /// Asks for the outcome of a request that is delivered and not answered, at most one per call. The scan does not
+    /// stop at a request that is not delivered: a prepared command may be sent, and delivered, long after later ones.
     pub(super) fn ask_for_replies(&mut self, now: Duration) {
         let first = self.caller.responded();
         let begun = self.window() as u64 - u64::from(self.caller.room());
@@ -91,7 +92,8 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Whether a majority of each group has delivered a request. A group that is down holds up only its own requests.
+    /// Returns whether a majority of each destination group has delivered a request. A group that is down delays only
+    /// requests that go to it.
     fn is_delivered(&self, sent: Sent, ticket: &stentor_session::Ticket) -> bool {
         let mut to = ticket.groups();
         sent.delivered.is_some() || to.all(|group| self.client.is_delivered(sent.sequence, &[group]))

@@ -1,4 +1,4 @@
-//! Reads outside the order.
+//! Reads that have no place in the global order.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::Group;
 use crate::client::{Consistency, Outcome, Refused, Why, fates};
 use crate::runtime::FabricDiagnostics;
 
-/// The reads of a client, and the word that tells their names from those of requests.
+/// A client's reads in flight, and the random word that separates their names from those of requests.
 pub(super) struct Reading {
     reader: Reader,
     word: u64,
 }
 
 impl Reading {
-    /// Of a client that has so many under way at most. `word`: random.
+    /// Creates the state of a client with at most `most` reads in flight. `word` is random.
     pub(super) fn new(topology: &Topology, most: usize, word: u64) -> Self {
         Reading { reader: Reader::new(topology, most, word), word }
     }
@@ -27,7 +27,7 @@ impl Reading {
         Name { generation: Name::READ, word: self.word, request }
     }
 
-    /// Takes an answer.
+    /// Processes an answer to a read.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -41,7 +41,7 @@ impl Reading {
         }
     }
 
-    /// Ends the reads of groups as not answered.
+    /// Ends the reads of the matching groups as unanswered.
     pub(super) fn give_up(
         &mut self,
         is_meant: impl Fn(GroupId) -> bool,
@@ -63,10 +63,10 @@ impl Reading {
 }
 
 impl Name {
-    /// The generation of reads, which no session has.
+    /// The generation number of reads. No session has this generation.
     const READ: u32 = 0;
 
-    /// Whether this names a read outside the order.
+    /// Returns whether this is the name of a read outside the order.
     #[inline]
     pub(in crate::client) fn is_read(&self) -> bool {
         self.generation == Name::READ
@@ -74,7 +74,7 @@ impl Name {
 }
 
 impl<F: FabricDiagnostics> Core<F> {
-    /// Asks a query outside the order. Returns its name.
+    /// Sends a query outside the order. Returns its name.
     pub(in crate::client) fn read(&mut self, how: Consistency, to: &[GroupId], query: &[u8]) -> Result<Name, Refused> {
         let [group] = *to else { return Err(if to.is_empty() { Refused::NoGroups } else { Refused::OneGroupOnly }) };
         if !self.plan.topology().has_group(group) {
@@ -93,19 +93,19 @@ impl<F: FabricDiagnostics> Core<F> {
             Err(ReaderError::TooLong(bytes)) => Err(Refused::TooLong { bytes, limit: self.longest }),
             Err(ReaderError::Busy) => Err(Refused::Busy(Group(group))),
             Err(_) => {
-                // A group that greets nobody yet is asked to let this client in.
+                // The group has not sent its hello yet. Request admission.
                 self.opens(group);
                 Err(Refused::Unavailable(Group(group)))
             }
         }
     }
 
-    /// Nobody waits any more for the answer to a read.
+    /// Forgets a read for whose answer nobody waits any more.
     pub(in crate::client) fn forget_read(&mut self, name: u64) {
         self.reading.reader.give_up(name);
     }
 
-    /// Asks what waits to be asked. `all`: also what may have been lost.
+    /// Sends the queries that are pending. With `all`, also resends those that may have been lost.
     #[inline]
     pub(super) fn look_for_reads(&mut self, all: bool) {
         let now = self.housekeeper.now();
