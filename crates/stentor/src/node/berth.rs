@@ -1,4 +1,4 @@
-//! Where clients of a node come from.
+//! The connection between a node and the builders of its embedded clients.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::client::{ClientBuilder, Keeper, Seat};
 use crate::runtime::BindConfig;
 use crate::state_machine::StateMachine;
 
-/// What a client that is embedded in a node needs of it.
+/// The parts of a node that an embedded client needs.
 pub(super) struct Berth<S> {
     pub(super) cluster: Cluster,
-    /// How a client starts beside the member.
+    /// The start parameters of a client beside the member.
     pub(super) bind: BindConfig,
     pub(super) member: ProcessId,
     pub(super) mailbox: Requests<S>,

@@ -30,7 +30,7 @@ use crate::runtime::{
 use crate::state_machine::StateMachine;
 use crate::{Cluster, Group};
 
-/// A node that is being put together. [`Cluster::node`] begins one.
+/// A builder of a node. [`Cluster::node`] creates one.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it starts or spawns"]
 pub struct NodeBuilder<S> {
@@ -41,11 +41,11 @@ pub struct NodeBuilder<S> {
     bind: Option<IpAddr>,
     apply: ApplyThread,
     bounds: Bounds,
-    /// The configuration of the fabric, where it does not follow from the cluster.
+    /// The fabric's parameters, if they do not follow from the cluster.
     told: Option<BindConfig>,
 }
 
-/// Other threads reach a node by these.
+/// The channels by which other threads reach a node.
 type Asked<S> = (Requests<S>, Turner, Sleeper);
 
 impl<S: StateMachine> NodeBuilder<S> {
@@ -62,42 +62,46 @@ impl<S: StateMachine> NodeBuilder<S> {
         }
     }
 
-    /// Sets what the node does while it has nothing to do. Without it that is [`WaitMode::ADAPTIVE`]. [`Node::turn`] spins and yields in
-    /// this mode, too; in a mode that never sleeps it is never [idle](super::Turn::Idle).
+    /// Sets how the node waits when it is idle. The default is [`WaitMode::ADAPTIVE`]. [`Node::turn`] spins and yields
+    /// according to the mode, too. In a mode that never sleeps it never returns [`Idle`](super::Turn::Idle).
     pub fn wait(self, mode: WaitMode) -> Self {
         NodeBuilder { wait: mode, ..self }
     }
 
-    /// Chooses among the addresses that the node's name in the configuration has on this host. Fabrics between hosts only.
+    /// Selects one of the addresses that the node's name in the configuration has on this host. For fabrics between
+    /// hosts only.
     pub fn bind(self, address: IpAddr) -> Self {
         NodeBuilder { bind: Some(address), ..self }
     }
 
-    /// Sets the thread on which the state machine runs. Without it that is a [thread of its own](ApplyThread::Own).
+    /// Sets the thread on which the state machine runs. The default is a [thread of its own](ApplyThread::Own).
     pub fn apply_on(self, thread: ApplyThread) -> Self {
         NodeBuilder { apply: thread, ..self }
     }
 
-    /// Sets how much may wait to be applied before the member delivers no more: so many commands, or so many bytes of them; at least one
-    /// command. Without it that is 1024 commands or 4 MiB. Fewer commands wait if they take long: those of about 0.2 ms, but 16 at least. Clients are slowed down from there on. A member that is told to stop, that is
-    /// frozen, or that takes over a state does that behind what waits: a machine that needs long for a command should have a short queue.
+    /// Sets the bounds of the apply queue: a number of commands (at least 1) and their size in bytes. While either
+    /// bound is reached, the member delivers nothing, which slows clients down. The default is 1024 commands and 4 MiB.
+    /// If commands take long, the queue holds fewer of them: about 0.2 ms of work, but at least 16 commands.
+    ///
+    /// A stop, a freeze and the restoration of a state take effect after the queued commands. So a machine that needs
+    /// long for a command should have a short queue.
     pub fn apply_queue(self, commands: usize, bytes: usize) -> Self {
         NodeBuilder { bounds: Bounds { commands: commands.max(1), bytes: bytes.max(1) }, ..self }
     }
 
-    /// Starts the node for this thread. It does nothing until it is run or turned. If its port or its place is still held by a process that
-    /// was killed, this waits for up to five seconds.
+    /// Starts the node for this thread. It does nothing until it is run. If a killed process still holds its port or
+    /// its directory entry, this waits for up to 5 s.
     ///
     /// # Errors
-    /// Why it does not start, with the remedy.
+    /// Returns why the node does not start, with the remedy.
     pub fn start(self) -> Result<Node<S>, StartError> {
         self.start_with(Requests::default())
     }
 
-    /// Starts the node on a thread of its own, which has the name `stentor NAME`.
+    /// Starts the node on a thread of its own, which is named `stentor NAME`.
     ///
     /// # Errors
-    /// As [`start`](NodeBuilder::start).
+    /// As for [`start`](NodeBuilder::start).
     pub fn spawn(self) -> Result<NodeHandle<S>, StartError> {
         let (name, mailbox) = (self.name.clone(), Requests::default());
         let node = self.start_with(mailbox.clone())?;
@@ -107,18 +111,18 @@ impl<S: StateMachine> NodeBuilder<S> {
         })
     }
 
-    /// Replaces what the fabric is told besides the configuration, and with it the directory of the cluster and the address of
-    /// [`bind`](NodeBuilder::bind). The node chooses `sharing` itself.
+    /// Replaces the fabric's parameters, and thereby the directory of the cluster and the address of
+    /// [`bind`](NodeBuilder::bind). The node still sets `sharing` itself.
     #[cfg(feature = "unstable-core")]
     pub fn bind_with(self, told: BindConfig) -> Self {
         NodeBuilder { told: Some(told), ..self }
     }
 
-    /// Starts the node as [`start`](NodeBuilder::start) does, with hooks. The state machine runs on the thread of the protocol, so that the
-    /// hooks see what it applies.
+    /// Starts the node like [`start`](NodeBuilder::start), with hooks. The state machine runs on the protocol's thread,
+    /// so that the hooks see the commands that it applies.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Returns why the node does not start.
     #[cfg(feature = "unstable-core")]
     pub fn start_hooked<H: Hooks>(self, hooks: H) -> Result<Node<S>, runtime::StartError> {
         NodeBuilder { apply: ApplyThread::Protocol, ..self }.start_by(Requests::default(), hooks)
@@ -142,7 +146,7 @@ impl<S: StateMachine> NodeBuilder<S> {
         const { assert!(S::VERSION >= 1 && S::VERSION <= 4096, "the `VERSION` of a state machine is 1 to 4096") };
         let stopper = Stopper::default();
         let never = eventfd(0, EventfdFlags::CLOEXEC).map_err(system("make an eventfd"))?;
-        // The file of a key may be relative to that of the configuration.
+        // The path of a key file may be relative to the configuration file.
         let beside = BindConfig::beside(self.cluster.runtime().file().unwrap_or(Path::new("")));
         let bind = BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside };
         let (bind, beside) = shared(self.told.clone().unwrap_or(bind));
@@ -175,7 +179,7 @@ impl<S: StateMachine> NodeBuilder<S> {
         let applier = applier.map_err(|source| runtime::StartError::State { source })?;
         let observers = {
             let (looks, sleeper) = (applier.looks().clone(), asked.2.clone());
-            // The apply thread looks after it was woken; where that is the protocol's, it is woken as well.
+            // The empty look wakes the apply thread. If that is the protocol's thread, the sleeper wakes it.
             let wake = move || {
                 looks.put(Box::new(|_| ()));
                 sleeper.wake();
@@ -200,7 +204,8 @@ impl<S: StateMachine> NodeBuilder<S> {
     }
 }
 
-/// Refuses a second process of the name on this host. Takes the place where commands of the host find the node, unless the fabric has one.
+/// Refuses a second process of this name on this host. Creates the place where commands of the host find the node,
+/// unless the fabric has one.
 fn place<F: ClusterFabric>(
     plan: &ClusterRuntime,
     me: ProcessId,
@@ -216,7 +221,8 @@ fn place<F: ClusterFabric>(
     Place { directory, meeting: plan.meeting_name(), me, name, source }.take("stentor leader", say)
 }
 
-/// Has a member share its address with the clients that are embedded in its process. Returns how the member starts, and how they do.
+/// Lets the member share its address with the clients that are embedded in its process. Returns the start parameters of
+/// the member and of the clients.
 fn shared(bind: BindConfig) -> (BindConfig, BindConfig) {
     #[cfg(feature = "roce")]
     {

@@ -1,10 +1,12 @@
-//! What a node logs of its group: who leads, how the group began, and what it lacks.
+//! The log lines about a node's group: its leader, its beginning, and the members that it lacks.
 //!
 //! # Invariants
-//! - Nothing is told twice in a row.
-//! - What a group lacks is told when it has lasted: members that start one after the other lack nothing.
-//! - To a node with memory, only a member that it has seen go is without memory, and only while it shows none. A member whose clock is off
-//!   or that has just started does not stand for the lead either.
+//! - No line is repeated while its cause is unchanged.
+//! - A lack of members is logged only after it has lasted, so that members which start one after the other cause no
+//!   warning.
+//! - A node with memory considers another member to be without memory only if it has seen that member disappear, and
+//!   only while the member shows no memory. A member whose clock is off or that has just started does not stand for the
+//!   lead either.
 
 use std::time::Duration;
 
@@ -12,27 +14,27 @@ use log::Level;
 
 use crate::runtime::HistoryNotice;
 
-/// The shortest time for which a group lacks the same before that is told.
+/// Shortest time for which a group must lack the same members before the lack is logged.
 const LASTS: Duration = Duration::from_secs(2);
 
-/// How another member of the group is, as far as the node can see.
+/// The condition of another member of the group, as far as the node can see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
-    /// Its process is not there.
+    /// The process is not connected.
     Gone,
-    /// Its process is there, and has no memory of the group, or does not show it.
+    /// The process is connected, and has or shows no memory of the group.
     Without,
-    /// Its process is there, and may have memory.
+    /// The process is connected, and may have memory of the group.
     There,
 }
 
-/// The group as the node sees it.
+/// The node's view of its group.
 #[derive(Clone, Debug)]
 pub(super) struct Sight<'a> {
-    /// The node.
+    /// The node's name.
     pub(super) me: &'a str,
     pub(super) group: &'a str,
-    /// The members that decide.
+    /// Number of members that form a majority.
     pub(super) majority: usize,
     /// Whether the node has no memory of the group.
     pub(super) joining: bool,
@@ -40,34 +42,35 @@ pub(super) struct Sight<'a> {
     pub(super) leader: &'a str,
     pub(super) leads: bool,
     pub(super) others: Vec<(&'a str, Shape)>,
-    /// What keeps the group from beginning beside members that are missing, and what to do about it.
+    /// A reason, other than missing members, that prevents the group from beginning, with the remedy.
     pub(super) hindrance: Option<String>,
 }
 
-/// What was told last.
+/// The state that was logged last.
 #[derive(Debug)]
 pub(super) struct Changes {
-    /// How long a group lacks the same before that is told.
+    /// Time for which a lack must last before it is logged.
     lasts: Duration,
-    /// Whether it was told how the node got its first state.
+    /// Whether it was logged how the node obtained its first state.
     began: bool,
-    /// The epoch, and whether the node leads.
+    /// The logged epoch, and whether the node leads in it.
     role: Option<(u64, bool)>,
-    /// By other member: whether this node has seen it go since it has memory itself.
+    /// For each other member, whether this node has seen it disappear since the node has memory itself.
     returned: Vec<bool>,
-    /// What the group lacks, since when, and whether that was told.
+    /// The group's present lack, when it began, and whether it was logged.
     lack: Option<(String, Duration, bool)>,
 }
 
 impl Changes {
-    /// `silence`: how long a leader may be silent at most.
+    /// Creates the state of a node in whose group a leader may be silent for at most `silence`.
     pub(super) fn new(silence: Duration) -> Self {
-        // A member with memory shows it after that time at the latest.
+        // A member with memory shows it within that time.
         let lasts = LASTS.max(2 * silence);
         Changes { lasts, began: false, role: None, returned: Vec::new(), lack: None }
     }
 
-    /// Compares the group with what was told of it. Returns the lines to log. `first` says how the node got its first state.
+    /// Compares the group with the logged state, and returns the lines to log. `first` describes how the node obtained
+    /// its first state.
     pub(super) fn look(
         &mut self,
         now: Duration,
@@ -77,7 +80,7 @@ impl Changes {
         let mut lines = Vec::new();
         self.judge(&mut sight);
         if !sight.joining && !std::mem::replace(&mut self.began, true) {
-            // What it waited for before is over.
+            // The lack from before the node had memory is over.
             self.lack = None;
             let first = first();
             lines.push((first.level(), first.text));
@@ -87,7 +90,7 @@ impl Changes {
         lines
     }
 
-    /// Takes members for those with memory that show none, and have not gone.
+    /// Treats members that show no memory, but have not disappeared, as members with memory.
     fn judge(&mut self, sight: &mut Sight<'_>) {
         self.returned.resize(sight.others.len(), false);
         if sight.joining {
@@ -104,7 +107,7 @@ impl Changes {
 
     fn look_at_role(&mut self, sight: &Sight<'_>) -> Option<(Level, String)> {
         let Sight { me, group, epoch, leader, leads, .. } = *sight;
-        // A member whose own epoch begins leads in a moment.
+        // A member whose own epoch has begun does not lead yet, but will soon.
         let is_settled = leads || leader != me;
         if sight.joining || !is_settled || self.role == Some((epoch, leads)) {
             return None;
@@ -138,7 +141,7 @@ impl Changes {
     }
 }
 
-/// Returns what the group lacks, and what to do. `None`: nothing, as far as the node can see.
+/// Describes what the group lacks, with the remedy. Returns `None` if the node sees no lack.
 fn lack(sight: &Sight<'_>) -> Option<String> {
     let those = |shape: Shape| -> Vec<&str> {
         sight.others.iter().filter(|(_, is)| *is == shape).map(|(name, _)| *name).collect()
@@ -147,7 +150,7 @@ fn lack(sight: &Sight<'_>) -> Option<String> {
     if sight.joining { unbegun(sight, &gone, &without, &there) } else { majority_lost(sight, &gone, &without, &there) }
 }
 
-/// Of a node without memory.
+/// Describes the lack of a group of which this node has no memory.
 fn unbegun(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -> Option<String> {
     let Sight { group, majority, hindrance, .. } = sight;
     let also = hindrance.as_ref().map_or(String::new(), |why| format!("; {why}"));
@@ -173,7 +176,7 @@ fn unbegun(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -
     ))
 }
 
-/// Of a node that has the group's state.
+/// Describes the lack of a group whose state this node has.
 fn majority_lost(sight: &Sight<'_>, gone: &[&str], without: &[&str], there: &[&str]) -> Option<String> {
     let Sight { me, group, majority, .. } = sight;
     let (working, size) = (there.len() + 1, sight.others.len() + 1);
@@ -209,7 +212,7 @@ mod tests {
         Sight { me, group, majority: 2, joining, epoch: 1, leader, leads: false, others, hindrance: None }
     }
 
-    /// What is told of a group that stays like that.
+    /// Returns the lines that are logged while the group stays in this condition.
     fn lasts(changes: &mut Changes, sight: &Sight<'_>) -> Vec<String> {
         let first = || HistoryNotice { text: "first".to_owned(), is_warning: false };
         let times = [0, 1, 3, 4, 9].map(Duration::from_secs);
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_at_once_is_not_told() {
+    fn a_short_lack_is_not_logged() {
         let first = || HistoryNotice { text: "first".to_owned(), is_warning: false };
         let mut changes = Changes::new(Duration::ZERO);
         for (at, shape) in [(0, Shape::Gone), (1, Shape::Without), (2, Shape::Gone), (3, Shape::Without)] {
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_without_memory_is_told_with_what_to_do_by_both_sides() {
+    fn a_majority_without_memory_is_logged_with_the_remedy_by_both_sides() {
         let told = lasts(&mut Changes::new(Duration::ZERO), &sight(true, Shape::Without, Shape::There));
         let expected = "2 of 3 members of g1 have no memory of it, so nobody is taken in: stop c and start it anew, then g1 begins from nothing; \
                         or `stentor group reset --group g1` goes on with the state that is left";
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_of_the_leader_is_told_once() {
+    fn each_change_of_the_leader_is_logged_once() {
         let mut changes = Changes::new(Duration::ZERO);
         let all_there = sight(false, Shape::There, Shape::There);
         lasts(&mut changes, &all_there);
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_group_without_memory_from_beginning_is_told() {
+    fn the_hindrance_of_a_group_without_memory_is_logged() {
         let hindrance = Some("c0 remembers incarnation 1 of it; stop c0".to_owned());
         let told = lasts(
             &mut Changes::new(Duration::ZERO),

@@ -1,14 +1,17 @@
-//! The clients that are embedded in a node: its loop turns them.
+//! The clients that are embedded in a node, which the node's loop runs.
 //!
-//! # How an embedded client is connected
-//! It is a client in one of the cluster's places, like any other, so groups and sessions know nothing of it. It connects on the thread that
-//! asks for it, and is handed over to the node then. What it needs at the fabric is beside what the member has: on shared memory its own
-//! socket in the directory; on `roce` it sends from the member's address, and the member's port hands over what comes for it.
+//! # Connections of an embedded client
+//! An embedded client has one of the cluster's client ids like any other client, so groups and sessions do not
+//! distinguish it. It connects on the thread that requests it, and is then handed over to the node. Its fabric endpoint
+//! exists beside the member's. On shared memory it has its own socket in the directory. On `roce` it sends from the
+//! member's address, and the member's port forwards the client's packets to it.
 //!
 //! # Invariants
-//! - Each client is turned in each round of the node, after the member: so it sees in the same round what the member's port has taken in.
-//! - The node sleeps only when no client has anything to do, and on the descriptors of all of them. A call that comes later wakes it by the
-//!   member's [waker](stentor_fabric::Fabric::waker), as all that other threads ask of a node does: the member has armed by then.
+//! - Each client runs in each round of the node, after the member. So it sees in the same round what the member's port
+//!   has received.
+//! - The node sleeps only when no client has any work, and then sleeps on the descriptors of all. A later call wakes
+//!   the node through the member's [waker](stentor_fabric::Fabric::waker), as every request of another thread does. The
+//!   member has armed by then.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -24,9 +27,9 @@ use crate::client::{Embedded, Turned};
 #[derive(Default)]
 pub(super) struct Clients {
     all: Vec<Box<dyn Embedded>>,
-    /// Readable when the member or a client may have something to do. `None`: it is made before the next sleep.
+    /// An epoll descriptor of the member and all clients. `None` if it must be created before the next sleep.
     watch: Option<OwnedFd>,
-    /// Whether no call comes any more.
+    /// Whether clients accept no more calls.
     closed: bool,
 }
 
@@ -43,7 +46,7 @@ impl Clients {
         self.watch = None;
     }
 
-    /// Turns each once. Returns whether there was anything.
+    /// Runs one round of each client. Returns whether there was any work.
     #[inline]
     pub(super) fn turn(&mut self) -> bool {
         if self.all.is_empty() { false } else { self.turn_all() }
@@ -66,9 +69,9 @@ impl Clients {
         self.all.iter_mut().for_each(|client| client.arm());
     }
 
-    /// Returns for how long the node may sleep, which itself may for `longest`. `None`: not at all.
+    /// Returns for how long the node may sleep. Its own limit is `longest`. Returns `None` if it must not sleep.
     pub(super) fn may_sleep(&mut self, longest: Duration) -> Option<Duration> {
-        // All of them: whoever makes a call from here on wakes the node.
+        // Every client is asked, because only then do its later calls wake the node.
         self.all
             .iter_mut()
             .map(|client| client.may_sleep())
@@ -79,7 +82,8 @@ impl Clients {
         self.all.iter_mut().for_each(|client| client.woken());
     }
 
-    /// Makes what tells of the member and of all clients. Does nothing if there is no client, or nothing has changed.
+    /// Creates the epoll descriptor of the member and all clients. Does nothing if there is no client or nothing has
+    /// changed.
     pub(super) fn watch(&mut self, member: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
         if self.all.is_empty() || self.watch.is_some() {
             return Ok(());
@@ -91,17 +95,17 @@ impl Clients {
         Ok(())
     }
 
-    /// The member is another one from here on.
+    /// Drops the epoll descriptor, because the member is replaced.
     pub(super) fn forget_member(&mut self) {
         self.watch = None;
     }
 
-    /// Returns what the node sleeps on, if it has clients.
+    /// Returns the descriptor on which the node sleeps, if it has clients.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(AsFd::as_fd)
     }
 
-    /// Sleeps until anything has something to do, for at most so long.
+    /// Sleeps until the member or a client may have work, for at most `longest`.
     pub(super) fn sleep(&self, longest: Duration) -> Result<(), Errno> {
         let Some(watch) = &self.watch else { return Ok(()) };
         let time = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
@@ -111,14 +115,14 @@ impl Clients {
         }
     }
 
-    /// The node is told to stop: no call comes any more, and the sessions end while it leaves.
+    /// Makes all clients close, because the node was asked to stop. Their sessions end while the node leaves.
     pub(super) fn close(&mut self) {
         if !std::mem::replace(&mut self.closed, true) {
             self.all.iter().for_each(|client| client.close());
         }
     }
 
-    /// Ends all of them, with their calls.
+    /// Ends all clients and their calls.
     pub(super) fn end(&mut self) {
         self.closed = true;
         self.all.clear();
@@ -126,7 +130,7 @@ impl Clients {
     }
 }
 
-/// The number of a thread, for whoever compares: 0 is none.
+/// Returns a number that identifies the calling thread. It is never 0.
 fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -135,7 +139,7 @@ fn thread_number() -> u64 {
     OWN.with(|own| *own)
 }
 
-/// The thread that turns a node now.
+/// The thread that currently runs a node.
 #[derive(Clone, Default)]
 pub(super) struct Turner(Arc<AtomicU64>);
 

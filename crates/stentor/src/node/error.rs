@@ -1,4 +1,4 @@
-//! Why a node did not start, or ended.
+//! The errors of a node's start and run.
 
 use stentor_election::HandOverError;
 use stentor_host::StartError as SeatError;
@@ -10,58 +10,58 @@ use crate::runtime::{self, InUse, RunError};
 
 debug_as_display!(StartError, NodeError);
 
-/// Why a node did not start. Nothing of it is left then.
+/// The reason why a node did not start. The attempt leaves nothing behind.
 #[derive(Error)]
 #[error("{name} does not start: {}; {}", .cause.what(self.address.as_deref()), .cause.remedy())]
 pub struct StartError {
     pub(super) name: String,
-    /// The address in the configuration, where it was read from a file.
+    /// The address in the configuration, if it was read from a file.
     pub(super) address: Option<String>,
     pub(super) cause: Box<runtime::StartError>,
 }
 
-/// The kind of an error, by which a program decides what to do.
+/// The kind of a [`StartError`], by which a program can decide what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StartErrorKind {
-    /// The configuration, the name, the key or an address does not fit, or this program was built without the fabric.
+    /// The configuration, the name, the key or an address is wrong, or this program was built without the fabric.
     Configuration,
-    /// Another process runs in the node's place.
+    /// Another process of the same name is running.
     AlreadyRunning,
-    /// Less memory is left than the node needs.
+    /// There is less memory than the node needs.
     NoMemory,
-    /// The state machine cannot write the value with which it was started.
+    /// The state machine cannot write its initial value.
     State,
-    /// The system or the fabric does not allow it.
+    /// The operating system or the fabric prevents the start.
     NotStarted,
 }
 
-/// The kind of an error, by which a program decides what to do.
+/// The kind of a [`NodeError`], by which a program can decide what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum NodeErrorKind {
-    /// Another process runs in the node's place. Leave it to that one.
+    /// Another process of the same name is running and has taken the member's place. Leave it to that process.
     Superseded,
-    /// The group was reset and goes on without this node's state. Start it again.
+    /// The group was reset and continues without this node's state. Start the node again.
     GroupReset,
-    /// The state of another member was not taken over.
+    /// Another member's state could not be restored.
     Restore,
     /// The state machine has panicked.
     Panicked,
-    /// The state machine took too long to apply what was delivered.
+    /// The state machine took too long to apply the delivered commands.
     Slow,
-    /// The node does not lead, or the member that was named cannot lead now. The node goes on.
+    /// The node does not lead, or the named member cannot lead now. The node continues.
     NotHandedOver,
-    /// The node has ended before it was asked.
+    /// The node has ended before the request.
     Gone,
-    /// The node's own thread asked, and would wait for itself. The node goes on.
+    /// The node's own thread made the request and would deadlock. The node continues.
     OwnThread,
-    /// The system failed while the node ran.
+    /// The operating system failed while the node ran.
     Failed,
 }
 
 impl StartError {
-    /// Returns what to decide by.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> StartErrorKind {
         use runtime::StartError as Cause;
@@ -83,14 +83,14 @@ impl StartError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns what to do about the error.
     #[must_use]
     pub fn remedy(&self) -> String {
         self.cause.remedy()
     }
 }
 
-/// Why a node ended by itself, or did not do what it was asked.
+/// The reason why a node ended because of an error, or did not carry out a request.
 #[derive(Error)]
 #[error("{name}: {problem}; {}", .problem.remedy())]
 pub struct NodeError {
@@ -118,7 +118,7 @@ pub(super) enum Problem {
     StartOver(Box<runtime::StartError>),
 }
 
-/// What ended a member, without its number: the name stands before it.
+/// Describes the end of a member without its process number, because the node's name precedes the text.
 fn ended(error: &RunError) -> String {
     match error {
         RunError::Wait(error) => error.to_string(),
@@ -131,7 +131,7 @@ fn ended(error: &RunError) -> String {
 }
 
 impl NodeError {
-    /// Returns what to decide by.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> NodeErrorKind {
         match &self.problem {
@@ -153,7 +153,7 @@ impl NodeError {
         self.problem.to_string()
     }
 
-    /// Returns what to do about it.
+    /// Returns what to do about the error.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         self.problem.remedy()

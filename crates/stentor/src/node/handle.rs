@@ -15,7 +15,7 @@ use crate::Position;
 use crate::client::ClientBuilder;
 use crate::state_machine::StateMachine;
 
-/// A node that runs on a thread of its own. If this is dropped, the node is told to stop, and nobody waits for that.
+/// A node that runs on a thread of its own. Dropping the handle asks the node to stop, without waiting for that.
 #[must_use = "the node stops when this is dropped"]
 pub struct NodeHandle<S> {
     name: String,
@@ -44,70 +44,76 @@ impl<S: StateMachine> NodeHandle<S> {
         Ok(NodeHandle { name, stopper, mailbox, looks, berth, thread: Some(thread) })
     }
 
-    /// Returns how the node and its group stand. The node answers between two rounds. If it sleeps, it is woken.
+    /// Returns the status of the node and its group. The node answers between two rounds, and is woken if it sleeps.
     ///
     /// # Errors
-    /// If the node has ended: [`stop`](NodeHandle::stop) returns why. Or if the node's own thread asks, in `apply` for example where that is
-    /// the thread that [applies](super::NodeBuilder::apply_on): it would wait for itself.
+    /// Returns an error if the node has ended; [`stop`](NodeHandle::stop) returns the reason. Also returns an error on
+    /// the node's own thread, for example within `apply` if that runs on the [protocol's
+    /// thread](super::NodeBuilder::apply_on), because it would deadlock.
     pub fn status(&self) -> Result<Status, NodeError> {
         self.ask(|host| host.status())
     }
 
-    /// Begins a client in this process that the node turns: a server that is its own client. It needs no thread, and on `roce` no address
-    /// of its own. It takes one of the cluster's places for clients, and as much memory as any client. It goes on when another member
-    /// leads, and ends with the node.
+    /// Returns a builder of a client that is embedded in this node, for a server that is its own client. The client
+    /// needs no thread, and on `roce` no address of its own. It occupies one of the cluster's client ids, and as much
+    /// memory as any client. It continues when another member leads, and ends with the node.
     ///
-    /// [`connect`](ClientBuilder::connect) waits until the groups are there. Neither that nor a call is waited for on the node's own thread,
-    /// in `apply` for example: each is an error there, [`WouldDeadlock`](crate::Refused::WouldDeadlock). A call that is polled is none.
-    /// [`ClientBuilder::wait`] counts while the client connects; afterwards the node's mode does. On `verbs` and `ofi` there are no such
-    /// clients yet.
+    /// [`connect`](ClientBuilder::connect) waits until the groups are reachable. Neither `connect` nor a call can be
+    /// waited for on the node's own thread, for example within `apply`: both fail there with
+    /// [`WouldDeadlock`](crate::Refused::WouldDeadlock). A call can be polled there. [`ClientBuilder::wait`] applies
+    /// only while the client connects; later the node's mode applies. On `verbs` and `ofi`, embedded clients are not
+    /// supported yet.
     pub fn client(&self) -> ClientBuilder {
         self.berth.builder()
     }
 
-    /// Looks at the value between two commands, on the thread that applies them. The protocol goes on meanwhile.
+    /// Calls `look` with the state machine between two commands, on the thread that applies them, and waits for the
+    /// result. The protocol continues meanwhile.
     ///
     /// # Errors
-    /// If the node has ended, or its state machine has panicked. Or if the apply thread itself asks: it would wait for itself.
+    /// Returns an error if the node has ended, or if its state machine has panicked. Also returns an error on the apply
+    /// thread itself, because it would deadlock.
     ///
     /// # Panics
-    /// If `look` does. The node goes on.
+    /// Panics if `look` panics. The node continues.
     pub fn inspect<T: Send + 'static>(&self, look: impl FnOnce(&S) -> T + Send + 'static) -> Result<T, NodeError> {
         if self.looks.is_own_thread() || self.is_own_thread() {
             return Err(self.failed(Problem::Itself));
         }
         let answer = looked(&self.looks, look);
-        // The protocol's thread may be the one that answers.
+        // If the protocol's thread applies commands, it must wake up to answer.
         self.stopper.sleeper.wake();
         answer.wait(&self.name, || self.has_ended())
     }
 
-    /// Asks another member to lead. [`status`](NodeHandle::status) says when it does.
+    /// Asks another member to take over leadership. [`status`](NodeHandle::status) shows when it leads.
     ///
     /// # Errors
-    /// As [`Node::hand_over`], or if the node has ended.
+    /// As for [`Node::hand_over`]. Also returns an error if the node has ended.
     pub fn hand_over(&self, to: &str) -> Result<(), NodeError> {
         let to = to.to_owned();
         self.ask(move |host| host.hand_over(&to))?
     }
 
-    /// Returns whether the node has ended, by itself or because a [`stopper`](NodeHandle::stopper) stopped it.
+    /// Returns whether the node has ended, because of an error or because a [`stopper`](NodeHandle::stopper) stopped
+    /// it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Returns what stops the node, from any thread and from handlers of signals.
+    /// Returns a handle that stops the node, from any thread and from signal handlers.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Stops the node, which hands over if it leads, and waits for its end. Returns the value after all commands that were delivered, for
-    /// which it waits up to 10 s.
+    /// Stops the node and waits for its end. The node first hands over if it leads. Returns the state machine after it
+    /// has applied all delivered commands, which takes at most 10 s.
     ///
     /// # Errors
-    /// Why the node had ended before; or if its state machine has panicked, or takes longer.
+    /// Returns the error with which the node had ended before. Also returns an error if its state machine has panicked
+    /// or takes longer than 10 s.
     pub fn stop(mut self) -> Result<S, NodeError> {
         self.stopper.stop();
         let gone = || Err(NodeError { name: self.name.clone(), problem: Problem::Gone });
@@ -122,13 +128,13 @@ impl<S: StateMachine> NodeHandle<S> {
             return Err(self.failed(Problem::Itself));
         }
         let (answer, answered) = sync_channel(1);
-        // Whoever asked may have gone.
+        // The send fails if the caller no longer waits.
         self.mailbox.put(Box::new(move |host| drop(answer.send(question(host)))));
         self.stopper.sleeper.wake();
         wait(&answered, || self.has_ended()).ok_or_else(|| self.failed(Problem::Gone))
     }
 
-    /// Whether the thread of the protocol asks itself.
+    /// Returns whether the calling thread is the node's own.
     fn is_own_thread(&self) -> bool {
         self.thread.as_ref().is_some_and(|own| own.thread().id() == thread::current().id())
     }
@@ -138,12 +144,12 @@ impl<S: StateMachine> NodeHandle<S> {
     }
 }
 
-/// Waits for an answer. `None`: it does not come any more.
+/// Waits for an answer. Returns `None` if it will never arrive.
 fn wait<T>(answered: &Receiver<T>, has_ended: impl Fn() -> bool) -> Option<T> {
     loop {
         match answered.recv_timeout(Duration::from_millis(100)) {
             Ok(answer) => return Some(answer),
-            // What was asked for after the last round is never answered.
+            // A request after the last round is never answered.
             Err(_) if has_ended() => return answered.try_recv().ok(),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
@@ -151,15 +157,15 @@ fn wait<T>(answered: &Receiver<T>, has_ended: impl Fn() -> bool) -> Option<T> {
     }
 }
 
-/// The answer of a look.
+/// The pending answer of a look.
 pub(super) struct Looked<T>(Receiver<Result<thread::Result<T>, Position>>);
 
-/// Leaves a look for the thread that applies.
+/// Sends a look to the thread that applies commands.
 pub(super) fn looked<S, T: Send + 'static>(looks: &Looks<S>, look: impl FnOnce(&S) -> T + Send + 'static) -> Looked<T> {
     let (answer, answered) = sync_channel(1);
     looks.put(Box::new(move |machine| {
         let looked = machine.map(|machine| catch_unwind(AssertUnwindSafe(|| look(machine))));
-        // Whoever asked may have gone.
+        // The send fails if the caller no longer waits.
         let _ = answer.send(looked);
     }));
     Looked(answered)

@@ -1,4 +1,4 @@
-//! What a program hangs on a node beside its state machine.
+//! Hooks by which a program replaces parts of a node or observes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,59 +9,61 @@ use stentor_multicast::{Delivered, Member};
 use crate::operator::{Elects, Operator};
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, StartError};
 
-/// Where a node says what happens: level and text, without the node's name. Any thread of the node may call it.
+/// A receiver of a node's messages: a level and a text without the node's name. Any thread of the node may call it.
 pub type Voice = Arc<dyn Fn(log::Level, &str) + Send + Sync>;
 
-/// The parts of a node that a program can replace: the election, what is said, and what is recorded of deliveries and rounds. Calls come
-/// from the thread that starts the node, and then from the one that turns it.
+/// The parts of a node that a program can replace: its election, its messages, and the recording of deliveries and
+/// rounds. The methods are called by the thread that starts the node, and later by the thread that runs it.
 pub trait Hooks: Send + 'static {
-    /// What keeps the node's group led.
+    /// The election that keeps the node's group led.
     type Election: Elects;
 
-    /// Makes the election, at the start of the node and when it starts over.
+    /// Creates the election, at the start of the node and when it starts over.
     ///
     /// # Errors
-    /// Why the node does not start.
+    /// Returns why the node does not start.
     fn election(&self, plan: &ClusterRuntime, me: ProcessId) -> Result<Self::Election, StartError>;
 
-    /// Returns where the node `name` says what happens.
+    /// Returns the receiver of the messages of the node `name`.
     fn voice(&self, name: &str) -> Voice;
 
-    /// The member has started, and has done no step yet. Also when the node starts over.
+    /// Called when the member has started and has run no step yet. Also called when the node starts over.
     fn started<F: FabricDiagnostics>(&mut self, plan: &ClusterRuntime, member: &mut Member<F>) {
         let _ = (plan, member);
     }
 
-    /// A message was delivered. Where the state machine runs on the thread of the protocol it has applied the message, and `command` is what
-    /// it applied. `None`: nothing, because the message is a query, a copy or a session's own, or the machine has panicked; or the machine is on
-    /// another thread.
+    /// Called after a delivery. If the state machine runs on the protocol's thread, it has applied the message, and
+    /// `command` is the applied command. `command` is `None` if nothing was applied, because the message is a query, a
+    /// copy or a session's own message, or the machine has panicked. It is also `None` if the machine runs on another
+    /// thread.
     #[inline]
     fn delivered(&mut self, delivered: &Delivered<'_>, command: Option<&[u8]>) {
         let _ = (delivered, command);
     }
 
-    /// The state is frozen for another member.
+    /// Called when the state is frozen for another member.
     fn freezes(&mut self) {}
 
-    /// The state of the first `number` deliveries was taken over. 0: the group begins.
+    /// Called when the state of the first `number` deliveries was restored. 0 means that the group begins.
     fn restored(&mut self, number: u64) {
         let _ = number;
     }
 
-    /// After the member's step, its election's round and the operators' questions. Returns whether the node goes on.
+    /// Called after the member's step, the election's round and the operators' questions. Returns whether the node
+    /// continues.
     fn round<F: FabricDiagnostics>(&mut self, round: Round<'_, F, Self::Election>) -> Wish;
 
-    /// The node ends, by itself or because it was told to; not called for one that is dropped. `member` is there unless the node ends while it
-    /// starts over.
+    /// Called when the node ends, by itself or because it was asked to. Not called for a node that is dropped. `member`
+    /// is `None` if the node ends while it starts over.
     fn ended<F: FabricDiagnostics>(&mut self, member: Option<&mut Member<F>>) {
         let _ = member;
     }
 }
 
-/// A node, as it is after a round.
+/// The state of a node after a round.
 #[derive(Debug)]
 pub struct Round<'a, F: FabricDiagnostics, E> {
-    /// The time since the start, as of the last look at the clock.
+    /// Time since the start, as of the last reading of the clock.
     pub now: Duration,
     /// The configuration.
     pub plan: &'a ClusterRuntime,
@@ -69,21 +71,21 @@ pub struct Round<'a, F: FabricDiagnostics, E> {
     pub me: ProcessId,
     /// The member.
     pub member: &'a mut Member<F>,
-    /// What keeps its group led.
+    /// The election of its group.
     pub election: &'a E,
-    /// What answers operators.
+    /// The endpoint that answers operators.
     pub operator: &'a mut Operator,
-    /// Whether the node was told to stop before this round.
+    /// Whether the node was asked to stop before this round.
     pub leaves: bool,
 }
 
-/// Whether a node goes on.
+/// The decision of a hook whether the node continues.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wish {
-    /// It goes on.
+    /// The node continues.
     GoOn,
-    /// It is to stop, as by [`Stopper::stop`](super::Stopper::stop): it hands over, and says that it leaves.
+    /// The node stops, as by [`Stopper::stop`](super::Stopper::stop): it hands over and announces that it leaves.
     Leave,
-    /// It is to end at once, as a process that dies.
+    /// The node ends at once, like a process that dies.
     End,
 }

@@ -1,4 +1,5 @@
-//! A node on its fabric. Above this nobody knows the type of the fabric: one call of a trait object for each round.
+//! A node on its fabric. The code above this module does not know the fabric's type: it makes one call of a trait
+//! object per round.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -30,33 +31,33 @@ use crate::runtime::{
 };
 use crate::state_machine::StateMachine;
 
-/// How often the clients of a halted group are told.
+/// Interval between the notices to the clients of a halted group.
 const LOOK: Duration = Duration::from_millis(100);
-/// The longest sleep where nobody can wait for what lands.
+/// Longest sleep if the fabric has no descriptor to wait on.
 const BLIND: Duration = Duration::from_millis(1);
 
-/// A node, whatever its fabric.
+/// A node, independent of its fabric.
 pub(super) trait Host<S>: Send {
     fn run(&mut self, stop: &Stop) -> Result<(), NodeError>;
     fn turn(&mut self, stop: &Stop) -> Result<Turn, NodeError>;
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
     fn status(&self) -> Status;
-    /// Answers who looks at the machine, if that is on this thread.
+    /// Answers pending looks at the machine, if it is on this thread.
     fn answer(&self);
     fn looks(&self) -> Looks<S>;
     fn into_machine(self: Box<Self>) -> Result<S, NodeError>;
     fn hand_over(&mut self, to: &str) -> Result<(), NodeError>;
-    /// Turns a client from now on.
+    /// Accepts an embedded client, which the node runs from now on.
     fn adopt(&mut self, client: Box<dyn Embedded>);
 }
 
-/// What other threads ask of a node.
+/// A request of another thread to a node.
 pub(super) type Request<S> = Box<dyn FnOnce(&mut dyn Host<S>) + Send>;
 
-/// Where they leave it.
+/// The mailbox for requests to a node.
 pub(super) type Requests<S> = Mailbox<Request<S>>;
 
-/// Nobody takes requests any more when this is dropped.
+/// Closes the mailbox when it is dropped.
 struct EndOfRequests<S>(Requests<S>);
 
 impl<S> Drop for EndOfRequests<S> {
@@ -65,17 +66,18 @@ impl<S> Drop for EndOfRequests<S> {
     }
 }
 
-/// Makes the member, at the start of the node and when it starts over.
+/// Creates the member, at the start of the node and when it starts over.
 pub(super) type StartMember<F> = Box<dyn Fn() -> Result<Member<F>, StartError> + Send>;
 
-/// A member with its election and its machine.
+/// A member with its election and its state machine.
 pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     plan: Arc<ClusterRuntime>,
     me: ProcessId,
     group: GroupId,
-    /// Answers commands of this host and of others. It is dropped before what keeps the directory of its socket: the member, or the place.
+    /// Answers commands from this host and from others. The field order matters: it is dropped before the owner of its
+    /// socket's directory, which is the member or the place.
     operator: Operator,
-    /// `None` between two lives, while the node starts over.
+    /// The member. `None` while the node starts over.
     member: Option<Member<F>>,
     start: StartMember<F>,
     machine: Machine<S>,
@@ -88,24 +90,24 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     turns: MemberLoop,
     hooks: H,
     election: H::Election,
-    /// Where it says what happens.
+    /// The receiver of the node's messages.
     voice: Voice,
     mailbox: EndOfRequests<S>,
     clients: Clients,
     turner: Turner,
     sleeper: Sleeper,
     leaving: Leaving,
-    /// Where commands of this host find the node, on fabrics that have no such place.
+    /// The place where commands of this host find the node, on fabrics that have none themselves.
     place: Option<StandingSeat>,
-    /// When the clients of a halted group are told next.
+    /// When the next notices to the clients of a halted group are due.
     next_notice: Duration,
     /// Whether the caller may have slept on the descriptor since the last round.
     sleeps: bool,
-    /// It turns no more.
+    /// Whether the node has ended.
     has_ended: bool,
 }
 
-/// The application of the member: the machine, and the hooks, which see each delivery after it.
+/// The application of the member: the state machine, and the hooks, which see each delivery after it.
 struct Watched<'a, S, H> {
     machine: &'a mut Machine<S>,
     hooks: &'a mut H,
@@ -128,10 +130,10 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
         self.machine.freeze()
     }
 
-    /// Has the state taken over. A failure ends the node, which finds it in the progress of the machine.
+    /// Restores a state. A failure ends the node, which finds it in the progress of the machine.
     fn restore_from(&mut self, number: u64, state: &mut StateReader<'_>) -> Result<(), RestoreError> {
         self.machine.restore(number, std::iter::from_fn(|| state.next_chunk()).collect());
-        // A machine on a thread of its own has not begun yet.
+        // A machine on a thread of its own has not begun the restoration yet.
         if self.machine.progress().failure().is_none() {
             self.hooks.restored(number);
         }
@@ -139,11 +141,11 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
     }
 }
 
-/// When something is due in the group that a node leads: a session ends, or a timer fires.
+/// The next time entry of a group that this node leads. A time entry is due when a session ends or a timer fires.
 struct Due {
-    /// A time entry was ordered for it. It goes out with the next step.
+    /// Whether a time entry was ordered. It is sent with the next step.
     is_ordered: bool,
-    /// How long until then.
+    /// Time until the next one is due.
     in_so_long: Duration,
 }
 
@@ -153,8 +155,8 @@ impl Default for Due {
     }
 }
 
-/// Orders a time entry if this member leads, and the time of something has come that the machine reports. As long as the machine has not
-/// applied all that was delivered, nothing is ordered: that may be the entry.
+/// Orders a time entry if this member leads and the machine reports that something is due. Nothing is ordered before
+/// the machine has applied all deliveries, because one of them may be that entry.
 #[inline]
 fn order_what_is_due<F: ClusterFabric, S: StateMachine, H: Hooks>(
     member: &mut Member<F>,
@@ -170,7 +172,8 @@ fn order_what_is_due<F: ClusterFabric, S: StateMachine, H: Hooks>(
     Due { is_ordered, ..Due::default() }
 }
 
-/// Has the machine answer the reads whose turn it is, and orders a time entry for those that come too early. Returns whether there were any.
+/// Lets the machine answer the reads whose turn it is, and orders a time entry for those that come too early. Returns
+/// whether there was any work.
 #[inline]
 fn answer_reads<F: ClusterFabric, S: StateMachine, H: Hooks>(
     reads: &mut Reads,
@@ -185,7 +188,7 @@ fn answer_reads<F: ClusterFabric, S: StateMachine, H: Hooks>(
     member.order_time(time, app).is_some() | answered
 }
 
-/// Exchanges reports with the other members, and does what follows from them. Returns whether something was ordered.
+/// Exchanges reports with the other members, and acts on the conclusions. Returns whether an entry was ordered.
 #[inline]
 fn compare_reports<F: ClusterFabric, S: StateMachine, H: Hooks>(
     reports: &mut Reports,
@@ -207,7 +210,7 @@ fn compare_reports<F: ClusterFabric, S: StateMachine, H: Hooks>(
     member.set_version_goal(found.goal, app)
 }
 
-/// What is said of a member whose machine differs.
+/// Describes the difference of another member's state machine.
 #[cold]
 fn differs(name: &str, place: u64) -> String {
     format!(
@@ -216,7 +219,7 @@ fn differs(name: &str, place: u64) -> String {
     )
 }
 
-/// What is said of this member's machine, when a majority agrees on something else.
+/// Describes that this member's state machine was outvoted.
 #[cold]
 fn outvoted(place: u64) -> String {
     format!(
@@ -225,13 +228,13 @@ fn outvoted(place: u64) -> String {
     )
 }
 
-/// The end of a node that was told to stop.
+/// The progress of a node that was asked to stop.
 #[derive(Default)]
 struct Leaving {
     goodbye: Goodbye,
-    /// To whom it hands over, as it was said.
+    /// The member to which the node hands over, once this was logged.
     heir: Option<ProcessId>,
-    /// Whether the others have had the time to read that it leaves.
+    /// Whether the others have had the time to read that the node leaves.
     done: bool,
 }
 
@@ -282,7 +285,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         })
     }
 
-    /// One round; see [`MemberLoop::round`].
+    /// Runs one round; see [`MemberLoop::round`].
     #[inline]
     fn round(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         let Hosted {
@@ -353,11 +356,12 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         Ok((worked, longest))
     }
 
-    /// Starts over if the machine is poisoned and the group does without it, and tells clients if the group is halted.
+    /// Starts over if the machine is poisoned and the group can spare the node. Notifies clients if the group is
+    /// halted.
     #[inline]
     fn look_at_poison(&mut self, stop: &Stop, now: Duration, poisoned: Option<Position>) {
         if !stop.is_stopped() && self.starts_over(now, poisoned) {
-            // Its connections end here, as those of a process that dies.
+            // The connections end here, like those of a process that dies.
             self.operator.close();
             self.member = None;
             self.clients.forget_member();
@@ -370,7 +374,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         }
     }
 
-    /// Hands the lines of observers to the thread that serves them.
+    /// Hands the connections of observers to the thread that serves them.
     #[inline]
     fn admit_observers(&mut self) {
         while let Some(line) = self.operator.next_observer() {
@@ -383,7 +387,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         }
     }
 
-    /// Does what the program asks for, and turns its clients. Returns whether they had something to do.
+    /// Carries out the requests of other threads, and runs the embedded clients. Returns whether the clients had any
+    /// work.
     #[inline]
     fn serve(&mut self, stop: &Stop) -> bool {
         for request in self.mailbox.0.take() {
@@ -395,7 +400,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         self.clients.turn()
     }
 
-    /// Returns whether the node, whose machine is poisoned `at` a command, starts over.
+    /// Returns whether the node starts over. `at` is the command at which its machine is poisoned, if it is.
     #[inline]
     fn starts_over(&mut self, now: Duration, at: Option<Position>) -> bool {
         let Hosted { plan, me, group, member, poison, election, .. } = self;
@@ -410,7 +415,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         })
     }
 
-    /// Begins again as a process without memory: the group takes it in, and its machine gets the state of the others.
+    /// Begins again like a process without memory: the group admits the node, and its machine restores the state of the
+    /// others.
     #[cold]
     fn begin_again(&mut self, stop: &Stop) -> Result<(bool, Duration), NodeError> {
         if stop.is_stopped() {
@@ -435,7 +441,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         Ok((true, Duration::ZERO))
     }
 
-    /// Tells all clients, if the group is halted. A notice for which there is no room is sent at the next look, as all are.
+    /// Notifies all clients, if the group is halted. A notice that finds no room is dropped: the next interval repeats
+    /// all of them.
     #[cold]
     fn send_halt_notices(&mut self, own: Position) {
         let (Some(index), clients) = (self.halted(Some(own)), self.plan.topology().clients() as u16) else { return };
@@ -447,7 +454,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         }
     }
 
-    /// Returns the command at which the group is halted: the machines of a majority have panicked.
+    /// Returns the command at which the group is halted, because the machines of a majority have panicked.
     fn halted(&self, own: Option<Position>) -> Option<u64> {
         let topology = self.plan.topology();
         let mark = |process: ProcessId| {
@@ -458,7 +465,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         first.filter(|_| panicked >= topology.majority(self.group) as usize)
     }
 
-    /// Pauses after a round as it is due; see [`MemberLoop::pause`]. With clients the node sleeps on the descriptors of all.
+    /// Pauses after a round; see [`MemberLoop::pause`]. With embedded clients, the node sleeps on the descriptors of
+    /// all.
     fn pause(&mut self, worked: bool, longest: Duration) -> Result<(), NodeError> {
         let Some(member) = &mut self.member else { return Ok(()) };
         if self.clients.is_empty() {
@@ -480,7 +488,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         }
     }
 
-    /// Returns for how long the node may sleep, and makes the descriptor for that. `None`: not at all.
+    /// Returns for how long the node may sleep, and creates the descriptor for that. Returns `None` if it must not
+    /// sleep.
     fn may_sleep(&mut self, longest: Duration) -> Result<Option<Duration>, NodeError> {
         let member = self.member.as_ref().and_then(|member| member.fabric().descriptor());
         let longest = if member.is_some() { longest } else { longest.min(BLIND) };
@@ -489,7 +498,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         Ok(self.clients.may_sleep(longest))
     }
 
-    /// Takes what the descriptors tell, after a sleep there.
+    /// Processes the events behind the descriptors, after a sleep on them.
     fn woken(&mut self) -> Result<(), NodeError> {
         self.clients.woken();
         let Some(member) = &mut self.member else { return Ok(()) };
@@ -500,9 +509,9 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         self.ended(RunError::Wait(stentor_fabric::WaitError::System(error.to_string())))
     }
 
-    /// The node turns no more, though the program may keep it: nobody waits for what it would have done.
+    /// Ends the node's activity, although the program may keep the value: pending requests are dropped.
     fn end(&mut self) {
-        // First: what the hooks do may take long, and whoever asks would wait for it.
+        // The operator closes first: the hooks may take long, and an operator's question would wait for them.
         self.operator.close();
         if !std::mem::replace(&mut self.has_ended, true) {
             self.hooks.ended(self.member.as_mut());
@@ -535,7 +544,8 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
             let Some(member) = &mut self.member else { return Ok(Turn::Busy) };
             match self.turns.idle(member, worked) {
                 Idle::Poll => return Ok(Turn::Busy),
-                // Another round at once. Nodes of one loop that took turns in arming would keep it awake.
+                // Run another round at once. If nodes that share an event loop returned after arming, they would take
+                // turns in arming and keep the loop awake.
                 Idle::Arm => self.clients.arm(),
                 Idle::Sleep => {
                     self.sleeps = true;
@@ -551,13 +561,14 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
     }
 }
 
-/// Says to whom a node hands over that was told to stop.
+/// Logs to which member a stopping node hands over.
 #[cold]
 fn hands_over(plan: &ClusterRuntime, heir: ProcessId, voice: &Voice) {
     voice(log::Level::Info, &format!("told to stop: hands over to {}", plan.name(heir)));
 }
 
-/// Listens for operators, where commands of this host find the node. A node whom nobody can ask goes on all the same.
+/// Listens for operators at the place where commands of this host find the node. A failure is logged, and the node runs
+/// without an operator socket.
 fn listen<F: ClusterFabric>(member: &Member<F>, place: Option<&StandingSeat>, voice: &Voice) -> Operator {
     let at = member.fabric().operator_socket().or_else(|| place.map(StandingSeat::beside));
     Operator::listen(at.as_ref(), &member.fabric().waker()).unwrap_or_else(|error| {

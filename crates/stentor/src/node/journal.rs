@@ -1,4 +1,4 @@
-//! What a node logs by the crate `log`.
+//! The events that a node reports through the crate `log`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::runtime::{
     told_hindrance,
 };
 
-/// How often it looks what there is to tell.
+/// Interval between checks for events to log.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The hooks of a node that has no others: heartbeats in the fabric, and a log.
+/// The hooks of a node without hooks of its own: heartbeats through the fabric, and a log.
 pub(super) struct Journal {
     next: Duration,
-    /// What was logged of the group.
+    /// The state of the group that was logged last.
     changes: Changes,
-    /// What was logged of histories of groups.
+    /// The histories of groups that were logged.
     histories: Histories,
-    /// What was logged of clocks.
+    /// The clock problems that were logged.
     clocks: Clocks,
     voice: Voice,
-    /// The longest time-out of the election.
+    /// The longest timeout of the election.
     patience: Duration,
-    /// It was logged that the node starts, and that it is told to stop.
+    /// Whether the start of the node was logged. `stops` is the same for its request to stop.
     has_started: bool,
     stops: bool,
 }
@@ -52,7 +52,7 @@ impl Journal {
     }
 }
 
-/// Returns the voice that logs, with the node's name.
+/// Returns a voice that logs with the node's name.
 pub(super) fn logged(name: &str) -> Voice {
     let name = name.to_owned();
     Arc::new(move |level, text: &str| log::log!(level, "{name}: {text}"))
@@ -105,7 +105,7 @@ impl Journal {
         (self.voice)(log::Level::Info, text);
     }
 
-    /// Logs what the fabric and the transfers of state have to tell.
+    /// Logs refusals and troubles of the fabric, and transfers of state.
     fn tell<F: FabricDiagnostics>(&self, plan: &ClusterRuntime, member: &mut Member<F>) {
         let warn = |text: &str| (self.voice)(log::Level::Warn, text);
         while let Some(refusal) = member.fabric_mut().next_refusal() {
@@ -120,7 +120,7 @@ impl Journal {
         }
     }
 
-    /// Logs what changed in the group.
+    /// Logs the changes in the group.
     fn tell_of_group<F: FabricDiagnostics>(
         &mut self,
         plan: &ClusterRuntime,
@@ -152,7 +152,7 @@ fn sight<'a, F: FabricDiagnostics>(
     let (replica, topology) = (member.replica(), plan.topology());
     let (group, joining) = (replica.group(), replica.is_joining());
     let shows_memory = |process| {
-        // Whoever does not say whether it stands is taken for one that does.
+        // A member that does not report whether it stands for election is assumed to stand.
         election.stands(process).unwrap_or(true)
             || election.delivered(process) > 0
             || election.poisoned(process).is_some()
@@ -160,7 +160,7 @@ fn sight<'a, F: FabricDiagnostics>(
     let shape = |process: ProcessId| match joining {
         _ if !member.fabric().sees(process) => Shape::Gone,
         true if replica.also_without_memory().any(|other| other == process) => Shape::Without,
-        // A member with memory says what it has applied, or that it would lead.
+        // A member with memory reports how much it has applied, or stands for election.
         false if !shows_memory(process) => Shape::Without,
         _ => Shape::There,
     };
@@ -179,14 +179,14 @@ fn sight<'a, F: FabricDiagnostics>(
     }
 }
 
-/// What keeps a group from beginning, and what to do.
+/// Describes what prevents a group from beginning, with the remedy.
 fn hindered(hindrance: &Hindrance, group: &str, plan: &ClusterRuntime) -> String {
     let why = told_hindrance(hindrance, |process| plan.name(process));
     let remedy = hindrance_remedy(hindrance, group, |process| plan.name(process));
     remedy.map_or(why.clone(), |remedy| format!("{why}; {remedy}"))
 }
 
-/// Returns what to say of a transfer of state. What needs somebody to look is a warning.
+/// Describes a transfer of state. The level is a warning if an operator has to act.
 fn told(report: &TransferReport, peer: &str) -> (log::Level, String) {
     let TransferReport { position, bytes, .. } = report;
     let what = match report.role {

@@ -1,4 +1,5 @@
-//! A state machine, on the thread of the protocol or on one of its own.
+//! A state machine, as the protocol's thread drives it. The machine runs either on that thread or behind a queue on a
+//! thread of its own.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +14,7 @@ use super::sleeper::Sleeper;
 use crate::Position;
 use crate::state_machine::StateMachine;
 
-/// A machine, as the protocol's thread sees it.
+/// The protocol's handle to a state machine.
 pub(super) struct Machine<S> {
     side: Side<S>,
     progress: Arc<Progress>,
@@ -21,14 +22,14 @@ pub(super) struct Machine<S> {
     looks: Looks<S>,
 }
 
-/// Where the machine runs.
+/// The side on which the machine runs.
 enum Side<S> {
-    /// Behind a queue, on a thread of its own.
+    /// On a thread of its own, behind a queue.
     Own(Queue<S>),
-    /// On this thread.
+    /// On the protocol's thread.
     Here {
         applier: Box<Applier<S>>,
-        /// What it replied in this round.
+        /// The replies of this round.
         replies: AnswerBuffer,
         /// The destination groups of the present command.
         groups: Vec<GroupId>,
@@ -36,7 +37,7 @@ enum Side<S> {
 }
 
 impl<S: StateMachine> Machine<S> {
-    /// Starts the machine. If it has a thread of its own, that wakes the protocol's thread when there are replies or room.
+    /// Starts the machine. An apply thread of its own wakes the protocol's thread when there are replies or room.
     pub(super) fn start(
         applier: Applier<S>,
         on: ApplyThread,
@@ -63,7 +64,7 @@ impl<S: StateMachine> Machine<S> {
         &self.marks
     }
 
-    /// A majority of the group says that this machine differs from theirs at a place: it is poisoned there.
+    /// Poisons the machine at a place where a majority of the group reports that it differs from theirs.
     #[cold]
     pub(super) fn give_up(&mut self, at: Position) {
         self.progress.note_poisoned(at);
@@ -76,7 +77,7 @@ impl<S: StateMachine> Machine<S> {
         &self.looks
     }
 
-    /// Takes what was applied, before a round of the protocol.
+    /// Collects the replies to applied commands, before a round of the protocol.
     #[inline]
     pub(super) fn begin_round(&mut self, replied: impl FnMut(&AnswerBuffer)) {
         if let Side::Own(queue) = &mut self.side {
@@ -84,7 +85,7 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Hands over what was delivered, after a round of the protocol.
+    /// Hands over the delivered commands, after a round of the protocol.
     #[inline]
     pub(super) fn end_round(&mut self, mut replied: impl FnMut(&AnswerBuffer)) {
         match &mut self.side {
@@ -101,20 +102,20 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Answers who asks, if the machine is on this thread.
+    /// Answers pending looks, if the machine is on this thread.
     pub(super) fn answer(&self) {
         if let Side::Here { applier, .. } = &self.side {
             applier.answer();
         }
     }
 
-    /// Returns whether replies are about to come from another thread, so that a sleep does not pay.
+    /// Returns whether the other thread is about to return replies, so that a sleep does not pay.
     #[inline]
     pub(super) fn is_about_to_return(&self) -> bool {
         matches!(&self.side, Side::Own(queue) if queue.is_about_to_return())
     }
 
-    /// Has the replies said again that this client has not acknowledged.
+    /// Repeats the replies that this client has not acknowledged.
     pub(super) fn say_again(&mut self, client: ClientId) {
         match &mut self.side {
             Side::Own(queue) => queue.say_again(client),
@@ -122,7 +123,8 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Answers a query behind everything that was delivered. `origin`: where the history began that the value is part of.
+    /// Answers a query after everything that was delivered. `origin` is the origin of the history that the value
+    /// belongs to.
     pub(super) fn read(&mut self, read: &ReadyRead<'_>, origin: Incarnation) {
         let head = QueryHead::of(read, origin);
         match &mut self.side {
@@ -131,7 +133,7 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Begins with the first value, after a panic.
+    /// Restores the initial value, after a panic.
     pub(super) fn start_over(&mut self) {
         match &mut self.side {
             Side::Own(queue) => queue.start_over(),
@@ -139,10 +141,10 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Returns the applier after everything that was delivered.
+    /// Returns the applier after everything that was delivered is applied.
     ///
     /// # Errors
-    /// The number of commands that are not applied, if that takes too long.
+    /// Returns the number of commands that are not applied, if that takes too long.
     pub(super) fn stop(self) -> Result<Applier<S>, usize> {
         match self.side {
             Side::Own(queue) => queue.stop(),
@@ -150,7 +152,7 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Takes what was delivered. Returns the command that was applied, if the machine is on this thread and the delivery is one.
+    /// Accepts a delivery. Returns the applied command, if the machine is on this thread and the delivery contains one.
     #[inline]
     pub(super) fn deliver<'a>(&mut self, delivered: &Delivered<'a>) -> Option<&'a [u8]> {
         match &mut self.side {
@@ -177,7 +179,7 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Returns whether there is room for another query, however many commands wait.
+    /// Returns whether there is room for another query, no matter how many commands wait.
     #[inline]
     pub(super) fn has_room_for_queries(&self) -> bool {
         match &self.side {
@@ -196,7 +198,7 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Has a state of `number` commands taken over. A failure is found in the [`Progress`].
+    /// Restores a state of `number` commands. A failure is reported in the [`Progress`].
     pub(super) fn restore(&mut self, number: u64, chunks: VecDeque<Vec<u8>>) {
         match &mut self.side {
             Side::Own(queue) => queue.restore(number, chunks),
@@ -205,7 +207,7 @@ impl<S: StateMachine> Machine<S> {
     }
 }
 
-/// The state of a machine that is poisoned.
+/// The frozen state of a poisoned machine: reading it fails.
 struct Unfrozen;
 
 impl multicast::Frozen for Unfrozen {
@@ -231,7 +233,7 @@ mod tests {
     use crate::observer::place::Place;
     use crate::{Cluster, Context, Reply, Stateless};
 
-    /// The word of a session's opening.
+    /// The random word of the opening of a session.
     const WORD: u64 = 9;
 
     struct Places(Vec<(Group, Position)>);
@@ -288,7 +290,7 @@ mod tests {
         machine.stop().ok().and_then(Applier::into_machine).expect("it is well")
     }
 
-    /// Sets a timer for 10 ns after each command, and keeps what it is called for. Timer 4 is too many.
+    /// Sets a timer for 10 ns after each command, and records its calls. Timer 4 panics.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<Vec<(String, u64, u64)>>>);
 
@@ -332,7 +334,7 @@ mod tests {
         let machine = Machine::start(applier, ApplyThread::Protocol, bounds, WaitMode::ADAPTIVE, sleeper);
         let mut machine = machine.expect("starts");
         let mut number = 0;
-        // Returns when something is due next, and where the machine has panicked.
+        // Returns when something is due next, and the index at which the machine has panicked.
         let mut deliver = |time, client| {
             number += 1;
             machine.deliver(&Delivered {
@@ -364,7 +366,7 @@ mod tests {
         assert_eq!(deliver(27, time), (None, Some(7)), "its timer is one too many");
     }
 
-    /// Counts, and replies the count.
+    /// Counts commands, and replies with the count.
     #[derive(Clone, Default)]
     struct Count(u64);
 
@@ -395,12 +397,12 @@ mod tests {
         }
     }
 
-    /// A machine on either thread, with room for four commands where that is its own.
+    /// A machine on each kind of thread. The queue of the apply thread has room for four commands.
     fn counts() -> [Machine<Count>; 2] {
         counts_for(&Sleeper::default())
     }
 
-    /// The same; the apply thread wakes this sleeper.
+    /// The machines of `counts`, whose apply thread wakes this sleeper.
     fn counts_for(sleeper: &Sleeper) -> [Machine<Count>; 2] {
         let members = ["a", "b", "c"].map(|name| (name, format!("{name}:1")));
         let cluster = Cluster::builder("c").group("g", members).build().expect("a sound cluster");
@@ -428,7 +430,7 @@ mod tests {
         }
     }
 
-    /// Rounds until this is so. Nobody is answered, because nothing came in an envelope.
+    /// Runs rounds until `until` holds. There are no replies, because no message has an envelope.
     fn rounds(machine: &mut Machine<Count>, mut until: impl FnMut(&Machine<Count>) -> bool) {
         let (mut done, since) = (false, std::time::Instant::now());
         while !done {
@@ -455,7 +457,7 @@ mod tests {
         assert_eq!(own.progress().applied().map(|at| at.index), Some(5));
     }
 
-    /// Needs a millisecond for a command.
+    /// Takes 1 ms for a command.
     struct Slow;
 
     impl StateMachine for Slow {
@@ -496,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn the_apply_thread_wakes_whoever_sleeps_until_commands_are_applied() {
+    fn the_apply_thread_wakes_the_sleeping_protocol_thread() {
         let (sleeper, (wake, woken)) = (Sleeper::default(), std::sync::mpsc::channel());
         sleeper.set(stentor_fabric::Waker::new(move || _ = wake.send(())));
         let [mut own, _] = counts_for(&sleeper);
@@ -506,7 +508,7 @@ mod tests {
         assert_eq!(own.progress().commands(), 3);
     }
 
-    /// The payload of a message of a session to the group of the tests.
+    /// The payload of a session's message to the group of the tests.
     fn in_envelope(kind: Kind, request: u64, rest: &[u8]) -> Vec<u8> {
         let pair = Pair { group: GroupId(0), incarnation: Incarnation::FIRST };
         let session = stentor_session::SessionId(5);
@@ -521,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_on_this_thread_is_told_without_its_envelope_and_once() {
+    fn a_command_applied_on_this_thread_is_returned_once_without_its_envelope() {
         let cluster = Cluster::builder("c").group("g", [("a", "a:1")]).build().expect("a sound cluster");
         let group = cluster.groups().next().expect("there is one");
         let start = |on| {
@@ -570,14 +572,14 @@ mod tests {
                 }
                 bytes.len() > 8
             });
-            // Behind the table of sessions and the timers.
+            // The value follows the table of sessions and the timers.
             assert_eq!(bytes[bytes.len() - 8..], 3_u64.to_le_bytes());
             assert_eq!(stopped(machine).0, 4);
         }
     }
 
     #[test]
-    fn a_state_is_taken_over_in_its_turn_and_one_that_is_none_is_a_failure() {
+    fn a_state_is_restored_in_its_turn_and_a_broken_one_is_a_failure() {
         for (mut machine, is_cut) in counts().into_iter().chain(counts()).zip([true, true, false, false]) {
             deliver(&mut machine, 1..=2);
             let mut restore = |number: u64, bytes: &[u8]| {
@@ -607,9 +609,10 @@ mod tests {
         }
     }
 
-    /// A read at a new leader comes after the clock that it has recovered, and commands with earlier times may still come.
+    /// A read at a new leader follows the clock that the leader has recovered, but commands with earlier times may
+    /// still come.
     #[test]
-    fn an_answer_names_the_place_that_it_contains_and_apart_the_time_that_it_comes_after() {
+    fn an_answer_names_its_place_and_the_time_that_it_follows() {
         let [_, mut here] = counts();
         deliver(&mut here, 1..=3);
         here.read(&ReadyRead { client: ClientId(0), name: 5, time: 70, query: b"" }, Incarnation::FIRST);

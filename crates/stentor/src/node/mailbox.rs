@@ -1,15 +1,15 @@
-//! Where other threads leave what they ask of a thread that looks often.
+//! A mailbox through which other threads send requests to a thread that polls it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is asked of a thread, in its order. A look at an empty mailbox is one load.
+/// A queue of requests to a polling thread, in order. Polling an empty mailbox costs one load.
 pub(super) struct Mailbox<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    /// Whether there may be something.
+    /// Whether there may be a request.
     any: AtomicBool,
-    /// `None`: nobody looks any more.
+    /// The pending requests. `None` if the mailbox is closed.
     waiting: Mutex<Option<Vec<T>>>,
 }
 
@@ -30,7 +30,7 @@ impl<T> Mailbox<T> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves something. It is dropped if nobody looks any more.
+    /// Adds a request. It is dropped if the mailbox is closed.
     pub(super) fn put(&self, asked: T) {
         if let Some(waiting) = &mut *self.waiting() {
             waiting.push(asked);
@@ -38,7 +38,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes what is there.
+    /// Returns all pending requests.
     #[inline]
     pub(super) fn take(&self) -> Vec<T> {
         if !self.0.any.load(Ordering::Relaxed) || !self.0.any.swap(false, Ordering::Acquire) {
@@ -47,10 +47,10 @@ impl<T> Mailbox<T> {
         self.waiting().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Drops what is there and what comes later.
+    /// Closes the mailbox. Drops the pending requests and all later ones.
     pub(super) fn close(&self) {
         let waiting = self.waiting().take();
-        // Not under the lock: whoever asked may do anything then.
+        // The requests are dropped outside the lock, because their destructors may run foreign code.
         drop(waiting);
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_taken_once_in_order_until_the_mailbox_is_closed() {
+    fn items_are_taken_once_in_order_until_the_mailbox_is_closed() {
         let mailbox = Mailbox::default();
         assert!(mailbox.take().is_empty());
         let asked = [1, 2, 3].map(Arc::new);

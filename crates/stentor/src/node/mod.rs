@@ -1,13 +1,21 @@
-//! A member of a group with everything that it needs: the protocol, the election of the group's leader, the clock, the connections.
+//! A node: one member of a group, with its multicast protocol, leader election, clock, connections and state machine.
 //!
-//! # Calls
-//! [`Cluster::node`](crate::Cluster::node) begins a builder. [`NodeBuilder::start`] gives a [`Node`] for the caller's thread, which
-//! [`Node::run`] runs, or [`Node::turn`] in an event loop of the caller's. [`NodeBuilder::spawn`] gives it a thread of its own.
+//! # Use
+//! [`Cluster::node`](crate::Cluster::node) returns a builder. [`NodeBuilder::start`] makes a [`Node`] for the caller's
+//! thread: [`Node::run`] runs it to its end, and [`Node::turn`] runs one round in the caller's event loop.
+//! [`NodeBuilder::spawn`] gives the node a thread of its own.
 //!
 //! # States
-//! *Joining*: it has no state of its group; the group takes it in, or begins when all its members are there. *Follows*, *leads*. *Leaving*:
-//! it was told to stop; it hands over if it leads, and stays until the others have read that it leaves. *Stopped*. *Poisoned*, beside any of
-//! these: its state machine has panicked; it votes, and applies nothing. *Starts over*: from that, as if the process were started again.
+//! - *Joining*: the node has no state of its group. Either the group admits it, or the group begins when all its
+//!   members are present.
+//! - *Follows* or *leads*.
+//! - *Leaving*: the node was asked to stop. It hands over if it leads, and stays until the others have read that it
+//!   leaves.
+//! - *Stopped*.
+//!
+//! A node in any of these states can also be *poisoned*: its state machine has panicked or was outvoted. It still
+//! votes, but applies nothing. A poisoned node *starts over* when its group can spare it: it behaves like a restarted
+//! process without memory.
 
 mod apply;
 mod berth;
@@ -53,11 +61,11 @@ pub use handle::NodeHandle;
 pub use hooks::{Hooks, Round, Voice, Wish};
 pub use status::{MemberStatus, Status};
 
-/// A member of a group, on the thread that runs or turns it.
+/// A member of a group, on the thread that runs it.
 pub struct Node<S> {
     host: Box<dyn Host<S>>,
     stopper: Stopper,
-    /// What [`as_fd`](AsFd::as_fd) returns where the fabric has no descriptor: one that is never readable.
+    /// A descriptor that is never readable. [`as_fd`](AsFd::as_fd) returns it if the fabric has none.
     never: OwnedFd,
     looks: Looks<S>,
     berth: Berth<S>,
@@ -70,94 +78,97 @@ impl<S> std::fmt::Debug for Node<S> {
 }
 
 impl<S: StateMachine> Node<S> {
-    /// Runs the node on this thread until [`Stopper::stop`], or until there is a reason not to go on. A node that is stopped hands over if
-    /// it leads. That takes up to half a second.
+    /// Runs the node on this thread until [`Stopper::stop`], or until an error ends it. A node that is asked to stop
+    /// first hands over if it leads, which takes up to 0.5 s.
     ///
     /// # Errors
-    /// Why it cannot go on, with the remedy.
+    /// Returns why the node cannot continue, with the remedy.
     pub fn run(&mut self) -> Result<(), NodeError> {
         let stop = Arc::clone(&self.stopper.stop);
         self.host.run(&stop)
     }
 
-    /// Does one round, and never sleeps: for an event loop of the caller's. Rounds do what `run` does.
+    /// Runs one round without sleeping, for an event loop of the caller. Rounds do the same as `run`.
     ///
     /// # Errors
-    /// As [`run`](Node::run).
+    /// As for [`run`](Node::run).
     pub fn turn(&mut self) -> Result<Turn, NodeError> {
         let stop = Arc::clone(&self.stopper.stop);
         self.host.turn(&stop)
     }
 
-    /// Returns what stops the node, from any thread and from handlers of signals.
+    /// Returns a handle that stops the node, from any thread and from signal handlers.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Returns how the node and its group stand.
+    /// Returns the status of the node and its group.
     #[must_use]
     pub fn status(&self) -> Status {
         self.host.status()
     }
 
-    /// Begins a client in this process that the node turns; see [`NodeHandle::client`]. It connects on another thread while the node is
-    /// run or turned: on this one that would wait for itself, which is an error.
+    /// Returns a builder of a client in this process that the node serves; see [`NodeHandle::client`]. The client must
+    /// connect on another thread while the node runs. On the node's thread it would deadlock, and returns an error
+    /// instead.
     pub fn client(&self) -> ClientBuilder {
         self.berth.builder()
     }
 
-    /// Looks at the value between two commands, on the thread that applies them, and waits for that. The protocol is not turned meanwhile.
+    /// Calls `look` with the state machine between two commands, on the thread that applies them, and waits for the
+    /// result. The protocol makes no progress meanwhile.
     ///
     /// # Errors
-    /// If the state machine has panicked.
+    /// Returns an error if the state machine has panicked.
     ///
     /// # Panics
-    /// If `look` does. The node goes on.
+    /// Panics if `look` panics. The node continues.
     pub fn inspect<T: Send + 'static>(&self, look: impl FnOnce(&S) -> T + Send + 'static) -> Result<T, NodeError> {
         let answer = looked(&self.looks, look);
         self.host.answer();
         answer.wait(&self.host.status().name, || false)
     }
 
-    /// Asks another member to lead. [`status`](Node::status) says when it does.
+    /// Asks another member to take over leadership. [`status`](Node::status) shows when it leads.
     ///
     /// # Errors
-    /// If this node does not lead, or the other one is no member of the group or cannot lead now.
+    /// Returns an error if this node does not lead, or if the other one is not a member of the group or cannot lead
+    /// now.
     pub fn hand_over(&mut self, to: &str) -> Result<(), NodeError> {
         self.host.hand_over(to)
     }
 
-    /// Returns the value after all commands that were delivered, which it waits for, but for no longer than 10 s.
+    /// Returns the state machine after it has applied all delivered commands. Waits for that for at most 10 s.
     ///
     /// # Errors
-    /// If that takes longer, or the state machine has panicked.
+    /// Returns an error if that takes longer, or if the state machine has panicked.
     pub fn into_machine(self) -> Result<S, NodeError> {
         self.host.into_machine()
     }
 }
 
-/// Readable when there may be something to do, after [`Turn::Idle`]. A node that starts over after a panic of its state machine has another
-/// descriptor from then on, and so has one whose embedded clients come or go: ask for it before each sleep.
+/// The descriptor is readable when there may be work after [`Turn::Idle`]. It changes when the node starts over after a
+/// panic of its state machine, and when embedded clients come or go. Request it before each sleep.
 impl<S> AsFd for Node<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.host.descriptor().unwrap_or_else(|| self.never.as_fd())
     }
 }
 
-/// The next step of an event loop, after a round.
+/// The next step of an event loop after a round of a [`Node`] or a [`LocalClient`](crate::LocalClient).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "it says whether to turn again, to sleep or to end"]
 pub enum Turn {
-    /// Turn again before sleeping.
+    /// Run another round before sleeping.
     Busy,
-    /// Nothing to do: sleep until the node's descriptor is readable, and no longer than until this moment.
+    /// There is no work. Sleep until the descriptor is readable, but not beyond this moment.
     Idle(Instant),
-    /// The node was told to stop, and has left its group. Drop it.
+    /// The node was asked to stop and has left its group. Drop it.
     Stopped,
 }
 
-/// Stops a node. Cloning it is cheap.
+/// A handle that stops a node. Cloning it is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper {
     stop: Arc<Stop>,
@@ -165,8 +176,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks the node to stop. It does so within its next rounds; if it sleeps, it is woken, and so is an event loop that sleeps on its
-    /// descriptor.
+    /// Asks the node to stop, which it does within its next rounds. Wakes the node if it sleeps, and an event loop that
+    /// sleeps on its descriptor.
     pub fn stop(&self) {
         self.stop.stop();
         self.sleeper.wake();

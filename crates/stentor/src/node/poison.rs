@@ -1,27 +1,28 @@
-//! When a node whose machine has panicked starts over.
+//! The decision when a node with a poisoned state machine starts over.
 
 use std::time::Duration;
 
 use crate::Position;
 
-/// How long a node that leads waits until another one does, before it starts over.
+/// Longest time for which a poisoned leader waits until another member leads, before it starts over.
 const HANDING_OVER: Duration = Duration::from_secs(2);
 
-/// What a node knows of its group when its machine is poisoned.
+/// The node's view of its group while its machine is poisoned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight {
-    /// The other members that are connected, have not panicked, and have applied the command.
+    /// Number of other members that are connected, have not panicked, and have applied the command.
     pub(super) beyond: usize,
-    /// The members that decide.
+    /// Number of members that form a majority.
     pub(super) majority: usize,
     pub(super) leads: bool,
 }
 
-/// Decides when a node whose machine has panicked starts over: when the group does without it. A group that would lose its majority needs
-/// the node's vote more than its machine.
+/// Decides when a node whose machine has panicked starts over: when the group can spare it. A group that would lose its
+/// majority needs the node's vote more than its machine.
 ///
 /// # Invariant
-/// A node starts over once for each command: a machine that panics there again would do so for ever.
+/// A node starts over at most once for each command. Otherwise a machine that panics at that command again would
+/// restart forever.
 #[derive(Debug, Default)]
 pub(super) struct Poison {
     since: Option<Duration>,
@@ -30,7 +31,7 @@ pub(super) struct Poison {
 }
 
 impl Poison {
-    /// Returns whether the node starts over now, if its machine is poisoned `at` a command.
+    /// Returns whether the node starts over now. `at` is the command at which its machine is poisoned, if it is.
     pub(super) fn starts_over(&mut self, now: Duration, at: Option<Position>, sight: impl FnOnce() -> Sight) -> bool {
         let Some(at) = at else {
             self.since = None;

@@ -1,22 +1,30 @@
-//! What the members of a group tell each other of their machines: the version of the program, and how far it is with which result.
+//! Reports that the members of a group exchange about their state machines: the program's version, and a digest of what
+//! it has applied.
 //!
-//! A member sends a *report* to each other member of its group: when it meets it, and when the report has changed, some times in a second
-//! at most. Reports are lost with a connection, and sent again on the next one. A group with an election of any kind has them.
+//! A member sends a *report* to each other member of its group when it connects and whenever the report has changed, at
+//! most 50 times a second. Reports are lost with a connection and sent again on the next one. Reports do not depend on
+//! the kind of the group's election.
 //!
-//! # What follows from reports
-//! - *The version.* If all members are connected and have reported, the smallest of their versions is the goal of the group's: see
-//!   `version_entry.rs` of the multicast. If one is missing, nobody knows with which program it comes back, and nothing is raised.
-//! - *A difference.* Each report names a mark (`chain.rs`). Who has the same place compares. Of two members the one that is ahead
-//!   has the other's place, so one of them sees a difference, and both do when nothing is applied for a moment. It says so, and reports of
-//!   whom it differs.
-//! - *Outvoted.* A member is outvoted if a majority of its group, of which none differs from another, says that it differs from them. Its
-//!   machine is poisoned, as one that has panicked: it hands over if it leads, and takes the state of the others. Where no majority agrees,
-//!   nobody knows who is right, and all go on.
+//! # Conclusions from reports
+//! - *Version.* If all members are connected and have reported, the smallest of their versions is the group's version
+//!   goal: see `version_entry.rs` of the multicast. If a member is missing, it may come back with any program, so
+//!   nothing is raised.
+//! - *Difference.* Each report contains a mark (`chain.rs`). A receiver that has a mark at the same place compares the
+//!   two. Of two members, the one that is ahead has passed the other's place. So one of them detects a difference, and
+//!   both do when nothing is applied for a moment. A member logs the difference that it detects, and names the other
+//!   member in its own report.
+//! - *Outvoted.* A member is outvoted if a majority of its group reports that it differs from them, and no two members
+//!   of this majority differ from each other. Its state machine is then poisoned, as after a panic: the member hands
+//!   over if it leads, and restores the others' state. If no majority agrees, nobody knows which member is right, and
+//!   all continue.
 //!
 //! # Invariants
-//! - Digests are compared between programs of one version only: another version may compute another one, or none.
-//! - A difference ends when both have the same at another place. One that only the digest has shown ends where digests are compared.
-//! - What others said of a place that came before the state which this member took over is not about this state.
+//! - Digests are compared between programs of the same version only. Another version may compute another digest, or
+//!   none.
+//! - A difference ends when both members have the same mark at another place. A difference that only the digest has
+//!   shown ends at a place where digests are compared.
+//! - Reports of others about a place that is not after this member's restored state do not concern its state, and are
+//!   ignored.
 
 use std::time::Duration;
 
@@ -25,20 +33,20 @@ use stentor_multicast::{Incarnation, Member};
 
 use super::apply::{Mark, Marks};
 
-/// The time between two looks at what is to be sent.
+/// Interval between checks whether a report must be sent.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a member tells of its machine.
+/// A member's report about its state machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Report {
     version: u32,
     mark: Mark,
-    /// By member of the group: the place at which it differs from this one; 0: it does not.
+    /// For each member of the group, the place at which it differs from the reporting member, or 0 if it does not.
     differs: Vec<u64>,
 }
 
 impl Report {
-    /// Words in front of those of members.
+    /// Number of words before those of the members.
     const WORDS: usize = 6;
 
     fn to_words(&self) -> Vec<u64> {
@@ -48,7 +56,7 @@ impl Report {
         [&words[..], differs].concat()
     }
 
-    /// `None`: it is not the report of a member of a group of this size.
+    /// Parses a report. Returns `None` if it is not the report of a member of a group of this size.
     fn from_words(words: &[u64], members: usize) -> Option<Report> {
         let (words, differs) = words.split_first_chunk::<{ Report::WORDS }>()?;
         let [version, origin, index, chain, has_digest, digest] = *words;
@@ -63,18 +71,19 @@ impl Report {
 #[derive(Debug)]
 struct Other {
     process: ProcessId,
-    /// Its index in the group.
+    /// The member's index in the group.
     index: usize,
-    /// What it was told last on this connection.
+    /// The last report sent to this member on the present connection.
     sent: Option<Report>,
-    /// What it has told last on this connection.
+    /// The last report received from this member on the present connection.
     heard: Option<Report>,
-    /// The place at which it was seen to differ from this member, and whether the digest alone has shown that.
+    /// The place at which a difference from this member was detected, and whether only the digest showed it.
     differs: Option<(u64, bool)>,
 }
 
 impl Other {
-    /// Compares what it has told with what this member has. Returns the place if it is seen to differ first.
+    /// Compares the member's report with this member's marks. Returns the place if a difference is detected for the
+    /// first time.
     fn compare(&mut self, version: u32, marks: &Marks) -> Option<u64> {
         let report = self.heard.as_ref()?;
         let Mark { origin, index, chain, digest } = report.mark;
@@ -89,33 +98,33 @@ impl Other {
     }
 }
 
-/// The reports of one member, and those of the others.
+/// The report of this member, and those of the others.
 #[derive(Debug)]
 pub(super) struct Reports {
     version: u32,
-    /// The index in the group.
+    /// This member's index in the group.
     me: usize,
     others: Vec<Other>,
-    /// The number of places in the state that was taken over last.
+    /// Number of places in the state that was restored last.
     begun: u64,
     next: Duration,
-    /// The last place at the last look.
+    /// The last applied place at the previous check.
     last: u64,
 }
 
-/// What follows from a look at the reports.
+/// The conclusions from the present reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
-    /// The version that all members have; 0: one of them is unknown.
+    /// The version that all members know, or 0 if the version of a member is unknown.
     pub(super) goal: u32,
-    /// Members that were seen to differ first now, and at which place.
+    /// Members whose difference was detected just now, with its place.
     pub(super) differ: Vec<(ProcessId, u64)>,
-    /// The place at which a majority says that this member differs from it.
+    /// The place at which a majority reports that this member differs from it.
     pub(super) outvoted_at: Option<u64>,
 }
 
 impl Reports {
-    /// Of a member `me` of a group with these members. `version`: of its program.
+    /// Creates the state of member `me` of a group. `version` is that of its program.
     pub(super) fn new(version: u32, me: ProcessId, members: impl Iterator<Item = ProcessId>) -> Self {
         let mut reports = Reports { version, me: 0, others: Vec::new(), begun: 0, next: Duration::ZERO, last: 0 };
         for (index, process) in members.enumerate() {
@@ -128,7 +137,7 @@ impl Reports {
         reports
     }
 
-    /// Takes reports, and sends this member's. `None`: it is not time for a look.
+    /// Receives reports, and sends this member's report. Returns `None` if it is not time for a check.
     #[inline]
     pub(super) fn round<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>, marks: &Marks) -> Option<Found> {
         while let Some((from, words, _)) = member.next_foreign() {
@@ -150,12 +159,12 @@ impl Reports {
         Some(found)
     }
 
-    /// Returns the version of the program of another member; `None` if that is not known.
+    /// Returns the version of another member's program, or `None` if it is unknown.
     pub(super) fn version_of(&self, process: ProcessId) -> Option<u32> {
         Some(self.other(process)?.heard.as_ref()?.version)
     }
 
-    /// Returns the place at which another member was seen to differ from this one; `None`: it is not known to differ.
+    /// Returns the place at which a difference of another member was detected, or `None` if it is not known to differ.
     pub(super) fn differs_at(&self, process: ProcessId) -> Option<u64> {
         self.other(process)?.differs.map(|(place, _)| place)
     }
@@ -171,7 +180,8 @@ impl Reports {
         }
     }
 
-    /// This member's report: of the last place if that stands, else of the last mark, which the others have, too.
+    /// Returns this member's report. It contains the last place if no more places are applied, and otherwise the last
+    /// mark, which the others have, too.
     fn own(&mut self, marks: &Marks) -> Report {
         let (last, mark) = marks.last();
         let stands = std::mem::replace(&mut self.last, last.index) == last.index;
@@ -186,7 +196,7 @@ impl Reports {
     fn look(&mut self, marks: &Marks) -> Found {
         let begun = marks.begun();
         if std::mem::replace(&mut self.begun, begun) != begun {
-            // What was seen of the value before is not about the one that was taken over.
+            // Differences that were detected before the state was restored do not concern the restored state.
             self.others.iter_mut().for_each(|other| other.differs = None);
         }
         let mut found = Found { goal: self.version, ..Found::default() };
@@ -198,7 +208,7 @@ impl Reports {
         found
     }
 
-    /// The first place at which a majority, of which none differs from another, says that this member differs.
+    /// Returns the first place at which an agreeing majority reports that this member differs.
     fn outvoted_at(&self) -> Option<u64> {
         let heard = || self.others.iter().filter_map(|other| Some((other.index, &other.heard.as_ref()?.differs)));
         let accusers = || heard().filter(|(_, differs)| differs[self.me] > self.begun);
@@ -219,7 +229,7 @@ mod tests {
     use super::super::apply::Chain;
     use super::*;
 
-    /// The members of a group without their connections: each hears all reports at each look.
+    /// The members of a group without connections: each one receives all reports at each check.
     struct Group {
         chains: Vec<Chain>,
         reports: Vec<Reports>,
@@ -232,7 +242,7 @@ mod tests {
             Group { chains: versions.iter().map(|_| Chain::default()).collect(), reports }
         }
 
-        /// All apply a command, and these replies come of it, with these digests.
+        /// Applies a command at all members, with these replies and digests.
         fn apply(&mut self, index: u64, replies: &[u64], digests: &[Option<u64>]) {
             for ((chain, reply), digest) in self.chains.iter_mut().zip(replies).zip(digests) {
                 chain.add(&reply.to_le_bytes());
@@ -255,7 +265,7 @@ mod tests {
             self.reports.iter_mut().zip(&marks).map(|(reports, marks)| reports.look(marks)).collect()
         }
 
-        /// Until the reports have said what was found.
+        /// Runs checks until the reports contain all detected differences.
         fn settle(&mut self) -> Vec<Option<u64>> {
             self.look();
             self.look();
@@ -264,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goal_is_the_smallest_version_and_unknown_while_one_is() {
+    fn the_goal_is_the_smallest_version_or_unknown() {
         let mut group = Group::new(&[3, 2, 4]);
         assert!(group.look().iter().all(|found| found.goal == 2));
         group.reports[0].others[1].heard = None;
@@ -292,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_outvoted_where_no_majority_agrees() {
+    fn nobody_is_outvoted_without_an_agreeing_majority() {
         let mut group = Group::new(&[1; 3]);
         group.apply(1, &[1, 2, 3], &[None; 3]);
         assert_eq!(group.settle(), [None; 3]);
@@ -313,7 +323,7 @@ mod tests {
         group.settle();
         assert_eq!(group.reports[0].differs_at(ProcessId(2)), Some(1));
         assert_eq!([1, 3].map(|other| group.reports[0].differs_at(ProcessId(other))), [None; 2]);
-        // A place without a digest says nothing of it.
+        // A place without a digest does not end the difference.
         group.apply(65, &[5; 4], &digests);
         group.settle();
         assert_eq!(group.reports[0].differs_at(ProcessId(2)), Some(1));
@@ -323,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_another_group_or_format_are_no_report() {
+    fn words_of_another_group_or_format_are_rejected() {
         let report = Report { version: 1, mark: Mark::default(), differs: vec![0, 7, 0] };
         let words = report.to_words();
         assert_eq!(Report::from_words(&words, 3).as_ref(), Some(&report));

@@ -1,24 +1,28 @@
-//! The protocol's thread, as other threads wake it.
+//! The wake-up of the protocol's thread by other threads.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
 use stentor_fabric::Waker;
 
-/// Ends the sleep of the protocol's thread. A node that starts over has another fabric, and this follows it there.
+/// A handle that ends the sleep of the protocol's thread. A node that starts over gets a new fabric, and this handle
+/// follows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sleeper(Arc<RwLock<Option<Waker>>>);
 
 impl Sleeper {
-    /// Sets what the protocol's thread sleeps on from now on. Called by that thread, or before it begins.
+    /// Sets the waker of the fabric on which the protocol's thread sleeps from now on. Called by that thread, or before
+    /// it begins.
     pub(super) fn set(&self, waker: Waker) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(waker);
     }
 
-    /// Wakes the protocol's thread if it sleeps, so that it sees what was stored before. Never waits: handlers of signals may call this.
+    /// Wakes the protocol's thread if it sleeps, so that it sees earlier stores of this thread. Never blocks, so signal
+    /// handlers may call it.
     ///
-    /// While the waker is being replaced, this finds the lock taken and wakes nobody. The protocol's thread is awake then; it arms after
-    /// that, and the fence here pairs with the one in `arm`, so the look that follows sees what was stored.
+    /// While the waker is being replaced, the lock is taken, and this call wakes nobody. The protocol's thread is awake
+    /// then and arms later. The fence here pairs with the one in `arm`, so the check that follows the arming sees the
+    /// earlier stores.
     pub(super) fn wake(&self) {
         fence(Ordering::SeqCst);
         let waker = match self.0.try_read() {

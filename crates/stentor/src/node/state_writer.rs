@@ -1,4 +1,4 @@
-//! A frozen value while a thread of its own writes it and the protocol reads it in pieces.
+//! The serialization of a frozen value: a thread of its own writes it, and the protocol reads it in pieces.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use stentor_multicast::{self as multicast, Readiness};
 use super::hooks::Voice;
 use crate::state_machine::Frozen;
 
-/// Bytes that are handed over at once.
+/// Size of the chunks that the writer hands over, in bytes.
 const CHUNK: usize = 64 << 10;
-/// Chunks that wait to be read, at most. The writer waits then.
+/// Maximum number of chunks that wait for the reader. The writer blocks when it is reached.
 const WAITING: usize = 16;
 
-/// What the writer says.
+/// An event from the writer to the reader.
 enum News {
     Bytes(Vec<u8>),
-    /// All bytes were written, or it cannot go on.
+    /// The end of the bytes, or the error that prevents writing them.
     End(io::Result<()>),
 }
 
-/// The reader's end. The writer ends with it.
+/// The reader's end. When it is dropped, the writer ends.
 pub(super) struct StateWriter {
-    /// The node's name, and where it says what fails.
+    /// The node's name. Failures are logged through `voice`.
     name: String,
     voice: Voice,
-    /// Writes the value; `None` once the thread for that was started.
+    /// Writes the value. `None` once the writing thread has started.
     write: Option<Box<dyn FnOnce() + Send>>,
     news: Receiver<News>,
-    /// Bytes that came, and how many of them were read.
+    /// The present chunk, and the number of its bytes that were read.
     chunk: (Vec<u8>, usize),
     state: Readiness,
     all: bool,
@@ -38,14 +38,15 @@ pub(super) struct StateWriter {
 }
 
 impl StateWriter {
-    /// Takes a value that is written from when its bytes are asked for: one that is too large never is. `name` and `voice` are the node's.
+    /// Creates the reader's end. The value is written only when its bytes are requested, so that one which is too large
+    /// is never written. `name` and `voice` are those of the node.
     pub(super) fn begin((name, voice): (&str, &Voice), frozen: impl Frozen) -> StateWriter {
         let hint = frozen.bytes_hint();
         let (tell, news) = sync_channel(WAITING);
         let write = move || {
             let mut out = Chunks { tell, chunk: Vec::with_capacity(CHUNK) };
             let written = frozen.write(&mut out).and_then(|()| out.hand_over());
-            // Whoever reads no more needs no end.
+            // The send fails if the reader is dropped. Then nobody needs the end.
             let _ = out.tell.send(News::End(written));
         };
         StateWriter {
@@ -118,7 +119,7 @@ impl Write for Chunks {
         Ok(part.len())
     }
 
-    /// Does nothing: a writer that flushes often would make many short pieces.
+    /// Does nothing: a `write` implementation that flushes often would produce many short chunks.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Reads to the end, or until it fails.
+    /// Reads to the end, or until the writer fails.
     fn read(mut writer: StateWriter) -> Option<Vec<u8>> {
         let (mut bytes, since) = (Vec::new(), Instant::now());
         loop {

@@ -1,55 +1,60 @@
-//! How a node stands.
+//! The status of a node.
 
 use crate::Position;
 
-/// How a node and its group stand, as far as the node knows.
+/// The status of a node and its group, as far as the node knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Status {
     /// The name of the node.
     pub name: String,
-    /// Whether the node does not take part in its group yet. Its machine may have the group's state a moment earlier.
+    /// Whether the node is not yet a member with the group's state. Its state machine may have that state a moment
+    /// earlier.
     pub joining: bool,
-    /// The member that leads the group, or led it last. `None`: none is known.
+    /// The member that leads the group, or led it last. `None` if none is known.
     pub leader: Option<String>,
     /// Whether the node leads.
     pub leads: bool,
-    /// The place in the order that was passed last here. `None`: none was passed by this process.
+    /// The last position that this process has applied. `None` if it has applied none.
     pub applied: Option<Position>,
-    /// Places in the order that the state here contains: those of commands, of reads, of messages of sessions, of time entries, which a
-    /// group orders where a session ends or a timer is due, and of version entries.
+    /// Number of places in the order that this node's state contains. Commands, reads, messages of sessions, time
+    /// entries and version entries have a place each. A group orders a time entry when a session ends or a timer is
+    /// due.
     pub commands: u64,
-    /// Places that were delivered and are not passed yet.
+    /// Number of places that are delivered and not applied yet.
     pub queued: u64,
-    /// Where the state machine has panicked, or where a majority of the group, which agrees, says that it differs. It applies nothing more,
-    /// until the node has taken the state of the others.
+    /// The position at which the state machine has panicked, or at which an agreeing majority of the group reports that
+    /// it differs. The node applies nothing until it has restored the state of the others.
     pub poisoned: Option<Position>,
-    /// The command at which the group is halted, by its number in the group: the state machines of a majority have panicked there. The
-    /// remedy is to stop its members, mend the state machine, and begin the group anew.
+    /// The index of the command at which the group is halted: the state machines of a majority have panicked there.
+    /// Stop the group's members, mend the state machine, and begin the group anew.
     pub halted: Option<u64>,
-    /// The [version](crate::StateMachine::VERSION) of the state machine that is in force at the last place that was passed here.
+    /// The [version](crate::StateMachine::VERSION) of the state machine that is in force at the last position that this
+    /// node has applied.
     pub version: u32,
     /// The other members of the group.
     pub others: Vec<MemberStatus>,
 }
 
-/// How another member stands, as it has told last.
+/// The status of another member, as it has last reported it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MemberStatus {
-    /// Its name.
+    /// The name of the member.
     pub name: String,
-    /// Whether it is connected.
+    /// Whether the member is connected.
     pub connected: bool,
-    /// Places in the order that its state contained. 0: it has told nothing.
+    /// Number of places in the order that the member's state contained. 0 if it has reported none.
     pub commands: u64,
-    /// The command at which its state machine has panicked, by its number in the group.
+    /// The index of the command at which its state machine has panicked.
     pub poisoned: Option<u64>,
-    /// The [version](crate::StateMachine::VERSION) of the program that it runs. `None`: it has not told since it is connected.
+    /// The [version](crate::StateMachine::VERSION) of the program that it runs. `None` if it has not reported it on the
+    /// present connection.
     pub version: Option<u32>,
-    /// The place in the group's order at which its state machine was seen to have replied otherwise than that of this node, or to have another
-    /// [digest](crate::StateMachine::digest): an [index](crate::Position::index), of a command or of anything else that has a place. The
-    /// cause may come before that place, and either may be the one that is wrong: what they do depends on more than the state, the context
-    /// and the command. It is `None` again when the two have the same.
+    /// The place in the group's order at which its state machine was found to differ from that of this node: it replied
+    /// otherwise, or has another [digest](crate::StateMachine::digest). The value is an [index](crate::Position::index)
+    /// of a command or of any other entry. The cause may be earlier, and either node may be wrong: a state machine
+    /// differs if it depends on anything but the state, the context and the command. The value returns to `None` when
+    /// the two nodes agree again.
     pub differs_at: Option<u64>,
 }

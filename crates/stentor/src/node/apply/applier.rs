@@ -1,4 +1,4 @@
-//! A machine on the thread that applies.
+//! The state machine of a node, with the sessions and timers of its group, on the thread that applies commands.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -26,35 +26,37 @@ use crate::state_machine::{Context, Frozen, ReadContext, Reply, SessionId, State
 use crate::timers::SharedTimers;
 use crate::{Group, runtime::ClusterRuntime};
 
-/// The owner of a machine and of its group's sessions: it applies deliveries one by one, and keeps what is to be said to clients.
+/// The owner of a state machine and of its group's session table. It applies deliveries one by one, and collects the
+/// replies to clients.
 ///
 /// # Invariants
-/// - A command that came in an envelope is applied if the table of sessions says so, and its reply is kept there. What came without one is
-///   applied, and nobody is answered. A time entry is no command.
-/// - At each position sessions end first, then timers fire, and the command is applied last.
-/// - A state is the table of sessions, the timers, the place of the last command, the version in force, the chain, and the machine's value
-///   behind them.
-/// - The version in force is 1, and one more behind each version entry. It is at most the machine's own.
-/// - A machine that has panicked is not called again before it has taken over a state.
-/// - What follows a panic is not applied: the next command is the one at which it panicked, or none.
+/// - A command in an envelope is applied if the session table permits it, and its reply is kept there. A command
+///   without an envelope is always applied, and has no reply. A time entry is not a command.
+/// - At each position, sessions end first, then timers fire, and the command is applied last.
+/// - A state consists of the session table, the timers, the place of the last command, the version in force, the chain,
+///   and the machine's value.
+/// - The version in force is 1, plus one for each version entry before. It never exceeds the machine's own version.
+/// - A machine that has panicked is not called again before it has restored a state.
+/// - Nothing after a panic is applied. The next applied command, if any, is the one that caused the panic.
 pub(in crate::node) struct Applier<S> {
     machine: S,
     name: String,
     voice: Voice,
     group: Group,
-    /// The names of the clients, and of the groups, whose ids as clients come behind theirs: one for time entries, one for version entries.
+    /// The names of the clients, followed by the names of the groups twice: a group is the sender of its time entries
+    /// and of its version entries.
     senders: Vec<String>,
-    /// How many clients there are.
+    /// Number of clients.
     clients: usize,
-    /// Whose messages are the group's version entries.
+    /// The sender of the group's version entries.
     version_client: ClientId,
-    /// The value with which the machine was started, written.
+    /// The serialized initial value of the machine.
     first: Arc<[u8]>,
     sessions: Sessions,
     limits: SessionLimits,
     reply: Reply,
     notes: Notes,
-    /// The record of an answer to a query.
+    /// The reply record of the present query.
     record: Vec<u8>,
     timers: SharedTimers,
     /// The version in force.
@@ -62,14 +64,14 @@ pub(in crate::node) struct Applier<S> {
     chain: Chain,
     progress: Arc<Progress>,
     looks: Looks<S>,
-    /// What observers are told of.
+    /// The writer of the records for observers.
     observed: Writer,
-    /// Whether the machine has panicked, or has not taken over a state.
+    /// Whether the machine has panicked or has failed to restore a state.
     ill: bool,
 }
 
 impl<S: StateMachine> Applier<S> {
-    /// `voice`: where it says that the machine has panicked.
+    /// Creates the owner of a machine. `voice` receives the report of a panic.
     pub(in crate::node) fn new(
         machine: S,
         (name, voice): (&str, &Voice),
@@ -127,8 +129,9 @@ impl<S: StateMachine> Applier<S> {
         &self.name
     }
 
-    /// Takes a delivery, and appends the answer for its client to `replies`. Returns the bytes of the command that the machine has
-    /// applied, which is the end of what was delivered: `None` for a query, a copy, a message of a session, a time entry, and after a panic.
+    /// Applies a delivery, and appends the reply to its client to `replies`. Returns the length of the command that the
+    /// machine has applied, which is the end of the delivered payload. Returns `None` for a query, a copy, a message of
+    /// a session, a time entry, and after a panic.
     #[inline]
     pub(in crate::node) fn apply(&mut self, record: &Record<'_>, replies: &mut AnswerBuffer) -> Option<usize> {
         if self.ill {
@@ -159,7 +162,7 @@ impl<S: StateMachine> Applier<S> {
                 return (None, None);
             }
             if enveloped {
-                // A payload that no member can read is applied nowhere, and nobody is answered.
+                // A malformed payload is malformed at all members: none applies it, and there is no reply.
                 if let Ok(delivered) = sessions.deliver(&at, command, &mut service) {
                     replies.push(&Answer::to(client, &delivered));
                 }
@@ -198,7 +201,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// A place was passed.
+    /// Records that a place was applied, with the machine's digest at a mark.
     #[inline]
     fn pass(&mut self, position: Position, origin: Incarnation) {
         let Applier { machine, chain, .. } = self;
@@ -216,7 +219,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// A version entry is delivered. Returns whether the machine knows that version.
+    /// Applies a version entry. Returns whether the machine knows the new version.
     #[cold]
     fn raise_version(&mut self) -> bool {
         self.version += 1;
@@ -229,13 +232,15 @@ impl<S: StateMachine> Applier<S> {
         known.is_ok()
     }
 
-    /// Answers a query behind everything that was applied. A machine that is ill answers nothing: the client asks again.
+    /// Answers a query after everything that was applied. If the machine is unusable, there is no answer, and the
+    /// client asks again.
     pub(in crate::node) fn read(&mut self, head: QueryHead, query: &[u8], replies: &mut AnswerBuffer) {
         if self.ill {
             return;
         }
         let QueryHead { client, name, time, origin } = head;
-        // A read at the leader comes after `time`, which may be later: it is no place, and commands with earlier times may come.
+        // A read at the leader follows `time`, which may be later than this position. `time` is not a place: commands
+        // with earlier times may still come.
         let position = self.observed.place().position(self.group.0);
         let Applier { machine, group, senders, reply, version, .. } = self;
         let (group, version) = (*group, *version);
@@ -254,14 +259,14 @@ impl<S: StateMachine> Applier<S> {
         replies.push(&Answer::again(client, &self.record));
     }
 
-    /// Says again what this client has not acknowledged.
+    /// Repeats the replies that this client has not acknowledged.
     pub(in crate::node) fn say_again(&mut self, client: ClientId, replies: &mut AnswerBuffer) {
         if !self.ill {
             self.sessions.replies_of(client.0, |record| replies.push(&Answer::again(client, record)));
         }
     }
 
-    /// Applies a batch. Between two commands it looks whether somebody asks something, or whether it is to end.
+    /// Applies a batch. After each command, answers pending looks and checks whether the thread must end.
     pub(super) fn apply_all(&mut self, batch: &mut Batch, ends: impl Fn() -> bool) {
         self.give_up_if_outvoted();
         let Batch { commands, queries, again, replies, .. } = batch;
@@ -294,7 +299,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Reports when something is due next: a session ends, or a timer fires.
+    /// Reports when the next session ends or the next timer fires.
     #[inline]
     pub(in crate::node) fn note_due(&mut self) {
         self.chain.publish();
@@ -306,7 +311,7 @@ impl<S: StateMachine> Applier<S> {
         self.progress.note_due(due);
     }
 
-    /// Answers who asks.
+    /// Answers pending looks.
     #[inline]
     pub(in crate::node) fn answer(&self) {
         for look in self.looks.take() {
@@ -315,7 +320,8 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Hands over to observers what was applied, and gives them the value if they want it. Called after each batch.
+    /// Hands the applied commands over to observers, and the frozen value if they requested it. Called after each
+    /// batch.
     #[inline]
     pub(in crate::node) fn serve_observers(&mut self) {
         let Applier { machine, name, voice, observed, ill, .. } = self;
@@ -329,7 +335,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Freezes the value after everything that was applied. `None`: it is poisoned.
+    /// Freezes the value after everything that was applied. Returns `None` if the machine is unusable.
     pub(in crate::node) fn freeze(&mut self) -> Option<StateWriter> {
         if self.ill {
             return None;
@@ -353,7 +359,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Takes over a state of `number` commands; of 0: the value with which the machine was started.
+    /// Restores a state of `number` commands, or the initial value if `number` is 0.
     pub(in crate::node) fn restore(&mut self, number: u64, mut chunks: VecDeque<Vec<u8>>) {
         let Applier { machine, first, group, limits, sessions, timers, version, .. } = self;
         let mut value = 0;
@@ -399,13 +405,13 @@ impl<S: StateMachine> Applier<S> {
         self.progress.note_restore_over();
     }
 
-    /// The place of the last of `commands` commands, as far as it is known.
+    /// Returns the position of command `commands`, the last one, as far as it is known.
     fn last(&self, commands: u64) -> Position {
         let last = self.progress.applied().filter(|last| last.index == commands);
         last.unwrap_or_else(|| Position::at(self.first_timestamp(), (self.group.0, commands), Incarnation::NONE))
     }
 
-    /// The time of a state of which no command was applied here.
+    /// Returns the timestamp of a state in which this process has applied no command.
     fn first_timestamp(&self) -> Timestamp {
         Timestamp { time: 0, group: self.group.0.0 }
     }
@@ -427,13 +433,13 @@ impl<S: StateMachine> Applier<S> {
         self.progress.note_poisoned(at);
     }
 
-    /// Returns the machine, unless it is poisoned or has half of a state.
+    /// Returns the machine, unless it is poisoned or has restored only a part of a state.
     pub(in crate::node) fn into_machine(self) -> Option<S> {
         (!self.ill).then_some(self.machine)
     }
 }
 
-/// Reads the version that is in force behind a state, and its chain.
+/// Reads the version in force and the chain from a state.
 fn read_version(state: &mut StateReader<'_>) -> Result<(u32, u64), RestoreError> {
     let mut bytes = [0; 12];
     let read = state.read(&mut bytes);
@@ -443,7 +449,7 @@ fn read_version(state: &mut StateReader<'_>) -> Result<(u32, u64), RestoreError>
     Ok((u32::from_le_bytes([v0, v1, v2, v3]), u64::from_le_bytes(chain)))
 }
 
-/// Refuses a version that the machine does not know.
+/// Returns an error for a version that the machine does not know.
 fn check_version<S: StateMachine>(version: u32) -> Result<(), RestoreError> {
     let newest = S::VERSION;
     if version <= newest {
@@ -454,7 +460,7 @@ fn check_version<S: StateMachine>(version: u32) -> Result<(), RestoreError> {
     )))
 }
 
-/// A method of a machine that a delivery calls.
+/// A method of a state machine that a delivery can call.
 #[derive(Clone, Copy)]
 enum Method {
     Apply,
@@ -474,19 +480,19 @@ impl Method {
     }
 }
 
-/// The machine where the table of sessions calls it, for one delivery.
+/// The state machine, as the session table calls it during one delivery.
 struct Served<'a, S> {
     machine: &'a mut S,
     reply: &'a mut Reply,
     at: Context<'a>,
     /// The method that was called last.
     method: &'a mut Method,
-    /// The bytes of the command that was applied.
+    /// Length of the applied command, in bytes.
     applied: Option<usize>,
 }
 
 impl<S: StateMachine> Served<'_, S> {
-    /// Applies a command that nobody is answered to.
+    /// Applies a command without a session's reply.
     #[inline]
     fn apply_bare(&mut self, command: &[u8]) {
         *self.method = Method::Apply;
@@ -495,7 +501,7 @@ impl<S: StateMachine> Served<'_, S> {
         self.applied = Some(command.len());
     }
 
-    /// Fires what is due at this position, and what that sets for it.
+    /// Fires the timers that are due at this position, including those that fired timers set for it.
     #[cold]
     fn fire_timers(&mut self) {
         *self.method = Method::Timer;
@@ -535,7 +541,7 @@ impl<S: StateMachine> Service for Served<'_, S> {
     }
 }
 
-/// A frozen value; before it the table of sessions, the timers and its place.
+/// A frozen value, preceded by the session table, the timers and its place.
 struct WithSessions<T> {
     table: Vec<u8>,
     value: T,

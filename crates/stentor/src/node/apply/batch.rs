@@ -1,4 +1,4 @@
-//! Commands that go to the apply thread together, and the replies that come back.
+//! Batches of commands for the apply thread, which return with the replies.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use stentor_session::AnswerBuffer;
 use super::commands::Commands;
 use super::queries::Queries;
 
-/// Commands of one round, or of several if the apply thread is slow.
+/// The commands of one round, or of several rounds if the apply thread is slow.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) commands: Commands,
-    /// Queries that are answered behind all commands.
+    /// Queries, which are answered after all commands.
     pub(super) queries: Queries,
-    /// Clients to which replies are said again, behind the commands.
+    /// Clients whose unacknowledged replies are repeated, after the commands.
     pub(super) again: Vec<ClientId>,
-    /// The answers to the commands and to the queries, then those that are said again.
+    /// The replies to the commands and the queries, followed by the repeated replies.
     pub(super) replies: AnswerBuffer,
-    /// How long the apply thread took for it.
+    /// Time for which the apply thread processed the batch.
     pub(super) took: Duration,
 }
 
 impl Batch {
-    /// Bytes up to which commands are added to a batch.
+    /// Size at which a batch is full, in bytes.
     const FULL: usize = 256 << 10;
 
     #[inline]
@@ -37,13 +37,13 @@ impl Batch {
         self.commands.len() + self.queries.len()
     }
 
-    /// Returns the bytes of memory that they take.
+    /// Returns the memory that the commands and queries occupy, in bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.commands.bytes() + self.queries.bytes()
     }
 
-    /// Makes the batch empty, so that it can be used again.
+    /// Empties the batch for reuse.
     pub(super) fn clear(&mut self) {
         self.commands.clear();
         self.queries.clear();

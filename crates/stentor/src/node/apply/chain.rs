@@ -1,16 +1,16 @@
-//! What the machines of a group's members are compared by.
+//! Chains and marks, by which the state machines of a group's members are compared.
 //!
-//! Members apply the same commands in the same order. If `apply` depends on nothing else, their replies are the same, too. So each member
-//! keeps a *chain*: a hash over the commands that it has applied, the replies to them and the notifications, in their order. Two members
-//! of which one differs in one reply differ in the chain from there on. The chain is part of the state, so a member that takes over a state
-//! goes on with the chain of the member that wrote it.
+//! Members apply the same commands in the same order. If `apply` depends on nothing else, their replies are the same,
+//! too. So each member keeps a *chain*: a hash over the applied commands, the replies to them and the notifications, in
+//! order. If two members differ in one reply, their chains differ from there on. The chain is part of the state, so a
+//! member that restores a state continues the chain of the member that wrote it.
 //!
-//! A chain is compared at *marks*: places in the order that all members choose alike. A machine that has a digest of its value is asked for
-//! it there. Members tell each other their last marks: see `reports.rs`.
+//! Chains are compared at *marks*: places in the order that all members choose alike. If a machine has a digest of its
+//! value, the digest is computed at each mark. Members send each other their last marks: see `reports.rs`.
 //!
 //! # Invariants
-//! - The chain and the marks follow from the order and from the replies alone.
-//! - The thread that applies takes the lock once for each batch, and whoever looks at marks takes it some times in a second.
+//! - The chain and the marks depend only on the order and on the replies.
+//! - The apply thread takes the lock once for each batch. Readers of marks take it a few times per second.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,20 +18,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stentor_multicast::Incarnation;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// At each of the first so many places there is a mark, and then at each place that this divides.
+/// Distance of marks: there is a mark at each of the first `EVERY` places, and at each later multiple of `EVERY`.
 const EVERY: u64 = 64;
-/// Marks that are kept: a member may be behind by as many times `EVERY` places, and is compared nevertheless.
+/// Number of marks that are kept. A member can be compared while it is at most `KEPT * EVERY` places behind.
 const KEPT: usize = 1024;
 
-/// A place in a group's order, and what a member has there.
+/// A place in a group's order, with the values of one member at that place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct Mark {
-    /// The history that the place is part of.
+    /// The origin of the history that the place belongs to.
     pub(in crate::node) origin: Incarnation,
-    /// The number of the place. 0: nothing was applied.
+    /// The index of the place. 0 if nothing was applied.
     pub(in crate::node) index: u64,
     pub(in crate::node) chain: u64,
-    /// The machine's digest, where it has one and was asked for it.
+    /// The machine's digest, if it has one and it was computed here.
     pub(in crate::node) digest: Option<u64>,
 }
 
@@ -41,16 +41,16 @@ impl Default for Mark {
     }
 }
 
-/// The marks of a member, as other threads see them.
+/// The marks of a member, as shared with other threads.
 #[derive(Debug, Default)]
 pub(in crate::node) struct Marks(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
     marks: VecDeque<Mark>,
-    /// The last place that was applied, which need not be a mark.
+    /// The last applied place, which need not be a mark.
     last: Mark,
-    /// The number of places in the state that was taken over last.
+    /// Number of places in the state that was restored last.
     begun: u64,
 }
 
@@ -59,30 +59,31 @@ impl Marks {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the last place, and the last mark.
+    /// Returns the last place and the last mark.
     pub(in crate::node) fn last(&self) -> (Mark, Option<Mark>) {
         self.with(|kept| (kept.last, kept.marks.back().copied()))
     }
 
-    /// Returns the number of places in the state that was taken over last: what came before is not this member's own.
+    /// Returns the number of places in the state that was restored last. This member did not apply the places up to
+    /// there itself.
     pub(in crate::node) fn begun(&self) -> u64 {
         self.with(|kept| kept.begun)
     }
 
-    /// Returns what this member has at a place of a history, if that is kept.
+    /// Returns this member's values at a place of a history, if they are kept.
     pub(in crate::node) fn at(&self, origin: Incarnation, index: u64) -> Option<Mark> {
         let same = |mark: &&Mark| mark.index == index && mark.origin == origin;
         self.with(|kept| kept.marks.iter().rev().find(same).or(Some(&kept.last).filter(same)).copied())
     }
 }
 
-/// The chain of a member, on the thread that applies.
+/// The chain of a member, on the apply thread.
 #[derive(Debug, Default)]
 pub(in crate::node) struct Chain {
     last: Mark,
-    /// Marks that nobody else sees yet.
+    /// Marks that are not published yet.
     fresh: Vec<Mark>,
-    /// Whether a place was passed since others were shown the last one.
+    /// Whether a place was applied since the last publication.
     is_ahead: bool,
     marks: Arc<Marks>,
 }
@@ -92,24 +93,24 @@ impl Chain {
         &self.marks
     }
 
-    /// Returns the value that goes with a state.
+    /// Returns the chain's value, which is part of a state.
     pub(in crate::node) fn value(&self) -> u64 {
         self.last.chain
     }
 
-    /// Adds what was applied, or said, at the present place.
+    /// Adds an applied command, a reply or a notification of the present place.
     #[inline]
     pub(in crate::node) fn add(&mut self, bytes: &[u8]) {
         self.last.chain = xxh3_64_with_seed(bytes, self.last.chain);
     }
 
-    /// Whether there is a mark at a place.
+    /// Returns whether there is a mark at a place.
     #[inline]
     pub(in crate::node) fn has_mark(index: u64) -> bool {
         index <= EVERY || index.is_multiple_of(EVERY)
     }
 
-    /// A place was passed. `digest` is that of the machine, if there is a mark.
+    /// Records that a place was applied. `digest` is that of the machine, if there is a mark.
     #[inline]
     pub(in crate::node) fn pass(&mut self, origin: Incarnation, index: u64, digest: Option<u64>) {
         self.last = Mark { origin, index, digest, ..self.last };
@@ -119,7 +120,7 @@ impl Chain {
         }
     }
 
-    /// Shows others the marks that were passed.
+    /// Publishes the last place and the new marks.
     #[inline]
     pub(in crate::node) fn publish(&mut self) {
         if !std::mem::take(&mut self.is_ahead) {
@@ -134,7 +135,7 @@ impl Chain {
         });
     }
 
-    /// Goes on with the chain of a state. What was before is forgotten.
+    /// Continues the chain of a restored state. Earlier marks are dropped.
     pub(in crate::node) fn begin_anew(&mut self, (origin, index): (Incarnation, u64), chain: u64) {
         self.fresh.clear();
         self.last = Mark { origin, index, chain, digest: None };
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_over_a_state_goes_on_with_its_chain() {
+    fn a_restored_state_continues_the_chain_of_its_donor() {
         let (mut donor, mut other) = (passed(0..70), passed(0..3));
         other.begin_anew((HISTORY, 70), donor.value());
         assert_eq!(other.marks().at(HISTORY, 3), None);

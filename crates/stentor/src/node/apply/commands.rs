@@ -1,19 +1,19 @@
-//! Commands on their way to the machine.
+//! Commands in transit to the state machine.
 
 use stentor_multicast::{ClientId, Delivered, GroupId, Incarnation, Timestamp};
 
 use super::KEPT;
 
-/// What the machine's owner knows of a command beside its groups and its bytes.
+/// The metadata of a command, without its groups and its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct Head {
     pub(super) client: ClientId,
-    /// Whether it came in an envelope of a session.
+    /// Whether the command has an envelope of a session.
     pub(super) enveloped: bool,
     pub(super) timestamp: Timestamp,
     /// Number of the delivery in the group, from 1.
     pub(super) number: u64,
-    /// Where the history of the group began that it is part of.
+    /// The origin of the group's history that the command belongs to.
     pub(super) origin: Incarnation,
 }
 
@@ -25,7 +25,7 @@ impl Head {
     }
 }
 
-/// A command, as it is applied.
+/// A command to apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct Record<'a> {
     pub(in crate::node) head: Head,
@@ -34,11 +34,11 @@ pub(in crate::node) struct Record<'a> {
     pub(in crate::node) command: &'a [u8],
 }
 
-/// Commands in their order. It is used again, so no command allocates once it has grown.
+/// A list of commands, in order. It is reused, so no command allocates once its buffers have grown.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     entries: Vec<Entry>,
-    /// Of all commands, one after the other.
+    /// The destination groups of all commands, concatenated.
     groups: Vec<GroupId>,
     bytes: Vec<u8>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Commands {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     head: Head,
-    /// How many groups and bytes the command has.
+    /// Number of groups of the command. `bytes` is the length of its payload.
     groups: usize,
     bytes: usize,
 }
@@ -63,7 +63,7 @@ impl Commands {
     pub(super) fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         let (mut groups, mut bytes) = (&self.groups[..], &self.bytes[..]);
         self.entries.iter().map(move |entry| {
-            // The lengths are those of `push`.
+            // These lengths were recorded by `push`.
             let (own, rest) = groups.split_at(entry.groups);
             let (command, behind) = bytes.split_at(entry.bytes);
             (groups, bytes) = (rest, behind);
@@ -76,13 +76,13 @@ impl Commands {
         self.entries.len()
     }
 
-    /// Returns the bytes of memory that the commands take.
+    /// Returns the memory that the commands occupy, in bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&self.entries[..]) + size_of_val(&self.groups[..]) + self.bytes.len()
     }
 
-    /// Makes it empty. Some memory stays for later commands.
+    /// Removes all commands. Up to [`KEPT`] bytes of each buffer are kept for later commands.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.entries.shrink_to(KEPT / size_of::<Entry>());

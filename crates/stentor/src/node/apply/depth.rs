@@ -1,49 +1,50 @@
-//! How many commands may wait for the apply thread.
+//! The adaptive limit on the commands that wait for the apply thread.
 
 use std::time::Duration;
 
-/// How many commands may wait, so that the one that comes next waits for a short time only.
+/// The limit on the commands that may wait, so that a new command waits only for a short time.
 ///
-/// Commands are applied in their order, so a client that has few of them under way waits behind all those of others. What does not wait
-/// here waits at the leader, where each client has a share. The queue therefore holds what the machine does in [`Depth::WORK`]: more
-/// than it can do while the protocol's thread makes its next round.
+/// Commands are applied in order, so a client with few commands in flight waits behind those of all others. Commands
+/// that do not fit into this queue wait at the leader, where each client has a share. The queue therefore holds the
+/// machine's work for [`Depth::WORK`]: more than the machine can do before the next round of the protocol's thread.
 ///
 /// # Invariants
-/// - The limit is at most the bound that the node was given, and at least [`Depth::LEAST`] or that bound.
+/// - The limit is at most the node's configured bound, and at least the smaller of [`Depth::LEAST`] and that bound.
 #[derive(Debug)]
 pub(super) struct Depth {
     most: usize,
     limit: usize,
-    /// Commands that were applied, and the seconds that they took; older batches count less.
+    /// Number of commands that were applied. Older batches have a lower weight. `seconds` is the time that these
+    /// commands took.
     commands: f64,
     seconds: f64,
 }
 
 impl Depth {
-    /// What the queue holds, in time: some rounds of the protocol's thread, each of which takes some microseconds to some tens of them.
+    /// Machine time that the queue holds: several rounds of the protocol's thread, of a few to a few tens of µs each.
     const WORK: Duration = Duration::from_micros(200);
-    /// Where one command takes longer than all that, the next one is there before it ends.
+    /// Minimum limit. If a command takes longer than `WORK`, the next one is still queued before it ends.
     const LEAST: usize = 16;
 
     pub(super) fn new(most: usize) -> Self {
         Depth { most, limit: most, commands: 0.0, seconds: 0.0 }
     }
 
-    /// How many commands may wait.
+    /// Returns the number of commands that may wait.
     #[inline]
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// A batch was applied.
+    /// Records that a batch was applied.
     pub(super) fn note(&mut self, commands: usize, took: Duration) {
         if commands == 0 {
             return;
         }
-        // One eighth is forgotten, so that what is left follows the last batches.
+        // The weight of earlier batches decays by one eighth, so the estimate follows the last batches.
         self.commands = self.commands * 0.875 + commands as f64;
         self.seconds = self.seconds * 0.875 + took.as_secs_f64();
-        // If the time is zero, this is infinite, and so the greatest number.
+        // If the time is zero, the quotient is infinite, and the cast saturates.
         let work = Self::WORK.as_secs_f64() / self.seconds * self.commands;
         let limit = (work.round() as usize).max(Self::LEAST);
         self.limit = limit.min(self.most);
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_machine_has_what_the_node_was_given() {
+    fn a_fast_machine_has_the_configured_bound() {
         assert_eq!(after(1024, 100, 64, Duration::from_nanos(50)), 1024);
         assert_eq!(after(1024, 3, 0, Duration::from_secs(1)), 1024, "nothing was applied");
         assert_eq!(after(1024, 3, 7, Duration::ZERO), 1024);
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_batches_count() {
+    fn recent_batches_dominate() {
         let mut depth = Depth::new(1024);
         (0..50).for_each(|_| depth.note(64, Duration::from_micros(64 * 20)));
         assert_eq!(depth.limit(), Depth::LEAST);

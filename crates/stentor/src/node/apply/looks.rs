@@ -1,4 +1,4 @@
-//! What other threads ask of a machine between two commands.
+//! Looks: functions of other threads that inspect a state machine between two commands.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,13 @@ use super::work::Work;
 use crate::Position;
 use crate::node::mailbox::Mailbox;
 
-/// A question: it gets the value, or where the machine has panicked.
+/// A look. It receives the value, or the position at which the machine has panicked.
 type Look<S> = Box<dyn FnOnce(Result<&S, Position>) + Send>;
-/// The apply thread, and what wakes it. `None`: the machine is on the protocol's thread, or nobody answers any more.
+/// The apply thread and the channel that wakes it. `None` if the machine is on the protocol's thread, or if no thread
+/// answers any more.
 type Answering = Option<(ThreadId, SyncSender<Work>)>;
 
-/// Where other threads leave what they ask.
+/// The pending looks at a machine.
 pub(in crate::node) struct Looks<S> {
     left: Mailbox<Look<S>>,
     thread: Arc<Mutex<Answering>>,
@@ -36,32 +37,33 @@ impl<S> Looks<S> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This thread answers from now on, and sleeps until `wake` wakes it. What was left before woke nobody.
+    /// Registers the calling thread as the one that answers, and `wake` as the channel that ends its sleep. Looks that
+    /// were left before have woken nobody.
     pub(super) fn open(&self, wake: SyncSender<Work>) {
         *self.thread() = Some((thread::current().id(), wake));
     }
 
-    /// Nobody answers any more. What waits is dropped.
+    /// Records that no thread answers any more, and drops the pending looks.
     pub(super) fn close(&self) {
         *self.thread() = None;
         self.left.close();
     }
 
-    /// Whether the apply thread itself asks: it would wait for its own answer.
+    /// Returns whether the calling thread is the apply thread, which would deadlock if it waited for its own answer.
     pub(in crate::node) fn is_own_thread(&self) -> bool {
         self.thread().as_ref().is_some_and(|(answers, _)| *answers == thread::current().id())
     }
 
-    /// Leaves a question. It is dropped if nobody answers any more.
+    /// Adds a look. It is dropped if no thread answers any more.
     pub(in crate::node) fn put(&self, look: Look<S>) {
         self.left.put(look);
         if let Some((_, wake)) = &*self.thread() {
-            // A queue that is full wakes it as well.
+            // If the queue is full, the thread is awake anyway.
             let _ = wake.try_send(Work::Look);
         }
     }
 
-    /// Takes the questions. One load where there is none.
+    /// Returns all pending looks. Costs one load if there are none.
     #[inline]
     pub(super) fn take(&self) -> Vec<Look<S>> {
         self.left.take()

@@ -1,18 +1,20 @@
-//! Where the state machine runs: behind a bounded queue, on a thread of its own.
+//! The execution of the state machine: behind a bounded queue on a thread of its own, or on the protocol's thread.
 //!
-//! # The way of a command
-//! The member delivers a command to the [`Queue`], which copies it into a [`Batch`]. A round of the protocol ends with the hand-over of
-//! the batch. The [`worker`] has its [`Applier`] apply the commands one after the other, and sends the batch back with the replies. A
-//! batch is used again, so nothing is allocated for a command.
+//! # Path of a command
+//! The member delivers a command to the [`Queue`], which copies it into a [`Batch`]. At the end of a protocol round,
+//! the batch is handed over. The [`worker`] lets its [`Applier`] apply the commands one by one, and returns the batch
+//! with the replies. Batches are reused, so a command allocates nothing.
 //!
-//! A query that is read outside the order goes the same way: it is answered behind all commands of its batch.
+//! A query outside the order takes the same path. It is answered after all commands of its batch.
 //!
 //! # Invariants
-//! - One queue carries commands, freezes and states that are to be taken over, so each of them meets the value after everything that was
-//!   delivered before it.
-//! - The protocol's thread never waits for the apply thread. A queue that is full has no room
-//!   ([`has_room`](stentor_multicast::Application::has_room)): the member delivers nothing, and everything else goes on.
-//! - A machine that has panicked is *poisoned*: nothing applies, freezes or inspects it, until it has taken over a state.
+//! - One queue carries commands, freezes and states to restore. So each of them sees the value after everything that
+//!   was delivered before it.
+//! - The protocol's thread never waits for the apply thread. If the queue is full, it has no room
+//!   ([`has_room`](stentor_multicast::Application::has_room)): the member delivers nothing, and continues with
+//!   everything else.
+//! - A machine that has panicked is *poisoned*: it is not called for commands, freezes or looks until it has restored a
+//!   state.
 
 mod applier;
 mod batch;
@@ -37,31 +39,33 @@ pub(super) use progress::Progress;
 pub(super) use queries::QueryHead;
 pub(super) use queue::Queue;
 
-/// Bytes of memory that each buffer of commands keeps when it is used again.
+/// Memory that each buffer of commands keeps for reuse, in bytes.
 const KEPT: usize = 512 << 10;
 
 /// The thread on which a node applies commands.
 ///
-/// On its own thread, a command that takes long delays commands only: the member answers others, and is not suspected. On the thread of
-/// the protocol there is no hand-over between two threads, which a light machine gains from: the example `apply_threads` measures it
-/// (on two cores with three nodes: 8.6 instead of 15.1 µs for a command at a time, 1.03 instead of 0.98 million commands a second). Its
-/// price is that the member answers nobody while `apply`, `freeze` or `restore` runs: one that takes longer than the shortest
-/// time-out of the election makes a leader suspected.
+/// With a thread of its own, a slow command delays only other commands: the member keeps answering its peers, and is
+/// not suspected.
+///
+/// The protocol's thread saves the hand-over between two threads, from which a light machine gains. The example
+/// `apply_threads` measures it: on two cores with three nodes, 8.6 instead of 15.1 µs for one command at a time, and
+/// 1.03 instead of 0.98 million commands per second. In exchange, the member answers nobody while `apply`, `freeze` or
+/// `restore` runs. If one of them takes longer than the shortest timeout of the election, a leader is suspected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ApplyThread {
-    /// A thread of its own, with the name `stentor NAME apply`.
+    /// A thread of its own, which is named `stentor NAME apply`.
     #[default]
     Own,
-    /// The thread that runs or turns the node.
+    /// The thread that runs the node.
     Protocol,
 }
 
-/// How much may wait to be applied before the member delivers no more.
+/// The bounds of the queue of commands. Beyond them the member delivers nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
-    /// Commands. If they take long, fewer.
+    /// Maximum number of commands. The limit is lower if commands take long.
     pub(super) commands: usize,
-    /// Bytes of commands. The last of them may exceed it.
+    /// Maximum size of the commands, in bytes. The last command may exceed it.
     pub(super) bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! How far a machine is, as other threads see it.
+//! The progress of a state machine, as shared with other threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
@@ -8,11 +8,12 @@ use stentor_multicast::{GroupId, RestoreError};
 use crate::Group;
 use crate::Position;
 
-/// How far a machine is. The apply thread writes, and others read at any time.
+/// The progress of a state machine. The apply thread writes it, and other threads may read it at any time.
 ///
 /// # Invariants
-/// - The place of the last command is read whole: its version is odd while it is written, and rises with each one.
-/// - A command costs stores only. What is rare stands behind a lock.
+/// - The position of the last command is read atomically, by a sequence lock: `version` is odd while the position is
+///   written, and rises with each write.
+/// - A command costs only stores. Rare changes are protected by a lock.
 #[derive(Debug)]
 pub(in crate::node) struct Progress {
     /// The group of the machine.
@@ -22,21 +23,21 @@ pub(in crate::node) struct Progress {
     group: AtomicU64,
     index: AtomicU64,
     incarnation: AtomicU64,
-    /// Commands that the value contains.
+    /// Number of commands that the value contains.
     commands: AtomicU64,
-    /// The time at which something is due; `NEVER`: nothing is. It was found after so many commands.
+    /// The order time at which something is due, or `NEVER`. It is valid after `due_after` commands.
     due: AtomicU64,
     due_after: AtomicU64,
     /// The version of the machine that is in force.
     in_force: AtomicU32,
-    /// States that were taken over, or could not be.
+    /// Number of restorations of a state, including failed ones.
     restores: AtomicU64,
-    /// Whether the machine is poisoned, or a state was not taken over.
+    /// Whether the machine is poisoned or has failed to restore a state.
     ill: AtomicBool,
     rare: Mutex<Rare>,
 }
 
-/// No time.
+/// The value of `due` if nothing is due.
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -68,7 +69,7 @@ impl Progress {
         look(&mut self.rare.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A command was applied. Only the thread that applies calls this.
+    /// Records that a command was applied. Only the apply thread calls this.
     #[inline]
     pub(super) fn note_applied(&self, position: Position) {
         let version = self.version.load(Ordering::Relaxed);
@@ -82,15 +83,16 @@ impl Progress {
         self.commands.store(position.index, Ordering::Release);
     }
 
-    /// The first time at which something is due, after the commands that are applied. Only the thread that applies calls this.
+    /// Records the earliest time at which something is due after the applied commands. Only the apply thread calls
+    /// this.
     #[inline]
     pub(super) fn note_due(&self, due: Option<u64>) {
         self.due.store(due.unwrap_or(NEVER), Ordering::Relaxed);
         self.due_after.store(self.commands.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// Returns the first time at which something is due after `commands` commands: a session ends, or a timer fires. `None`: nothing is, or
-    /// these are not applied yet, and may change it.
+    /// Returns the earliest time at which a session ends or a timer fires after `commands` commands. Returns `None` if
+    /// nothing is due. Also returns `None` if these commands are not all applied yet, because they may change it.
     #[inline]
     pub(in crate::node) fn due(&self, commands: u64) -> Option<u64> {
         let is_known = self.due_after.load(Ordering::Acquire) == commands;
@@ -98,7 +100,7 @@ impl Progress {
         (is_known && due != NEVER).then_some(due)
     }
 
-    /// A state was taken over that contains so many commands; or it could not be.
+    /// Records that a state of this many commands was restored, or the failure of that.
     pub(super) fn note_restored(&self, commands: Result<u64, RestoreError>) {
         match commands {
             Ok(commands) => {
@@ -113,7 +115,7 @@ impl Progress {
         }
     }
 
-    /// This version is in force. Only the thread that applies calls this.
+    /// Records the version in force. Only the apply thread calls this.
     pub(super) fn note_version(&self, version: u32) {
         self.in_force.store(version, Ordering::Relaxed);
     }
@@ -123,18 +125,18 @@ impl Progress {
         self.in_force.load(Ordering::Relaxed)
     }
 
-    /// A restore is over, whatever became of it.
+    /// Records the end of a restoration, whether it succeeded or not.
     pub(super) fn note_restore_over(&self) {
         self.restores.fetch_add(1, Ordering::Release);
     }
 
-    /// The machine is poisoned at a place.
+    /// Records that the machine is poisoned at a position.
     pub(in crate::node) fn note_poisoned(&self, at: Position) {
         self.rare(|rare| rare.poisoned = Some(at));
         self.ill.store(true, Ordering::Release);
     }
 
-    /// Returns the place of the last command that was applied.
+    /// Returns the position of the last applied command.
     pub(in crate::node) fn applied(&self) -> Option<Position> {
         loop {
             let version = self.version.load(Ordering::Acquire);
@@ -156,23 +158,23 @@ impl Progress {
         self.commands.load(Ordering::Acquire)
     }
 
-    /// Returns how many states were taken over, or could not be.
+    /// Returns the number of restorations of a state, including failed ones.
     pub(super) fn restores(&self) -> u64 {
         self.restores.load(Ordering::Acquire)
     }
 
-    /// Whether the machine takes nothing any more.
+    /// Returns whether the machine accepts no more work.
     #[inline]
     pub(in crate::node) fn is_ill(&self) -> bool {
         self.ill.load(Ordering::Acquire)
     }
 
-    /// Returns where the machine has panicked, if it is poisoned.
+    /// Returns the position at which the machine is poisoned, if it is.
     pub(in crate::node) fn poisoned(&self) -> Option<Position> {
         if self.is_ill() { self.rare(|rare| rare.poisoned) } else { None }
     }
 
-    /// Returns why a state was not taken over.
+    /// Returns why a state could not be restored.
     pub(in crate::node) fn failure(&self) -> Option<RestoreError> {
         if self.is_ill() { self.rare(|rare| rare.failure.clone()) } else { None }
     }
@@ -202,7 +204,7 @@ mod tests {
             }
         });
         let (mut seen, mut last, since) = (0, 0, std::time::Instant::now());
-        // The two must meet often enough, however many processors they have.
+        // The two threads must overlap often enough, however many processors there are.
         while seen < 100_000 && since.elapsed() < std::time::Duration::from_secs(2) {
             if let Some(Position { time, group, index, incarnation, .. }) = progress.applied() {
                 assert_eq!((time, group.0.0, incarnation), (3 * index, index as u16, 7 * index));

@@ -1,19 +1,19 @@
-//! Queries on their way to the machine, outside the order.
+//! Queries outside the order, in transit to the state machine.
 
 use stentor_multicast::{ClientId, Incarnation};
 use stentor_session::ReadyRead;
 
 use super::KEPT;
 
-/// What a query's answer says beside its bytes.
+/// The metadata of a query's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct QueryHead {
     pub(super) client: ClientId,
-    /// What the answer names.
+    /// The name of the read, which the answer repeats.
     pub(super) name: u64,
-    /// The answer says that it is as late as this at least.
+    /// The order time that the answer follows at least.
     pub(super) time: u64,
-    /// Where the history began that the value is part of.
+    /// The origin of the history that the value belongs to.
     pub(super) origin: Incarnation,
 }
 
@@ -23,7 +23,7 @@ impl QueryHead {
     }
 }
 
-/// Queries in their order. It is used again, so no query allocates once it has grown.
+/// A list of queries, in order. It is reused, so no query allocates once its buffers have grown.
 #[derive(Debug, Default)]
 pub(super) struct Queries {
     entries: Vec<(QueryHead, usize)>,
@@ -39,7 +39,7 @@ impl Queries {
     pub(super) fn iter(&self) -> impl Iterator<Item = (QueryHead, &[u8])> {
         let mut bytes = &self.bytes[..];
         self.entries.iter().map(move |(head, length)| {
-            // The lengths are those of `push`.
+            // These lengths were recorded by `push`.
             let (query, rest) = bytes.split_at(*length);
             bytes = rest;
             (*head, query)
@@ -51,13 +51,13 @@ impl Queries {
         self.entries.len()
     }
 
-    /// Returns the bytes of memory that the queries take.
+    /// Returns the memory that the queries occupy, in bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&self.entries[..]) + self.bytes.len()
     }
 
-    /// Makes it empty. Some memory stays for later queries.
+    /// Removes all queries. Up to [`KEPT`] bytes of each buffer are kept for later queries.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.entries.shrink_to(KEPT / size_of::<(QueryHead, usize)>());

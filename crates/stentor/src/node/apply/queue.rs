@@ -1,4 +1,4 @@
-//! The protocol's end of the queue.
+//! The protocol's end of the queue to the apply thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,25 +21,27 @@ use super::{Applier, Bounds, Progress, QueryHead};
 use crate::node::sleeper::Sleeper;
 use crate::state_machine::StateMachine;
 
-/// Pieces of work that are handed over and not begun, at most. What comes then waits at the protocol's end, where commands join a batch.
+/// Maximum number of work items that are handed over and not begun. Further work waits at the protocol's end, where
+/// commands join a batch.
 const HANDED: usize = 16;
-/// Queries that may wait.
+/// Maximum number of waiting queries.
 const MOST_QUERIES: usize = 1024;
-/// Batches that are kept for later.
+/// Maximum number of empty batches that are kept for reuse.
 const SPARE: usize = 2 * HANDED;
-/// How long the end of a node waits until everything that was delivered is applied.
+/// Longest wait of an ending node until all delivered commands are applied.
 const LEFT_OVER: Duration = Duration::from_secs(10);
-/// Rounds in which the protocol's thread only gives up its time slice after a batch was handed over. Most machines are done with it by then,
-/// and a sleep and its end cost more than they take. After that the apply thread wakes it.
+/// Number of rounds for which the protocol's thread only yields its time slice after a batch was handed over. Most
+/// machines finish the batch in this time, and a sleep with its wake-up would take longer. After that, the apply thread
+/// wakes the protocol's thread.
 const YIELDS: u32 = 32;
-/// The pause between two looks at a thread that is to end.
+/// Interval between checks whether the apply thread has ended.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The protocol's end of the queue to the apply thread.
 ///
 /// # Invariants
-/// - What is delivered is applied in that order. A freeze and a state that is taken over keep their places in it.
-/// - Commands that were delivered and are not known to be applied are within the bounds, or one command beyond them.
+/// - Deliveries are applied in order. A freeze and the restoration of a state keep their places in this order.
+/// - The delivered commands that are not known to be applied stay within the bounds, or exceed them by one command.
 pub(in crate::node) struct Queue<S> {
     work: SyncSender<Work>,
     done: Receiver<Batch>,
@@ -47,22 +49,23 @@ pub(in crate::node) struct Queue<S> {
     thread: Option<JoinHandle<Applier<S>>>,
     progress: Arc<Progress>,
     depth: Depth,
-    /// Bytes of commands that may wait.
+    /// Maximum size of the waiting commands, in bytes. The same bound applies to the waiting queries.
     most_bytes: usize,
-    /// Commands and bytes that were delivered and have not come back.
+    /// Number and size of the commands that were delivered and have not returned.
     waiting: (usize, usize),
-    /// The same of queries: those of clients that read a lot hold up no commands, and are held up by none.
+    /// Number and size of the queries that have not returned. They are bounded separately, so that queries and commands
+    /// do not block each other.
     queries: (usize, usize),
-    /// Batches that were begun and have not come back.
+    /// Number of batches that were begun and have not returned.
     batches: usize,
-    /// What is not handed over yet.
+    /// Work that is not handed over yet.
     outbox: VecDeque<Work>,
     spare: Vec<Batch>,
-    /// States that were to be taken over.
+    /// Number of restorations that were requested.
     restores: u64,
-    /// Nothing is taken: a state is being taken over, or the machine is ill.
+    /// Whether the queue accepts nothing: a state is being restored, or the machine is unusable.
     closed: bool,
-    /// Rounds since a batch came back.
+    /// Rounds since a batch returned.
     rounds: u32,
 }
 
@@ -117,14 +120,14 @@ impl<S: StateMachine> Queue<S> {
         self.waiting.1 += added;
     }
 
-    /// Has a query answered behind everything delivered so far.
+    /// Answers a query after everything delivered so far.
     pub(in crate::node) fn push_query(&mut self, head: QueryHead, query: &[u8]) {
         let added = self.add(|batch| batch.queries.push(head, query));
         self.queries.0 += 1;
         self.queries.1 += added;
     }
 
-    /// Adds to a batch. Returns the bytes that this takes.
+    /// Adds to a batch. Returns the number of bytes that this occupies.
     #[inline]
     fn add(&mut self, add: impl FnOnce(&mut Batch)) -> usize {
         self.with_batch(|batch| {
@@ -134,7 +137,7 @@ impl<S: StateMachine> Queue<S> {
         })
     }
 
-    /// Has the replies said again that this client has not acknowledged, behind everything delivered so far.
+    /// Repeats the replies that this client has not acknowledged, after everything delivered so far.
     pub(in crate::node) fn say_again(&mut self, client: ClientId) {
         self.with_batch(|batch| batch.again.push(client));
     }
@@ -154,7 +157,7 @@ impl<S: StateMachine> Queue<S> {
         added
     }
 
-    /// A batch has come back, or is forgotten.
+    /// Records that a batch has returned or is dropped.
     fn note_end(&mut self, batch: &Batch) {
         self.batches -= 1;
         self.waiting.0 -= batch.commands.len();
@@ -163,21 +166,21 @@ impl<S: StateMachine> Queue<S> {
         self.queries.1 -= batch.queries.bytes();
     }
 
-    /// Asks for the value after everything delivered so far.
+    /// Requests the value after everything delivered so far.
     pub(in crate::node) fn freeze(&mut self) -> Box<dyn Frozen> {
         let (freezes, frozen) = sync_channel(1);
         self.outbox.push_back(Work::Freeze(freezes));
         Box::new(QueuedState::new(frozen))
     }
 
-    /// Has a state taken over. Until that is done there is no room.
+    /// Restores a state. Until that is done, the queue has no room.
     pub(in crate::node) fn restore(&mut self, number: u64, chunks: VecDeque<Vec<u8>>) {
         self.outbox.push_back(Work::Restore { number, chunks });
         self.restores += 1;
         self.closed = true;
     }
 
-    /// Takes the batches that are done, and looks whether there is room again. Called before each round.
+    /// Takes the batches that are done, and updates whether there is room. Called before each round.
     #[inline]
     pub(in crate::node) fn begin_round(&mut self, mut replied: impl FnMut(&AnswerBuffer)) {
         if self.batches > 0 {
@@ -198,7 +201,7 @@ impl<S: StateMachine> Queue<S> {
         self.closed = self.progress.is_ill() || self.restores != self.progress.restores();
     }
 
-    /// Hands over what was delivered, as far as the apply thread takes it. Called after each round.
+    /// Hands over the delivered commands, as far as the apply thread has room. Called after each round.
     #[inline]
     pub(in crate::node) fn end_round(&mut self) {
         while let Some(work) = self.outbox.pop_front() {
@@ -209,13 +212,13 @@ impl<S: StateMachine> Queue<S> {
         }
     }
 
-    /// Returns whether a batch is about to come back, so that a sleep does not pay.
+    /// Returns whether a batch is about to return, so that a sleep does not pay.
     #[inline]
     pub(in crate::node) fn is_about_to_return(&self) -> bool {
         self.batches > 0 && self.rounds < YIELDS
     }
 
-    /// Forgets what was delivered and not handed over: the node starts over.
+    /// Drops everything that was delivered and not handed over, because the node starts over.
     pub(in crate::node) fn start_over(&mut self) {
         for work in std::mem::take(&mut self.outbox) {
             match work {
@@ -227,10 +230,11 @@ impl<S: StateMachine> Queue<S> {
         self.restore(0, VecDeque::new());
     }
 
-    /// Ends the thread when everything that was delivered is applied.
+    /// Ends the thread after all delivered commands are applied.
     ///
     /// # Errors
-    /// The number of commands that were not, if that takes too long. The thread ends behind the one that it applies.
+    /// Returns the number of commands that are not applied, if that takes too long. The thread then ends after the
+    /// present command.
     pub(in crate::node) fn stop(mut self) -> Result<Applier<S>, usize> {
         let since = Instant::now();
         self.outbox.push_back(Work::Stop);
@@ -249,10 +253,10 @@ impl<S: StateMachine> Queue<S> {
 }
 
 impl<S> Drop for Queue<S> {
-    /// The thread ends behind the command that it applies.
+    /// Makes the thread end after the present command.
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // If it is full, the thread does not sleep.
+        // If the queue is full, the thread is awake anyway.
         let _ = self.work.try_send(Work::Stop);
     }
 }

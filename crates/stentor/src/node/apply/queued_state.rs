@@ -1,4 +1,4 @@
-//! A state that the apply thread freezes when it comes to that.
+//! The frozen state of a machine on the apply thread, before and after that thread has frozen it.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
@@ -6,14 +6,14 @@ use stentor_multicast::{Frozen, Readiness};
 
 use crate::node::state_writer::StateWriter;
 
-/// A state that is pending until the apply thread has frozen it. Then it is a [`StateWriter`].
+/// A state that is pending until the apply thread has frozen it. From then on it is a [`StateWriter`].
 pub(super) struct QueuedState {
     frozen: Receiver<StateWriter>,
     writer: Option<StateWriter>,
 }
 
 impl QueuedState {
-    /// Of what comes here. If the sender is dropped before, the state fails.
+    /// Creates a pending state, which arrives through `frozen`. If the sender is dropped first, the state fails.
     pub(super) fn new(frozen: Receiver<StateWriter>) -> Self {
         QueuedState { frozen, writer: None }
     }
@@ -26,7 +26,7 @@ impl Frozen for QueuedState {
         }
     }
 
-    /// A state that was just frozen is pending once more: its size is asked for before it is written.
+    /// Returns `Pending` once more just after the freeze, so that the size can be checked before the state is written.
     fn readiness(&mut self) -> Readiness {
         if let Some(writer) = &mut self.writer {
             return writer.readiness();

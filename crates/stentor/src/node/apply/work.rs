@@ -1,4 +1,4 @@
-//! What goes through the queue to the apply thread.
+//! The work items in the queue to the apply thread.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
@@ -6,18 +6,18 @@ use std::sync::mpsc::SyncSender;
 use super::batch::Batch;
 use crate::node::state_writer::StateWriter;
 
-/// What the apply thread does, in this order.
+/// A work item of the apply thread. Items are processed in order.
 pub(super) enum Work {
     Commands(Batch),
-    /// Freezes the value, and sends it here.
+    /// Freezes the value and sends it through this channel.
     Freeze(SyncSender<StateWriter>),
-    /// Takes over a state of so many commands.
+    /// Restores a state of `number` commands.
     Restore {
         number: u64,
         chunks: VecDeque<Vec<u8>>,
     },
-    /// Somebody asks something.
+    /// Wakes the thread, because a look is pending.
     Look,
-    /// Ends, having done everything before.
+    /// Ends the thread after all earlier items.
     Stop,
 }

@@ -16,20 +16,20 @@ use super::work::Work;
 use crate::node::sleeper::Sleeper;
 use crate::state_machine::StateMachine;
 
-/// The thread's ends of the queue.
+/// The apply thread's ends of the queue.
 pub(super) struct Ends {
     pub(super) work: Receiver<Work>,
-    /// Wakes this thread.
+    /// Wakes the apply thread.
     pub(super) wake: SyncSender<Work>,
-    /// Where batches go back.
+    /// The channel on which batches return.
     pub(super) done: SyncSender<Batch>,
-    /// The thread is to end at once: what waits is not applied.
+    /// Set if the thread must end at once, without applying the waiting commands.
     pub(super) ends: Arc<AtomicBool>,
-    /// The protocol's thread, which may sleep until there are replies or room.
+    /// Wakes the protocol's thread, which may sleep until there are replies or room.
     pub(super) sleeper: Sleeper,
 }
 
-/// Starts the thread. It returns the applier at its end.
+/// Starts the thread. It returns the applier when it ends.
 pub(super) fn spawn<S: StateMachine>(
     applier: Applier<S>,
     ends: Ends,
@@ -41,7 +41,7 @@ pub(super) fn spawn<S: StateMachine>(
 
 fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) -> Applier<S> {
     applier.looks().open(ends.wake.clone());
-    // What was asked before woke nobody.
+    // Looks that were left before had no thread to wake.
     applier.answer();
     let is_over = || ends.ends.load(Ordering::Relaxed);
     while let Ok(work) = next(&ends.work, wait) {
@@ -53,7 +53,7 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
                 let since = Instant::now();
                 applier.apply_all(&mut batch, is_over);
                 batch.took = since.elapsed();
-                // Nobody waits for it if the node has ended.
+                // The send fails if the node has ended. Then nobody needs the batch.
                 let _ = ends.done.send(batch);
             }
             Work::Freeze(to) => {
@@ -73,8 +73,8 @@ fn run<S: StateMachine>(mut applier: Applier<S>, ends: &Ends, wait: WaitMode) ->
     applier
 }
 
-/// Waits for work as the mode says: spins, yields, then sleeps. A mode that never sleeps sleeps here, too, when it has yielded long
-/// enough: the protocol's thread is the one that answers others.
+/// Waits for work according to the mode: spins, yields, then sleeps. Even in a mode that never sleeps, this thread
+/// sleeps after it has yielded for long: only the protocol's thread must respond to others without delay.
 fn next(work: &Receiver<Work>, wait: WaitMode) -> Result<Work, RecvError> {
     const MOST: u32 = 2000;
     let (spins, yields) = (wait.spins.min(MOST), if wait.sleep { wait.yields.min(MOST) } else { MOST });

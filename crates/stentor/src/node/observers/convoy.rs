@@ -1,8 +1,9 @@
-//! A state that is given to observers: to all that wait for one, together.
+//! The transfer of a state to observers: all that wait for a state receive it together, as a *convoy*.
 //!
-//! The value is frozen once for all of them, at most once in [`PAUSE`], and its pieces are written as they are taken. So the state takes
-//! [`WINDOW`] pieces of memory, whatever its size and however many take it, and what a frozen value holds is held by one of them. All go at
-//! the pace of the slowest, so one that is too slow is put out.
+//! The value is frozen once for all of them, at most once per [`PAUSE`], and its pieces are written as they are
+//! consumed. So the transfer takes the memory of [`WINDOW`] pieces, independent of the state's size and of the number
+//! of observers, and only one frozen value exists. All participants proceed at the pace of the slowest, so one that is
+//! too slow is removed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,27 +14,28 @@ use crate::node::state_writer::StateWriter;
 use crate::observer::frame::MOST;
 use crate::observer::place::Place;
 
-/// Pieces that are there at once, at most.
+/// Maximum number of pieces in memory.
 const WINDOW: usize = 16;
-/// The time between two freezes, at least. Whoever comes within it takes part, as long as the first piece is there.
+/// Shortest time between two freezes. An observer that arrives within it joins the convoy, as long as the first piece
+/// is still in memory.
 const PAUSE: Duration = Duration::from_secs(1);
-/// An observer is given so much time, and a second more for so many bytes.
+/// Initial time allowance of an observer. It grows by 1 s per `BYTES_PER_SECOND` that the observer has received.
 const GRACE: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
-/// What an observer gets next of a state.
+/// The next part of a state for an observer.
 pub(super) enum Next<'a> {
-    /// It is not there yet.
+    /// The next part is not available yet.
     Waits,
     Begins(Place),
     Piece(&'a [u8]),
-    /// All pieces were taken. The state had so many bytes.
+    /// All pieces were sent. The number is the state's size in bytes.
     End(Place, u64),
-    /// It cannot be written.
+    /// The state cannot be written.
     Failed,
 }
 
-/// How far an observer is with a state.
+/// An observer's progress in a convoy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {
     /// The number of the convoy.
@@ -44,14 +46,14 @@ pub(super) struct Ticket {
     since: Instant,
 }
 
-/// The state.
+/// A state in transfer, with its participants' common window.
 pub(super) struct Convoy {
     number: u64,
     asked: Instant,
-    /// The place of the value, and what writes it; `None`: it is not frozen yet.
+    /// The place of the value, and its writer if there is one. `None` before the freeze.
     frozen: Option<(Place, Option<StateWriter>)>,
     pieces: VecDeque<Vec<u8>>,
-    /// Pieces that all have taken.
+    /// Number of pieces that were dropped, because all participants have received them.
     taken: usize,
     bytes: u64,
     is_whole: bool,
@@ -64,7 +66,7 @@ impl Convoy {
         Convoy { number, asked: now, frozen, pieces, taken: 0, bytes: 0, is_whole: false, failed: false }
     }
 
-    /// The value is frozen; or it cannot be, or nobody can write it.
+    /// Records that the value was frozen. `writer` is `None` if it cannot be frozen or written.
     pub(super) fn begin(&mut self, place: Place, writer: Option<StateWriter>) {
         self.failed |= writer.is_none();
         self.frozen = Some((place, writer));
@@ -75,24 +77,25 @@ impl Convoy {
         self.frozen.as_ref().map(|(place, _)| *place)
     }
 
-    /// Lets one more take part, if it is not too late for that.
+    /// Adds a participant, unless it is too late for that.
     pub(super) fn join(&self, now: Instant) -> Option<Ticket> {
         let is_early = now.saturating_duration_since(self.asked) < PAUSE || self.frozen.is_none();
         let ticket = Ticket { convoy: self.number, begun: false, piece: 0, bytes: 0, since: now };
         (is_early && self.taken == 0 && !self.failed).then_some(ticket)
     }
 
-    /// Returns whether its next piece is about to be there, of which nobody tells.
+    /// Returns whether the writer is about to produce the next piece. It does not signal that, so the thread must poll.
     pub(super) fn is_being_written(&self) -> bool {
         self.frozen.is_some() && !self.is_whole && !self.failed && self.pieces.len() < WINDOW
     }
 
-    /// Returns whether it is over: nobody takes part, and the next freeze may be.
+    /// Returns whether the convoy has no participant left and another freeze is permitted.
     pub(super) fn is_over(&self, tickets: usize, now: Instant) -> bool {
         tickets == 0 && now.saturating_duration_since(self.asked) >= PAUSE
     }
 
-    /// Writes pieces as there is room, and drops those that all have taken. `least`: the piece that the slowest takes next.
+    /// Reads pieces from the writer while there is room, and drops those that all participants have received. `least`
+    /// is the next piece of the slowest.
     pub(super) fn pump(&mut self, least: Option<usize>, now: Instant) {
         let Some((_, Some(writer))) = &mut self.frozen else { return };
         while !self.is_whole && !self.failed && self.pieces.len() < WINDOW {
@@ -110,14 +113,14 @@ impl Convoy {
                 }
             }
         }
-        // A state that fits into the window stays for those who come a little later.
+        // A state that fits into the window is kept for observers that arrive a little later.
         let may_drop = self.pieces.len() == WINDOW || now.saturating_duration_since(self.asked) >= PAUSE;
         while may_drop && least.is_some_and(|least| self.taken < least) && self.pieces.pop_front().is_some() {
             self.taken += 1;
         }
     }
 
-    /// Returns what comes next for one that takes part. `None`: it does not, or is too slow.
+    /// Returns the next part for a participant. Returns `None` if it does not participate or is too slow.
     pub(super) fn next(&self, ticket: &Ticket, now: Instant) -> Option<Next<'_>> {
         if ticket.convoy != self.number || ticket.piece < self.taken {
             return None;
@@ -137,7 +140,8 @@ impl Convoy {
         Some(if self.is_whole { Next::End(*place, self.bytes) } else { Next::Waits })
     }
 
-    /// Returns whether one has had its time, and has not taken enough. Called also where it takes nothing.
+    /// Returns whether a participant has used up its time without receiving enough. Must also be checked while it
+    /// receives nothing.
     pub(super) fn is_slow(&self, ticket: &Ticket, now: Instant) -> bool {
         self.frozen.is_some()
             && ticket.piece - self.taken.min(ticket.piece) < self.pieces.len()
@@ -146,12 +150,12 @@ impl Convoy {
 }
 
 impl Ticket {
-    /// The piece that comes next.
+    /// Returns the number of the next piece.
     pub(super) fn piece(&self) -> usize {
         self.piece
     }
 
-    /// The state was begun, or a piece of so many bytes was taken.
+    /// Records that the state's begin was sent, or a piece of this many bytes.
     pub(super) fn advance(&mut self, bytes: Option<usize>) {
         match bytes {
             None => self.begun = true,
@@ -182,7 +186,7 @@ mod tests {
         Some(StateWriter::begin(("a", &logged("a")), Long(bytes)))
     }
 
-    /// Takes everything that is there.
+    /// Receives everything that is available.
     fn take(convoy: &Convoy, ticket: &mut Ticket, now: Instant, into: &mut Vec<u8>) -> Option<u64> {
         loop {
             match convoy.next(ticket, now).expect("it takes part") {
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_take_part_get_the_whole_state_at_the_pace_of_the_slowest() {
+    fn all_participants_get_the_whole_state_at_the_pace_of_the_slowest() {
         let (now, long) = (Instant::now(), 40 * MOST + 7);
         let mut convoy = Convoy::new(1, now);
         let mut tickets = [convoy.join(now).expect("early"), convoy.join(now).expect("early")];
@@ -210,7 +214,7 @@ mod tests {
             assert!(now.elapsed() < Duration::from_secs(20), "it hangs");
             convoy.pump(tickets.iter().map(Ticket::piece).min(), now);
             assert!(convoy.pieces.len() <= WINDOW);
-            // One of them looks more often.
+            // The first participant receives more often.
             for _ in 0..3 {
                 ends[0] = take(&convoy, &mut tickets[0], now, &mut taken[0]);
             }
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_nothing_is_slow_after_its_time_and_others_need_not_wait() {
+    fn a_participant_that_takes_nothing_is_slow_after_its_grace() {
         let now = Instant::now();
         let mut convoy = Convoy::new(1, now);
         let ticket = convoy.join(now).expect("early");

@@ -1,4 +1,4 @@
-//! The journal: what was applied lately.
+//! The journal: the records of recently applied commands.
 
 use std::collections::VecDeque;
 
@@ -8,42 +8,42 @@ use super::tap::Block;
 use crate::observer::place::Place;
 use crate::observer::record::{Record, read};
 
-/// Bytes up to which short blocks are put together.
+/// Size up to which short blocks are combined, in bytes.
 const BLOCK: usize = 64 << 10;
-/// What a block takes besides its records.
+/// Memory of a block besides its records, in bytes.
 const OVERHEAD: usize = 128;
 
-/// A block with the place of its first byte in the stream of all records.
+/// A block with the offset of its first byte in the stream of all records.
 struct Part {
     begins: u64,
     block: Block,
 }
 
-/// Where an observer's position is.
+/// The result of the search for an observer's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// What comes next begins at this place in the stream of records.
+    /// The next record begins at this offset in the stream of records.
     At(u64, Place),
-    /// Before what is kept, of the same history as far as that is known.
+    /// The position is before the journal's beginning, and in the same history as far as that is known.
     Before,
-    /// It is not applied here yet.
+    /// This member has not applied the position yet.
     Ahead,
-    /// It is of a history that the group has left.
+    /// The position belongs to a history that the group has left.
     OtherHistory,
 }
 
 /// The journal of a member.
 ///
 /// # Invariants
-/// - Blocks follow each other without a gap. Where one would be, all before it are dropped.
-/// - They take at most `most` bytes, or the newest of them alone takes more.
+/// - Blocks are contiguous. Where a gap would occur, all earlier blocks are dropped.
+/// - The blocks take at most `most` bytes, unless the newest one alone takes more.
 pub(super) struct Kept {
     parts: VecDeque<Part>,
     bytes: usize,
     most: usize,
-    /// The end of the stream of records. It never falls, so that no place in it is used twice.
+    /// End offset of the stream of records. It never decreases, so no offset is used twice.
     end: u64,
-    /// Where the machine is; `None`: that is not known.
+    /// The place of the machine. `None` if it is not known.
     head: Option<Place>,
 }
 
@@ -52,39 +52,39 @@ impl Kept {
         Kept { parts: VecDeque::new(), bytes: 0, most, end: 0, head: None }
     }
 
-    /// Returns where the machine is.
+    /// Returns the place of the machine.
     pub(super) fn head(&self) -> Option<Place> {
         self.head
     }
 
-    /// Returns the end of the stream of records.
+    /// Returns the end offset of the stream of records.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns the index behind which everything is kept.
+    /// Returns the index after which all records are kept.
     pub(super) fn first(&self) -> u64 {
         let head = self.head.map_or(0, |head| head.index);
         self.parts.front().map_or(head, |part| part.block.before.index)
     }
 
-    /// Forgets everything. The machine is at `head`, if that is known.
+    /// Drops all records. `head` is the place of the machine, if it is known.
     pub(super) fn clear(&mut self, head: Option<Place>) {
         self.parts.clear();
         self.bytes = 0;
-        // Whoever was at the end is not at that of what comes now.
+        // The offset of an observer at the old end must not be valid in the stream that follows the gap.
         self.end += 1;
         self.head = head;
     }
 
-    /// Tells that the machine is at this place.
+    /// Records the place of the machine.
     pub(super) fn mark(&mut self, head: Place) {
         if self.head != Some(head) {
             self.clear(Some(head));
         }
     }
 
-    /// Takes what a block has. Its memory stays the block's.
+    /// Appends a copy of a block. The caller keeps its buffer.
     pub(super) fn push(&mut self, block: &Block) {
         if self.head != Some(block.before) {
             self.clear(Some(block.before));
@@ -110,10 +110,10 @@ impl Kept {
         }
     }
 
-    /// Finds what comes behind a position.
+    /// Finds the record after a position.
     pub(super) fn find(&self, origin: Incarnation, index: u64) -> Found {
         let Some(head) = self.head else { return Found::Ahead };
-        // Every history begins with nothing.
+        // The beginning of a history is the same for all histories.
         let is_same = |at: &Place| at.index == 0 || at.origin == origin;
         if index > head.index {
             let behind = head.origin == origin || origin.number > head.origin.number;
@@ -134,7 +134,8 @@ impl Kept {
         }
     }
 
-    /// Returns bytes of the stream of records, from a place on; none at its end. `None`: the place is not kept any more.
+    /// Returns bytes of the stream from an offset on, or an empty slice at its end. Returns `None` if the offset is no
+    /// longer kept.
     pub(super) fn read(&self, from: u64, most: usize) -> Option<&[u8]> {
         if from == self.end {
             return Some(&[]);
@@ -147,7 +148,7 @@ impl Kept {
 }
 
 impl Part {
-    /// Finds the end of the record with this index, or the beginning.
+    /// Finds the end of the record with this index, or the block's beginning.
     fn find(&self, index: u64) -> Option<(u64, Place)> {
         let (mut place, mut at) = (self.block.before, 0);
         while place.index < index {
@@ -175,7 +176,7 @@ mod tests {
         Incarnation { number, tag: 7 * number }
     }
 
-    /// The first five places are of one history, what follows of another.
+    /// Returns the place with this index. The first five belong to one history, and the following ones to another.
     fn place(index: u64) -> Place {
         let number = if index == 0 { 0 } else { 1 + u32::from(index > 5) };
         Place { origin: origin(number), index, timestamp: Timestamp { time: index, group: 0 } }
@@ -194,7 +195,7 @@ mod tests {
         Block { before, last, bytes }
     }
 
-    /// The indexes of the records from a place in the stream on.
+    /// Returns the indexes of the records from an offset on.
     fn indexes(kept: &Kept, mut from: u64) -> Vec<u64> {
         let (mut bytes, mut all) = (Vec::new(), Vec::new());
         loop {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_a_position_is_found_in_its_history_alone() {
+    fn a_position_is_found_only_in_its_own_history() {
         let mut kept = Kept::new(1 << 20);
         assert_eq!(kept.find(origin(1), 3), Found::Ahead, "nothing is known");
         kept.mark(place(0));

@@ -1,15 +1,16 @@
-//! The member's side of observers.
+//! The member's side of observers: processes outside the group that follow its order.
 //!
-//! # The way of a command
-//! The [`Writer`] is the apply thread's. While somebody observes it appends what was applied to a block, and puts the block into the [`Tap`]
-//! after each batch. A thread of its own takes the blocks into [`Kept`], the journal, and sends them to the [`Served`].
+//! # Path of a command
+//! The apply thread owns the [`Writer`]. While there are observers, the writer appends applied commands to a block, and
+//! puts the block into the [`Tap`] after each batch. A thread of its own moves the blocks into the journal, [`Kept`],
+//! and sends them to the observers, [`Served`].
 //!
 //! # Invariants
-//! - Neither the protocol's thread nor the apply thread waits for the thread of observers: the tap is a queue without a lock, and what does
-//!   not fit into its bound is left out of the journal.
-//! - The bounds: blocks in the tap and in the journal together `observed_mib` and two of the longest commands; a frame for each observer;
-//!   of a state that is given, 16 pieces.
-//! - A member that nobody observes has no journal, and its apply thread looks at one flag for each command and for each batch.
+//! - Neither the protocol's thread nor the apply thread waits for the observers' thread. The tap is a lock-free queue,
+//!   and records that exceed its bound are left out of the journal.
+//! - Memory is bounded: the blocks in the tap and the journal take `observed_mib` and two of the longest commands, each
+//!   observer takes one frame, and a state in transfer takes 16 pieces.
+//! - A member without observers has no journal. Its apply thread checks one flag for each command and for each batch.
 
 mod convoy;
 mod kept;
@@ -33,30 +34,30 @@ use server::{Arrival, Server};
 
 pub(super) use tap::{Applied, Tap, Writer};
 
-/// Wakes the apply thread, so that it looks at the tap.
+/// Wakes the apply thread, so that it checks the tap.
 pub(super) type Wake = Box<dyn Fn() + Send>;
 
-/// What a member's thread of observers is told at its start.
+/// The parameters of a member's observers' thread.
 struct Terms {
     name: String,
     fingerprint: u64,
     group: GroupId,
-    /// Bytes of the journal.
+    /// Size of the journal, in bytes.
     most: usize,
 }
 
-/// How a member stands when an observer comes.
+/// The condition of a member when an observer connects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stands {
     pub(super) leads: bool,
-    /// It has no state of its group.
+    /// Whether it has no state of its group.
     pub(super) joins: bool,
 }
 
-/// The observers of a member, as its protocol's thread has them.
+/// The observers of a member, as seen by its protocol's thread.
 pub(super) struct Observers {
     tap: Arc<Tap>,
-    /// What the thread is started with; `None`: it was.
+    /// The parameters of the thread. `None` once it was started.
     idle: Option<(Terms, Wake)>,
     arrivals: Mailbox<Arrival>,
     /// Wakes the thread.
@@ -70,10 +71,10 @@ impl Observers {
         Observers { tap: Arc::clone(tap), idle: Some((terms, wake)), arrivals: Mailbox::default(), bell: None }
     }
 
-    /// Takes the line of an observer.
+    /// Hands over the connection of an observer. Starts the thread if this is the first observer.
     ///
     /// # Errors
-    /// If there can be no thread for it.
+    /// Returns an error if the thread cannot be started.
     #[cold]
     pub(super) fn admit(&mut self, line: ObserverLine, stands: Stands) -> io::Result<()> {
         let line = match line {
@@ -98,7 +99,7 @@ impl Observers {
 }
 
 impl Observers {
-    /// The thread tells the observers that the member ends, and ends.
+    /// Makes the thread send the member's end to the observers, and end.
     pub(super) fn close(&mut self) {
         self.arrivals.put(Arrival::End);
         self.bell.iter().for_each(|bell| ring::ring(bell));

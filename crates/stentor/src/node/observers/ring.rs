@@ -1,4 +1,4 @@
-//! A bell between two threads.
+//! An eventfd by which one thread wakes another.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,7 @@ pub(super) fn make() -> std::io::Result<OwnedFd> {
 }
 
 pub(super) fn ring(bell: &OwnedFd) {
-    // A bell that rings already takes no more, and needs no more.
+    // The write fails only if the counter is full, and then the other thread wakes anyway.
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! An observer that a member serves, or is about to.
+//! An observer that is connected to a member.
 
 use std::time::{Duration, Instant};
 
@@ -11,55 +11,55 @@ use crate::observer::frame::{Begin, Frame, MOST, Refusal, VERSION};
 use crate::observer::line::Line;
 use crate::observer::place::Place;
 
-/// How long an observer has to say what it wants.
+/// Longest wait for an observer's request.
 const BEGINS: Duration = Duration::from_secs(5);
-/// How long it may wait until the member has applied what it has observed already.
+/// Longest time for which an observer waits until the member has applied the observer's position.
 const AHEAD: Duration = Duration::from_secs(1);
-/// How long it may wait until the member can serve it at all.
+/// Longest time for which an observer waits until the member can serve it at all.
 const READY: Duration = Duration::from_secs(5);
-/// How long a refusal may take to be sent.
+/// Longest time for the transmission of a refusal.
 const ENDS: Duration = Duration::from_secs(1);
-/// An observer hears something so often.
+/// Longest silence towards an observer. After that a keep-alive frame is sent.
 const ALIVE: Duration = Duration::from_secs(1);
-/// Frames for one observer before it is the turn of others.
+/// Maximum number of frames for one observer before others have their turn.
 const BURST: usize = 8;
 
-/// What an observer waits for, or gets.
+/// The state of an observer's connection.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// It has not said what it wants.
+    /// The observer has not sent its request.
     Begins(Instant),
     Waits(Instant),
-    /// It takes a state.
+    /// The observer receives a state.
     Takes(Ticket),
-    /// It gets records, from this place in the stream on.
+    /// The observer receives records, from this offset in the stream on.
     Follows(u64),
-    /// It was refused.
+    /// The observer was refused.
     Ends(Instant),
 }
 
-/// An observer and its line.
+/// An observer and its connection.
 pub(super) struct Served {
     line: Line,
-    /// How the member stood when the line came.
+    /// The member's condition when the connection was accepted.
     stands: Stands,
-    /// What it wants.
+    /// The observer's request.
     begin: Option<Begin>,
     phase: Phase,
-    /// When something was said to it last.
+    /// When the last frame was queued for the observer.
     said: Instant,
-    /// What is known of its socket: whether something came, and whether it takes bytes.
+    /// The readiness of its socket for reading and writing.
     ready: Ready,
 }
 
-/// What is known of a socket.
+/// The readiness of a socket, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub(super) reads: bool,
     pub(super) writes: bool,
 }
 
-/// What a member has for its observers.
+/// The data and limits that a member shares among its observers.
 pub(super) struct Stock {
     pub(super) fingerprint: u64,
     pub(super) group: GroupId,
@@ -68,20 +68,20 @@ pub(super) struct Stock {
     pub(super) poisoned: bool,
     pub(super) kept: Kept,
     pub(super) convoy: Option<Convoy>,
-    /// Somebody waits for a state, and there is no convoy that it can take part in.
+    /// Whether an observer waits for a state, and cannot join an existing convoy.
     pub(super) wants_state: bool,
-    /// Bytes of records that may be sent in this round; below 0 if the last frame had more.
+    /// Size of the records that may still be sent in this round, in bytes. Negative if the last frame exceeded it.
     pub(super) budget: i64,
 }
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// It did something: there may be more.
+    /// The observer made progress, and there may be more to do.
     Worked,
-    /// There is nothing to do before something comes.
+    /// There is nothing to do before the next event.
     Rests,
-    /// The line is over.
+    /// The connection has ended.
     Ended,
 }
 
@@ -95,12 +95,12 @@ impl Served {
         &self.line
     }
 
-    /// Tells what the system knows of its socket.
+    /// Records the readiness of its socket.
     pub(super) fn note_ready(&mut self, ready: Ready) {
         self.ready = ready;
     }
 
-    /// The state that it takes, if it does.
+    /// Returns the ticket of the state that it receives, if it does.
     pub(super) fn ticket(&self) -> Option<&Ticket> {
         match &self.phase {
             Phase::Takes(ticket) => Some(ticket),
@@ -108,17 +108,17 @@ impl Served {
         }
     }
 
-    /// Whether it has not said what it wants yet.
+    /// Returns whether it has not sent its request yet.
     pub(super) fn is_silent(&self) -> bool {
         matches!(self.phase, Phase::Begins(_))
     }
 
-    /// Whether it gets records or a state.
+    /// Returns whether it receives records or a state.
     pub(super) fn is_served(&self) -> bool {
         matches!(self.phase, Phase::Takes(_) | Phase::Follows(_))
     }
 
-    /// Tells it why it is not served, or not any more. What waits to be sent is sent before.
+    /// Sends the reason why it is not served, or not any more. Frames that are already queued are sent first.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
         if !matches!(self.phase, Phase::Ends(_)) {
             self.line.send(&Frame::Refused(refusal));
@@ -127,7 +127,7 @@ impl Served {
         }
     }
 
-    /// Hears it, and sends what there is.
+    /// Receives its request, and sends the frames that are available.
     pub(super) fn turn(&mut self, stock: &mut Stock, now: Instant) -> Turn {
         let mut worked = false;
         if self.ready.reads {
@@ -166,7 +166,7 @@ impl Served {
         }
     }
 
-    /// Hears what it wants. Afterwards it has nothing to say.
+    /// Receives its request. An observer sends nothing else.
     fn hear(&mut self, stock: &Stock, now: Instant) -> Result<bool, ()> {
         let begin = match self.line.receive() {
             Ok(None) => return Ok(false),
@@ -189,7 +189,7 @@ impl Served {
         Ok(true)
     }
 
-    /// Queues the next frame, if there is one. Nothing waits to be sent.
+    /// Queues the next frame, if there is one. Called only while nothing waits to be sent.
     fn feed(&mut self, stock: &mut Stock, now: Instant) -> bool {
         let fed = match self.phase {
             Phase::Waits(since) => self.find(stock, since, now),
@@ -204,7 +204,7 @@ impl Served {
         fed
     }
 
-    /// Finds where it goes on.
+    /// Finds the place at which the observer continues.
     fn find(&mut self, stock: &mut Stock, since: Instant, now: Instant) -> bool {
         let (Some(begin), waited) = (self.begin, now.saturating_duration_since(since)) else { return false };
         if stock.poisoned {
@@ -249,9 +249,9 @@ impl Served {
         }
     }
 
-    /// Takes part in the convoy, or waits for the next one.
+    /// Joins the convoy, or waits for the next one.
     fn join(&mut self, stock: &mut Stock, now: Instant) {
-        // A state from before what is kept is of no use: the next one is waited for.
+        // A state from before the journal's beginning is of no use. Then the observer waits for the next convoy.
         let kept = &stock.kept;
         let is_useful = |place: Place| matches!(kept.find(place.origin, place.index), Found::At(..));
         match stock.convoy.as_ref().map(|convoy| convoy.join(now).filter(|_| convoy.place().is_none_or(is_useful))) {
@@ -275,7 +275,8 @@ impl Served {
             }
             Some(Next::End(place, bytes)) => {
                 self.line.send(&Frame::StateEnd(bytes));
-                // Behind it come the commands, as far as they are kept. If not, another state does.
+                // The state is followed by the commands after it, as far as they are kept. Otherwise, another state
+                // follows.
                 let from = Some((place.origin, place.index));
                 self.begin = self.begin.map(|begin| Begin { from, ..begin });
                 self.phase = match stock.kept.find(place.origin, place.index) {
@@ -308,7 +309,7 @@ impl Served {
                 true
             }
             None => {
-                // It has fallen behind what is kept.
+                // The observer has fallen behind the journal's beginning.
                 match self.begin {
                     Some(begin) if begin.states => self.join(stock, now),
                     _ => self.refuse(Refusal::Gone(stock.kept.first()), now),

@@ -15,34 +15,34 @@ use crate::node::mailbox::Mailbox;
 use crate::observer::frame::Refusal;
 use crate::observer::line::Line;
 
-/// The most observers of a member.
+/// Maximum number of observers of a member.
 const MOST: usize = 256;
-/// How long the journal goes on after the last observer has left.
+/// Time for which the journal is kept after the last observer has left.
 const LINGER: Duration = Duration::from_secs(120);
-/// The longest sleep while somebody observes.
+/// Longest sleep while there are observers.
 const LOOK: Duration = Duration::from_millis(100);
-/// Under load the thread collects for so long what is applied, instead of being woken for each batch.
+/// Time for which the thread collects applied records under load, instead of being woken for each batch.
 const NAP: Duration = Duration::from_millis(1);
-/// The thread wakes up so much too late where processors are short.
+/// Delay of a wake-up from which on processors are considered scarce.
 const LATE: Duration = Duration::from_millis(2);
-/// For how long it takes that for so.
+/// Time for which processors are considered scarce after such a delay.
 const PRESSED: Duration = Duration::from_millis(500);
-/// Bytes of records a second where processors are short: for one observer, and a share of it for all together where there are more. What
-/// they get they also take in. On a busy host that is done at the expense of the group, whatever their priority: a thread of the group that
-/// yields lets one of them run for milliseconds.
+/// Rate of records while processors are scarce, in bytes per second: for one observer, and in total if there are more.
+/// Observers must also process the records. On a busy host they do so at the expense of the group, no matter their
+/// priority: if a thread of the group yields, one of them may run for milliseconds.
 const PRESSED_RATE: i64 = 32 << 20;
-/// The nice value of the thread: where processors are short, the group goes on at the expense of its observers.
+/// The nice value of the thread. If processors are scarce, the group has precedence over its observers.
 const NICE: i32 = 19;
 
-/// What comes from the protocol's thread.
+/// A message from the protocol's thread.
 pub(super) enum Arrival {
-    /// An observer, and how the member stands.
+    /// A connected observer, and the member's condition.
     Line(Line, Stands),
     /// The member ends.
     End,
 }
 
-/// What the thread has.
+/// The state of the thread.
 pub(super) struct Server {
     tap: Arc<Tap>,
     wake: Wake,
@@ -51,10 +51,10 @@ pub(super) struct Server {
     stock: Stock,
     all: Vec<Served>,
     convoys: u64,
-    /// Whether the apply thread hands over what it applies, and since when nobody observes.
+    /// Whether the apply thread hands over records. `left` is the time since which there is no observer.
     is_open: bool,
     left: Option<Instant>,
-    /// Until when processors are taken for short, and when the last round was.
+    /// Until when processors are considered scarce. `last` is the time of the last round.
     pressed: Option<Instant>,
     last: Instant,
     ends: bool,
@@ -76,9 +76,10 @@ impl Server {
         Server { tap, wake, arrivals, bell, stock, all, convoys: 0, is_open: false, left, pressed, last, ends: false }
     }
 
-    /// Serves until the member ends.
+    /// Serves observers until the member ends.
     pub(super) fn run(mut self) {
-        // On Linux the value is the thread's own. Without it observers are served all the same.
+        // On Linux, the nice value applies to the calling thread only. If this fails, observers are served with normal
+        // priority.
         let _ = rustix::process::setpriority_process(None, NICE);
         while !self.ends {
             let now = Instant::now();
@@ -90,7 +91,7 @@ impl Server {
         self.all.iter_mut().for_each(|served| served.refuse(Refusal::Ends, now));
     }
 
-    /// Returns whether anything was done.
+    /// Runs one round. Returns whether there was any work.
     fn round(&mut self, now: Instant) -> bool {
         let mut worked = self.admit(now);
         let mut count = 0;
@@ -100,7 +101,7 @@ impl Server {
         }
         worked |= count > 0;
         if count >= MANY {
-            // There may be more, which the apply thread did not hand over.
+            // The apply thread may hold back more records while the queue is crowded.
             (self.wake)();
         }
         let least = self.all.iter().filter_map(|served| served.ticket().map(Ticket::piece)).min();
@@ -109,7 +110,7 @@ impl Server {
         }
         self.set_budget(now);
         let stock = &mut self.stock;
-        // Those behind whom the budget ended are the first in the next round.
+        // The observers that were beyond the budget are the first ones in the next round.
         let mut fed = 0;
         self.all.retain_mut(|served| {
             let turn = served.turn(stock, now);
@@ -124,7 +125,7 @@ impl Server {
         worked
     }
 
-    /// Sets how much may be sent in this round.
+    /// Sets the number of bytes that may be sent in this round.
     fn set_budget(&mut self, now: Instant) {
         self.pressed.take_if(|until| *until <= now);
         let passed = now.saturating_duration_since(self.last).min(LOOK);
@@ -145,7 +146,8 @@ impl Server {
             };
             let mut served = Served::new(line, stands, now);
             if self.all.len() >= MOST {
-                // Whoever fills the places with silence keeps nobody out.
+                // A connection that has not sent a request is dropped in favor of the new one, so that silent
+                // connections cannot block others.
                 let Some(silent) = self.all.iter().position(Served::is_silent) else {
                     served.refuse(Refusal::Full, now);
                     continue;
@@ -166,7 +168,8 @@ impl Server {
             News::Mark(place) => {
                 self.stock.poisoned = false;
                 if self.stock.kept.head().is_some_and(|head| head != place) {
-                    // The machine has taken over a state. Observers come again, and it shows what they need.
+                    // The machine has restored a state. The observers reconnect and name their positions, which shows
+                    // what they need.
                     self.stock.convoy = None;
                     self.all.iter_mut().filter(|served| served.is_served()).for_each(|served| {
                         served.refuse(Refusal::NotReady, now);
@@ -188,7 +191,7 @@ impl Server {
         }
     }
 
-    /// Drops a state that nobody takes, and asks for one that somebody waits for.
+    /// Drops a convoy without participants, and requests a new one if an observer waits for a state.
     fn look_at_convoy(&mut self, now: Instant) {
         let tickets = self.all.iter().filter(|served| served.ticket().is_some()).count();
         if self.stock.convoy.as_ref().is_some_and(|convoy| convoy.is_over(tickets, now)) {
@@ -202,7 +205,7 @@ impl Server {
         }
     }
 
-    /// Begins the journal when the first observer comes, and ends it some time after the last one has left.
+    /// Begins the journal when the first observer arrives, and ends it some time after the last one has left.
     fn look_at_journal(&mut self, now: Instant) {
         if !self.all.is_empty() {
             self.left = None;
@@ -222,7 +225,7 @@ impl Server {
         }
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until there is work.
     fn pause(&mut self, worked: bool) {
         if self.ends {
             return;
@@ -239,7 +242,7 @@ impl Server {
         }
         let longest = match (self.all.is_empty(), self.is_open) {
             (false, _) => LOOK,
-            // What is on the way is taken meanwhile, so that no more than the journal is kept.
+            // Records are still received, so that they do not accumulate beyond the journal's bound.
             (true, true) => Duration::from_secs(1),
             (true, false) => Duration::from_secs(3600),
         };
@@ -249,7 +252,8 @@ impl Server {
         self.tap.disarm();
     }
 
-    /// Sleeps, and wakes for what is heard on a line, and for room on one that waits for it. With `bell` also for what others ring for.
+    /// Sleeps until a connection has input, or room if it waits for room. With `bell`, other threads can end the sleep,
+    /// too.
     fn sleep(&mut self, longest: Duration, bell: bool) {
         let mut all: Vec<_> = Vec::with_capacity(self.all.len() + 1);
         for served in &self.all {
@@ -266,11 +270,11 @@ impl Server {
         for (served, flags) in self.all.iter_mut().zip(ready) {
             let ends = flags.intersects(PollFlags::HUP | PollFlags::ERR);
             let (reads, writes) = (flags.contains(PollFlags::IN) || ends, flags.contains(PollFlags::OUT) || ends);
-            // Whatever the system says, looking at all of them is right.
+            // If `poll` fails, all connections are checked.
             served.note_ready(Ready { reads: reads || polled.is_err(), writes: writes || polled.is_err() });
         }
         if polled.is_err() {
-            // Out of memory, for instance: that may pass.
+            // The failure may be temporary, for example a lack of memory.
             std::thread::sleep(NAP);
         }
         if bell {

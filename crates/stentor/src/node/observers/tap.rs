@@ -1,4 +1,4 @@
-//! What the apply thread hands over of what it applies, without ever waiting.
+//! The queue by which the apply thread hands applied commands to the observers' thread, without ever blocking.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
@@ -11,69 +11,69 @@ use crate::node::state_writer::StateWriter;
 use crate::observer::place::Place;
 use crate::observer::record::{CommandRecord, Record, Step};
 
-/// What is applied is handed over.
+/// Flag: applied commands are handed over.
 const ON: u8 = 1;
-/// The apply thread is to tell how far it is.
+/// Flag: the apply thread must report its place.
 const MARK: u8 = 2;
-/// It is to freeze the value.
+/// Flag: the apply thread must freeze the value.
 const FREEZE: u8 = 4;
-/// Bytes of records up to which a block grows.
+/// Size at which a block is handed over, in bytes.
 const BLOCK: usize = 64 << 10;
-/// What a block takes in the queue besides its records.
+/// Memory of a block besides its records, in bytes.
 const OVERHEAD: usize = 128;
-/// News that wait, at most.
+/// Capacity of the queue of news.
 const NEWS: usize = 1024;
-/// Places among them that no block takes, so that there is room for everything else.
+/// Number of entries that are reserved for news other than blocks.
 const RESERVE: usize = 16;
-/// News that wait from which on short blocks are put together: the thread of observers does not run in time.
+/// Number of waiting news from which on short blocks are combined, because the observers' thread does not keep up.
 pub(super) const MANY: usize = 64;
-/// Empty blocks that wait to be used again.
+/// Maximum number of empty buffers that are kept for reuse.
 const SPARE: usize = 64;
 
-/// Records of what was applied, one after the other.
+/// Concatenated records of applied commands.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// The place before the first record, and that of the last one.
+    /// The place before the first record. `last` is the place of the last record.
     pub(super) before: Place,
     pub(super) last: Place,
     pub(super) bytes: Vec<u8>,
 }
 
-/// What the apply thread tells, in its order.
+/// An event from the apply thread, in order.
 pub(super) enum News {
     Block(Block),
-    /// The machine is at this place. What was told before may not lead there.
+    /// The place of the machine. It need not follow from earlier news.
     Mark(Place),
-    /// The value at this place; `None`: it cannot be frozen.
+    /// The frozen value at this place, or `None` if it cannot be frozen.
     State(Place, Box<Option<StateWriter>>),
-    /// The machine takes nothing any more.
+    /// The machine accepts no more work.
     Poisoned,
 }
 
-/// What is there once somebody has observed.
+/// The queues, which exist once the first observer has connected.
 struct Queues {
     news: ArrayQueue<News>,
-    /// Memory of blocks goes back to the apply thread. So neither thread frees what the other one has allocated: they would meet at a lock
-    /// of the allocator, and the thread of observers may not run for long.
+    /// Buffers that return to the apply thread. So neither thread frees memory that the other has allocated: they would
+    /// contend for a lock of the allocator, and the observers' thread may hold it for long without running.
     spare: ArrayQueue<Vec<u8>>,
     bell: Arc<OwnedFd>,
 }
 
-/// The queue between the apply thread and the thread of observers. No thread waits for the other one.
+/// The queue between the apply thread and the observers' thread. Neither thread waits for the other.
 pub(in crate::node) struct Tap {
-    /// What is wanted of the apply thread.
+    /// The flags that the apply thread must act on.
     wants: AtomicU8,
     queues: OnceLock<Queues>,
-    /// Bytes of blocks in `news`.
+    /// Size of the blocks in `news`, in bytes.
     waiting: AtomicUsize,
-    /// The most of them.
+    /// Maximum size of these blocks, in bytes.
     most: usize,
-    /// Whether the thread of observers sleeps until there are news.
+    /// Whether the observers' thread sleeps until there are news.
     sleeps: AtomicBool,
 }
 
 impl Tap {
-    /// `most`: bytes of the journal and of what is on the way to it.
+    /// Creates a queue. `most` is the memory of the journal and this queue together, in bytes.
     pub(in crate::node) fn new(most: usize) -> Self {
         Tap {
             wants: AtomicU8::new(0),
@@ -84,7 +84,7 @@ impl Tap {
         }
     }
 
-    /// Bytes of the journal. 0: there are no observers.
+    /// Returns the size of the journal in bytes. 0 means that observers are not served.
     pub(super) fn journal(&self) -> usize {
         3 * self.most
     }
@@ -93,22 +93,22 @@ impl Tap {
         let _ = self.queues.set(Queues { news: ArrayQueue::new(NEWS), spare: ArrayQueue::new(SPARE), bell });
     }
 
-    /// Asks the apply thread to hand over what it applies from now on, and to tell where it is.
+    /// Requests the records of everything that is applied from now on, and the machine's present place.
     pub(super) fn begin(&self) {
         self.wants.fetch_or(ON | MARK, Ordering::Relaxed);
     }
 
-    /// Asks for the value.
+    /// Requests the frozen value.
     pub(super) fn freeze(&self) {
         self.wants.fetch_or(FREEZE, Ordering::Relaxed);
     }
 
-    /// Nothing is handed over any more.
+    /// Ends the hand-over.
     pub(super) fn end(&self) {
         self.wants.store(0, Ordering::Relaxed);
     }
 
-    /// Takes what was told.
+    /// Returns the next event.
     pub(super) fn next(&self) -> Option<News> {
         let news = self.queues.get()?.news.pop()?;
         if let News::Block(block) = &news {
@@ -117,16 +117,16 @@ impl Tap {
         Some(news)
     }
 
-    /// Gives the memory of a block back.
+    /// Returns the buffer of a block for reuse.
     pub(super) fn give_back(&self, mut bytes: Vec<u8>) {
-        // That of a long command is not worth keeping.
+        // The buffer of a long command is not worth keeping.
         if let Some(queues) = self.queues.get().filter(|_| bytes.capacity() <= 2 * BLOCK) {
             bytes.clear();
             let _ = queues.spare.push(bytes);
         }
     }
 
-    /// The thread of observers is about to sleep. Returns whether it may: nothing was told meanwhile.
+    /// Prepares a sleep of the observers' thread. Returns whether it may sleep, because there are no news.
     pub(super) fn arm(&self) -> bool {
         self.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -137,20 +137,20 @@ impl Tap {
         self.sleeps.store(false, Ordering::Relaxed);
     }
 
-    /// Whether so many news wait that short blocks would fill the queue.
+    /// Returns whether the queue contains so many news that short blocks would fill it.
     fn is_crowded(&self) -> bool {
         self.queues.get().is_some_and(|queues| queues.news.len() >= MANY)
     }
 
-    /// Whether there is room for a block of so many bytes.
+    /// Returns whether there is room for a block of this size.
     fn has_room(&self, bytes: usize) -> bool {
         let waiting = self.waiting.load(Ordering::Relaxed);
-        // One block is always taken: it may be a single long command.
+        // One block is always accepted, because it may be a single long command.
         let fits = waiting == 0 || waiting + bytes <= self.most;
         fits && self.queues.get().is_some_and(|queues| queues.news.len() < NEWS - RESERVE)
     }
 
-    /// Tells something. Wakes the thread of observers if it sleeps.
+    /// Adds an event, and wakes the observers' thread if it sleeps.
     fn tell(&self, news: News) {
         let Some(queues) = self.queues.get() else { return };
         let _ = queues.news.push(news);
@@ -161,21 +161,22 @@ impl Tap {
     }
 }
 
-/// A delivery that was applied.
+/// An applied delivery.
 pub(in crate::node) struct Applied<'a> {
     pub(in crate::node) place: Place,
-    /// The command that the machine applied; `None`: the delivery is none.
+    /// The command that the machine applied. `None` if the delivery contains none.
     pub(in crate::node) command: Option<CommandRecord<'a>>,
 }
 
-/// The apply thread's end.
+/// The apply thread's end of the queue.
 pub(in crate::node) struct Writer {
     tap: Arc<Tap>,
-    /// Whether what is applied is handed over.
+    /// Whether applied commands are handed over.
     is_on: bool,
-    /// There was no room: nothing is written until half of what waits was taken.
+    /// Whether records are skipped, because there was no room. Writing resumes when half of the waiting bytes were
+    /// taken.
     skips: bool,
-    /// The place of what was applied last.
+    /// The place of the last applied delivery.
     place: Place,
     block: Block,
 }
@@ -190,12 +191,12 @@ impl Writer {
         &self.tap
     }
 
-    /// Returns the place of what was applied last.
+    /// Returns the place of the last applied delivery.
     pub(in crate::node) fn place(&self) -> Place {
         self.place
     }
 
-    /// Notes a delivery that was applied.
+    /// Records an applied delivery.
     #[inline]
     pub(in crate::node) fn note(&mut self, applied: &Applied<'_>) {
         if self.is_on {
@@ -233,7 +234,7 @@ impl Writer {
         }
     }
 
-    /// Hands over what was written. If there is no room for it, the journal has a gap.
+    /// Hands over the present block. If there is no room for it, the journal gets a gap.
     fn publish(&mut self) {
         if self.block.bytes.is_empty() {
             return;
@@ -249,7 +250,8 @@ impl Writer {
         self.tap.tell(News::Block(block));
     }
 
-    /// Hands over what was applied, and does what the thread of observers wants. `is_well`: the machine can be frozen, which `freeze` does.
+    /// Hands over the applied records, and acts on the requests of the observers' thread. `is_well` means that the
+    /// machine can be frozen, by `freeze`.
     #[inline]
     pub(in crate::node) fn serve(&mut self, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
         let wants = self.tap.wants.load(Ordering::Relaxed);
@@ -261,7 +263,7 @@ impl Writer {
     fn serve_wants(&mut self, wants: u8, is_well: bool, freeze: impl FnOnce() -> Option<StateWriter>) {
         let asked = wants & (MARK | FREEZE) != 0;
         self.is_on = wants & ON != 0;
-        // Whoever takes many at once has the apply thread look again, so nothing stays here.
+        // If the observers' thread takes many news at once, it wakes the apply thread again. So nothing stays here.
         if asked || !self.is_on || !self.tap.is_crowded() {
             self.publish();
         }
@@ -281,7 +283,7 @@ impl Writer {
         }
     }
 
-    /// The machine has taken over a state at this place; or `None`, it takes nothing any more.
+    /// Continues at the place of a restored state, or with `None` reports that the machine accepts no more work.
     pub(in crate::node) fn begin_anew(&mut self, place: Option<Place>) {
         self.publish();
         if let Some(place) = place {
@@ -349,10 +351,10 @@ mod tests {
         assert!(tap.next().is_none() && tap.waiting.load(Ordering::Relaxed) == 0);
     }
 
-    /// Prints what a command costs the apply thread, with and without observers.
+    /// Prints the cost of a command for the apply thread, with and without observers.
     #[test]
     #[ignore = "it measures"]
-    fn what_a_command_costs() {
+    fn cost_of_a_command() {
         for (bytes, is_on) in [(64, false), (64, true), (1024, true), (16 << 10, true)] {
             let mut writer = Writer::new(Tap::new(32 << 20));
             let (tap, command) = (Arc::clone(writer.tap()), vec![7; bytes]);
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_what_comes_after_room_begins_anew() {
+    fn records_that_do_not_fit_leave_a_gap() {
         let mut writer = Writer::new(Tap::new(64 << 10));
         let tap = Arc::clone(writer.tap());
         tap.open(Arc::new(ring::make().expect("a bell")));
@@ -391,7 +393,7 @@ mod tests {
         note(&mut writer, next, b"there is room");
         writer.serve(true, || None);
         assert_eq!(blocks(&tap), [(100, 101)]);
-        // A command that is longer than all that may wait is handed over if nothing else waits.
+        // A command that exceeds the whole bound is handed over if nothing else waits.
         note(&mut writer, 102, &[1; 50_000]);
         writer.serve(true, || None);
         assert_eq!(blocks(&tap), [(101, 102)]);
@@ -417,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_poisoned_says_so_and_one_that_took_a_state_says_where_it_is() {
+    fn a_poisoned_machine_and_a_restored_place_are_reported() {
         let mut writer = Writer::new(Tap::new(1 << 20));
         let tap = Arc::clone(writer.tap());
         tap.open(Arc::new(ring::make().expect("a bell")));
