@@ -1,4 +1,4 @@
-//! An attempt at one member, up to where it serves the observer. Nothing blocks.
+//! A non-blocking attempt to connect to one member, up to the point where it serves the observer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,26 +18,26 @@ use super::line::Line;
 use super::target::Target;
 use crate::operator::{Answer, Asks, Question};
 
-/// How long a member has to let the observer in, beside the handshake of a line between hosts.
+/// Longest time for a member on this host to answer the observer's request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An attempt that is under way.
+/// An attempt in progress.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// The member on this host was asked whether it takes an observer.
+    /// The member on this host was asked whether it accepts an observer.
     Asks(Asking),
-    /// The member on another host is dialled; then come its other addresses.
+    /// The member on another host is being dialed. Its other addresses follow.
     Dials(Box<Dial>, Vec<AskConfig>),
 }
 
-/// How far an attempt is.
+/// The progress of an attempt.
 pub(super) enum Attempted {
     Waits(Attempt),
-    /// The member lets the observer in, and was told what is asked for.
+    /// The member admits the observer, and the request was sent.
     Begun(Line),
 }
 
-/// A question at a member's socket.
+/// A question at the control socket of a member on this host.
 #[derive(Debug)]
 pub(super) struct Asking {
     stream: UnixStream,
@@ -46,7 +46,7 @@ pub(super) struct Asking {
 }
 
 impl Attempt {
-    /// Begins one, on this host if the member is there.
+    /// Begins an attempt. If the member is on this host, uses its control socket.
     pub(super) fn begin(target: &Target) -> Result<Attempt, Fault> {
         let mut last = None;
         for path in target.paths() {
@@ -61,7 +61,7 @@ impl Attempt {
         }
     }
 
-    /// Carries the attempt on.
+    /// Continues the attempt without blocking.
     pub(super) fn turn(self, begin: &Begin) -> Result<Attempted, Fault> {
         let mut line = match self {
             Attempt::Asks(asking) => match asking.turn()? {
@@ -94,7 +94,7 @@ impl AsFd for Attempt {
     }
 }
 
-/// Dials the last of some addresses.
+/// Dials the last of several addresses.
 fn dial(mut addresses: Vec<AskConfig>) -> Result<Attempt, Fault> {
     let mut fault = Fault::Unreached("it has no address".to_owned());
     while let Some(to) = addresses.pop() {
@@ -124,7 +124,7 @@ impl Asking {
         let mut stream = UnixStream::from(socket);
         let mut line = serde_json::to_vec(&Question::Observe).map_err(std::io::Error::other)?;
         line.push(b'\n');
-        // So few bytes are taken whole.
+        // So few bytes always fit into the buffer of a new socket.
         stream.write_all(&line)?;
         Ok(Asking { stream, answer: Vec::new(), until: Instant::now() + PATIENCE })
     }

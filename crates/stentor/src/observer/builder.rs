@@ -9,10 +9,10 @@ use super::target::targets;
 use crate::config::FabricKind;
 use crate::{Cluster, Group};
 
-/// How long members have to serve an observer if nothing else is said.
+/// Default time in which a member must serve an observer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An observer that is being put together. [`Cluster::observe`] begins one.
+/// A builder of an observer. [`Cluster::observe`] creates one.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ObserverBuilder {
@@ -32,29 +32,31 @@ impl ObserverBuilder {
         ObserverBuilder { cluster, group, from, member, patience: PATIENCE, states: true, longest_state }
     }
 
-    /// Goes on behind a position that an earlier observer [came to](Observer::position). Without one the first thing seen is a state; or, if
-    /// states are refused, what is applied from now on.
+    /// Sets the [position](Observer::position) of an earlier observer, after which this one continues. By default, the
+    /// first event is a state. If states are refused, the default is to begin with the commands that are applied from
+    /// now on.
     pub fn from(self, position: ObservedPosition) -> Self {
         ObserverBuilder { from: Some(position), ..self }
     }
 
-    /// Names the member that serves the observer. Without it any member of the group does, and a follower rather than the leader.
+    /// Sets the member that serves the observer. By default any member of the group serves it, preferably a follower.
     pub fn member(self, name: &str) -> Self {
         ObserverBuilder { member: Some(name.to_owned()), ..self }
     }
 
-    /// Sets how long the members have to serve the observer, at its beginning and after a connection was lost: 10 s without it.
+    /// Sets for how long the observer waits for a member that serves it, at its start and after a lost connection. The
+    /// default is 10 s.
     pub fn patience(self, patience: Duration) -> Self {
         ObserverBuilder { patience, ..self }
     }
 
-    /// Refuses states. Where the members do not keep what comes behind the position, the observer ends with an error that names the first
-    /// index that is kept.
+    /// Refuses states. If no member keeps the records after the observer's position, the observer ends with an error
+    /// that contains the first index that is kept.
     pub fn without_states(self) -> Self {
         ObserverBuilder { states: false, ..self }
     }
 
-    /// Sets how many bytes a state may have: without it as many as `snapshot_mib` in `[limits]` allows.
+    /// Sets the maximum size of a state in bytes. The default is the size that `snapshot_mib` in `[limits]` permits.
     pub fn longest_state(self, bytes: u64) -> Self {
         ObserverBuilder { longest_state: bytes, ..self }
     }
@@ -62,7 +64,7 @@ impl ObserverBuilder {
     /// Connects to a member, and waits until it serves the observer.
     ///
     /// # Errors
-    /// Why no member does, with what each said and the remedy.
+    /// Returns why no member serves the observer, with the reason of each member and the remedy.
     pub fn connect(self) -> Result<Observer, ObserveError> {
         let runtime = self.cluster.runtime();
         let named = |problem: Problem| ObserveError { group: runtime.group_name(self.group.0).to_owned(), problem };

@@ -1,4 +1,4 @@
-//! Why a group cannot be observed.
+//! The errors of observers.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use crate::debug::debug_as_display;
 
 debug_as_display!(ObserveError);
 
-/// Why an observer does not begin, or sees nothing more. It has lost nothing: [`Observer::next`](crate::Observer::next) tries again, and
-/// so does a later observer that goes on from [`Observer::position`](crate::Observer::position).
+/// The reason why an observer does not begin or cannot continue. No event is lost:
+/// [`Observer::next`](crate::Observer::next) tries again, and a later observer can continue from
+/// [`Observer::position`](crate::Observer::position).
 #[derive(Error)]
 #[error("group {group} is not observed: {problem}; {}", .problem.remedy())]
 pub struct ObserveError {
@@ -18,38 +19,40 @@ pub struct ObserveError {
     pub(super) problem: Problem,
 }
 
-/// The kind of an error, by which a program decides what to do.
+/// The kind of an [`ObserveError`], by which a program can decide what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ObserveErrorKind {
-    /// No member could be reached in time, or none was ready. It passes: try again.
+    /// No member was reachable or ready in time. The condition is temporary: try again.
     Unreachable,
-    /// States are refused, and no member keeps what comes behind the position. Take states, or begin without the position.
+    /// States are refused, and no member keeps the records after the position. Accept states, or begin without the
+    /// position.
     Gone,
-    /// States are refused, and the position is of a history that the group has left. Take states, or begin without the position.
+    /// States are refused, and the position belongs to a history that the group has left. Accept states, or begin
+    /// without the position.
     Reset,
     /// An argument is wrong: the name of the member, or the position.
     Argument,
-    /// The configuration, the release or the key is not that of the members, or it does not allow observers.
+    /// The configuration, the release or the key differs from that of the members, or observers are disabled.
     Configuration,
-    /// A state is larger than the observer takes.
+    /// A state is larger than the observer accepts.
     TooLarge,
-    /// A member said what cannot be. The observer goes on with another connection at the next call.
+    /// A member violated the protocol. The next call continues on another connection.
     Broken,
-    /// The system failed.
+    /// The operating system failed.
     System,
 }
 
-/// What became of an attempt at one member.
+/// The reason why an attempt at one member failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(super) enum Fault {
-    /// Nobody listens, or not as a member does.
+    /// The member does not listen, or does not behave like a member.
     #[error("{0}")]
     Unreached(String),
     #[error("{}", refused(.0))]
     Refused(Refusal),
-    /// It said what cannot be.
-    #[error("it says what cannot be: {0}")]
+    /// The member violated the protocol.
+    #[error("it violates the protocol: {0}")]
     Broken(String),
     #[error("it closed the connection")]
     Closed,
@@ -77,7 +80,7 @@ pub(super) enum Problem {
     Simulated,
     #[error("its state has more than {most} bytes")]
     TooLarge { most: u64 },
-    #[error("{member} says what cannot be: {what}")]
+    #[error("{member} violates the protocol: {what}")]
     Broken { member: String, what: String },
     #[error("{0}")]
     System(std::io::Error),
@@ -90,7 +93,7 @@ impl From<Problem> for ObserveError {
 }
 
 impl ObserveError {
-    /// Returns what to decide by.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ObserveErrorKind {
         match &self.problem {
@@ -105,7 +108,8 @@ impl ObserveError {
         }
     }
 
-    /// Returns the first index that a member keeps, if the error is that none keeps what comes behind the position.
+    /// Returns the first index that a member keeps, if the error is that no member keeps the records after the
+    /// position.
     #[must_use]
     pub fn first_kept(&self) -> Option<u64> {
         match &self.problem {
@@ -114,7 +118,7 @@ impl ObserveError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns what to do about the error.
     #[must_use]
     pub fn remedy(&self) -> String {
         self.problem.remedy()

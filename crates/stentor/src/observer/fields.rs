@@ -1,6 +1,6 @@
-//! Big-endian numbers in bytes that others sent.
+//! A reader of big-endian numbers in received bytes.
 
-/// What is left of some bytes. Every method returns `None` if fewer are left.
+/// The unread rest of some bytes. Every method returns `None` if too few bytes are left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
@@ -37,12 +37,12 @@ impl<'a> Fields<'a> {
         self.array().map(u128::from_be_bytes)
     }
 
-    /// Takes what is left.
+    /// Returns all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// Returns `value` if nothing is left.
+    /// Returns `value` if no bytes are left.
     pub(crate) fn end<T>(&self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }

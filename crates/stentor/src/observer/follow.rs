@@ -1,4 +1,4 @@
-//! What comes on a line from a member that serves the observer, put together to what the observer sees.
+//! Reassembly of the frames from a member into the events that an observer sees.
 
 use std::collections::VecDeque;
 
@@ -13,31 +13,32 @@ use crate::runtime::ClusterRuntime;
 use crate::{Group, SessionId};
 use stentor_multicast::ClientId;
 
-/// Why it does not go on.
+/// The reason why following a member ends.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Another member may serve the observer.
+    /// Another member may be able to serve the observer.
     Fault(Fault),
-    /// The state has more bytes than the observer takes.
+    /// The state is larger than the observer accepts.
     TooLarge,
 }
 
-/// Puts together what comes on one line.
+/// Reassembles the frames of one connection.
 ///
 /// # Invariants
-/// What it makes has no gap: each record has the index behind that of the place before it, or a state stands before it.
+/// The resulting events have no gap: the index of each record is one more than that of the place before it, or a state
+/// precedes it.
 #[derive(Debug)]
 pub(super) struct Following {
     group: Group,
     longest_state: u64,
-    /// What was observed before this line began; `None`: nothing.
+    /// The last place that was observed before this connection. `None` if there is none.
     before: Option<Place>,
-    /// The place of the last record or state that was put together here; `None`: the member has not said yet where it begins.
+    /// The place of the last record or state on this connection. `None` before the member has named its starting place.
     place: Option<Place>,
-    /// Bytes of records, and how many of them were read.
+    /// Received bytes of records. The first `read` bytes were processed.
     stream: Vec<u8>,
     read: usize,
-    /// A state that comes: its place, and its bytes so far.
+    /// The place of the state that is being received, and its bytes so far.
     state: Option<(Place, Vec<u8>)>,
     made: VecDeque<Observed>,
 }
@@ -48,17 +49,17 @@ impl Following {
         Following { group, longest_state, before, place: None, stream, read: 0, state: None, made }
     }
 
-    /// Returns whether the member serves the observer: a first frame came, of a place or of a state.
+    /// Returns whether the member serves the observer: it has sent a first frame with a place or a state.
     pub(super) fn has_begun(&self) -> bool {
         self.place.is_some() || self.state.is_some()
     }
 
-    /// Returns the place behind which the member goes on, once that is known.
+    /// Returns the place after which the member continues, once it is known.
     pub(super) fn place(&self) -> Option<Place> {
         self.place
     }
 
-    /// Returns the next thing that is there.
+    /// Returns the next event, if one is complete.
     pub(super) fn next(&mut self, runtime: &ClusterRuntime) -> Result<Option<Observed>, Stop> {
         if let Some(made) = self.made.pop_front() {
             return Ok(Some(made));
@@ -95,7 +96,7 @@ impl Following {
         observed.map_or_else(|| self.next(runtime), |observed| Ok(Some(observed)))
     }
 
-    /// Takes a frame. [`next`](Following::next) has returned all that came before.
+    /// Processes a frame. [`next`](Following::next) must have returned all earlier events.
     pub(super) fn take(&mut self, frame: &Frame<'_>) -> Result<(), Stop> {
         match *frame {
             Frame::Refused(refusal) => Err(Stop::Fault(Fault::Refused(refusal))),
@@ -115,7 +116,7 @@ impl Following {
                 Ok(())
             }
             Frame::State(place) if self.state.is_none() => {
-                // What is there of a record is void: its member keeps the rest no more.
+                // The beginning of an incomplete record is dropped, because the member no longer keeps the rest.
                 self.stream.clear();
                 self.read = 0;
                 self.state = Some((place, Vec::new()));
@@ -160,7 +161,7 @@ fn broken(what: &str) -> Stop {
     Stop::Fault(Fault::Broken(what.to_owned()))
 }
 
-/// Goes on by one.
+/// Advances a place by one index.
 fn advance(place: &mut Place, step: Step) -> Result<(), Stop> {
     if step.index != place.index + 1 {
         return Err(broken(&format!("index {} comes behind index {}", step.index, place.index)));
@@ -215,7 +216,7 @@ mod tests {
         out
     }
 
-    /// What is seen after these frames, as text; or why nothing more is.
+    /// Returns the events that these frames produce, as text, or the reason why they end.
     fn seen(before: Option<Place>, frames: &[Frame<'_>]) -> Result<Vec<String>, String> {
         let cluster = cluster();
         let mut following = Following::new(GROUP, 20, before);
@@ -240,9 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn records_follow_the_place_and_a_state_stands_for_what_is_left_out() {
+    fn records_follow_the_place_and_a_state_replaces_omitted_ones() {
         let all = records(8..=12);
-        // In the middle of a record.
+        // The split is in the middle of a record.
         let (one, two) = all.split_at(all.len() / 2 + 3);
         let void = records(13..=13);
         let frames = [
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_a_repetition_and_what_is_out_of_turn_are_no_part_of_the_order() {
+    fn gaps_repetitions_and_frames_out_of_turn_are_refused() {
         let welcome = Frame::Welcome(place(1, 7));
         let (gap, again, mut late) = (records(9..=9), records(7..=7), Vec::new());
         Record::Origin { origin: origin(2), kept: 6 }.write(&mut late);
@@ -299,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_nothing_is_left_out_of_the_order(
+        fn arbitrary_frames_leave_no_gap_in_the_order(
             frames in proptest::collection::vec((0_u8..8, 0_u64..6, proptest::collection::vec(any::<u8>(), 0..30)), 0..12),
             known in any::<bool>(),
         ) {
@@ -313,7 +314,7 @@ mod tests {
                 5 | 6 => Frame::Records(good),
                 _ => Frame::Alive(*index),
             }).collect();
-            // It asserts that indexes follow each other.
+            // `seen` asserts that indexes are consecutive.
             let _ = seen(known.then(|| place(1, 2)), &frames);
         }
     }

@@ -1,88 +1,88 @@
-//! What a member and an observer say to each other; `docs/observers.md` specifies it.
+//! The frames that a member and an observer exchange. `docs/observers.md` specifies them.
 
 use stentor_multicast::Incarnation;
 
 use super::fields::Fields;
 use super::place::Place;
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub(crate) const VERSION: u16 = stentor_fabric_net::observe::VERSION;
-/// The most bytes of a stream or of a state in one frame.
+/// Maximum number of bytes of a stream or of a state in one frame.
 pub(crate) const MOST: usize = 60 << 10;
-/// The longest frame of a member, bytes.
+/// Size of a member's longest frame, in bytes.
 pub(crate) const LONGEST: usize = MOST + 64;
-/// The longest frame of an observer, bytes.
+/// Size of an observer's longest frame, in bytes.
 pub(crate) const LONGEST_ASKED: usize = 64;
 
-/// What an observer asks for, once on each line.
+/// The request of an observer, sent once on each connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Begin {
     pub(crate) version: u16,
-    /// What all processes of a cluster agree on.
+    /// The fingerprint of the configuration, which is the same at all processes of a cluster.
     pub(crate) fingerprint: u64,
     pub(crate) group: u16,
-    /// Whether the member may give a state where its journal does not reach.
+    /// Whether the member may send a state if its journal does not contain the position.
     pub(crate) states: bool,
-    /// Whether the member may be the leader.
+    /// Whether the member may serve the observer while it leads.
     pub(crate) of_leader: bool,
-    /// The origin and the index behind which the observer goes on; `None`: it has nothing yet.
+    /// The origin and the index after which the observer continues. `None` if it has no position yet.
     pub(crate) from: Option<(Incarnation, u64)>,
 }
 
-/// Why a member does not serve an observer, or not any more.
+/// The reason why a member does not serve an observer, or stops serving it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Refusal {
-    /// It speaks another version.
+    /// The member uses another version of this protocol.
     Version,
-    /// It has another configuration.
+    /// The member has another configuration.
     Configuration,
-    /// It is a member of another group.
+    /// The member belongs to another group.
     Group,
-    /// `observed_mib` is 0 there.
+    /// `observed_mib` is 0 at the member.
     Off,
-    /// It leads, and a follower was asked for.
+    /// The member leads, and a follower was requested.
     Leads,
-    /// It has as many observers as it may.
+    /// The member has reached its maximum number of observers.
     Full,
-    /// It has no state of its group yet.
+    /// The member has no state of its group yet.
     NotReady,
-    /// It has not applied what the observer has.
+    /// The member has not applied the observer's position yet.
     Behind,
-    /// Its machine has panicked.
+    /// The member's state machine has panicked.
     Poisoned,
-    /// It ends.
+    /// The member ends.
     Ends,
-    /// It does not keep what comes behind the observer's position: it keeps what comes behind this index.
+    /// The member does not keep the records after the observer's position. It keeps those after this index.
     Gone(u64),
-    /// The observer's position is of a history that the group has left.
+    /// The observer's position belongs to a history that the group has left.
     OtherHistory,
-    /// The observer was too slow for a state.
+    /// The observer received a state too slowly.
     Slow,
-    /// The state cannot be written.
+    /// The member's state cannot be written.
     NoState,
 }
 
-/// One frame. Those of a member but for the first.
+/// A frame. All but `Begin` are sent by members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Frame<'a> {
     Begin(Begin),
-    /// Records follow, from behind this place.
+    /// Records follow, beginning after this place.
     Welcome(Place),
-    /// The next bytes of the stream of records. A record may be in several.
+    /// The next bytes of the stream of records. A record may span several frames.
     Records(&'a [u8]),
-    /// A state follows, which is that after this place. What is there of a record is void.
+    /// The state after this place follows. An incomplete record before it is void.
     State(Place),
     /// The next bytes of the state.
     Piece(&'a [u8]),
-    /// The state is whole, and had so many bytes. Records follow, from behind its place.
+    /// The state is complete and has this many bytes. Records follow, beginning after its place.
     StateEnd(u64),
     Refused(Refusal),
-    /// Nothing happened, and the member has applied so much.
+    /// A keep-alive frame with the index up to which the member has applied.
     Alive(u64),
 }
 
 impl Refusal {
-    /// The code, and an index that belongs to some.
+    /// Returns the code, and the index for the reasons that have one.
     fn to_wire(self) -> (u8, u64) {
         match self {
             Refusal::Version => (1, 0),
@@ -137,7 +137,7 @@ impl Begin {
         out.extend(index.to_be_bytes());
     }
 
-    /// What follows the fields of this version is another version's business.
+    /// Reads a request. Trailing bytes are ignored, because they belong to a later version.
     fn read(mut from: Fields<'_>) -> Option<Begin> {
         let (version, fingerprint, group) = (from.u16()?, from.u64()?, from.u16()?);
         let (flags, origin, index) = (from.u8()?, Incarnation::from_word(from.u64()?), from.u64()?);
@@ -187,7 +187,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Reads a frame. `None`: the bytes are none.
+    /// Parses a frame. Returns `None` if the bytes are not a valid frame.
     pub(crate) fn read(bytes: &[u8]) -> Option<Frame<'_>> {
         let mut from = Fields(bytes);
         match from.u8()? {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_as_they_went_in_and_no_part_of_one_is_one() {
+    fn frames_survive_a_round_trip_and_truncated_ones_are_rejected() {
         let origin = Incarnation { number: 7, tag: 1 << 31 };
         let place = Place { origin, index: 9, timestamp: Timestamp { time: 1 << 60, group: 3 } };
         let begin =
@@ -266,7 +266,7 @@ mod tests {
                 *first = kind;
             }
             match Frame::read(&bytes) {
-                // It may be one of a later version, with more behind it and other flags.
+                // The frame may belong to a later version, with other flags and trailing bytes.
                 Some(Frame::Begin(begin)) => {
                     let again = written(&Frame::Begin(begin));
                     prop_assert_eq!(Frame::read(&again), Some(Frame::Begin(begin)));

@@ -1,4 +1,4 @@
-//! Frames over a stream of bytes that never blocks: a Unix socket of this user, or a TCP connection whose frames are sealed.
+//! Frames over a non-blocking byte stream: a Unix socket of the same user, or a TCP connection with sealed frames.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,9 +10,9 @@ use stentor_fabric_net::observe::{self, Seals};
 use super::fields::Fields;
 use super::frame::Frame;
 
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const READ: usize = 64 << 10;
-/// The bytes of a frame's length.
+/// Size of a frame's length field, in bytes.
 const LENGTH: usize = 4;
 
 #[derive(Debug)]
@@ -21,44 +21,44 @@ enum Stream {
     Tcp(TcpStream),
 }
 
-/// Why a line is over.
+/// The reason why a connection has ended.
 #[derive(Debug)]
 pub(crate) enum LineError {
-    /// The other end closed it.
+    /// The other end closed the connection.
     Closed,
-    /// The system says so.
+    /// The operating system reported an error.
     System(io::Error),
-    /// What came is no frame, or not from the other end.
+    /// The received bytes are not a valid frame, or were not sent by the other end.
     Garbage,
 }
 
-/// One end of a line.
+/// One end of a connection between a member and an observer.
 ///
 /// # Bounds
-/// It keeps at most one frame to be sent, and at most one frame and [`READ`] bytes that came.
+/// It buffers at most one frame to send, and at most one received frame plus [`READ`] bytes.
 #[derive(Debug)]
 pub(crate) struct Line {
     stream: Stream,
-    /// Behind a handshake between hosts each frame is followed by its seal.
+    /// The seals of a connection between hosts. There, each frame is followed by its seal.
     seals: Option<Seals>,
     inbound: Vec<u8>,
-    /// Bytes of `inbound` that were received.
+    /// Number of bytes of `inbound` that were processed.
     read: usize,
     outbound: Vec<u8>,
-    /// Bytes of `outbound` that were sent.
+    /// Number of bytes of `outbound` that were sent.
     sent: usize,
-    /// The longest frame of the other end.
+    /// Maximum length of a frame from the other end.
     longest: usize,
 }
 
 impl Line {
-    /// Takes a connection to or from a process of this user on this host. `unread` came on it already.
+    /// Wraps a connection to or from a process of the same user on this host. `unread` was received on it before.
     pub(crate) fn unix(stream: UnixStream, longest: usize, unread: Vec<u8>) -> io::Result<Line> {
         stream.set_nonblocking(true)?;
         Ok(Line::new(Stream::Unix(stream), None, longest, unread, Vec::new()))
     }
 
-    /// Takes a connection between hosts.
+    /// Wraps a connection between hosts.
     pub(crate) fn tcp(line: observe::Line, longest: usize) -> Line {
         let observe::Line { socket, seals, unread, unsent } = line;
         Line::new(Stream::Tcp(socket), Some(seals), longest, unread, unsent)
@@ -68,12 +68,13 @@ impl Line {
         Line { stream, seals, inbound, read: 0, outbound, sent: 0, longest }
     }
 
-    /// Returns whether something waits to be sent.
+    /// Returns whether bytes wait to be sent.
     pub(crate) fn is_behind(&self) -> bool {
         self.sent < self.outbound.len()
     }
 
-    /// Queues a frame. Call it only if nothing [waits](Line::is_behind), but for a frame that ends the line.
+    /// Queues a frame. Call this only while no bytes [wait](Line::is_behind), except for a frame that ends the
+    /// connection.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
         let at = self.outbound.len();
         if let Frame::Records(bytes) | Frame::Piece(bytes) = frame {
@@ -89,7 +90,7 @@ impl Line {
         }
     }
 
-    /// Sends what can be sent. Returns whether any byte was.
+    /// Sends as many bytes as possible. Returns whether it sent any.
     pub(crate) fn flush(&mut self) -> Result<bool, LineError> {
         let before = self.sent;
         while self.sent < self.outbound.len() {
@@ -112,7 +113,8 @@ impl Line {
         Ok(sent)
     }
 
-    /// Returns the next frame of the other end, if a whole one is there. What came before the end of the line is returned before it.
+    /// Returns the next complete frame of the other end, if there is one. Frames that were received before the
+    /// connection's end are returned before the error.
     pub(crate) fn receive(&mut self) -> Result<Option<Frame<'_>>, LineError> {
         let seal = if self.seals.is_some() { Seals::BYTES } else { 0 };
         let (at, bytes) = loop {
@@ -132,7 +134,7 @@ impl Line {
         Frame::read(frame).map(Some).ok_or(LineError::Garbage)
     }
 
-    /// Where the next frame is, and its bytes.
+    /// Returns the offset and the length of the next complete frame.
     fn frame(&self, seal: usize) -> Result<Option<(usize, usize)>, LineError> {
         let mut rest = Fields(&self.inbound[self.read..]);
         let Some(bytes) = rest.u32() else { return Ok(None) };
@@ -143,12 +145,12 @@ impl Line {
         Ok(rest.take(bytes + seal).map(|_| (self.read + LENGTH, bytes)))
     }
 
-    /// Reads what is there. Returns whether anything was.
+    /// Reads the available bytes. Returns whether there were any.
     fn read_more(&mut self) -> Result<bool, LineError> {
         self.inbound.drain(..self.read);
         self.read = 0;
         let at = self.inbound.len();
-        // Never more than one frame of the other end, where frames are short.
+        // If frames are short, a small buffer is sufficient.
         self.inbound.resize(at + READ.min(2 * self.longest), 0);
         let into = &mut self.inbound[at..];
         let read = match &mut self.stream {
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_whole_however_their_bytes_come_and_before_the_end() {
+    fn frames_are_reassembled_and_returned_before_the_end() {
         let (mut one, mut line) = pair(LONGEST_ASKED);
         let mut bytes = Vec::new();
         for index in [1, 2] {
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_too_long_or_none_ends_the_line() {
+    fn a_frame_that_is_too_long_or_invalid_ends_the_line() {
         for bytes in [&[0, 0, 0, 65][..], &[255; 9], &[0, 0, 0, 1, 99], &[0, 0, 0, 0]] {
             let (mut one, mut line) = pair(LONGEST_ASKED);
             one.write_all(bytes).expect("it is taken");
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_whose_other_end_does_not_read_keeps_what_waits_and_goes_on_later() {
+    fn a_line_keeps_its_frames_while_the_other_end_does_not_read() {
         let (one, mut line) = pair(LONGEST);
         let mut reads = Line::unix(one, LONGEST, Vec::new()).expect("a line");
         let bytes = vec![7; 50_000];

@@ -1,10 +1,12 @@
-//! Observers: processes that follow the order of a group, and hold nobody up.
+//! Observers: processes that follow the order of a group without delaying it.
 //!
-//! [`Cluster::observe`](crate::Cluster::observe) begins an [`ObserverBuilder`], which connects an [`Observer`]. `docs/observers.md` says what
-//! an observer is promised, and specifies what goes over the line.
+//! [`Cluster::observe`](crate::Cluster::observe) returns an [`ObserverBuilder`], which connects an [`Observer`].
+//! `docs/observers.md` states the guarantees of an observer, and specifies the wire protocol.
 //!
-//! - `observing`, `attempt`, `follow`, `target`: the observer. It attempts one member after the other, and follows the one that serves it.
-//! - `frame`, `record`, `place`, `line`: what both sides say, and how it travels. The member's side is `crate::node::observers`.
+//! - `observing`, `attempt`, `follow`, `target`: the observer. It tries one member after the other, and follows the
+//!   first that serves it.
+//! - `frame`, `record`, `place`, `line`: the messages of both sides and their transport. The member's side is
+//!   `crate::node::observers`.
 
 mod attempt;
 mod builder;

@@ -1,22 +1,22 @@
-//! What an observer sees.
+//! The events that an observer receives.
 
 use super::position::ObservedPosition;
 use crate::{Group, SessionId};
 
-/// The next thing in the order of a group.
+/// An event in the order of a group.
 ///
-/// The index of a [`Command`](Observed::Command) or a [`Step`](Observed::Step) is one more than that of what came before. A
-/// [`State`](Observed::State) stands for everything up to its position.
+/// The index of a [`Command`](Observed::Command) or a [`Step`](Observed::Step) is one more than that of the event
+/// before. A [`State`](Observed::State) replaces all events up to its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Observed {
     /// A command that the group applied.
     Command(ObservedCommand),
-    /// A place in the order at which the group applied no command: a read, a copy of a command, a message of a session, or the passing of
-    /// time.
+    /// A place in the order at which the group applied no command: a read, a copy of a command, a message of a session,
+    /// a time entry or a version entry.
     Step(ObservedPosition),
-    /// The value of the state machine after all commands up to a position. It replaces what was seen before, of which some commands were
-    /// not seen.
+    /// The value of the state machine after all commands up to a position. It replaces the value that the observer had:
+    /// some commands before it were not observed.
     State(ObservedState),
     /// The group was reset, or began anew.
     Reset(ObservedReset),
@@ -26,15 +26,15 @@ pub enum Observed {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ObservedCommand {
-    /// Its place. Its time is that of [`Context::time`](crate::Context::time).
+    /// The command's position. Its time is that of [`Context::time`](crate::Context::time).
     pub position: ObservedPosition,
     /// The name of the client that sent it.
     pub sender: String,
-    /// The session under which it was sent. `None`: it was sent without one.
+    /// The session of the command. `None` if it was sent without a session.
     pub session: Option<SessionId>,
-    /// All groups that apply it, in the order of the configuration.
+    /// All groups that apply the command, in the order of the configuration.
     pub groups: Vec<Group>,
-    /// The command.
+    /// The content of the command.
     pub bytes: Vec<u8>,
 }
 
@@ -42,25 +42,25 @@ pub struct ObservedCommand {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ObservedState {
-    /// The place of the last command that the value contains.
+    /// The position of the last command that the value contains.
     pub position: ObservedPosition,
     /// The value, as [`Frozen::write`](crate::Frozen::write) wrote it.
     pub bytes: Vec<u8>,
 }
 
-/// The end of the history that was observed.
+/// The end of the observed history of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ObservedReset {
-    /// The last place that was observed of the history before.
+    /// The last position that was observed in the earlier history.
     pub last: ObservedPosition,
-    /// Whether the new history contains everything up to `last`, so that commands follow behind it. Otherwise a
-    /// [`State`](Observed::State) follows: some commands that were seen may not have happened in the new history.
+    /// Whether the new history contains everything up to `last`, so that commands follow. Otherwise a
+    /// [`State`](Observed::State) follows, and some observed commands may be missing in the new history.
     pub goes_on: bool,
 }
 
 impl Observed {
-    /// Returns the place of it: that from which an observer goes on behind it.
+    /// Returns the position of the event, after which a later observer can continue.
     #[must_use]
     pub fn position(&self) -> ObservedPosition {
         match self {

@@ -1,4 +1,4 @@
-//! An observer: it follows a member, and another one when that is lost.
+//! The observer: it follows one member, and moves to another one if the connection is lost.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::Group;
 use crate::descriptor::Descriptor;
 use crate::runtime::ClusterRuntime;
 
-/// A member says something every second. One that is silent for so long is given up.
+/// Time without a frame after which a member is abandoned. A member sends a frame at least once per second.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Pauses after a round of all members, growing from the first to the second.
+/// Shortest and longest pause after a round of all members. The pause doubles from the first to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// What an observer was told.
+/// The parameters of an observer.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) runtime: Arc<ClusterRuntime>,
@@ -35,38 +35,39 @@ pub(super) struct Plan {
     pub(super) longest_state: u64,
 }
 
-/// Follows the order of a group. [`Cluster::observe`](crate::Cluster::observe) begins one.
+/// A process that follows the order of a group. [`Cluster::observe`](crate::Cluster::observe) creates one.
 ///
-/// It has no thread: it reads, and connects to another member, in [`next`](Observer::next) and [`try_next`](Observer::try_next). Whoever
-/// does not call them, or is stopped, holds nobody up: when the member does not keep what comes next any more, a
-/// [state](Observed::State) comes instead.
+/// An observer has no thread: [`next`](Observer::next) and [`try_next`](Observer::try_next) read from the member, and
+/// connect to another one if necessary. An observer that does not call them, or is suspended, delays no other process.
+/// If the member meanwhile drops the records that the observer needs, the observer receives a [state](Observed::State)
+/// instead.
 #[derive(Debug)]
 pub struct Observer {
     plan: Plan,
     targets: Vec<Target>,
-    /// The last place that was returned.
+    /// The place of the last returned event.
     place: Option<Place>,
     phase: Phase,
     round: Round,
-    /// Since when no member serves it.
+    /// The time since which no member serves the observer.
     lost: Option<Instant>,
     descriptor: Descriptor,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// The next attempt begins then.
+    /// The next attempt begins at this time.
     Pauses(Instant),
     Attempts(Attempt),
     Follows(Box<Line>, Box<Following>, Instant),
 }
 
-/// A round of all members: first each as a follower, then those that lead.
+/// A round of attempts at all members: first each as a follower, then those that lead.
 #[derive(Debug)]
 struct Round {
-    /// The member with which it begins.
+    /// The index of the member with which the round begins.
     first: usize,
-    /// Attempts that were made.
+    /// Number of attempts in this round.
     made: usize,
     faults: Vec<(usize, Fault)>,
     pause: Duration,
@@ -83,20 +84,22 @@ impl Observer {
         let group = plan.runtime.group_name(plan.group.0).to_owned();
         let descriptor = Descriptor::new(None);
         let descriptor = descriptor.map_err(|error| ObserveError { group, problem: Problem::System(error) })?;
-        // Observers of one host spread over the members.
+        // Observers on one host distribute themselves over the members.
         let first = std::process::id() as usize % targets.len().max(1);
         let round = Round { first, made: 0, faults: Vec::new(), pause: PAUSE.0 };
         let (phase, place) = (Phase::Pauses(Instant::now()), from.map(|from| from.place));
         Ok(Observer { plan, targets, place, phase, round, lost: Some(Instant::now()), descriptor })
     }
 
-    /// Returns the next thing in the order of the group, and waits for it, but for no longer than `timeout`. `None`: nothing came.
+    /// Returns the next event in the order of the group. Waits for it for at most `timeout`, and returns `None` if none
+    /// arrives.
     ///
-    /// If the connection to the member is lost, another member serves the observer, and nothing is left out or comes twice.
+    /// If the connection to the member is lost, the observer continues at another member, without omitting or repeating
+    /// an event.
     ///
     /// # Errors
-    /// If no member has served the observer for the time of its [patience](crate::ObserverBuilder::patience), or none can. The next call
-    /// tries again.
+    /// Returns an error if no member has served the observer for the time of its
+    /// [patience](crate::ObserverBuilder::patience), or if none can. The next call tries again.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Observed>, ObserveError> {
         let until = Instant::now() + timeout;
         loop {
@@ -108,11 +111,11 @@ impl Observer {
         }
     }
 
-    /// Returns the next thing that is there, and never waits. In an event loop: call it until it returns `None`, then sleep until the
-    /// observer's descriptor is readable.
+    /// Returns the next event if one is available, without waiting. In an event loop, call this until it returns
+    /// `None`, then sleep until the observer's descriptor is readable.
     ///
     /// # Errors
-    /// As [`next`](Observer::next).
+    /// As for [`next`](Observer::next).
     pub fn try_next(&mut self) -> Result<Option<Observed>, ObserveError> {
         self.descriptor.woken();
         loop {
@@ -133,21 +136,21 @@ impl Observer {
         }
     }
 
-    /// Returns the place that the observer has come to: that of what was returned last. `None`: nothing was, and it began without a
-    /// position.
+    /// Returns the position of the last returned event. Returns `None` if there was no event and the observer began
+    /// without a position.
     #[must_use]
     pub fn position(&self) -> Option<ObservedPosition> {
         self.place.map(|place| ObservedPosition { group: self.plan.group, place })
     }
 
-    /// Returns the name of the member that serves the observer. `None`: none does at present.
+    /// Returns the name of the member that serves the observer, or `None` if none does at present.
     #[must_use]
     pub fn member(&self) -> Option<&str> {
         let target = &self.targets[self.round.member(self.targets.len())];
         matches!(&self.phase, Phase::Follows(_, following, _) if following.has_begun()).then_some(&*target.name)
     }
 
-    /// Does what there is to do without returning anything. Returns whether a member serves the observer.
+    /// Makes progress without returning an event. Returns whether a member serves the observer.
     pub(super) fn turn(&mut self) -> Result<bool, ObserveError> {
         self.descriptor.woken();
         while self.lost.is_some() && self.step()? {}
@@ -155,7 +158,7 @@ impl Observer {
         Ok(self.lost.is_none())
     }
 
-    /// Sleeps until there may be something to do, or until this moment.
+    /// Sleeps until there may be work, or until `until`.
     pub(super) fn sleep(&mut self, until: Instant) -> Result<(), ObserveError> {
         let left = until.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
@@ -169,7 +172,7 @@ impl Observer {
         ObserveError { group: self.plan.runtime.group_name(self.plan.group.0).to_owned(), problem }
     }
 
-    /// Goes one step on. Returns whether there may be another one at once.
+    /// Makes one step. Returns whether another step may follow at once.
     fn step(&mut self) -> Result<bool, ObserveError> {
         match std::mem::replace(&mut self.phase, Phase::Pauses(Instant::now())) {
             Phase::Pauses(until) if Instant::now() < until => {
@@ -201,7 +204,7 @@ impl Observer {
         }
     }
 
-    /// Reads one frame.
+    /// Receives and processes one frame.
     fn follow(
         &mut self,
         mut line: Box<Line>,
@@ -218,7 +221,7 @@ impl Observer {
                     if let (None, Some(place)) = (self.place, following.place())
                         && !self.plan.states
                     {
-                        // Without a position it begins here.
+                        // An observer without a position begins at this place.
                         self.place = Some(place);
                     }
                 }
@@ -268,12 +271,12 @@ impl Observer {
         }
     }
 
-    /// The attempt, or the line, is over: goes on with the next member.
+    /// Ends the attempt or the connection after a fault, and continues with the next member.
     fn fails(&mut self, fault: Fault) -> Result<(), ObserveError> {
         let (members, now) = (self.targets.len(), Instant::now());
         self.phase = Phase::Pauses(now);
         if self.lost.is_none() {
-            // What served it is lost: the round begins with the next one.
+            // The member that served the observer is lost. The new round begins with the next member.
             self.lost = Some(now);
             self.round.first = (self.round.member(members) + 1) % members;
             (self.round.made, self.round.faults, self.round.pause) = (0, Vec::new(), PAUSE.0);
@@ -283,7 +286,7 @@ impl Observer {
         self.round.faults.retain(|(other, _)| *other != member);
         self.round.faults.push((member, fault));
         self.round.made += 1;
-        // In the second half of a round only those are asked that lead.
+        // The second half of a round tries only the members that refused because they lead.
         let leads = |round: &Round| {
             let member = round.member(members);
             round.faults.iter().any(|(other, fault)| *other == member && *fault == Fault::Refused(Refusal::Leads))
@@ -305,7 +308,7 @@ impl Observer {
         self.round.faults.iter().map(|(member, fault)| (self.targets[*member].name.clone(), fault.clone())).collect()
     }
 
-    /// Returns why no later round can do better than the last one.
+    /// Returns an error if the refusals show that no later round can succeed.
     fn judge(&self) -> Result<(), ObserveError> {
         let refusals = self.round.faults.iter().filter_map(|(_, fault)| match fault {
             Fault::Refused(refusal) => Some(*refusal),
@@ -344,7 +347,7 @@ impl Observer {
         match self.lost {
             Some(since) if now.saturating_duration_since(since) >= patience => {
                 let faults = self.told();
-                // The next call has as much time.
+                // The next call has the full time again.
                 self.lost = Some(now);
                 Err(self.failed(Problem::Late { patience, faults }))
             }
@@ -352,7 +355,7 @@ impl Observer {
         }
     }
 
-    /// Has the descriptor tell of what comes next.
+    /// Prepares the descriptor for the next event.
     fn watch(&mut self) -> std::io::Result<()> {
         let now = Instant::now();
         let longest = match &self.phase {
@@ -371,7 +374,7 @@ impl Observer {
     }
 }
 
-/// Readable when [`try_next`](Observer::try_next) may have something to return, or something to do.
+/// The descriptor is readable when [`try_next`](Observer::try_next) may return an event or has other work.
 impl AsFd for Observer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

@@ -1,18 +1,19 @@
-//! Places in the order of a group, as members and observers name them to each other.
+//! Places in the order of a group, as members and observers exchange them.
 
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 
 use super::fields::Fields;
 use crate::Position;
 
-/// The place of the last command of a prefix of a group's order: it names that prefix.
+/// The place of the last command of a prefix of a group's order, which identifies the prefix.
 ///
-/// Two histories of a group that share an origin and an index are equal up to there, whatever resets there were.
+/// If two histories of a group share an origin and an index, they are equal up to that index, independent of any
+/// resets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Place {
-    /// Where the history began that the command is part of. [`Incarnation::NONE`] before the first command.
+    /// The origin of the history that the command belongs to. [`Incarnation::NONE`] before the first command.
     pub(crate) origin: Incarnation,
-    /// The number of the command, from 1. 0: the group has applied nothing.
+    /// The index of the command, from 1. 0 if the group has applied nothing.
     pub(crate) index: u64,
     /// The final timestamp of the command.
     pub(crate) timestamp: Timestamp,
@@ -25,7 +26,7 @@ impl Default for Place {
 }
 
 impl Place {
-    /// Bytes of a place.
+    /// Size of an encoded place, in bytes.
     pub(crate) const BYTES: usize = 26;
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
@@ -41,12 +42,12 @@ impl Place {
         Some(Place { origin, index, timestamp })
     }
 
-    /// Returns the place as clients know it. `group`: the one whose order it is in.
+    /// Returns the place as a client's position. `group` is the group in whose order it is.
     pub(crate) fn position(&self, group: GroupId) -> Position {
         Position::at(self.timestamp, (group, self.index), self.origin)
     }
 
-    /// Whether the group has applied nothing up to here.
+    /// Returns whether the group has applied nothing up to here.
     pub(crate) fn is_beginning(&self) -> bool {
         self.index == 0
     }

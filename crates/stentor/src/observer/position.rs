@@ -1,4 +1,4 @@
-//! What an observer writes down to go on from.
+//! The position of an observer, which a program can store.
 
 use stentor_multicast::GroupId;
 use xxhash_rust::xxh3::xxh3_64;
@@ -8,13 +8,14 @@ use super::fields::Fields;
 use super::place::Place;
 use crate::{Group, Position};
 
-/// The version of the bytes.
+/// Version of the encoding.
 const VERSION: u8 = 1;
-/// Bytes of a position: version, group, place, digest.
+/// Size of an encoded position, in bytes: version, group, place, digest.
 const BYTES: usize = 1 + 2 + Place::BYTES + 4;
 
-/// A place in the order of a group that an observer has come to, and can [go on from](crate::ObserverBuilder::from). It names the history of
-/// the group as well, so a group that began anew is not taken for the one that was observed.
+/// The position of an observer in the order of a group, from which another observer can
+/// [continue](crate::ObserverBuilder::from). It also identifies the history of the group, so a group that began anew is
+/// not confused with the observed one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ObservedPosition {
     pub(crate) group: Group,
@@ -22,25 +23,25 @@ pub struct ObservedPosition {
 }
 
 impl ObservedPosition {
-    /// Returns the group that is observed.
+    /// Returns the observed group.
     #[must_use]
     pub fn group(&self) -> Group {
         self.group
     }
 
-    /// Returns the place as clients know it, for [`Client::observe`](crate::Client::observe).
+    /// Returns the position for use with [`Client::observe`](crate::Client::observe).
     #[must_use]
     pub fn position(&self) -> Position {
         self.place.position(self.group.0)
     }
 
-    /// Returns the number of the last command in the group, from 1. 0: the group had applied nothing.
+    /// Returns the index of the last command in the group, from 1. Returns 0 if the group had applied nothing.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.place.index
     }
 
-    /// Returns the bytes to write down.
+    /// Returns the position as bytes, for storage.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BYTES);
@@ -51,10 +52,10 @@ impl ObservedPosition {
         bytes
     }
 
-    /// Reads what [`to_bytes`](ObservedPosition::to_bytes) returned.
+    /// Parses the bytes of [`to_bytes`](ObservedPosition::to_bytes).
     ///
     /// # Errors
-    /// If the bytes are no position.
+    /// Returns an error if the bytes are not a position.
     pub fn from_bytes(bytes: &[u8]) -> Result<ObservedPosition, ObserveError> {
         read(bytes).ok_or_else(|| Problem::Bytes.into())
     }

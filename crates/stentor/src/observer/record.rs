@@ -1,10 +1,10 @@
-//! The records of which a member's journal is made, and what an observer reads: a stream of bytes.
+//! The records of a member's journal, which an observer receives as a stream of bytes.
 //!
 //! ```text
 //! length of the rest u32 | kind u8 | the kind's fields
 //! 0 a step     index u64 | time u64 | group of the time u16
 //! 1 a command  as a step, then: client u16 | session u128 (0: none) | groups u16 | each of them u16 | bytes
-//! 2 an origin  origin u64 | kept u64: the records behind this one are of that history, which keeps so many of the one before
+//! 2 an origin  origin u64 | kept u64 (number of places that this history shares with the one before)
 //! ```
 
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
@@ -14,13 +14,13 @@ use super::fields::Fields;
 const STEP: u8 = 0;
 const COMMAND: u8 = 1;
 const ORIGIN: u8 = 2;
-/// Bytes of a command's record besides its groups and its own.
+/// Size of a command's record without its groups and its content, in bytes.
 pub(crate) const COMMAND_BYTES: usize = 4 + 1 + 18 + 2 + 16 + 2;
 
 /// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Record<'a> {
-    /// The history goes on from here under another origin.
+    /// The history continues from here under another origin.
     Origin { origin: Incarnation, kept: u64 },
     /// A place in the order at which no command was applied.
     Step(Step),
@@ -28,19 +28,19 @@ pub(crate) enum Record<'a> {
     Command(Step, CommandRecord<'a>),
 }
 
-/// A place, of the history that the stream is in.
+/// A place in the present history of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     pub(crate) index: u64,
     pub(crate) timestamp: Timestamp,
 }
 
-/// What is known of a command.
+/// A command and its metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CommandRecord<'a> {
-    /// The number of the client that sent it.
+    /// The number of the client that sent the command.
     pub(crate) client: u16,
-    /// The session under which it was sent; 0 if there is none.
+    /// The session of the command, or 0 if there is none.
     pub(crate) session: u128,
     pub(crate) groups: GroupList<'a>,
     pub(crate) bytes: &'a [u8],
@@ -49,9 +49,9 @@ pub(crate) struct CommandRecord<'a> {
 /// The destination groups of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GroupList<'a> {
-    /// As the apply thread has them.
+    /// The groups as the apply thread stores them.
     Ids(&'a [GroupId]),
-    /// As they are in a stream.
+    /// The groups as a stream encodes them.
     Wire(&'a [u8]),
 }
 
@@ -74,7 +74,7 @@ impl GroupList<'_> {
 }
 
 impl Record<'_> {
-    /// Appends the record.
+    /// Appends the encoded record to `out`.
     #[inline]
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -93,7 +93,7 @@ impl Record<'_> {
             }
             Record::Command(step, command) => {
                 let rest = COMMAND_BYTES - 4 + 2 * command.groups.len() + command.bytes.len();
-                // The apply thread writes this for each command.
+                // The head is assembled in one array, because the apply thread writes it for each command.
                 let mut head = [0; COMMAND_BYTES];
                 head[..4].copy_from_slice(&(rest as u32).to_be_bytes());
                 head[4] = COMMAND;
@@ -118,14 +118,14 @@ impl Step {
     }
 }
 
-/// The bytes at the front of a stream are no record.
+/// The error that the front of a stream is not a valid record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoRecord;
 
-/// Reads the record at the front of a stream, of which a part may be there. Returns it with the number of its bytes.
+/// Reads the record at the front of a stream. Returns it with its size in bytes, or `None` if the record is incomplete.
 ///
 /// # Errors
-/// If the bytes are no record, or one of more than `longest` bytes.
+/// Returns an error if the bytes are not a record, or if the record is longer than `longest` bytes.
 pub(crate) fn read(stream: &[u8], longest: usize) -> Result<Option<(Record<'_>, usize)>, NoRecord> {
     let mut from = Fields(stream);
     let Some(length) = from.u32() else { return Ok(None) };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_out_as_they_went_in_wherever_the_stream_is_cut() {
+    fn records_survive_a_round_trip_wherever_the_stream_is_cut() {
         let step = |index| Step { index, timestamp: Timestamp { time: u64::MAX - index, group: 9 } };
         let ids = [GroupId(1), GroupId(700)];
         let command = CommandRecord { client: 3, session: 1 << 99, groups: GroupList::Ids(&ids), bytes: b"bytes" };

@@ -1,4 +1,4 @@
-//! Where the members of a group are.
+//! The addresses of a group's members.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,35 +9,35 @@ use stentor_fabric_net::ask::AskConfig;
 use super::error::Problem;
 use crate::{Cluster, Group};
 
-/// A member, as it is reached.
+/// A member and the ways to reach it.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: String,
     process: ProcessId,
-    /// Where the processes of this host meet: the directory, and its name in it.
+    /// The directory in which the processes of this host meet, and the name of their meeting in it.
     directory: PathBuf,
     meeting: String,
     remote: Option<Remote>,
 }
 
-/// What it takes to reach a member on another host.
+/// The data for reaching a member on another host.
 #[derive(Debug)]
 struct Remote {
     cluster: String,
-    /// The key and the addresses, or why there are none.
+    /// The key and the addresses, or the reason why they are missing.
     found: Result<(Vec<u8>, Vec<SocketAddr>), String>,
 }
 
 impl Target {
-    /// Returns where the member listens, if it is on this host.
+    /// Returns the paths at which the member listens, if it is on this host.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         stentor_host::all_beside(&self.directory, &self.meeting, self.process).unwrap_or_default()
     }
 
-    /// Returns how the member is dialled on another host: by each of its addresses.
+    /// Returns the parameters for dialing the member on another host, one for each of its addresses.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Returns why it cannot be dialed.
     pub(super) fn remote(&self) -> Result<Vec<AskConfig>, String> {
         let Some(Remote { cluster, found }) = &self.remote else {
             return Err("nobody listens for it on this host".to_owned());
@@ -49,7 +49,7 @@ impl Target {
     }
 }
 
-/// Returns the members of a group, or the one with this name. Names of hosts are looked up.
+/// Returns the members of a group, or only the one with the given name. Resolves host names.
 pub(super) fn targets(cluster: &Cluster, group: Group, member: Option<&str>) -> Result<Vec<Target>, Problem> {
     let runtime = cluster.runtime();
     let config = runtime.config();
