@@ -1,4 +1,4 @@
-//! What an operator asks a running member.
+//! The answers of a running member to an operator's questions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,11 +20,11 @@ use super::settling::unsettled;
 use crate::runtime::Faults;
 use crate::runtime::{ClusterRuntime, FabricDiagnostics, hindrance_beside_missing, told_hindrance};
 
-/// How often questions of other hosts are looked for, and whether messages move.
+/// Interval between checks for questions of other hosts, and for delivery progress.
 const LOOK: Duration = Duration::from_millis(1);
-/// Undelivered messages that are told by name.
+/// Maximum number of undelivered messages that an answer lists by id.
 const TOLD: usize = 4;
-/// Clients whose undelivered messages are counted by name.
+/// Maximum number of clients that an answer lists by name.
 const CLIENTS: usize = 8;
 
 /// The refusal of a member whose network has no faults to set.
@@ -34,34 +34,34 @@ const NO_FAULTS: &str = "only a node on `roce` that was started with --faults lo
 #[cfg(feature = "roce")]
 const MILLION: u32 = 1_000_000;
 
-/// Answers between two rounds of a member's loop.
+/// Answers operators' questions between two rounds of a member's loop.
 #[derive(Debug, Default)]
 pub struct Operator {
-    /// Where this host asks; there may be no such place.
+    /// The control socket for programs of this host, if there is one.
     control: Option<Control<Question>>,
     next: Duration,
     moves: Moves,
-    /// Somebody asked this member to end.
+    /// Whether an operator asked this member to end.
     ends: bool,
-    /// Lines of observers that nobody has taken over.
+    /// Connections of observers that the node has not accepted yet.
     observers: Vec<ObserverLine>,
 }
 
-/// A connection of an observer. Nothing has been said on it.
+/// A connection of an observer, on which nothing was sent yet.
 #[derive(Debug)]
 pub enum ObserverLine {
-    /// From a process of this user on this host.
+    /// A connection from a process of this user on this host.
     Here(UnixStream),
-    /// From somebody who has the cluster's key.
+    /// A connection from a process that has proved that it has the cluster's key.
     There(observe::Line),
 }
 
 impl Operator {
-    /// Listens beside the member's socket, if there is such a place. Without one it answers only other hosts. `waker` is that of the
-    /// member's fabric: a question on this host ends the sleep of its loop.
+    /// Listens beside the member's socket, if the member has one. Otherwise only questions of other hosts are answered.
+    /// `waker` is that of the member's fabric: a question on this host ends the sleep of its loop.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the operating system.
     pub fn listen(at: Option<&Beside>, waker: &Waker) -> io::Result<Self> {
         let listen = |at| {
             let waker = waker.clone();
@@ -70,13 +70,13 @@ impl Operator {
         Ok(Operator { control: at.map(listen).transpose()?, ..Operator::default() })
     }
 
-    /// Answers nobody any more. Do this before what keeps the member's directory is dropped.
+    /// Stops answering. Call this before the owner of the member's directory is dropped.
     pub fn close(&mut self) {
         self.control = None;
     }
 
-    /// Answers what was asked. Returns whether it did something whose effect the loop has to see before it sleeps. Cheap where nobody asks
-    /// and it is not yet time to look.
+    /// Answers pending questions. Returns whether it did something that the loop must process before it sleeps. Cheap
+    /// if there is no question and no check is due.
     #[inline]
     pub fn round<F: FabricDiagnostics>(
         &mut self,
@@ -90,7 +90,8 @@ impl Operator {
             self.moves.look(now, member.replica());
             self.answer_remote(now, plan, member, election);
         }
-        // Not only when it is time: whoever asked woke the loop, and the clock may not have been read since.
+        // Local questions are checked in every round: the asker woke the loop, and the clock may not have been read
+        // since.
         match self.control.as_ref().and_then(Control::next) {
             Some(asked) if asked.question == Question::Observe => {
                 self.observers.extend(asked.stream().map(ObserverLine::Here));
@@ -133,7 +134,7 @@ impl Operator {
         }
     }
 
-    /// Carries out what was asked on this host.
+    /// Carries out a question of this host.
     #[cold]
     fn answer<F: FabricDiagnostics>(
         &mut self,
@@ -149,7 +150,7 @@ impl Operator {
                 self.ends = true;
                 Answer::Done
             }
-            // Answered before, where the connection is at hand.
+            // `round` answers this question, because it has the connection.
             Question::Observe => Answer::Refused("this process has no observers".to_owned()),
             Question::Move { to } => hand_over(plan, member, election, to),
             Question::Reset { ends, empty } => reset(member, ends, *empty),
@@ -163,14 +164,14 @@ impl Operator {
         }
     }
 
-    /// Returns whether somebody asked this member to end, as a signal would.
+    /// Returns whether an operator asked this member to end, as a signal would.
     #[inline]
     #[must_use]
     pub fn ends(&self) -> bool {
         self.ends
     }
 
-    /// Returns for how long this process did not run, once after each pause.
+    /// Returns the duration of the last suspension of this process, once after each suspension.
     pub fn paused(&mut self) -> Option<Duration> {
         self.moves.pause.take()
     }

@@ -1,8 +1,9 @@
-//! Talking to a running node: a socket in the cluster's private directory, one question and one answer per connection, a
-//! line of JSON each.
+//! The control socket of a running node, in the cluster's private directory. Each connection carries one question and
+//! one answer, each a line of JSON.
 //!
-//! Whoever asks must be this user; so must whoever answers. Both sides read a bounded number of bytes for a bounded time.
-//! A thread takes the questions and wakes the node's loop, which answers them between two rounds. The thread ends with the [`Control`].
+//! Both sides must belong to the same user. Both read a bounded number of bytes for a bounded time. A thread receives
+//! the questions and wakes the node's loop, which answers them between two rounds. The thread ends with the
+//! [`Control`].
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -20,70 +21,71 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stentor_host::{Beside, Credentials};
 
-/// How long the other side may take to read or to write.
+/// Longest time for the other side to read or to write.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the node's loop may take to answer.
+/// Longest time for the node's loop to begin an answer.
 const ANSWERING: Duration = Duration::from_secs(5);
-/// How long the loop may take once it has begun to answer.
+/// Longest time for the loop to complete an answer that it has begun.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// A kind of questions.
+/// A type of question, with its type of answer.
 pub trait Asks: Serialize + DeserializeOwned + Send + 'static {
-    /// What is said to them.
+    /// The type of the answers.
     type Answer: Serialize + DeserializeOwned + Send + 'static;
-    /// Bytes of a question or an answer, at most.
+    /// Maximum size of a question or an answer, in bytes.
     const LONGEST: u64;
 
-    /// Why there is no other answer.
+    /// Returns the answer that refuses a question.
     fn refuse(why: String) -> Self::Answer;
 }
 
 /// A question that waits for its answer.
 #[derive(Debug)]
 pub struct Asked<Q: Asks> {
-    /// What is asked.
+    /// The question.
     pub question: Q,
     answer: SyncSender<Q::Answer>,
-    /// The one who asks is at the other end.
+    /// The connection to the asker.
     asker: Arc<UnixStream>,
-    /// Set by whoever comes first: the loop that answers, or the thread that gives up waiting for it.
+    /// Set by the first of two threads: the loop that answers, or the control thread that stops waiting for it.
     settled: Arc<AtomicBool>,
 }
 
 impl<Q: Asks> Asked<Q> {
-    /// Whether whoever asked still waits.
+    /// Claims the question. Returns whether the asker still waits for the answer.
     fn stands(&self) -> bool {
         !self.settled.swap(true, Ordering::AcqRel) && !has_hung_up(&self.asker)
     }
 
-    /// Returns the connection to whoever asked, to be used after the answer.
+    /// Returns the connection to the asker, for use after the answer.
     pub(super) fn stream(&self) -> Option<UnixStream> {
         self.asker.try_clone().ok()
     }
 
-    /// Answers. Whoever asked may be gone.
+    /// Sends the answer. The asker may have disconnected.
     pub fn answer(self, answer: Q::Answer) {
         let _ = self.answer.try_send(answer);
     }
 }
 
-/// The node's side.
+/// The node's side of a control socket.
 #[derive(Debug)]
 pub struct Control<Q: Asks> {
     asked: Receiver<Asked<Q>>,
-    /// Set after a question is put into `asked`: a load of this is all that a round without a question costs.
+    /// Set after a question is put into `asked`. A round without a question costs only a load of this flag.
     waits: Arc<AtomicBool>,
     at: Beside,
-    /// The other end is the thread's, which ends when this one is shut.
+    /// One end of a socket pair with the thread. Shutting it down ends the thread.
     end: UnixStream,
 }
 
 impl<Q: Asks> Control<Q> {
-    /// Listens at a new path in a directory that is this user's alone, and again if it is removed. `wake` ends the sleep of the loop that
-    /// calls [`next`](Control::next); the thread of this calls it after each question. Drop this before what keeps the directory.
+    /// Listens at a new path in a directory that belongs to this user alone, and recreates the socket if it is removed.
+    /// The control thread calls `wake` after each question, to end the sleep of the loop that calls
+    /// [`next`](Control::next). Drop the control before the owner of the directory.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the operating system.
     pub fn listen(at: &Beside, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let listener = UnixListener::bind(at.path())?;
         let (sender, asked) = sync_channel(1);
@@ -93,7 +95,8 @@ impl<Q: Asks> Control<Q> {
             let waits = Arc::clone(&waits);
             move |question| {
                 let put = sender.send(question).map_err(|_| io::Error::other("the node is stopping"));
-                // In this order: whoever sees the flag finds the question, and whoever is woken sees the flag.
+                // The order matters: a reader that sees the flag finds the question, and a loop that is woken sees the
+                // flag.
                 waits.store(true, Ordering::Release);
                 wake();
                 put
@@ -104,8 +107,8 @@ impl<Q: Asks> Control<Q> {
         Ok(Control { asked, waits, at: at.clone(), end })
     }
 
-    /// Returns the next question, if there is one. What was asked while this process was stopped, by somebody who did not wait for the
-    /// answer, was withdrawn: it must not take effect when the process goes on.
+    /// Returns the next question, if there is one. Questions whose askers stopped waiting while this process was
+    /// suspended are dropped, so that they do not take effect when the process resumes.
     #[inline]
     #[must_use]
     pub fn next(&self) -> Option<Asked<Q>> {
@@ -114,7 +117,7 @@ impl<Q: Asks> Control<Q> {
 
     #[cold]
     fn take(&self) -> Option<Asked<Q>> {
-        // Before the look: a question that comes after it sets the flag again.
+        // The flag is cleared first, so a question that arrives later sets it again.
         self.waits.swap(false, Ordering::AcqRel);
         self.asked.try_recv().ok().filter(Asked::stands)
     }
@@ -122,22 +125,23 @@ impl<Q: Asks> Control<Q> {
 
 impl<Q: Asks> Drop for Control<Q> {
     fn drop(&mut self) {
-        // The end is shut first: after that the thread does not make the socket anew. A node that starts over listens at the same path.
+        // The thread's end is shut down first, so that the thread cannot recreate the socket. A node that starts over
+        // listens at the same path.
         let _ = self.end.shutdown(Shutdown::Both);
         let _ = std::fs::remove_file(self.at.path());
     }
 }
 
-/// How often the socket is looked for.
+/// Interval between checks whether the socket still exists.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Whether nobody is at the other end any more.
+/// Returns whether the other end has disconnected.
 fn has_hung_up(stream: &UnixStream) -> bool {
     let mut look = [PollFd::new(stream, PollFlags::empty())];
     poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && look[0].revents().contains(PollFlags::HUP)
 }
 
-/// Serves until the [`Control`] at the other end of `end` is gone.
+/// Serves connections until the [`Control`] at the other end of `end` is dropped.
 fn serve<Q: Asks>(
     mut listener: UnixListener,
     at: &Beside,
@@ -149,13 +153,14 @@ fn serve<Q: Asks>(
             poll(&mut [PollFd::new(&listener, PollFlags::IN), PollFd::new(end, PollFlags::empty())], Some(&LOOK));
         let path = at.path();
         let is_there = std::fs::symlink_metadata(&path).is_ok();
-        // After the look: the control goes before the directory, so a socket that went with the directory is not made anew.
+        // This check follows that of the path. The control is dropped before the directory's owner, so a socket that
+        // vanished with the directory is not recreated.
         if has_hung_up(end) {
             return;
         }
         match polled {
             Ok(0) => {
-                // Whoever keeps the directory says what happened to it, and makes it anew.
+                // If the directory itself is missing, its owner reports that and recreates it.
                 if !is_there && let Ok(anew) = UnixListener::bind(&path) {
                     listener = anew;
                 }
@@ -165,11 +170,11 @@ fn serve<Q: Asks>(
             Ok(_) | Err(_) => {}
         }
         match listener.accept() {
-            // Whoever goes away, says nothing or something else harms nobody but itself.
+            // An asker that disconnects, is silent or sends nonsense affects only its own connection.
             Ok((stream, _)) => {
                 let _ = converse(&Arc::new(stream), put);
             }
-            // Out of descriptors, for instance: that may pass.
+            // The failure may be temporary, for example a lack of descriptors.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -189,7 +194,7 @@ fn converse<Q: Asks>(stream: &Arc<UnixStream>, put: &impl Fn(Asked<Q>) -> io::Re
                     Q::refuse("the node is busy, and the request was withdrawn: ask again".to_owned())
                 }
                 Err(_) => answered.recv_timeout(BRIEF).unwrap_or_else(|_| {
-                    Q::refuse("the node is busy: nothing is known of what becomes of this".to_owned())
+                    Q::refuse("the node is busy: the outcome of this request is unknown".to_owned())
                 }),
             }
         }
@@ -197,7 +202,7 @@ fn converse<Q: Asks>(stream: &Arc<UnixStream>, put: &impl Fn(Asked<Q>) -> io::Re
     send(stream, &answer)
 }
 
-/// Refuses another user, and sees to it that nothing blocks for long.
+/// Refuses another user, and sets timeouts so that nothing blocks for long.
 fn prepare(stream: &UnixStream) -> io::Result<()> {
     let (other, me) = (Credentials::of(stream)?.uid, geteuid().as_raw());
     if other != me {
@@ -214,7 +219,7 @@ pub(super) fn send(mut stream: &UnixStream, what: &impl Serialize) -> io::Result
     stream.write_all(&line)
 }
 
-/// One line; what follows is never read.
+/// Receives one line. Further bytes are never read.
 pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream, longest: u64) -> io::Result<T> {
     let mut line = Vec::new();
     let mut input = BufReader::new(stream.take(longest));
@@ -226,23 +231,23 @@ pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream, longest: u64) ->
     serde_json::from_slice(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Asks the process that listens at one of these paths. `None` if nobody does.
+/// Asks the process that listens at one of these paths. Returns `None` if no process listens.
 ///
 /// # Errors
-/// What the system says, or that the answer does not come in time.
+/// Returns the error of the operating system, or an error if the answer does not arrive in time.
 pub fn ask<Q: Asks>(paths: &[PathBuf], question: &Q) -> io::Result<Option<Q::Answer>> {
     ask_within(paths, question, PATIENCE + ANSWERING)
 }
 
-/// Does the same as [`ask`], and the answer has that long.
+/// Asks like [`ask`], but waits for the answer for at most `patience`.
 ///
 /// # Errors
-/// As [`ask`].
+/// As for [`ask`].
 pub fn ask_within<Q: Asks>(paths: &[PathBuf], question: &Q, patience: Duration) -> io::Result<Option<Q::Answer>> {
     for path in paths {
         let stream = match UnixStream::connect(path) {
             Ok(stream) => stream,
-            // It died, or has just begun.
+            // The process died, or is just starting.
             Err(error) if [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound].contains(&error.kind()) => {
                 continue;
             }
@@ -261,7 +266,8 @@ pub fn ask_within<Q: Asks>(paths: &[PathBuf], question: &Q, patience: Duration) 
     Ok(None)
 }
 
-/// Returns the process that listens at one of these paths, whether or not it answers; `None` if nobody does, or too many wait there.
+/// Returns the process that listens at one of these paths, even if it does not answer. Returns `None` if no process
+/// listens, or if its queue is full.
 #[must_use]
 pub fn listener(paths: &[PathBuf]) -> Option<i32> {
     let streams = paths.iter().filter_map(|path| UnixStream::connect(path).ok());

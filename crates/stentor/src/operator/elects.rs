@@ -1,4 +1,4 @@
-//! The election of a member's group, as a node and an operator's questions need it.
+//! The interface to the election of a member's group, for a node and for operators' questions.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use stentor_multicast::Member;
 
 use crate::runtime::{Applied, ElectionDriver, FabricDiagnostics, Presence};
 
-/// What keeps a member's group led.
+/// The election that keeps a member's group led.
 pub trait Elects: Send + 'static {
-    /// Takes part, after each step of the member. What there is to tell goes to `say`.
+    /// Takes part in the election, after each step of the member. Reports events to `say`.
     fn round<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, say: impl FnOnce(&str));
 
     /// Prepares the end of the process, and returns whether it may end; see [`ElectionDriver::leave`].
@@ -19,34 +19,36 @@ pub trait Elects: Send + 'static {
     /// Returns the member to which this process hands over before it ends.
     fn heir(&self) -> Option<ProcessId>;
 
-    /// Sets how far this member's application is; see [`ElectionDriver::set_applied`].
+    /// Sets the progress of this member's application; see [`ElectionDriver::set_applied`].
     fn set_applied(&mut self, applied: Applied);
 
-    /// Returns how many messages another member had delivered, as it published last.
+    /// Returns the number of messages that another member had delivered, as it last published.
     fn delivered(&self, process: ProcessId) -> u64;
 
-    /// Returns the number of the command at which another member's state machine has panicked, as it published last.
+    /// Returns the index of the command at which another member's state machine has panicked, as it last published.
     fn poisoned(&self, process: ProcessId) -> Option<u64>;
 
-    /// Returns whether another member would lead, as it said last. `None`: an election by servers does not say.
+    /// Returns whether another member stands for election, as it last published. Returns `None` if servers run the
+    /// election.
     fn stands(&self, process: ProcessId) -> Option<bool>;
 
-    /// Returns whether this member does not stand because its clock is off, or its state machine has panicked.
+    /// Returns whether this member does not stand because its clock is off, or because its state machine has panicked.
     fn stands_back(&self) -> bool;
 
     /// Returns whether the election names this member.
     fn is_named(&self) -> bool;
 
-    /// Returns when a member's heart beat last; see [`ElectionDriver::heard`].
+    /// Returns the time of a member's last heartbeat; see [`ElectionDriver::heard`].
     fn heard(&self, process: ProcessId) -> Option<Duration>;
 
-    /// Returns whether another member was heard and would not lead. False where the election does not say.
+    /// Returns whether another member is alive and does not stand for election. Returns `false` if the election does
+    /// not know.
     fn waits(&self, process: ProcessId) -> bool;
 
-    /// Lets another member lead.
+    /// Starts to hand leadership over to another member.
     ///
     /// # Errors
-    /// Why that is impossible now.
+    /// Returns why that is impossible now.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError>;
 }
 

@@ -1,9 +1,11 @@
-//! Operators: what `stentor leader`, `stentor group` and `stentor stop` ask a running member, and what it answers.
+//! The operator interface: the questions of `stentor leader`, `stentor group` and `stentor stop` to a running member,
+//! and its answers.
 //!
-//! - [`Control`] is a socket beside the member's own, for programs of the same user on the same host; [`ask`] is their side.
-//! - [`Question`] and [`Answer`] are what goes over it. From other hosts only [`REMOTE_SHOW`] is answered.
+//! - [`Control`] is a socket beside the member's own, for programs of the same user on the same host. [`ask`] is the
+//!   client side.
+//! - [`Question`] and [`Answer`] are the messages on it. Questions of other hosts are limited to [`REMOTE_SHOW`].
 //! - [`Operator`] answers between two rounds of the member's loop.
-//! - [`Place`] is where a member on a network is found by programs of its host.
+//! - [`Place`] is where programs of the same host find a member on a network fabric.
 
 mod answering;
 mod control;

@@ -1,29 +1,29 @@
-//! Whether the messages of a member move.
+//! Detection of stalls: whether a member delivers messages, and whether its process was suspended.
 
 use std::time::Duration;
 
 use stentor_multicast::Replica;
 
-/// How often it is looked whether messages move. A process that did not look for ten times as long was stopped itself.
+/// Interval between checks. A gap of more than ten intervals means that this process itself was suspended.
 const MOVES: Duration = Duration::from_millis(50);
 
-/// Whether messages move.
+/// The delivery progress of a member.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     delivered: u64,
-    /// When some were delivered, or there were none to deliver.
+    /// Time of the last delivery, or of the last check without undelivered messages.
     pub(super) last: Duration,
     looked: Duration,
-    /// This process did not look for so long.
+    /// Duration of the last suspension of this process.
     pub(super) pause: Option<Duration>,
 }
 
 impl Moves {
-    /// Looks, between two rounds.
+    /// Checks the progress, between two rounds.
     #[inline]
     pub(super) fn look(&mut self, now: Duration, replica: &Replica) {
         if self.looked.is_zero() {
-            // What was before the first look is no pause.
+            // The time before the first check is not a suspension.
             self.looked = now;
         }
         let pause = now.saturating_sub(self.looked);

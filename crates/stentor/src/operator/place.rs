@@ -1,4 +1,4 @@
-//! Where a process on a network is found by commands of its host.
+//! The place at which commands of a host find a process on a network fabric.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,29 @@ use stentor_host::{Source, StandingSeat, StartError as SeatError};
 
 use crate::runtime::{InUse, StartError, patiently, refuse_twin};
 
-/// What a process's place is made of.
+/// The parameters of a process's place.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     /// The directory of control sockets.
     pub directory: PathBuf,
-    /// The directory in it.
+    /// The subdirectory of the cluster in it.
     pub meeting: String,
     /// The process.
     pub me: ProcessId,
-    /// Its name.
+    /// The name of the process.
     pub name: &'a str,
-    /// What it was started from.
+    /// The source of its configuration.
     pub source: Option<Source>,
 }
 
 impl Place<'_> {
-    /// Takes the place, before the process does anything that others notice. Whatever is in the way, other than another process in the
-    /// place, goes to `say`: `asker` cannot ask the process then, and the result is `None`.
+    /// Creates the place, before the process does anything that others notice. If another process has the place,
+    /// returns an error. Any other obstacle is reported to `say`: then `asker` cannot ask the process, and the result
+    /// is `None`.
     ///
     /// # Errors
-    /// [`StartError::Fabric`] if there is another process in the place, or one of the same member elsewhere on this host.
+    /// Returns [`StartError::Fabric`] if another process has the place, or if the same member runs elsewhere on this
+    /// host.
     pub fn take(
         &self,
         asker: &str,

@@ -1,4 +1,4 @@
-//! What an operator asks a member, and what it answers.
+//! The questions that an operator asks a member, and their answers.
 
 use std::net::IpAddr;
 
@@ -6,135 +6,135 @@ use serde::{Deserialize, Serialize};
 
 use super::control::Asks;
 
-/// What a node is asked.
+/// A question to a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Question {
-    /// How it stands.
+    /// Returns the node's status.
     Show,
-    /// To let another member lead its group.
+    /// Hands leadership of the group over to another member.
     Move {
-        /// Its name.
+        /// The name of the member.
         to: String,
     },
-    /// To begin a new incarnation of its group.
+    /// Begins a new incarnation of the group.
     Reset {
-        /// The incarnation that ends, as [`Standing::ends`] names it.
+        /// The incarnation to end, in the form of [`Standing::ends`].
         ends: String,
-        /// The incarnation begins with nothing, instead of with the state of the member that is asked.
+        /// Whether the incarnation begins with nothing, instead of with the state of the asked member.
         empty: bool,
     },
-    /// To end in order, as by SIGTERM.
+    /// Stops the node in order, as by SIGTERM.
     Stop,
-    /// To take the connection for that of an observer, once this is answered.
+    /// Turns this connection into that of an observer, after the answer.
     Observe,
-    /// Replaces the network's faults; only a node with `--faults` accepts this.
+    /// Replaces the network's faults. Only a node with `--faults` accepts this.
     Faults {
         /// Lost packets per million.
         drop_ppm: u32,
-        /// Addresses from which, and to which, every packet is lost.
+        /// Addresses from which every packet is lost.
         from: Vec<IpAddr>,
-        /// The other ends.
+        /// Addresses to which every packet is lost.
         to: Vec<IpAddr>,
     },
 }
 
-/// How a member stands.
+/// The status of a member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Standing {
     /// The name of the member.
     pub id: String,
-    /// Its process.
+    /// The id of its operating system process.
     pub pid: u32,
-    /// It leads its group and is ready.
+    /// Whether it leads its group and is ready.
     pub leads: bool,
-    /// It asks to be promised the leadership.
+    /// Whether it campaigns for leadership.
     pub campaigns: bool,
-    /// It waits for its group's state.
+    /// Whether it waits for its group's state.
     pub joining: bool,
-    /// The incarnation of its group in which it has a state; `0-00000000` if it has none.
+    /// The incarnation of its group whose state it has, or `0-00000000` if it has none.
     #[serde(default)]
     pub incarnation: String,
-    /// The incarnation that a reset of its group has to name, as far as it knows.
+    /// The incarnation that a reset of its group must name, as far as it knows.
     #[serde(default)]
     pub ends: String,
-    /// Why it does not begin its group with others that have no memory of it either.
+    /// The reason why it cannot begin its group together with other members that have no memory.
     #[serde(default)]
     pub hindrance: Option<String>,
-    /// The number of the last ballot whose state it has, and who leads in it.
+    /// The number of the last ballot whose state it has.
     pub epoch: u64,
-    /// The leader in that ballot.
+    /// The leader of that ballot.
     pub leader: String,
-    /// How long ago that leader's heartbeat was seen to rise, ms. Nobody hears itself, and an election by servers does not
-    /// listen.
+    /// Time since that leader's heartbeat last rose, in milliseconds. `None` if this member is the leader, or if
+    /// servers run the election.
     #[serde(default)]
     pub heard_ms: Option<u64>,
-    /// The number of the largest ballot that it promised.
+    /// The number of the largest ballot that it has promised.
     pub promised: u64,
-    /// The election names it.
+    /// Whether the election names it as the leader.
     pub named: bool,
-    /// Messages that it has delivered.
+    /// Number of messages that it has delivered.
     pub delivered: u64,
-    /// What it waits for since the history of another group began anew.
+    /// Messages that are unsettled since other groups were reset or began anew, one entry per group.
     #[serde(default)]
     pub unsettled: Vec<Unsettled>,
-    /// Messages that it knows of and has not delivered, and some of them.
+    /// Number of messages that it knows and has not delivered.
     pub undelivered: u64,
-    /// Some of those, as ids.
+    /// The ids of some of these messages.
     pub waiting: Vec<String>,
-    /// How long it has delivered nothing although there was something to deliver, ms.
+    /// Time for which it has delivered nothing although messages were waiting, in milliseconds.
     #[serde(default)]
     pub stalled_ms: u64,
-    /// Whose messages those are that it has not delivered: the clients with most of them.
+    /// The clients with the most undelivered messages.
     #[serde(default)]
     pub clients: Vec<Lag>,
-    /// Members that take nothing of what it writes to them, and for which it does not wait any more.
+    /// Members that do not consume the writes of this member, so that it no longer waits for them.
     #[serde(default)]
     pub expelled: Vec<String>,
 }
 
-/// What a member waits for since the history of another group began anew.
+/// The unsettled messages of a member since the history of another group began anew.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unsettled {
     /// The name of that group.
     pub group: String,
-    /// Its incarnation, as this member's group knows it.
+    /// The incarnation of that group, as this member's group knows it.
     pub incarnation: String,
-    /// A majority of this member's group knows it.
+    /// Whether a majority of this member's group knows the incarnation.
     pub in_force: bool,
-    /// Messages that were under way to the history before, and are not decided.
+    /// Number of undecided messages that were in flight to the earlier history.
     pub messages: u64,
-    /// Groups of which a majority has to acknowledge them.
+    /// Groups of which a majority must acknowledge these messages.
     pub awaited: Vec<String>,
-    /// One of them of which another group has other times, so that it is decided nowhere.
+    /// One of these messages for which another group has other times, so that no group can decide it.
     pub disagreed: Option<String>,
 }
 
-/// Undelivered messages of a client.
+/// The undelivered messages of a client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lag {
     /// The name of the client.
     pub client: String,
-    /// The number of its undelivered messages.
+    /// Number of its undelivered messages.
     pub undelivered: u64,
 }
 
-/// What is asked from other hosts instead of [`Question::Show`]; nothing else is answered there.
+/// The question of another host that corresponds to [`Question::Show`]. No other question is answered across hosts.
 pub const REMOTE_SHOW: &[u8] = b"show";
 
-/// What a node says.
+/// An answer of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// How the member stands.
+    /// The status of the member.
     Standing(Box<Standing>),
-    /// It is on its way.
+    /// The hand-over or the reset has begun.
     Moving,
     /// The request was carried out, or is about to be.
     Done,
-    /// The reason why the request is refused at present; it may succeed in a moment.
+    /// The reason why the request is refused at present. It may succeed soon.
     NotYet(String),
-    /// Why not.
+    /// The reason why the request is refused.
     Refused(String),
 }
 

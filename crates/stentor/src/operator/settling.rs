@@ -1,4 +1,4 @@
-//! What a member waits for since the history of another group began anew.
+//! The unsettled messages of a member, after the history of another group began anew.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{GroupId, MessageId, Replica, Settling};
@@ -6,7 +6,7 @@ use stentor_multicast::{GroupId, MessageId, Replica, Settling};
 use super::question::Unsettled;
 use crate::runtime::ClusterRuntime;
 
-/// Returns what a member waits for since histories of other groups began anew, for the answer to an operator.
+/// Returns the unsettled messages of a member for each group whose history began anew, for the answer to an operator.
 pub(super) fn unsettled(replica: &Replica, plan: &ClusterRuntime) -> Vec<Unsettled> {
     let named = |id: MessageId| {
         let process: ProcessId = plan.topology().client_process(id.client);

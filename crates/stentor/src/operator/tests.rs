@@ -1,4 +1,4 @@
-//! Both ends of a control socket.
+//! Tests of both ends of a control socket.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -18,14 +18,14 @@ fn said(stream: &UnixStream) -> String {
 }
 
 #[test]
-fn questions_are_answered_and_nonsense_is_refused_and_harms_nobody() {
+fn questions_are_answered_and_nonsense_is_refused() {
     let place = TempDir::new();
     assert_eq!(ask(&[place.join("x.ctl")], &Question::Show).unwrap(), None, "nobody is there");
     let control: Control<Question> = Control::listen(&Beside::from(place.join("x.ctl")), || {}).unwrap();
     let lines = ["\n".to_owned(), "{}\n".into(), "\"show\" 7\n".into(), "\u{ff}\n".into()];
     for line in lines.iter().chain([&"x".repeat(Question::LONGEST as usize + 9)]) {
         let stream = UnixStream::connect(place.join("x.ctl")).unwrap();
-        // It may have hung up before it read all of it.
+        // The control may close the connection before it has read the whole line.
         let _ = (&stream).write_all(line.as_bytes());
         assert!(said(&stream).starts_with("no question: "), "{line}");
     }
@@ -44,7 +44,7 @@ fn questions_are_answered_and_nonsense_is_refused_and_harms_nobody() {
 }
 
 #[test]
-fn what_somebody_asked_who_did_not_wait_for_the_answer_is_withdrawn() {
+fn a_question_is_withdrawn_when_its_asker_hangs_up() {
     let place = TempDir::new();
     let control: Control<Question> = Control::listen(&Beside::from(place.join("x.ctl")), || {}).unwrap();
     let ask = || {
@@ -63,14 +63,14 @@ fn what_somebody_asked_who_did_not_wait_for_the_answer_is_withdrawn() {
         None
     };
     let waits = ask();
-    assert_eq!(taken(&control), Some(Question::Stop), "whoever waits is heard");
+    assert_eq!(taken(&control), Some(Question::Stop), "the question of an asker that waits is found");
     drop(waits);
     drop(ask());
     assert_eq!(taken(&control), None);
 }
 
 #[test]
-fn socket_that_was_removed_is_made_anew_where_it_belongs() {
+fn a_removed_socket_is_recreated() {
     let place = TempDir::new();
     let _control: Control<Question> = Control::listen(&Beside::from(place.join("x.ctl")), || {}).unwrap();
     std::fs::remove_file(place.join("x.ctl")).unwrap();
@@ -81,9 +81,9 @@ fn socket_that_was_removed_is_made_anew_where_it_belongs() {
     }
 }
 
-/// The thread is seen by its socket, which has another name here: whoever connects there reaches the thread until it ends.
+/// The test observes the thread through a second name of its socket: connections to it succeed until the thread ends.
 #[test]
-fn control_that_is_dropped_takes_its_socket_and_its_thread_away() {
+fn a_dropped_control_removes_its_socket_and_ends_its_thread() {
     let place = TempDir::new();
     let [path, other] = ["x.ctl", "other"].map(|name| place.join(name));
     let control: Control<Question> = Control::listen(&Beside::from(path.clone()), || {}).unwrap();
@@ -96,7 +96,7 @@ fn control_that_is_dropped_takes_its_socket_and_its_thread_away() {
         assert!(since.elapsed() < Duration::from_secs(20), "the thread goes on");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Longer than a look at which a socket that was removed is made anew.
+    // This is longer than the interval at which a removed socket is recreated.
     std::thread::sleep(Duration::from_millis(1500));
     assert!(!path.exists());
     let again: Control<Question> = Control::listen(&Beside::from(path), || {}).expect("its path is free");
@@ -104,7 +104,7 @@ fn control_that_is_dropped_takes_its_socket_and_its_thread_away() {
 }
 
 #[test]
-fn whoever_asks_wakes_the_loop_which_finds_the_question() {
+fn a_question_wakes_the_loop_which_finds_it() {
     let place = TempDir::new();
     let path = place.join("x.ctl");
     let (wake, woken) = std::sync::mpsc::channel();
