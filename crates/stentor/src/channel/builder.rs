@@ -15,16 +15,16 @@ use crate::Cluster;
 use crate::config::FabricKind;
 use crate::runtime::StartError;
 
-/// For how long an end waits for the other one by default.
+/// Default time for which an end waits for the other one.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest message by default, bytes.
+/// Default maximum size of a message, in bytes.
 const MESSAGE_BYTES: u64 = 16 << 20;
-/// The longest piece of a message, bytes, on fabrics with tags and on others.
+/// Maximum size of a piece of a message, in bytes, on fabrics with tags and on others.
 const PIECE_BYTES: [u32; 2] = [512 << 10, 64 << 10];
 
-/// One end of a channel that is being put together. [`Channel::listen`], [`Channel::connect`] and [`Cluster::channel`] begin one.
+/// A builder of one end of a channel. [`Channel::listen`], [`Channel::connect`] and [`Cluster::channel`] create one.
 ///
-/// Both ends need the same fabric, `message_bytes` and key; on shared memory the same directory, too.
+/// Both ends need the same fabric, `message_bytes` and key. On shared memory they also need the same directory.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it opens or starts"]
 pub struct ChannelBuilder {
@@ -52,51 +52,52 @@ impl ChannelBuilder {
         ChannelBuilder { meeting, wishes, wait: WaitMode::ADAPTIVE, patience: PATIENCE, message_bytes: MESSAGE_BYTES }
     }
 
-    /// Sets the fabric: `shm`, `roce` or `ofi`. Without it an end at a place uses shared memory, and one of a cluster the cluster's fabric.
+    /// Sets the fabric: `shm`, `roce` or `ofi`. The default is shared memory for an end at a place, and the cluster's
+    /// fabric for an end in a cluster.
     pub fn fabric(mut self, fabric: FabricKind) -> Self {
         self.wishes.fabric = fabric;
         self
     }
 
-    /// Sets the directory in which the ends meet on shared memory. Without it that is the cluster's, or `$XDG_RUNTIME_DIR/stentor`, or
-    /// `/tmp/stentor-UID`.
+    /// Sets the directory in which the ends meet on shared memory. The default is that of the cluster, or
+    /// `$XDG_RUNTIME_DIR/stentor`, or `/tmp/stentor-UID`.
     pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
         self.wishes.directory = stentor_host::absolute(path.as_ref());
         self
     }
 
-    /// Chooses this end's address. Fabrics between hosts only.
+    /// Sets the address of this end, on fabrics between hosts only.
     pub fn bind(mut self, address: IpAddr) -> Self {
         self.wishes.bind = Some(address);
         self
     }
 
-    /// Says where the key is, for fabrics between hosts: `env:NAME` or `file:PATH`. Without it an end of a cluster uses the cluster's, and
-    /// an end at a place needs none if both ends are at loopback addresses.
+    /// Sets the location of the key, for fabrics between hosts: `env:NAME` or `file:PATH`. By default, an end in a
+    /// cluster uses the cluster's key. An end at a place needs no key if both ends are at loopback addresses.
     pub fn key(mut self, place: &str) -> Self {
         self.wishes.key = Some(place.to_owned());
         self
     }
 
-    /// Names the providers of libfabric that are tried, in this order, such as `tcp;ofi_rxm`; fabric `ofi` only. Without it the configuration
-    /// says, or the best one is taken.
+    /// Sets the providers of libfabric to try, in order, such as `tcp;ofi_rxm`. For the fabric `ofi` only. By default,
+    /// the configuration decides, or the best provider is used.
     pub fn providers<P: Into<String>>(mut self, names: impl IntoIterator<Item = P>) -> Self {
         self.wishes.providers = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets what the channel does while it waits. Without it that is [`WaitMode::ADAPTIVE`]. Futures spin and yield in this mode, too,
-    /// between visits of their executor.
+    /// Sets how the channel waits. The default is [`WaitMode::ADAPTIVE`]. Futures follow the mode, too: they spin and
+    /// yield between visits of their executor.
     pub fn wait(self, mode: WaitMode) -> Self {
         ChannelBuilder { wait: mode, ..self }
     }
 
-    /// Sets for how long [`open`](ChannelBuilder::open) waits for the other end; 20 s without it.
+    /// Sets for how long [`open`](ChannelBuilder::open) waits for the other end. The default is 20 s.
     pub fn patience(self, patience: Duration) -> Self {
         ChannelBuilder { patience, ..self }
     }
 
-    /// Sets the longest message, bytes, up to 1 GiB; 16 MiB without it. No memory is set aside for it.
+    /// Sets the maximum size of a message in bytes, up to 1 GiB. The default is 16 MiB. No memory is reserved for it.
     pub fn message_bytes(self, most: u64) -> Self {
         ChannelBuilder { message_bytes: most, ..self }
     }
@@ -104,7 +105,8 @@ impl ChannelBuilder {
     /// Opens this end, and waits for the other one.
     ///
     /// # Errors
-    /// Why it is not opened, with the remedy: [`PeerAbsent`](super::ChannelErrorKind::PeerAbsent) if the other end is not there in time.
+    /// Returns why the channel is not opened, with the remedy. The kind is
+    /// [`PeerAbsent`](super::ChannelErrorKind::PeerAbsent) if the other end is not open in time.
     pub fn open(self) -> Result<Channel, ChannelError> {
         let patience = self.patience;
         let mut channel = self.start()?;
@@ -112,11 +114,11 @@ impl ChannelBuilder {
         Ok(channel)
     }
 
-    /// Opens this end, and does not wait for the other one: [`Channel::ready`] does, and messages that are sent meanwhile are kept as far as
-    /// there is room. If a place or a port is still held by a process that was killed, this waits for up to five seconds.
+    /// Opens this end without waiting for the other one. [`Channel::ready`] waits for it. Messages that are sent before
+    /// are queued as far as there is room. If a killed process still holds a place or a port, this waits for up to 5 s.
     ///
     /// # Errors
-    /// Why it is not opened, with the remedy.
+    /// Returns why this end is not opened, with the remedy.
     pub fn start(self) -> Result<Channel, ChannelError> {
         let place = self.meeting.describe();
         self.make(&place).map_err(|problem| ChannelError::new(&place, problem))

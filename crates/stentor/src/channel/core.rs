@@ -1,4 +1,4 @@
-//! One end of a channel on its fabric: what its owner turns.
+//! One end of a channel on its fabric, without the type erasure of [`Channel`](super::Channel).
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -11,36 +11,36 @@ use super::error::Problem;
 use crate::pace::Pace;
 use crate::runtime::FabricDiagnostics;
 
-/// How long an end that is closed stays, so that the other one reads that.
+/// Time for which a closed end stays connected, so that the other end can read the close.
 const LINGER: Duration = Duration::from_millis(100);
-/// How long a refusal must last before it is final: one of the two may be starting anew.
+/// Time for which refusals must last before they are final, because one of the two ends may be restarting.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// How far a message is that is being sent.
+/// The progress of a message that is being sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     New,
-    /// Some of the message with this number may be left.
+    /// The message with this number was begun. A part of it may be left.
     Begun(u64),
     Done,
 }
 
-/// What a round leaves to do.
+/// The action that follows a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Something happened: look again.
+    /// There was work: run another round.
     Worked,
-    /// Nothing did; look again soon.
+    /// There was no work: run another round soon.
     Spin,
-    /// Sleep on the descriptor, for so long at most.
+    /// Sleep on the descriptor, for at most this time.
     Sleep(Duration),
 }
 
 /// One end of a channel.
 ///
 /// # Invariants
-/// - `written ≤ begun`. `begun` counts messages that are handed over, or that the endpoint hands over by itself.
-/// - `reading` has the parts of one message that have arrived; nothing of it is lost when a call ends early.
+/// - `written ≤ begun`. `begun` counts the messages that are handed over, or that the endpoint hands over by itself.
+/// - `reading` contains the received parts of one message. They are kept when a call ends early.
 pub(super) struct Core<F: FabricDiagnostics> {
     endpoint: Endpoint<F>,
     handle: Handle,
@@ -50,14 +50,14 @@ pub(super) struct Core<F: FabricDiagnostics> {
     begun: u64,
     written: u64,
     reading: Vec<u8>,
-    /// Whether the other end has greeted; whether it cannot miss this end's greeting, either.
+    /// Whether the other end's hello has arrived. `has_met`: this end's hello is certain to arrive as well.
     is_open: bool,
     has_met: bool,
     is_finished: bool,
     failure: Option<Failure>,
-    /// When the connection was over.
+    /// When the connection ended.
     over: Option<Instant>,
-    /// The last refusal that waiting does not mend, and since when there are any.
+    /// The last refusal that does not pass by waiting, and since when there are such refusals.
     refused: Option<(Instant, String)>,
     /// The last refusal of any kind.
     heard: Option<String>,
@@ -96,7 +96,7 @@ impl<F: FabricDiagnostics> Core<F> {
 
     // ------------------------------------------------------------------------------------------------------- turning
 
-    /// Takes in what happened. Returns whether anything did.
+    /// Processes pending events. Returns whether there were any.
     #[inline]
     pub(super) fn round(&mut self) -> bool {
         self.pace.begin_round();
@@ -134,7 +134,7 @@ impl<F: FabricDiagnostics> Core<F> {
         while let Some(refusal) = fabric.next_refusal() {
             let told = refusal.tell(|process| names.get(process.index()).map_or("?", String::as_str).to_owned());
             log::warn!("{own}: {told}");
-            // One who only says that it is the other end decides nothing.
+            // A refusal by an unauthenticated process that only claims to be the other end is not conclusive.
             if refusal.lasting && refusal.certain {
                 let since = refused.as_ref().map_or_else(Instant::now, |(since, _)| *since);
                 *refused = Some((since, told.clone()));
@@ -143,7 +143,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// One round, and what is to be done after it. Arms the fabric before it says to sleep.
+    /// Runs rounds until there is a decision what to do next. Arms the fabric before it returns `Sleep`.
     #[inline]
     pub(super) fn step(&mut self) -> Step {
         loop {
@@ -165,12 +165,13 @@ impl<F: FabricDiagnostics> Core<F> {
         self.endpoint.fabric().descriptor()
     }
 
-    /// Has the fabric take what its descriptor tells, after a sleep there.
+    /// Lets the fabric process the events behind its descriptor, after a sleep on it.
     pub(super) fn woken(&mut self) -> Result<(), Problem> {
         self.endpoint.fabric_mut().wait(Duration::ZERO).map(|_| ()).map_err(Problem::Wait)
     }
 
-    /// Tries until it succeeds, or until that moment; `None` then. Sleeps between attempts.
+    /// Repeats `attempt` until it succeeds or `until` has passed, and returns `None` in that case. Sleeps between
+    /// attempts.
     pub(super) fn block<T>(
         &mut self,
         until: Option<Instant>,
@@ -198,15 +199,15 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- what is asked
+    // --------------------------------------------------------------------------------------------------------- calls
 
-    /// Returns whether each end knows that the other one is there and agrees; `None` if this one does not know that yet.
+    /// Returns `Some` once each end knows that the other one is open and compatible.
     pub(super) fn opened(&mut self) -> Result<Option<()>, Problem> {
         if self.has_met {
             return Ok(Some(()));
         }
         if self.is_open && self.failure.is_none() {
-            // Nobody may turn this end for long: the other one must not need that to open.
+            // The caller may not drive this end for long, and the other one must not depend on that to open.
             self.has_met |= self.over.is_some() || self.endpoint.has_met(self.handle);
             return Ok(self.has_met.then_some(()));
         }
@@ -218,7 +219,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.failure.map_or(Ok(None), |failure| Err(Problem::Failed(failure)))
     }
 
-    /// Returns why the other end was not there in time.
+    /// Returns why the other end was not open in time.
     pub(super) fn absent(&mut self, waited: Duration) -> Problem {
         match self.heard.take() {
             Some(why) => Problem::Unmet { waited, why },
@@ -226,7 +227,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Goes on with a message. Returns whether all of it is handed over.
+    /// Continues to send a message. Returns whether all of it is handed over.
     #[inline]
     pub(super) fn push(&mut self, message: &[u8], progress: &mut Progress) -> Result<bool, Problem> {
         if let Some(failure) = self.failure {
@@ -243,7 +244,7 @@ impl<F: FabricDiagnostics> Core<F> {
         };
         *progress = Progress::Begun(number);
         let is_whole = self.endpoint.hand_over(self.handle, message).map_err(refused)?;
-        // Nobody may turn this end for long after it has sent.
+        // The caller may not drive this end for long after it has sent.
         self.endpoint.fabric_mut().flush();
         if is_whole {
             *progress = Progress::Done;
@@ -252,10 +253,11 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(is_whole)
     }
 
-    /// Lets go of a message. Returns whether it is sent: if some of it has left, the endpoint sends the rest from a copy.
+    /// Stops sending a message. If a part of it has left, the endpoint sends the rest from a copy. Returns whether the
+    /// message is sent.
     pub(super) fn let_go(&mut self, message: &[u8], progress: &mut Progress) -> bool {
         if let Progress::Begun(number) = std::mem::replace(progress, Progress::Done) {
-            // Never an error: the message is the one that was begun.
+            // This cannot fail, because the message is the one that was begun.
             let is_sent = self.endpoint.detach(self.handle, message) == Ok(true);
             if is_sent {
                 self.begun = number + 1;
@@ -265,14 +267,14 @@ impl<F: FabricDiagnostics> Core<F> {
         false
     }
 
-    /// Sends a message if there is room for it now, or for its beginning. Returns whether it is sent.
+    /// Sends a message if there is room for it or for its beginning. Returns whether it is sent.
     #[inline]
     pub(super) fn try_send(&mut self, message: &[u8]) -> Result<bool, Problem> {
         let mut progress = Progress::New;
         Ok(self.push(message, &mut progress)? || self.let_go(message, &mut progress))
     }
 
-    /// Puts the next message in place of what `message` holds, if all of it has arrived.
+    /// Receives the next message if it has arrived completely, and replaces the content of `message`.
     #[inline]
     pub(super) fn read(&mut self, message: &mut Vec<u8>) -> Result<Received, Problem> {
         if self.endpoint.read(self.handle, &mut self.reading) {
@@ -291,7 +293,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.begun
     }
 
-    /// Returns whether the fabric has carried all that was sent.
+    /// Returns `Some` once the fabric has carried everything that was sent.
     pub(super) fn flushed(&self) -> Result<Option<()>, Problem> {
         match self.failure {
             Some(failure) => Err(Problem::Failed(failure)),
@@ -299,7 +301,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Sends nothing more.
+    /// Ends sending.
     pub(super) fn finish(&mut self) -> Result<(), Problem> {
         if self.is_finished {
             return Ok(());
@@ -314,7 +316,8 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Sends and reads nothing more. Returns whether the connection is over, and the other end has had the time to read that.
+    /// Ends sending and receiving. Returns `Some` once the connection has ended and the other end has had the time to
+    /// read the close.
     pub(super) fn close(&mut self) -> Result<Option<()>, Problem> {
         match (self.over, self.failure) {
             (Some(_), Some(failure)) => return Err(Problem::Failed(failure)),
@@ -332,7 +335,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
     }
 
-    /// Gives the connection up, and says so to the other end as far as that goes without waiting.
+    /// Aborts the connection, and notifies the other end as far as that is possible without waiting.
     pub(super) fn give_up(&mut self) {
         if self.over.is_none() {
             self.endpoint.abort(self.handle);

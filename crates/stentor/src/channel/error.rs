@@ -1,4 +1,4 @@
-//! Why a channel was not opened, or does not go on.
+//! The errors of channels.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::runtime::StartError;
 
 debug_as_display!(ChannelError);
 
-/// Why a channel was not opened, why it does not take a message, or why it has failed: what happened, where, and what to do about it.
+/// The reason why a channel was not opened, did not accept a message, or has failed, with the remedy.
 #[derive(Error)]
 #[error("channel {place}: {problem}; {}", .problem.remedy())]
 pub struct ChannelError {
@@ -20,25 +20,25 @@ pub struct ChannelError {
     problem: Box<Problem>,
 }
 
-/// The kind of an error, by which a program decides what to do.
+/// The kind of a [`ChannelError`], by which a program can decide what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ChannelErrorKind {
-    /// This end cannot be opened: a bad place, key or address, or one that is taken, or too little memory.
+    /// This end cannot be opened: a place, key or address is invalid or already in use, or there is too little memory.
     NotStarted,
-    /// The other end was not there in time.
+    /// The other end was not open in time.
     PeerAbsent,
-    /// The other end was opened with something else: another key, limit or release.
+    /// The other end was opened with another key, limit or release.
     Mismatch,
-    /// The message is longer than the channel takes. It is not sent; the channel goes on.
+    /// The message is longer than the channel permits. It is not sent. The channel remains usable.
     TooLong,
-    /// This end has finished sending, or is closed. The message is not sent.
+    /// This end has finished sending or is closed. The message is not sent.
     Finished,
-    /// The time of the call is over. Nothing was sent or received by it; the channel goes on.
+    /// The call has timed out, and has neither sent nor received a message. The channel remains usable.
     TimedOut,
-    /// The other end has ended, or gave the channel up. Open another one.
+    /// The other end has ended or has aborted the channel. Open another one.
     PeerGone,
-    /// The channel has failed otherwise. Open another one.
+    /// The channel has failed for another reason. Open another one.
     Failed,
 }
 
@@ -83,13 +83,13 @@ impl ChannelError {
         ChannelError { place: place.into(), problem: Box::new(problem) }
     }
 
-    /// Returns what to decide by.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ChannelErrorKind {
         self.problem.kind()
     }
 
-    /// Returns what to do about it.
+    /// Returns what to do about the error.
     #[must_use]
     pub fn remedy(&self) -> String {
         self.problem.remedy()

@@ -1,26 +1,29 @@
 //! Channels: ordered messages between two processes.
 //!
-//! A [`Channel`] is one end. It has no thread: whoever calls it turns it, so a message goes from the caller to the network card and back
-//! without a hop, a lock, a dynamic call or, once buffers have grown, an allocation. A thread that served it, as that of
-//! [`Client`](crate::Client) does, would add two wake-ups to each message, which cost more than the message.
+//! A [`Channel`] is one end. It has no thread: the caller's own calls drive it. So a message travels between the caller
+//! and the network card without a thread switch, a lock, a dynamic call or, once buffers have grown, an allocation. A
+//! serving thread, like that of [`Client`](crate::Client), would add two wake-ups to each message, which cost more than
+//! the message itself.
 //!
-//! The same channel can be used in three ways, and in all of them by turns:
+//! A channel can be used in three ways, in any mixture:
 //!
-//! - Calls that block for so long at most: [`send_timeout`](Channel::send_timeout), [`recv_timeout`](Channel::recv_timeout).
-//! - Futures for any executor: [`send`](Channel::send), [`recv`](Channel::recv). When they have to sleep, one thread of the process wakes
-//!   them.
-//! - In an event loop: [`try_send`](Channel::try_send), [`try_recv`](Channel::try_recv), then [`turn`](Channel::turn); wait for the
-//!   [descriptor](AsFd) after [`Turn::Idle`]. The descriptor tells the time as well, so the loop needs no timer.
+//! - Blocking calls with a timeout: [`send_timeout`](Channel::send_timeout), [`recv_timeout`](Channel::recv_timeout).
+//! - Futures for any executor: [`send`](Channel::send), [`recv`](Channel::recv). If they have to sleep, a thread of
+//!   this process, shared by all channels, wakes them.
+//! - An event loop: call [`try_send`](Channel::try_send), [`try_recv`](Channel::try_recv), then
+//!   [`turn`](Channel::turn). After [`Turn::Idle`], wait for the [descriptor](AsFd). The descriptor also becomes
+//!   readable when a timeout is due, so the loop needs no timer.
 //!
-//! # What nobody does for you
-//! A channel is turned by its calls, and by nothing else. What has been sent arrives without further calls on shared memory; where packets
-//! are lost they are sent again in later calls only. [`flush`](Channel::flush) and [`close`](Channel::close) wait for that. Messages that
-//! are not read are held at the sender, once the window is full.
+//! # Progress
+//! Only the channel's calls make progress. On shared memory, sent messages arrive without further calls. On a network,
+//! lost packets are retransmitted only in later calls; [`flush`](Channel::flush) and [`close`](Channel::close) wait for
+//! that. If the receiver does not read, messages stay at the sender once the window is full.
 //!
-//! # Calls
-//! `start` or `open`; then any of `ready`, `send`, `recv`, `flush`, `finish`, `turn` in any order; then `close`, or drop. After an error whose
-//! kind is [`PeerGone`](ChannelErrorKind::PeerGone), [`Mismatch`](ChannelErrorKind::Mismatch) or [`Failed`](ChannelErrorKind::Failed) every
-//! call returns such an error. After another kind the channel goes on.
+//! # Order of calls
+//! Call `start` or `open`, then any of `ready`, `send`, `recv`, `flush`, `finish` and `turn` in any order, then `close`
+//! or drop. After an error of kind [`PeerGone`](ChannelErrorKind::PeerGone), [`Mismatch`](ChannelErrorKind::Mismatch)
+//! or [`Failed`](ChannelErrorKind::Failed) every call returns such an error. After any other error the channel remains
+//! usable.
 
 mod builder;
 mod core;
@@ -47,30 +50,30 @@ pub use builder::ChannelBuilder;
 pub use error::{ChannelError, ChannelErrorKind};
 pub use sending::Sending;
 
-/// Attempts of a future before its executor has a turn, while there is something to do.
+/// Number of attempts of a future, while there is work, before its executor gets a turn.
 const ATTEMPTS: u32 = 64;
 
-/// The result of a look for a message.
+/// The result of an attempt to receive a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 pub enum Received {
-    /// A message, which is in the buffer now.
+    /// A message was received into the buffer.
     Message,
-    /// Nothing now. The buffer is as it was.
+    /// There is no message now. The buffer is unchanged.
     Nothing,
-    /// Nothing any more: the other end has finished, and everything was read.
+    /// There will be no more messages: the other end has finished, and everything was read.
     End,
 }
 
-/// One end of a channel: messages to one other process, and from it, in order, each once.
+/// One end of a channel: it exchanges messages with one other process, in order and exactly once.
 ///
-/// A channel that is dropped is given up: the other end gets an error, and may not read what was sent last. [`close`](Channel::close) ends
-/// it in order.
+/// Dropping a channel aborts it: the other end gets an error, and may not receive the last messages.
+/// [`close`](Channel::close) ends it in order.
 pub struct Channel {
     place: String,
     core: AnyCore,
     descriptor: Descriptor,
-    /// What wakes its futures, once one had to sleep.
+    /// The registration that wakes its futures, once one had to sleep.
     wakes: Option<Wakes>,
     /// Whether the owner may have slept on the descriptor since the last turn.
     sleeps: bool,
@@ -85,12 +88,14 @@ impl std::fmt::Debug for Channel {
 any_core!($ Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce", Ofi(OfiFabric) if "ofi");
 
 impl Channel {
-    /// Begins the end that listens at a place. On shared memory a place is any text; on `roce` and `ofi` it is `HOST:PORT`.
+    /// Returns a builder of the end that listens at a place. On shared memory a place is any text; on `roce` and `ofi`
+    /// it is `HOST:PORT`.
     pub fn listen(place: &str) -> ChannelBuilder {
         ChannelBuilder::at(place, true)
     }
 
-    /// Begins the end that connects to a place; see [`listen`](Channel::listen). Either end may be opened first.
+    /// Returns a builder of the end that connects to a place; see [`listen`](Channel::listen). Either end may be opened
+    /// first.
     pub fn connect(place: &str) -> ChannelBuilder {
         ChannelBuilder::at(place, false)
     }
@@ -107,20 +112,22 @@ impl Channel {
 
     // -------------------------------------------------------------------------------------------------- event loops
 
-    /// Sends a message if there is room for it now. Returns whether it is sent. A message of which only the beginning has room is sent: the
-    /// channel keeps a copy of the rest, and there is no room until that has gone.
+    /// Sends a message if there is room for it now. Returns whether it is sent. If only the beginning of the message
+    /// fits, the message counts as sent: the channel copies the rest, and accepts no other message until the rest has
+    /// left.
     ///
     /// # Errors
-    /// Why it is not sent, and never will be.
+    /// Returns why the message was not sent. It is then never sent.
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<bool, ChannelError> {
         on!(&mut self.core, core => core.try_send(message)).map_err(|problem| self.failed(problem))
     }
 
-    /// Puts the next message in place of what `message` holds, if it has arrived. Buffers are exchanged, not copied.
+    /// Receives the next message, if it has arrived, and replaces the content of `message`. Buffers are swapped, not
+    /// copied.
     ///
     /// # Errors
-    /// Why no message comes any more. What had arrived before was read.
+    /// Returns why no more messages will arrive. Messages that arrived before the failure are returned first.
     #[inline]
     pub fn try_recv(&mut self, message: &mut Vec<u8>) -> Result<Received, ChannelError> {
         let looked = on!(&mut self.core, core => match core.read(message) {
@@ -130,13 +137,15 @@ impl Channel {
         looked.map_err(|problem| self.failed(problem))
     }
 
-    /// Does what there is to do, without waiting. Says whether to look again ([`Turn::Busy`]), or to wait until the descriptor is readable
-    /// ([`Turn::Idle`]). It never says [`Turn::Stopped`].
+    /// Makes progress without waiting. Returns [`Turn::Busy`] if there may be more work, or [`Turn::Idle`] if the
+    /// caller can sleep until the descriptor is readable. Never returns [`Turn::Stopped`].
     ///
-    /// Call it when [`try_send`](Channel::try_send) or [`try_recv`](Channel::try_recv) had nothing to do, and try again while it is busy.
+    /// Call this when [`try_send`](Channel::try_send) or [`try_recv`](Channel::try_recv) could do nothing, and repeat
+    /// those calls while the result is `Busy`.
     ///
     /// # Errors
-    /// If the system refuses to wait. A failure of the channel itself is returned by the other calls.
+    /// Returns an error if the operating system cannot wait. Failures of the channel itself are returned by the other
+    /// calls.
     #[inline]
     pub fn turn(&mut self) -> Result<Turn, ChannelError> {
         match self.step()? {
@@ -165,64 +174,66 @@ impl Channel {
 
     // ------------------------------------------------------------------------------------------------------- futures
 
-    /// Waits until the other end is there.
+    /// Waits until the other end is open.
     ///
-    /// Dropped, it has no effect.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
-    /// Why the other end does not come to terms with this one.
+    /// Returns why the two ends cannot be connected.
     pub async fn ready(&mut self) -> Result<(), ChannelError> {
         poll_fn(|context| self.poll_until(context, Channel::opened)).await
     }
 
-    /// Sends a message. It is ready when the message is handed over, which may be before the other end has it. See [`Sending`] for what
-    /// becomes of a message whose future is dropped.
+    /// Sends a message. The future completes when the message is handed to the fabric, which may be before it arrives
+    /// at the other end. See [`Sending`] for the effect of dropping the future.
     ///
     /// # Errors
-    /// Why it is not sent. After [`ChannelErrorKind::PeerGone`] the beginning of it may have been.
+    /// Returns why the message is not sent. After [`ChannelErrorKind::PeerGone`] its beginning may have been sent.
     pub fn send<'a>(&'a mut self, message: &'a [u8]) -> Sending<'a> {
         Sending::new(self, message)
     }
 
-    /// Puts the next message in place of what `message` holds. Returns false if the other end has finished, and everything was read.
+    /// Receives the next message and replaces the content of `message`. Returns `false` if the other end has finished
+    /// and everything was read.
     ///
-    /// Dropped, it loses nothing: the parts of a message that have arrived are kept for the next call.
+    /// Dropping the future loses nothing: the received parts of a message are kept for the next call.
     ///
     /// # Errors
-    /// Why no message comes any more.
+    /// Returns why no more messages will arrive.
     pub async fn recv(&mut self, message: &mut Vec<u8>) -> Result<bool, ChannelError> {
         poll_fn(|context| self.poll_recv(context, message)).await
     }
 
-    /// Receives as [`recv`](Channel::recv), for futures that are written by hand. The task that polled last is woken.
+    /// Receives like [`recv`](Channel::recv), for hand-written futures. The task that polled last is woken.
     ///
     /// # Errors
-    /// As [`recv`](Channel::recv).
+    /// As for [`recv`](Channel::recv).
     pub fn poll_recv(&mut self, context: &mut Context<'_>, message: &mut Vec<u8>) -> Poll<Result<bool, ChannelError>> {
         self.poll_until(context, |channel| channel.received(message))
     }
 
-    /// Waits until the fabric has carried everything that was sent to the other end's memory.
+    /// Waits until the fabric has carried all sent messages to the memory of the other end.
     ///
-    /// Dropped, it has no effect.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
-    /// Why that is not known, and never will be.
+    /// Returns why the arrival is unknown and will never be known.
     pub async fn flush(&mut self) -> Result<(), ChannelError> {
         poll_fn(|context| self.poll_until(context, Channel::flushed)).await
     }
 
-    /// Finishes, and waits until the other end has finished as well. What it still sends is not read. Drop the channel then.
+    /// Finishes sending, and waits until the other end has finished, too. Messages that it still sends are not read.
+    /// Drop the channel afterwards.
     ///
-    /// Dropped, it can be called again.
+    /// If the future is dropped, `close` can be called again.
     ///
     /// # Errors
-    /// Why the channel did not end in order.
+    /// Returns why the channel did not end in order.
     pub async fn close(&mut self) -> Result<(), ChannelError> {
         poll_fn(|context| self.poll_until(context, Channel::closed)).await
     }
 
-    /// Tries until it succeeds; has the task woken when there is something to do.
+    /// Repeats `attempt` until it succeeds. Otherwise registers the task to be woken when there may be work.
     fn poll_until<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -241,7 +252,7 @@ impl Channel {
                 }
             }
         }
-        // There is more to do, or it is too early to sleep: other tasks come first.
+        // There is more work, or it is too early to sleep: let other tasks run first.
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -255,10 +266,11 @@ impl Channel {
 
     // ---------------------------------------------------------------------------------------------- calls that block
 
-    /// Waits until the other end is there, for so long at most.
+    /// Waits until the other end is open, for at most `longest`.
     ///
     /// # Errors
-    /// [`ChannelErrorKind::PeerAbsent`] if it is not there in time; why it does not come to terms with this one.
+    /// Returns [`ChannelErrorKind::PeerAbsent`] if the other end is not open in time, or the reason why the two ends
+    /// cannot be connected.
     pub fn ready_timeout(&mut self, longest: Duration) -> Result<(), ChannelError> {
         let until = Instant::now().checked_add(longest);
         let opened = on!(&mut self.core, core => core.block(until, |core| core.opened()));
@@ -268,11 +280,12 @@ impl Channel {
         }
     }
 
-    /// Sends a message; waits for room for so long at most. When the time is over the message is not sent, unless some of it has left: then
-    /// it is sent, as by [`try_send`](Channel::try_send).
+    /// Sends a message, and waits for room for at most `longest`. After a timeout the message is not sent, unless its
+    /// beginning has left already: then the channel sends the rest, as for [`try_send`](Channel::try_send), and the
+    /// call succeeds.
     ///
     /// # Errors
-    /// Why it is not sent: [`ChannelErrorKind::TimedOut`] if there was no room in time.
+    /// Returns why the message is not sent: [`ChannelErrorKind::TimedOut`] if there was no room in time.
     pub fn send_timeout(&mut self, message: &[u8], longest: Duration) -> Result<(), ChannelError> {
         let (until, mut progress) = (Instant::now().checked_add(longest), Progress::New);
         let sent = on!(&mut self.core, core => {
@@ -283,31 +296,34 @@ impl Channel {
         self.in_time(sent, "sending", longest)
     }
 
-    /// Puts the next message in place of what `message` holds; waits for so long at most. Returns false if the other end has finished, and
-    /// everything was read. When the time is over nothing is lost: parts that have arrived are kept.
+    /// Receives the next message and replaces the content of `message`. Waits for at most `longest`. Returns `false` if
+    /// the other end has finished and everything was read. A timeout loses nothing: the received parts of a message are
+    /// kept.
     ///
     /// # Errors
-    /// [`ChannelErrorKind::TimedOut`] if no message came in time; why none comes any more.
+    /// Returns [`ChannelErrorKind::TimedOut`] if no message arrived in time, or the reason why no more messages will
+    /// arrive.
     pub fn recv_timeout(&mut self, message: &mut Vec<u8>, longest: Duration) -> Result<bool, ChannelError> {
         let until = Instant::now().checked_add(longest);
         let received = on!(&mut self.core, core => core.block(until, |core| Ok(found(core.read(message)?))));
         self.in_time(received, "receiving", longest)
     }
 
-    /// Waits as [`flush`](Channel::flush), for so long at most.
+    /// Waits like [`flush`](Channel::flush), for at most `longest`.
     ///
     /// # Errors
-    /// [`ChannelErrorKind::TimedOut`], or as there.
+    /// Returns [`ChannelErrorKind::TimedOut`], or an error of [`flush`](Channel::flush).
     pub fn flush_timeout(&mut self, longest: Duration) -> Result<(), ChannelError> {
         let until = Instant::now().checked_add(longest);
         let flushed = on!(&mut self.core, core => core.block(until, |core| core.flushed()));
         self.in_time(flushed, "flushing", longest)
     }
 
-    /// Closes as [`close`](Channel::close), and waits for so long at most. The channel is given up then, if it is dropped.
+    /// Closes like [`close`](Channel::close), and waits for at most `longest`. If the channel is dropped after a
+    /// timeout, it is aborted.
     ///
     /// # Errors
-    /// [`ChannelErrorKind::TimedOut`], or as there.
+    /// Returns [`ChannelErrorKind::TimedOut`], or an error of [`close`](Channel::close).
     pub fn close_timeout(&mut self, longest: Duration) -> Result<(), ChannelError> {
         let until = Instant::now().checked_add(longest);
         let closed = on!(&mut self.core, core => core.block(until, |core| core.close()));
@@ -326,16 +342,17 @@ impl Channel {
 
     // ------------------------------------------------------------------------------------------------------ the rest
 
-    /// Sends nothing more. The other end reads everything that was sent, and then the end; its messages can still be received.
+    /// Ends sending. The other end receives everything that was sent, and then the end. Its messages can still be
+    /// received.
     ///
     /// # Errors
-    /// Why what was sent does not arrive.
+    /// Returns why the sent messages do not arrive.
     pub fn finish(&mut self) -> Result<(), ChannelError> {
         on!(&mut self.core, core => core.finish()).map_err(|problem| self.failed(problem))
     }
 
-    /// Returns how many messages were sent, or are being sent by the channel itself. It says what became of a message whose future was
-    /// dropped.
+    /// Returns the number of messages that were sent or that the channel is sending by itself. The number shows whether
+    /// a message was sent whose future was dropped.
     #[must_use]
     pub fn sent(&self) -> u64 {
         on!(&self.core, core => core.sent())
@@ -380,14 +397,15 @@ impl Drop for Channel {
     }
 }
 
-/// Readable when there may be something to do, after [`Turn::Idle`].
+/// The descriptor is readable when there may be work after [`Turn::Idle`].
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 }
 
-/// For event loops that know descriptors by their numbers, such as that of tokio. The number means nothing once the channel is dropped.
+/// For event loops that identify descriptors by number, such as that of tokio. The number is invalid once the channel
+/// is dropped.
 impl std::os::fd::AsRawFd for Channel {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.as_fd().as_raw_fd()

@@ -1,4 +1,4 @@
-//! Where the two ends of a channel meet, on each fabric.
+//! The resolution of the place at which the two ends of a channel meet, on each fabric.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -11,34 +11,34 @@ use super::error::Problem;
 use crate::Cluster;
 use crate::config::{FabricKind, KeySource};
 
-/// The prefix of the names of all meetings. `stentor channel cat` has another one: its ends say more to each other.
+/// Prefix of the names of all meetings. `stentor channel cat` uses another prefix, because its ends exchange more data.
 const PREFIX: &str = "channel";
-/// Stands for what the two ends say to each other at a place.
+/// Fingerprint of the protocol between the two ends at a place.
 const FINGERPRINT: u64 = 1;
-/// Addresses that an end which connects on this host tries.
+/// Number of loopback addresses that a connecting end tries.
 const LOOPBACKS: u8 = 64;
-/// Letters of a place that is its own name, at most.
+/// Maximum length of a place that is used as a name unchanged.
 const PLAIN: usize = 24;
 
-/// How the two ends find each other.
+/// The way in which the two ends find each other.
 #[derive(Clone, Debug)]
 pub(super) enum Meeting {
-    /// One listens at a place, and one connects.
+    /// One end listens at a place, and the other one connects.
     Place { place: String, listens: bool },
-    /// Two processes of a configuration.
+    /// The ends are two processes of a configuration.
     Cluster { cluster: Cluster, me: String, peer: String },
 }
 
-/// One end of a channel, ready to start.
+/// The resolved parameters of one end, ready to start.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     pub(super) me: ProcessId,
-    /// By process; the first one listens, where that makes a difference.
+    /// The names of the two processes. On fabrics that distinguish the two, the first process listens.
     pub(super) names: [String; 2],
     pub(super) meeting: String,
-    /// The listener's, then the other one's, as far as they are known.
+    /// The addresses of the listener and of the other end, as far as they are known.
     pub(super) addresses: [Option<SocketAddr>; 2],
-    /// Addresses that this end may take in place of its own.
+    /// Alternative addresses for this end.
     pub(super) others: Vec<SocketAddr>,
     pub(super) key: Vec<u8>,
     pub(super) fingerprint: u64,
@@ -46,15 +46,16 @@ pub(super) struct Spot {
     pub(super) directory: PathBuf,
 }
 
-/// The options of an end, as the caller has set them.
+/// The options of an end that the caller has set.
 #[derive(Clone, Debug)]
 pub(super) struct Wishes {
     pub(super) fabric: FabricKind,
     pub(super) directory: PathBuf,
     pub(super) bind: Option<IpAddr>,
-    /// Where the key is: `env:NAME` or `file:PATH`.
+    /// The location of the key: `env:NAME` or `file:PATH`.
     pub(super) key: Option<String>,
-    /// Of libfabric, in the order in which they are tried; empty: the configuration says, or the best one is taken.
+    /// The providers of libfabric, in the order in which they are tried. If empty, the configuration decides, or the
+    /// best provider is used.
     pub(super) providers: Vec<String>,
 }
 
@@ -69,19 +70,20 @@ pub(super) fn impossible(what: impl Into<String>, remedy: &'static str) -> Probl
     Problem::Impossible { what: what.into(), remedy }
 }
 
-/// Returns the name of the meeting at a place: two places have two names. Some places are their own name; of all others, of which a file
-/// may not have the letters or the length, it is made of a hash of 128 bits.
+/// Returns the name of the meeting at a place. Different places have different names. A short place of plain characters
+/// is used unchanged. For all others, which may be invalid or too long as file names, the name is a 128-bit hash.
 fn meeting_name(place: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
     if place.len() <= PLAIN && place.chars().all(is_plain) {
         return format!("{PREFIX}-{place}");
     }
-    // `_` is in no place that is its own name. Nothing of the place is shown: the path of a socket has 107 bytes at most.
+    // No unchanged place contains `_`. The hash replaces the whole place, because the path of a socket is limited to
+    // 107 bytes.
     format!("{PREFIX}-_{:032x}", xxh3_128(place.as_bytes()))
 }
 
 impl Meeting {
-    /// Returns what to call it in errors.
+    /// Describes the end for error messages.
     pub(super) fn describe(&self) -> String {
         match self {
             Meeting::Place { place, listens: true } => format!("at {place}, which listens"),
@@ -90,7 +92,7 @@ impl Meeting {
         }
     }
 
-    /// Works out where this end is, and where the other one.
+    /// Resolves the parameters of this end and the address of the other one.
     pub(super) fn spot(&self, wishes: &Wishes) -> Result<Spot, Problem> {
         match self {
             Meeting::Place { place, listens } => at_place(place, *listens, wishes),
@@ -116,7 +118,7 @@ fn at_place(place: &str, listens: bool, wishes: &Wishes) -> Result<Spot, Problem
     if !wishes.fabric.is_between_hosts() {
         return Ok(spot);
     }
-    // Hosts have no common names for their meetings: the address and the key decide.
+    // Hosts share no directory, so meetings have no distinct names there: the address and the key identify them.
     spot.meeting = PREFIX.to_owned();
     let listener = resolve(place)?;
     spot.addresses[0] = Some(listener);
@@ -190,7 +192,8 @@ fn resolve(place: &str) -> Result<SocketAddr, Problem> {
     found.next().ok_or_else(|| unknown("the name has no address".to_owned()))
 }
 
-/// Returns the addresses that an end which connects may take. On `roce` packets have one port, so each end has an address of its own.
+/// Returns the possible addresses of a connecting end. On `roce` all packets use one port, so each end needs an address
+/// of its own.
 fn own_addresses(listener: SocketAddr, wishes: &Wishes) -> Result<Vec<SocketAddr>, Problem> {
     let with_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
     if let Some(bind) = wishes.bind {
@@ -220,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_that_differ_anywhere_have_different_names_that_files_may_have() {
+    fn different_places_have_different_and_valid_file_names() {
         let long = "x".repeat(300);
         let places = ["backup", "Backup", "a b", "a/b", "a_b", "é", "e\u{301}", " ", "..", "a:7", &long, &long[1..]];
         let names: BTreeSet<_> = places.iter().map(|place| meeting_name(place)).collect();

@@ -1,4 +1,4 @@
-//! The future of a message that is being sent.
+//! The future that sends a message.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use super::core::Progress;
 use super::{Channel, ChannelError};
 
-/// The future of [`Channel::send`]: ready when the message is handed over to the fabric.
+/// The future of [`Channel::send`]. It completes when the message is handed to the fabric.
 ///
 /// # Cancel safety
-/// It can be dropped at any time. If no byte of the message had left, the message is not sent, and [`Channel::sent`] is what it was before.
-/// Otherwise the drop copies the bytes that are left, the channel sends them by itself, and the peer reads the whole message.
+/// The future can be dropped at any time. If no byte of the message has left, the message is not sent, and
+/// [`Channel::sent`] is unchanged. Otherwise the drop copies the remaining bytes, the channel sends them by itself, and
+/// the peer receives the whole message.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Sending<'a> {
@@ -33,7 +34,7 @@ impl Future for Sending<'_> {
         let Sending { channel, message, progress } = self.get_mut();
         let polled = channel.poll_until(context, |channel| Ok(channel.push(message, progress)?.then_some(())));
         if polled.is_ready() {
-            // It failed, or nothing of it is left.
+            // The message has failed or was sent completely.
             *progress = Progress::Done;
         }
         polled

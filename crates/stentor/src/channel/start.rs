@@ -22,10 +22,10 @@ use crate::runtime::RoceFabric;
 use crate::runtime::ShmFabric;
 use crate::runtime::{InUse, StartError, patiently};
 
-/// The longest message of a fabric without tags, bytes: a piece, and what goes with it.
+/// Size of the longest message of a fabric without tags, in bytes. It must hold a piece and its protocol overhead.
 #[cfg(feature = "shm")]
 const FABRIC_BYTES: u32 = 128 << 10;
-/// The longest message of a fabric with tags, bytes.
+/// Size of the longest message of a fabric with tags, in bytes.
 #[cfg(feature = "ofi")]
 const TAGGED_BYTES: u32 = 512 << 10;
 
@@ -67,7 +67,7 @@ impl Spot {
         let others = std::mem::take(&mut self.others);
         for address in others.iter().take(others.len().saturating_sub(1)) {
             self.addresses[self.me.index()] = Some(*address);
-            // Another channel may have this address; the next one may be free.
+            // Another channel may use this address. Then the next one is tried.
             match RoceFabric::start(self.net(), config.clone()) {
                 Err(RoceError::Port(PortError::Taken { .. })) => {}
                 started => return started.map_err(|error| Problem::Start(error.into())),
@@ -79,7 +79,7 @@ impl Spot {
         self.wait_for_room(|| Ok(RoceFabric::start(self.net(), config.clone())?))
     }
 
-    /// Starts this end on libfabric, as the configuration of the cluster says if there is one.
+    /// Starts this end on libfabric, with the settings of the cluster's configuration if there is one.
     #[cfg(feature = "ofi")]
     pub(super) fn ofi(&self, cluster: Option<&Cluster>, providers: &[String]) -> Result<OfiFabric, Problem> {
         let config = OfiConfig { message_bytes: TAGGED_BYTES, ..OfiConfig::default() };

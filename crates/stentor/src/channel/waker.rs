@@ -1,12 +1,14 @@
-//! Wakes tasks that wait for the descriptor of a channel, whatever executor they run on.
+//! Wake-ups of tasks that wait for the descriptor of a channel, on any executor.
 //!
-//! One thread of the process sleeps for all channels. It begins with the first future that has to sleep; programs that turn their channels,
-//! block, or wait on descriptors by themselves never have it.
+//! One thread of the process waits on behalf of all channels. It starts with the first future that has to sleep.
+//! Programs that only use event loops or blocking calls never start it.
 //!
 //! # Invariants
-//! - A waker is in `waiting` from before the descriptor is armed until the thread has taken it, or the channel is dropped.
-//! - A descriptor is armed for one event at a time, and told at once if it is readable when it is armed: no wake-up is lost.
-//! - No lock is held while a waker runs or is dropped: it may drop a task, and with it a channel.
+//! - A waker is in `waiting` from before the descriptor is armed until the thread has taken it or the channel is
+//!   dropped.
+//! - A descriptor is armed for one event at a time. If it is readable when it is armed, the event is reported at once.
+//!   So no wake-up is lost.
+//! - No lock is held while a waker runs or is dropped, because either may drop a task, and with it a channel.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +21,7 @@ use std::thread;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
-/// The descriptors that are told at a time.
+/// Maximum number of events that are received at once.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
@@ -29,7 +31,7 @@ struct Reactor {
 }
 
 impl Reactor {
-    /// Returns that of this process. The thread is started once; a failure is told to everybody who asks.
+    /// Returns the reactor of this process. Its thread is started once. If that fails, every call returns the failure.
     fn get() -> io::Result<&'static Arc<Reactor>> {
         static REACTOR: OnceLock<Result<Arc<Reactor>, io::ErrorKind>> = OnceLock::new();
         let started = REACTOR.get_or_init(|| Reactor::start().map_err(|error| error.kind()));
@@ -45,7 +47,7 @@ impl Reactor {
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Waker>> {
-        // Nothing panics under the lock but an allocation; the map is whole then.
+        // Only an allocation can panic under the lock, and it leaves the map consistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,7 +70,7 @@ impl Reactor {
     }
 }
 
-/// A descriptor of which tasks can be woken.
+/// The registration of a channel's descriptor, by which tasks are woken.
 #[derive(Debug)]
 pub(super) struct Wakes {
     reactor: Arc<Reactor>,
@@ -82,12 +84,12 @@ impl Wakes {
         let (reactor, descriptor) = (Arc::clone(Reactor::get()?), descriptor.try_clone_to_owned()?);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let data = epoll::EventData::new_u64(number);
-        // No event yet.
+        // The descriptor is not armed for any event yet.
         epoll::add(&reactor.epoll, &descriptor, data, epoll::EventFlags::ONESHOT)?;
         Ok(Wakes { reactor, number, descriptor })
     }
 
-    /// Wakes a task when the descriptor is readable, in place of the one that was named before.
+    /// Wakes a task when the descriptor is readable. The task replaces an earlier one.
     pub(super) fn wake(&self, waker: &Waker) -> io::Result<()> {
         let known = self.reactor.waiting().get(&self.number).is_some_and(|known| known.will_wake(waker));
         if !known {
@@ -103,7 +105,7 @@ impl Wakes {
 
 impl Drop for Wakes {
     fn drop(&mut self) {
-        // It is in the set, unless the system lost it.
+        // The removal can fail only if the descriptor is no longer in the epoll set.
         let _ = epoll::delete(&self.reactor.epoll, &self.descriptor);
         let waker = self.reactor.waiting().remove(&self.number);
         drop(waker);
