@@ -13,7 +13,7 @@ use crate::Cluster;
 use crate::config::{FabricKind, NebConfig, digits};
 use crate::runtime::{BindConfig, ClusterFabric, InUse, Role, StartError, patiently, with_fabric};
 
-/// A process of a broadcast that is being put together. [`Cluster::broadcast`] begins one.
+/// A builder of a process of a broadcast. [`Cluster::broadcast`] creates one.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it starts"]
 pub struct BroadcastBuilder {
@@ -30,7 +30,7 @@ enum Secret {
     File(PathBuf),
 }
 
-/// Shows nothing of the secret key.
+/// Omits the secret key.
 impl std::fmt::Debug for BroadcastBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BroadcastBuilder").field("name", &self.name).finish_non_exhaustive()
@@ -42,31 +42,32 @@ impl BroadcastBuilder {
         BroadcastBuilder { cluster, name: name.to_owned(), wait: WaitMode::ADAPTIVE, bind: None, secret: None }
     }
 
-    /// Sets what the process does while it has nothing to do. Without it that is [`WaitMode::ADAPTIVE`].
+    /// Sets how the process waits when it is idle. The default is [`WaitMode::ADAPTIVE`].
     pub fn wait(self, mode: WaitMode) -> Self {
         BroadcastBuilder { wait: mode, ..self }
     }
 
-    /// Chooses among the addresses that the process's name in the configuration has on this host. Fabrics between hosts only.
+    /// Selects one of the addresses that the process's name in the configuration has on this host. For fabrics between
+    /// hosts only.
     pub fn bind(self, address: IpAddr) -> Self {
         BroadcastBuilder { bind: Some(address), ..self }
     }
 
-    /// Gives the process's secret Ed25519 key, where `[neb]` has `keys`.
+    /// Sets the process's secret Ed25519 key. Required if `[neb]` has `keys`.
     pub fn secret(self, key: [u8; 32]) -> Self {
         BroadcastBuilder { secret: Some(Secret::Bytes(key)), ..self }
     }
 
-    /// Names a file with the process's secret key, as `stentor neb key` makes it: 64 hexadecimal digits.
+    /// Sets the file with the process's secret key, as written by `stentor neb key`: 64 hexadecimal digits.
     pub fn secret_file(self, path: impl AsRef<Path>) -> Self {
         BroadcastBuilder { secret: Some(Secret::File(path.as_ref().to_owned())), ..self }
     }
 
-    /// Starts the process. It does nothing until it is turned. If its port or its place is still held by a process that was killed, this waits
-    /// for up to five seconds.
+    /// Starts the process. It makes progress only in calls of [`turn`](Broadcast::turn). If a killed process still
+    /// holds its port or its place, this waits for up to 5 s.
     ///
     /// # Errors
-    /// Why it does not start, with the remedy.
+    /// Returns why the process does not start, with the remedy.
     pub fn start(self) -> Result<Broadcast, BroadcastError> {
         self.make().map_err(|problem| BroadcastError::new(&self.name, problem))
     }
@@ -83,7 +84,7 @@ impl BroadcastBuilder {
         if config.fabric() == FabricKind::Sim {
             return Err(Problem::Start(StartError::Simulated));
         }
-        // The file of a key may be relative to that of the configuration.
+        // The path of a key file may be relative to the configuration file.
         let beside = BindConfig::beside(plan.file().unwrap_or(Path::new("")));
         let bind = BindConfig { sockets: self.cluster.sockets().to_owned(), bind: self.bind, ..beside };
         with_fabric!(config.fabric(), F => {
@@ -107,7 +108,7 @@ impl BroadcastBuilder {
     }
 }
 
-/// Reads the secret key in a file. Errors never show what is in it.
+/// Reads the secret key from a file. Errors never show the file's content.
 fn read(path: &Path) -> Result<[u8; 32], Problem> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|source| Problem::SecretFile { path: path.to_owned(), source })?;

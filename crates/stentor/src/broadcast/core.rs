@@ -1,4 +1,4 @@
-//! A process of a broadcast on its fabric: what its owner turns.
+//! A process of a broadcast on its fabric, without the type erasure of [`Broadcast`](super::Broadcast).
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -12,37 +12,39 @@ use super::{Heard, NotSent};
 use crate::pace::Pace;
 use crate::runtime::{FabricDiagnostics, now_ns};
 
-/// How often it is looked who refuses this process.
+/// Interval between checks for refusals of this process.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long refusals must last before they are final, where the fabric says that waiting does not help: one of two processes may be starting
-/// anew.
+/// Time for which refusals must last before they are final, if the fabric reports that waiting does not help. One of
+/// the two processes may be restarting.
 const SETTLED: Duration = Duration::from_secs(1);
-/// The same where it does not say so, as on shared memory of a process in its second life.
+/// Time for which other refusals must last before they are final. An example is shared memory, where the refusal of a
+/// restarted process is not reported as lasting.
 const UNSETTLED: Duration = Duration::from_secs(5);
 
 /// A process of a broadcast.
 pub(super) struct Core<F: FabricDiagnostics> {
     node: Node<F>,
-    /// Of all processes.
+    /// The names of all processes.
     names: Vec<String>,
-    /// A copy of the node's, which is borrowed while it tells.
+    /// A copy of the node's configuration, for use while the node is borrowed by a step.
     config: Config,
     pace: Pace,
     next_look: Instant,
     beginning: Beginning,
-    /// Who refuses this process, why, and whether it will be refused again.
+    /// The processes that refuse this one, each with its reason and whether the refusal is lasting.
     refused: BTreeMap<ProcessId, (String, bool)>,
     refused_since: Option<Instant>,
-    /// Whether another process was ever there.
+    /// Whether another process was ever connected.
     has_met: bool,
 }
 
-/// Whether broadcasts go out: everybody is waited for at the start, so that nobody misses anything. Where some may stop for good, that is for
-/// as long as patience lasts. Later, one that is gone holds up nobody: flow control says what may go out.
+/// The start of a broadcast. All processes are awaited first, so that none misses a message. If the mode tolerates
+/// processes that stop, a sufficient number is awaited only for the configured patience. After the start, a process
+/// that is down delays nobody: flow control decides what may be sent.
 #[derive(Debug, Default)]
 struct Beginning {
     has_begun: bool,
-    /// Since when as many are there as have to be.
+    /// Time since which a sufficient number of processes has been connected.
     enough_since: Option<u64>,
 }
 
@@ -86,7 +88,7 @@ impl<F: FabricDiagnostics> Core<F> {
         })
     }
 
-    /// One round. Returns whether anything happened.
+    /// Runs one round. Returns whether there was any work.
     #[inline]
     fn round(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<bool, Problem> {
         let Core { node, names, config, pace, .. } = self;
@@ -115,7 +117,7 @@ impl<F: FabricDiagnostics> Core<F> {
         while let Some(refusal) = node.fabric_mut().next_refusal() {
             let told = refusal.tell(|process| names.get(process.index()).map_or("?", String::as_str).to_owned());
             log::warn!("{own}: {told}");
-            // One who only says that it is a process of the broadcast decides nothing.
+            // A refusal by an unauthenticated process that only claims to belong to the broadcast is not conclusive.
             if let Some(peer) = refusal.peer.filter(|_| refusal.certain) {
                 refused.insert(peer, (told, refusal.lasting));
             }
@@ -137,7 +139,7 @@ impl<F: FabricDiagnostics> Core<F> {
         Ok(())
     }
 
-    /// Rounds until there is something to do, or to sleep: then returns for how long at most.
+    /// Runs rounds until there was work (`None`), or until the process can sleep for the returned time.
     #[inline]
     pub(super) fn turn(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, Problem> {
         loop {
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_is_waited_for_and_where_some_may_stop_no_longer_than_patience_lasts() {
+    fn a_quorum_begins_after_its_patience_and_mode_all_waits_for_everybody() {
         let quorum = Config { patience_ns: 100, ..Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1) };
         let mut beginning = Beginning::default();
         assert!(!beginning.look(false, 1, &quorum, 0) && !beginning.look(false, 1, &quorum, 1000), "too few");

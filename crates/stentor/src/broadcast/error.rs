@@ -1,4 +1,4 @@
-//! Why a process of a broadcast does not start, does not go on, or does not send.
+//! The errors of a process of a broadcast.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::runtime::StartError;
 
 debug_as_display!(BroadcastError, NotSent);
 
-/// Why a process of a broadcast did not start, or has ended: what happened, where, and what to do about it.
+/// The reason why a process of a broadcast did not start or has ended, with the remedy.
 #[derive(Error)]
 #[error("broadcast process {name}: {problem}; {}", .problem.remedy())]
 pub struct BroadcastError {
@@ -20,17 +20,18 @@ pub struct BroadcastError {
     problem: Box<Problem>,
 }
 
-/// The kind of an error, by which a program decides what to do.
+/// The kind of a [`BroadcastError`], by which a program can decide what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum BroadcastErrorKind {
-    /// The configuration, the name or the secret key does not fit.
+    /// The configuration, the name or the secret key is wrong.
     Configuration,
-    /// The system, the fabric or the memory does not allow it.
+    /// The operating system, the fabric or a lack of memory prevents the start.
     NotStarted,
-    /// Most other processes refuse this one for good: it runs for the second time, or has another key or configuration.
+    /// A majority of the other processes refuses this one permanently: it runs for the second time, or has another key
+    /// or configuration.
     Refused,
-    /// The system failed while the process ran.
+    /// The operating system failed while the process ran.
     Failed,
 }
 
@@ -67,7 +68,7 @@ impl BroadcastError {
         BroadcastError { name: name.into(), problem: Box::new(problem) }
     }
 
-    /// Returns what to decide by.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> BroadcastErrorKind {
         match *self.problem {
@@ -84,7 +85,7 @@ impl BroadcastError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns what to do about the error.
     #[must_use]
     pub fn remedy(&self) -> String {
         self.problem.remedy()
@@ -117,25 +118,26 @@ impl Problem {
     }
 }
 
-/// Why a message was not broadcast. Nothing was done, and the sequence is not used up.
+/// The reason why a message was not broadcast. The call had no effect, and the sequence number is not used up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum NotSent {
-    /// Not all others have been there yet, and they are waited for so that nobody misses anything. Turn, and send again. In mode `quorum`
-    /// this passes after `patience_ms` in `[neb]`, once as many as have to be are there.
+    /// Some other processes have not connected yet. The broadcast waits for them, so that no process misses a message.
+    /// Call `turn` and try again. In mode `quorum` the wait ends `patience_ms` of `[neb]` after a sufficient number of
+    /// processes has connected.
     #[error("the other processes are still waited for; turn, and send again")]
     NotBegun,
-    /// A window of messages is not freed everywhere. Turn, and send again.
+    /// A full window of messages is not freed by all processes yet. Call `turn` and try again.
     #[error("`window` in [neb] messages are not delivered everywhere yet; turn, and send again")]
     Full,
-    /// The message is longer than the configuration allows.
+    /// The message is longer than the configuration permits.
     #[error(
         "a message of {bytes} bytes, where {limit} are the most; send it in parts, or raise `payload_bytes` in [neb]"
     )]
     TooLong {
-        /// Its length, bytes.
+        /// Length of the message, in bytes.
         bytes: usize,
-        /// The longest, bytes.
+        /// Longest permitted length, in bytes.
         limit: usize,
     },
     /// An operator removed this process.

@@ -1,46 +1,47 @@
-//! What a process of a broadcast hears.
+//! The events that a process of a broadcast receives.
 
 use stentor_neb::{Config, Evidence, Notice, Refused, Value};
 
-/// What a process hears of one sender. After anything but a message and [`Skipped`](Heard::Skipped) nothing more is heard of that sender.
+/// An event from one sender. After any event other than a message and [`Skipped`](Heard::Skipped), no more events of
+/// that sender follow.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Heard<'a> {
-    /// A message: every correct process hears the same bytes under this sender and sequence, or none.
+    /// A message. For this sender and sequence, every correct process receives either the same bytes or nothing.
     Message {
-        /// The name of the process that sent it, which may be this one.
+        /// The name of the process that sent the message. It may be this process.
         sender: &'a str,
-        /// Its number among the sender's messages, from 0, without gaps but for those that are skipped.
+        /// The sequence number of the message at its sender, from 0. Numbers have no gaps except for skipped messages.
         sequence: u64,
-        /// What was sent.
+        /// The content of the message.
         bytes: &'a [u8],
     },
-    /// A message came too late to be checked here: this process was more than a window behind.
+    /// A message arrived too late to be checked: this process was more than a window behind.
     Skipped {
-        /// The sender.
+        /// The name of the sender.
         sender: &'a str,
-        /// The number of the message.
+        /// The sequence number of the message.
         sequence: u64,
     },
-    /// Two messages were shown under one number: the sender has lied, or the witness has.
+    /// Two messages were presented under one sequence number: the sender has equivocated, or the witness has lied.
     Equivocation(Equivocation<'a>),
     /// A sender broke the protocol in another way.
     Misbehaved {
-        /// The sender.
+        /// The name of the sender.
         sender: &'a str,
-        /// What it did.
+        /// The violation.
         how: Refused,
     },
     /// An operator removed a process.
     Removed {
-        /// The process.
+        /// The name of the removed process.
         sender: &'a str,
-        /// The number of its first message that nobody hears.
+        /// The sequence number of its first message that no process delivers.
         sequence: u64,
     },
 }
 
-/// Evidence of a lie.
+/// The evidence of an equivocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Equivocation<'a> {
     names: &'a [String],
@@ -49,32 +50,32 @@ pub struct Equivocation<'a> {
 }
 
 impl<'a> Equivocation<'a> {
-    /// Returns the name of the sender whose number it is.
+    /// Returns the name of the sender of the two messages.
     #[must_use]
     pub fn sender(&self) -> &'a str {
         name(self.names, self.evidence.sender)
     }
 
-    /// Returns the number of the message.
+    /// Returns the sequence number of the two messages.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.evidence.index
     }
 
-    /// Returns the name of the process that showed another message than this process got.
+    /// Returns the name of the process that presented another message than this process received.
     #[must_use]
     pub fn witness(&self) -> &'a str {
         name(self.names, self.evidence.witness)
     }
 
-    /// Returns whether both messages are signed by the sender, so that nobody else can be the liar. Without signatures the witness may be,
-    /// unless the fault model excludes that.
+    /// Returns whether both messages are signed by the sender, which proves that the sender has equivocated. Without
+    /// signatures the witness may have lied, unless the fault model excludes that.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.evidence.proven
     }
 
-    /// Returns the message that this process got, and the one that the witness showed.
+    /// Returns the message that this process received, and the one that the witness presented.
     #[must_use]
     pub fn messages(&self) -> [&'a [u8]; 2] {
         [&self.evidence.ours, &self.evidence.other].map(|words| {
@@ -83,7 +84,8 @@ impl<'a> Equivocation<'a> {
         })
     }
 
-    /// Returns the same as the broadcast keeps it, for programs that store or check it: all words, with the signatures.
+    /// Returns the evidence in the form in which the broadcast stores it, with all words and signatures, for programs
+    /// that archive or verify it.
     #[must_use]
     pub fn evidence(&self) -> &'a Evidence {
         self.evidence

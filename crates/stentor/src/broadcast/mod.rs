@@ -1,15 +1,17 @@
-//! The broadcast of `[neb]`: every correct process hears the same of every sender, even if the sender lies.
+//! The non-equivocating broadcast of `[neb]`: all correct processes deliver the same messages of every sender, even if
+//! the sender is Byzantine.
 //!
-//! A [`Broadcast`] is one process of it. It has no thread: its owner turns it, and is told what was heard. On the way of a message there is no
-//! dynamic call, no lock and, but for signatures, no allocation.
+//! A [`Broadcast`] is one process of it. It has no thread: its owner drives it by calls of [`turn`](Broadcast::turn),
+//! which report what was received. The path of a message has no dynamic call, no lock and, except for signatures, no
+//! allocation.
 //!
-//! # Calls
-//! [`Cluster::broadcast`](crate::Cluster::broadcast) begins a builder, whose `start` gives a process. Then [`turn`](Broadcast::turn) again and
-//! again, and [`send`](Broadcast::send) between turns.
+//! # Use
+//! [`Cluster::broadcast`](crate::Cluster::broadcast) returns a builder, whose `start` creates a process. Call
+//! [`turn`](Broadcast::turn) repeatedly, and [`send`](Broadcast::send) between turns.
 //!
-//! # One life
-//! A process that has ended cannot take part again until the whole broadcast starts anew: what it had agreed to was in its memory. The others
-//! refuse it, and its turns fail with [`BroadcastErrorKind::Refused`].
+//! # Restarts
+//! A process that has ended cannot rejoin until the whole broadcast starts anew, because its agreements were in its
+//! memory. The others refuse it, and its turns fail with [`BroadcastErrorKind::Refused`].
 
 mod builder;
 mod core;
@@ -30,7 +32,7 @@ pub use builder::BroadcastBuilder;
 pub use error::{BroadcastError, BroadcastErrorKind, NotSent};
 pub use heard::{Equivocation, Heard};
 
-/// A process of a broadcast, on the thread that turns it.
+/// A process of a broadcast, on the thread that drives it.
 pub struct Broadcast {
     core: AnyCore,
     descriptor: Descriptor,
@@ -53,21 +55,23 @@ impl Broadcast {
         Ok(Broadcast { core, descriptor, sleeps: false })
     }
 
-    /// Broadcasts a message to all processes, this one included. Returns its sequence, from 0.
+    /// Broadcasts a message to all processes, including this one. Returns its sequence number, from 0.
     ///
     /// # Errors
-    /// Why it is not sent. After [`NotSent::NotBegun`] and [`NotSent::Full`] turn, and try again.
+    /// Returns why the message is not sent. After [`NotSent::NotBegun`] and [`NotSent::Full`], call
+    /// [`turn`](Broadcast::turn) and try again.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<u64, NotSent> {
         on!(&mut self.core, core => core.send(message))
     }
 
-    /// Does what there is to do, without waiting, and tells `each` what was heard. Says whether to turn again, or to wait until the
-    /// [descriptor](AsFd) is readable, which it is when the moment has come, too. [`Turn::Stopped`] says that an operator removed this
+    /// Makes progress without waiting, and passes each received event to `each`. Returns [`Turn::Busy`] if it must be
+    /// called again at once, or [`Turn::Idle`] if the caller can wait until the [descriptor](AsFd) is readable. The
+    /// descriptor also becomes readable at the time in `Idle`. [`Turn::Stopped`] means that an operator removed this
     /// process: drop it.
     ///
     /// # Errors
-    /// Why the process cannot go on. Drop it.
+    /// Returns why the process cannot continue. Drop it.
     #[inline]
     pub fn turn(&mut self, mut each: impl FnMut(Heard<'_>)) -> Result<Turn, BroadcastError> {
         let longest = self.step(&mut each)?;
@@ -81,11 +85,11 @@ impl Broadcast {
         Ok(Turn::Idle(Instant::now() + longest))
     }
 
-    /// Does what there is to do, for programs without an event loop. Where there is nothing, it sleeps for `longest` at most, and never for
-    /// longer than 5 ms. Returns false if an operator removed this process.
+    /// Makes progress, for programs without an event loop. If there is no work, sleeps for at most `longest` and at
+    /// most 5 ms. Returns `false` if an operator removed this process.
     ///
     /// # Errors
-    /// As [`turn`](Broadcast::turn).
+    /// As for [`turn`](Broadcast::turn).
     pub fn turn_or_sleep(
         &mut self,
         longest: Duration,
@@ -101,7 +105,7 @@ impl Broadcast {
         Ok(true)
     }
 
-    /// Rounds until there is something to do, or to sleep: then returns for how long at most.
+    /// Runs rounds until there was work (`None`), or until the process can sleep for the returned time.
     #[inline]
     fn step(&mut self, each: &mut impl FnMut(Heard<'_>)) -> Result<Option<Duration>, BroadcastError> {
         if std::mem::take(&mut self.sleeps) {
@@ -111,13 +115,14 @@ impl Broadcast {
         on!(&mut self.core, core => core.turn(each)).map_err(|problem| self.failed(problem))
     }
 
-    /// Returns whether messages go out: all others have been there, or as many as have to be for as long as the configuration says.
+    /// Returns whether messages can be sent: all other processes have been connected, or enough of them for the
+    /// configured `patience_ms`.
     #[must_use]
     pub fn has_begun(&mut self) -> bool {
         on!(&mut self.core, core => core.has_begun(now_ns()))
     }
 
-    /// Returns the names of the processes that are not there now.
+    /// Returns the names of the processes that are not connected now.
     #[must_use]
     pub fn absent(&self) -> Vec<&str> {
         on!(&self.core, core => core.absent())
@@ -134,14 +139,14 @@ impl Broadcast {
     }
 }
 
-/// Readable when there may be something to do, after [`Turn::Idle`].
+/// The descriptor is readable when there may be work after [`Turn::Idle`].
 impl AsFd for Broadcast {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 }
 
-/// For event loops that know descriptors by their numbers. The number means nothing once the process is dropped.
+/// For event loops that identify descriptors by number. The number is invalid once the process is dropped.
 impl std::os::fd::AsRawFd for Broadcast {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.as_fd().as_raw_fd()
