@@ -1,8 +1,8 @@
-//! One type for a `Core` on any of several fabrics.
+//! A macro that defines one type for a `Core` on any of several fabrics.
 
-/// Defines `AnyCore`, an enum of the module's `Core` on each of these fabrics that is built in, and `on!`, which evaluates an expression on
-/// the core inside. The fabric is matched once in each use of `on!`; the expression is compiled once for each fabric. The `$` in front becomes
-/// that of the macro `on!`.
+/// Defines `AnyCore`, an enum of the module's `Core` on each of these fabrics that is built in, and `on!`, which
+/// evaluates an expression on the core inside. Each use of `on!` matches the fabric once and compiles the expression
+/// once for each fabric. The `$` argument is the `$` of the macro `on!`.
 ///
 /// ```ignore
 /// any_core!($ Shm(ShmFabric) if "shm", Roce(RoceFabric) if "roce");

@@ -1,7 +1,7 @@
 //! Errors whose `Debug` is their `Display`.
 
-/// Has `Debug` print what `Display` prints. A `main` that returns an error prints its `Debug`, and its user needs the remedy, which
-/// is in the text.
+/// Implements `Debug` by the `Display` of each error. A `main` that returns an error prints its `Debug`, and the remedy
+/// that the user needs is in the `Display` text.
 macro_rules! debug_as_display {
     ($($error:ty),+ $(,)?) => {
         $(impl std::fmt::Debug for $error {

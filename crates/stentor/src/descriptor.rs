@@ -1,4 +1,4 @@
-//! One descriptor that tells everything for which a channel or a broadcast is turned.
+//! One descriptor that reports all events for which the owner of a channel or broadcast must turn it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,11 +10,12 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// A descriptor that is readable when something has landed, or when the time to look is come. An event loop needs no timer beside it.
+/// A descriptor that is readable when something has landed or the next turn is due. An event loop needs no timer beside
+/// it.
 ///
 /// # Invariants
-/// The timer is not over before `until`. A timer that is over early enough is not set again, so an owner that sleeps often makes a system call
-/// for it once in so many sleeps.
+/// The timer does not expire before `until`. A timer that already expires early enough is not set again, so an owner
+/// that sleeps often makes this system call only once in many sleeps.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     epoll: OwnedFd,
@@ -23,7 +24,7 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Makes one that is readable when `fabric` is, if the fabric has a descriptor.
+    /// Creates a descriptor that becomes readable with `fabric`, if the fabric has a descriptor.
     pub(crate) fn new(fabric: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -34,7 +35,8 @@ impl Descriptor {
         Ok(Descriptor { epoll, timer, until: None })
     }
 
-    /// Has it become readable when another source is, too, until that is closed; and, if `writes`, when the source takes bytes.
+    /// Makes the descriptor readable whenever `source` is, until `source` is closed, and, if `writes`, whenever
+    /// `source` accepts bytes.
     pub(crate) fn watch(&self, source: impl AsFd, writes: bool) -> io::Result<()> {
         let flags = if writes { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
         match epoll::modify(&self.epoll, &source, epoll::EventData::new_u64(2), flags) {
@@ -44,7 +46,7 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Has it become readable after so much time, at the latest.
+    /// Makes the descriptor readable after `time` at the latest.
     pub(crate) fn sleep_for(&mut self, time: Duration) -> io::Result<()> {
         // A time of zero would stop the timer.
         let (now, time) = (Instant::now(), time.max(Duration::from_nanos(1)));
@@ -58,11 +60,12 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Takes back what the timer tells.
+    /// Clears the expiration of the timer, so that the descriptor is no longer readable because of it.
     pub(crate) fn woken(&mut self) {
         if self.until.take_if(|until| Instant::now() >= *until).is_some() {
             let mut count = [0; 8];
-            // Nothing there: it is over in this moment, and tells that when it is set next.
+            // The read may find nothing if the timer expires at this very moment. The expiration is then cleared when
+            // the timer is set next.
             let _ = rustix::io::read(&self.timer, &mut count);
         }
     }
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_readable_when_the_fabric_is_or_the_time_is_over() {
+    fn descriptor_is_readable_when_the_fabric_is_or_the_timer_expires() {
         let fabric = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let mut descriptor = Descriptor::new(Some(fabric.as_fd())).unwrap();
         assert!(!is_readable(&descriptor, Duration::ZERO));
@@ -110,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_zero_is_over_at_once() {
+    fn a_sleep_of_zero_expires_at_once() {
         let mut descriptor = Descriptor::new(None).unwrap();
         descriptor.sleep_for(Duration::ZERO).unwrap();
         assert!(is_readable(&descriptor, Duration::from_millis(900)));

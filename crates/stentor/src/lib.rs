@@ -1,15 +1,17 @@
 //! Stentor: group communication at RDMA speed.
 //!
-//! Processes form groups, and each group keeps copies of a value. Clients send commands to one group or to several. All members of a group
-//! apply the same commands in the same order, and commands to several groups have one place in the order of all of them.
+//! Processes form groups, and the members of each group replicate one value. Clients send commands to one group or to
+//! several. All members of a group apply the same commands in the same order. A command to several groups has one
+//! position in the order of all of them.
 //!
 //! # First: a node and a client
-//! 1. Write `cluster.toml`, which names the groups and their members. `stentor config init` writes one; [`Cluster::builder`] does it in code.
-//! 2. Implement [`StateMachine`] for the value that is replicated: it changes by commands, and replies to them.
-//! 3. [`Cluster::node`] makes a member of a group, and [`Node::run`] runs it. Run each member in a process of its own.
-//! 4. [`Cluster::client`] makes a client, and [`Client::call`] sends a command and returns its reply.
+//! 1. Write `cluster.toml`, which names the groups and their members. `stentor config init` writes a template;
+//!    [`Cluster::builder`] builds a configuration in code.
+//! 2. Implement [`StateMachine`] for the replicated value: it applies commands and replies to them.
+//! 3. [`Cluster::node`] configures a member of a group, and [`Node::run`] runs it. Run each member in its own process.
+//! 4. [`Cluster::client`] connects a client, and [`Client::call`] sends a command and returns its reply.
 //!
-//! This program is a node if it is given a member's name, and a client otherwise:
+//! This program runs a node if its argument is a member's name, and a client otherwise:
 //!
 //! ```no_run
 //! use std::io::{self, Read, Write};
@@ -57,32 +59,35 @@
 //! }
 //! ```
 //!
-//! A leader that dies is replaced, and a member that is started again gets the state from another one.
+//! The group replaces a leader that dies. A member that restarts receives the state from another member.
 //!
-//! # Where to go on
-//! - What a state machine may do, and what happens if it panics: [`StateMachine`]. Which thread it runs on: [`ApplyThread`].
-//! - A node on a thread of its own: [`NodeBuilder::spawn`]. In an event loop of the caller's: [`Node::turn`].
-//! - A command that was sent and whose outcome is not known: [`CallError`], [`Ticket`] and [`Client::resolve`]. A client that outlives its
-//!   process: [`Session`].
+//! # Where to read on
+//! - What a state machine may do, and what happens if it panics: [`StateMachine`]. The thread that it runs on:
+//!   [`ApplyThread`].
+//! - A node on a thread of its own: [`NodeBuilder::spawn`]. A node in the caller's event loop: [`Node::turn`].
+//! - A command whose outcome is unknown: [`CallError`], [`Ticket`] and [`Client::resolve`]. A client identity that
+//!   survives a restart of its process: [`Session`].
 //! - A client without a thread: [`LocalClient`].
-//! - No replicated state: a [`Channel`] between two processes, or the [`Broadcast`] of one to many that even a lying sender cannot split.
-//! - Sizes, and the memory that follows from them: [`Limits`], [`Cluster::memory`].
+//! - Messages without replicated state: a [`Channel`] between two processes, or a [`Broadcast`] from one process to
+//!   many. A Byzantine sender cannot make two correct receivers of a broadcast deliver different values.
+//! - Sizes, and the memory that they require: [`Limits`], [`Cluster::memory`].
 //!
 //! # Features
-//! A fabric carries what processes write to each other. The configuration names one, and a process starts on those that are built in: the
-//! error of any other start names the feature. Reading and checking a configuration needs no feature, so one file serves all processes.
+//! A fabric carries the writes between processes. The configuration names one fabric, and a process can start only on a
+//! fabric that is built in; otherwise the error names the missing feature. Reading and checking a configuration needs
+//! no feature, so all processes can use the same file.
 //!
-//! | feature | what it builds in |
+//! | feature | what it enables |
 //! |---|---|
 //! | `shm` (default) | shared memory, between processes of one host |
 //! | `roce` (default) | RoCEv2 in user space, between hosts |
 //! | `verbs` | RDMA devices, through rdma-core |
-//! | `ofi` | libfabric: EFA and others |
-//! | `unstable-core` | the modules `config`, `operator` and `runtime`, of which all this is made. They may change with every version |
-//! | `sim` | the module `sim`: a state machine and its clients under simulation, in tests |
-//! | `checker` | histories of runs, for `stentor check`; with them comes `unstable-core` |
+//! | `ofi` | libfabric: EFA and other providers |
+//! | `unstable-core` | the modules `config`, `operator` and `runtime`, without any promise of stability |
+//! | `sim` | the module `sim`: simulates a state machine and its clients, for tests |
+//! | `checker` | histories of runs, for `stentor check`; implies `unstable-core` |
 //!
-//! At least one of the fabrics is needed.
+//! At least one fabric must be enabled.
 #![forbid(unsafe_code)]
 
 #[cfg(not(any(feature = "shm", feature = "roce", feature = "verbs", feature = "ofi")))]

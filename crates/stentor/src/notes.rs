@@ -4,14 +4,14 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::SessionId;
 
-/// What one call of the machine has sent, in order. The buffer is used again.
+/// The notifications that one call of the machine has sent, in order. The buffer is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<Sent>);
 
 #[derive(Debug, Default)]
 struct Sent {
     to: Vec<(SessionId, usize)>,
-    /// The bytes of all, one behind the other.
+    /// The bytes of all notifications, concatenated.
     bytes: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ impl Notes {
         sent.bytes.extend_from_slice(bytes);
     }
 
-    /// Without the lock: nobody else has the context any more.
+    /// Returns the notifications without locking: the call has ended, so nobody else holds the context.
     #[inline]
     fn sent(&mut self) -> &mut Sent {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
@@ -33,12 +33,12 @@ impl Notes {
         self.sent().to.is_empty()
     }
 
-    /// Hands over all of them, and forgets them.
+    /// Passes all notifications to `each`, and removes them.
     pub(crate) fn take(&mut self, mut each: impl FnMut(SessionId, &[u8])) {
         let Sent { to, bytes } = self.sent();
         let mut rest = &bytes[..];
         for (session, length) in to.drain(..) {
-            // The lengths are those of `push`.
+            // `push` recorded the lengths, so they add up to the bytes.
             let (own, others) = rest.split_at(length);
             rest = others;
             each(session, own);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_comes_out_once_and_in_order() {
+    fn notifications_are_taken_once_and_in_order() {
         let session = |n| SessionId(stentor_session::SessionId(n));
         let mut notes = Notes::default();
         for _ in 0..2 {

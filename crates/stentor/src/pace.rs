@@ -1,22 +1,22 @@
-//! The pace of what its owner turns, a channel or a broadcast: when it looks after its connections, and when it sleeps.
+//! The pace of a channel or broadcast that its owner drives: when it polls its connections, and when it sleeps.
 
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Idle, WaitMode};
 
-/// The fabric is asked for events once in so many rounds, and whenever there is nothing else to do.
+/// Number of rounds between two polls of the fabric for events. A round without other work polls, too.
 const HOUSEKEEP_ROUNDS: u32 = 64;
-/// The longest sleep: not all that happens to connections makes the descriptor readable.
+/// Longest sleep with a descriptor. Some connection events do not make the descriptor readable.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// The same where nobody can wait for what lands.
+/// Longest sleep on a fabric without a descriptor, which cannot wait for incoming writes.
 const BLIND: Duration = Duration::from_millis(1);
 
-/// Counts rounds, and says what to do after each. What has nothing to do for long hardly spins.
+/// Counts rounds, and decides what follows each. An endpoint that is idle for long hardly spins.
 #[derive(Debug)]
 pub(crate) struct Pace {
     backoff: Backoff,
     rounds: u32,
-    /// When something happened last, as far as it was looked at.
+    /// Time of the last round that did work, as of the last look at the clock.
     last_work: Instant,
     has_worked: bool,
 }
@@ -26,25 +26,26 @@ impl Pace {
         Pace { backoff: Backoff::new(wait), rounds: 0, last_work: Instant::now(), has_worked: false }
     }
 
-    /// Begins a round.
+    /// Starts a round.
     #[inline]
     pub(crate) fn begin_round(&mut self) {
         self.rounds = self.rounds.wrapping_add(1);
     }
 
-    /// Returns whether this round does what is done rarely: it asks the fabric for events, even if there is other work.
+    /// Returns whether this round also does the rare work, such as polling the fabric for events, even if there is
+    /// other work.
     #[inline]
     pub(crate) fn is_rare(&self) -> bool {
         self.rounds.is_multiple_of(HOUSEKEEP_ROUNDS)
     }
 
-    /// Notes whether anything happened in this round.
+    /// Records whether this round did any work.
     #[inline]
     pub(crate) fn note(&mut self, worked: bool) {
         self.has_worked |= worked;
     }
 
-    /// Returns what to do after a round.
+    /// Returns whether to spin, yield or sleep after a round.
     #[inline]
     pub(crate) fn after(&mut self, worked: bool) -> Idle {
         let idle = self.backoff.after(worked);
@@ -58,7 +59,7 @@ impl Pace {
         idle
     }
 
-    /// Returns for how long to sleep at most, on a descriptor or without one.
+    /// Returns the longest time to sleep, on a descriptor or without one.
     pub(crate) fn longest_sleep(has_descriptor: bool) -> Duration {
         if has_descriptor { LONGEST_SLEEP } else { BLIND }
     }

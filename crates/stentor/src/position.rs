@@ -1,4 +1,4 @@
-//! Places in the global order.
+//! Positions in the global order.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -9,33 +9,35 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Group;
 
-/// The place of a command in the global order, as one group applies it. Places compare as the global order does. A command has the same
-/// time and the same group of its time in all groups that apply it; the index is each group's own.
+/// The position of a command in the global order, as one group applies it. Positions compare as the global order does.
+/// In all groups that apply a command, its time and the group of its time are equal; the index is specific to each
+/// group.
 ///
-/// The position of a read is that of the last command, or other place, which the answer contains.
+/// The position of a read is that of the last command, or other entry, that the answer contains.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Position {
-    /// The time at which the command was ordered, nanoseconds since 1970 where the clocks of most members are right.
+    /// Time at which the command was ordered, in nanoseconds since 1970 if most members' clocks are right.
     pub time: u64,
-    /// The group that gave the time. Commands of two groups may have the same time, and this tells them apart.
+    /// Group that assigned the time. Commands of two groups may have the same time, and this field distinguishes them.
     pub group: Group,
-    /// The number of the command in the group that applies it, from 1.
+    /// Number of the command in the group that applies it, from 1.
     pub index: u64,
-    /// The group that applies it, in whose order it has that number.
+    /// Group that applies the command, and in whose order `index` counts.
     pub applied_in: Group,
-    /// Which history of that group the index counts in: it changes when the group is reset, or begins from nothing. 0 if that is not
-    /// known. It says only whether the group still knows the place.
+    /// History of that group in which `index` counts. It changes when the group is reset or starts from nothing. 0 if
+    /// it is unknown. It only shows whether the group still knows the position.
     pub incarnation: u64,
-    /// The time after which whoever [observes](crate::Client::observe) this comes, if it is later: a read at the leader may come after more
-    /// than its answer contains. It is no part of the place.
+    /// Time after which commands of an [observing](crate::Client::observe) session are ordered, if it is later than
+    /// `time`. A read at the leader may be ordered after more commands than its answer contains. Not part of the
+    /// position itself.
     pub(crate) heard: u64,
 }
 
-/// The version of the bytes.
+/// Version of the encoding.
 const VERSION: u8 = 1;
 
-/// Bytes are no [`Position`].
+/// An error: the bytes do not encode a [`Position`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
     "these bytes are no position, or one that another version of this library wrote; use those that `Position::to_bytes` returned"
@@ -47,16 +49,16 @@ fn digest(bytes: &[u8]) -> [u8; 4] {
 }
 
 impl Position {
-    /// How many bytes [`to_bytes`](Position::to_bytes) returns.
+    /// Number of bytes that [`to_bytes`](Position::to_bytes) returns.
     pub const BYTES: usize = 41;
 
-    /// Returns the time after which whoever observes this comes.
+    /// Returns the time after which commands of a session that observes this position are ordered.
     pub(crate) fn latest(&self) -> u64 {
         self.time.max(self.heard)
     }
 
-    /// Returns the bytes with which it goes to another process, which may [observe](crate::Client::observe) it or read
-    /// [after](crate::Consistency::After) it.
+    /// Returns the encoding of the position, to send it to another process. That process may
+    /// [observe](crate::Client::observe) the position or read [after](crate::Consistency::After) it.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Position::BYTES] {
         let mut bytes = [0; Position::BYTES];
@@ -72,10 +74,10 @@ impl Position {
         bytes
     }
 
-    /// Reads what [`to_bytes`](Position::to_bytes) returned, in a process of the same cluster.
+    /// Decodes the bytes that [`to_bytes`](Position::to_bytes) returned, in a process of the same cluster.
     ///
     /// # Errors
-    /// If the bytes are no position, or one of another version.
+    /// If the bytes are not a position, or were encoded by another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Position, PositionError> {
         let (told, sum) = bytes.split_at_checked(37).filter(|_| bytes.len() == Position::BYTES).ok_or(PositionError)?;
         if told[0] != VERSION || sum != digest(told) {
@@ -112,12 +114,12 @@ impl Position {
         Position { time, group, index, applied_in: Group(applied_in), incarnation, heard: 0 }
     }
 
-    /// Whether the index is one of this group's order, in a history that is known.
+    /// Returns whether the index counts in this group's order, in a known history.
     pub(crate) fn is_counted_in(&self, group: GroupId) -> bool {
         self.applied_in.0 == group && self.incarnation != 0
     }
 
-    /// The same, as members say it. `origin` counts where this names no history.
+    /// Returns the position as members encode it. Its incarnation is `origin` if this position names no history.
     pub(crate) fn place(&self, origin: Incarnation) -> stentor_session::Position {
         let known = Incarnation::from_word(self.incarnation);
         stentor_session::Position {

@@ -1,9 +1,9 @@
-//! What a machine replies to a command.
+//! The reply of a state machine to a command.
 
 use std::io::{self, Write};
 
-/// The reply to one command, as [`StateMachine::apply`](crate::StateMachine::apply) writes it. It takes a bounded number of bytes, and is
-/// used again for the next command.
+/// The reply to one command, which [`StateMachine::apply`](crate::StateMachine::apply) writes. Its length is bounded.
+/// The buffer is reused for the next command.
 #[derive(Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
@@ -12,12 +12,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// An empty reply that takes so many bytes.
+    /// Creates an empty reply of at most `most` bytes.
     pub(crate) fn new(most: usize) -> Self {
         Reply { bytes: Vec::new(), most, overflowed: false }
     }
 
-    /// Appends bytes. If there is no room for all of them, none is appended, and the sender is told that the reply was too long.
+    /// Appends bytes. If they do not all fit, none is appended, and the sender learns that the reply was too long.
     #[inline]
     pub fn extend(&mut self, bytes: &[u8]) {
         if bytes.len() > self.room() {
@@ -27,14 +27,14 @@ impl Reply {
         }
     }
 
-    /// Returns how many more bytes the reply takes.
+    /// Returns the number of bytes that still fit.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
         self.most - self.bytes.len()
     }
 
-    /// Begins anew, for the next command.
+    /// Clears the reply for the next command.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -51,10 +51,10 @@ impl Reply {
 }
 
 impl Write for Reply {
-    /// Appends bytes, as many as there is room for.
+    /// Appends as many of the bytes as fit.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] if there is none.
+    /// [`io::ErrorKind::StorageFull`] if none fits.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let part = &bytes[..bytes.len().min(self.room())];
         if part.is_empty() && !bytes.is_empty() {
@@ -69,7 +69,7 @@ impl Write for Reply {
         Ok(part.len())
     }
 
-    /// Does nothing: what is written is there.
+    /// Does nothing: written bytes need no flush.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_takes_no_more_than_its_bytes_and_says_so() {
+    fn a_reply_is_bounded_and_reports_an_overflow() {
         let mut reply = Reply::new(4);
         assert!(reply.room() == 4);
         reply.extend(b"abc");

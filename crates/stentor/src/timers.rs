@@ -1,10 +1,11 @@
-//! The timers of a group, as a state machine sets them while it is called.
+//! The timers of a group, which a state machine sets while it is called.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stentor_session::Timers;
 
-/// The timers of a group. A context sets them, and the owner of the machine fires them.
+/// The timers of a group. A [`Context`](crate::Context) sets them through a shared reference, and the owner of the
+/// machine fires them.
 #[derive(Debug, Default)]
 pub(crate) struct SharedTimers(Mutex<Timers>);
 
@@ -30,13 +31,13 @@ impl SharedTimers {
         self.lock().fire()
     }
 
-    /// Without the lock: nobody has a context.
+    /// Returns the timers without locking: the exclusive reference shows that no context exists.
     #[inline]
     pub(crate) fn get(&mut self) -> &mut Timers {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends all timers.
+    /// Appends all timers to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         self.lock().write(out);
     }

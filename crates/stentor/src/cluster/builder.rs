@@ -1,4 +1,4 @@
-//! A configuration in code.
+//! The builder of a configuration in code.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -10,10 +10,10 @@ use toml::Value;
 use super::{Cluster, ConfigError};
 use crate::config::{self, ClusterConfig, FabricKind, First, Limits, Problem};
 
-/// What errors call a configuration that is in no file.
+/// Name of a configuration without a file, in error messages.
 pub(super) const ORIGIN: &str = "the cluster in code";
 
-/// A configuration that is being put together. [`Cluster::builder`] begins one.
+/// A builder for a configuration. [`Cluster::builder`] creates it.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it builds"]
 pub struct ClusterBuilder {
@@ -39,12 +39,13 @@ impl ClusterBuilder {
         }
     }
 
-    /// Sets the fabric. Without it processes use shared memory.
+    /// Sets the fabric. The default is shared memory.
     pub fn fabric(self, fabric: FabricKind) -> Self {
         ClusterBuilder { fabric, ..self }
     }
 
-    /// Adds a group: the name and the address of each member. An address is `host:port`; on shared memory nobody uses it.
+    /// Adds a group: the name and the address of each member. An address is `host:port`; the shared-memory fabric
+    /// ignores it.
     pub fn group<N: Into<String>, A: Into<String>>(
         mut self,
         name: &str,
@@ -55,23 +56,23 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets for how long a leader may be silent: for less than the start of the range nobody suspects it, after its end everybody does.
-    /// Fractions of a millisecond are dropped.
+    /// Sets how long a leader may be silent. No member suspects a leader that is silent for less than the start of the
+    /// range; every member suspects it after the end. Fractions of a millisecond are dropped.
     pub fn election(self, silence: RangeInclusive<Duration>) -> Self {
         ClusterBuilder { silence: Some(silence), ..self }
     }
 
-    /// Sets the sizes. Memory follows from them, see [`Cluster::memory`].
+    /// Sets the sizes. They determine the memory, see [`Cluster::memory`].
     pub fn limits(self, limits: Limits) -> Self {
         ClusterBuilder { limits, ..self }
     }
 
-    /// Says where the key of the cluster is, for fabrics between hosts: `env:NAME` or `file:PATH`.
+    /// Sets the location of the cluster key, for fabrics between hosts: `env:NAME` or `file:PATH`.
     pub fn key(self, place: &str) -> Self {
         ClusterBuilder { key: Some(place.to_owned()), ..self }
     }
 
-    /// Sets the directory in which the processes of this host meet; see [`Cluster::in_directory`].
+    /// Sets the directory in which the processes of this host find each other; see [`Cluster::in_directory`].
     pub fn directory(self, path: impl AsRef<Path>) -> Self {
         ClusterBuilder { directory: Some(stentor_host::absolute(path.as_ref())), ..self }
     }
@@ -79,9 +80,10 @@ impl ClusterBuilder {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// What is wrong with it, and the remedy.
+    /// The problem and its remedy, if the configuration is invalid.
     pub fn build(self) -> Result<Cluster, ConfigError> {
-        // The same checks as those of a file. A line of this text would tell nobody anything: the setting that made it does.
+        // The checks are those of a file. The generated text has no lines that the user knows, so errors name settings
+        // instead.
         let text = Text::of(&self);
         let config = ClusterConfig::parse(Path::new(ORIGIN), &text.text);
         let config = config.map_err(|error| ConfigError(text.by_setting(error)))?;
@@ -89,11 +91,11 @@ impl ClusterBuilder {
     }
 }
 
-/// A configuration as a file has it, and what made each line.
+/// A configuration in the form of a file, with the setting that each line comes from.
 #[derive(Default)]
 struct Text {
     text: String,
-    /// By line: the setting.
+    /// Setting of each line.
     settings: Vec<String>,
 }
 
@@ -173,7 +175,7 @@ impl Text {
         self.settings.get(line.wrapping_sub(1)).map_or(ORIGIN, String::as_str)
     }
 
-    /// Names settings where an error names lines.
+    /// Replaces the line in an error by the setting that the line comes from.
     fn by_setting(&self, mut error: config::ConfigError) -> config::ConfigError {
         if let Some(position) = error.position.take().filter(|_| names_a_setting(&error.problem)) {
             error.file = PathBuf::from(format!("{ORIGIN}, {}", self.setting(position.line)));
@@ -187,7 +189,7 @@ impl Text {
     }
 }
 
-/// Whether the place of a problem is that of a setting. A cluster without groups lacks one.
+/// Returns whether the problem belongs to one setting. A cluster without groups lacks a setting instead.
 fn names_a_setting(problem: &Problem) -> bool {
     !matches!(problem, Problem::NoGroups | Problem::TooManyGroups { .. })
 }
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_in_code_is_in_the_configuration() {
+    fn builder_settings_reach_the_configuration() {
         let limits = Limits { clients: 3, expel_ms: 777, ..Limits::DEFAULT };
         let silence = Duration::from_millis(300)..=Duration::from_millis(900);
         let builder = three(Cluster::builder("c\"1")).limits(limits).election(silence);

@@ -1,30 +1,30 @@
-//! Why a configuration is refused.
+//! The error of a refused configuration.
 
 use std::fmt;
 
 use crate::config::{self, Problem};
 use crate::debug::debug_as_display;
 
-/// Why a configuration is refused. Its text says what is wrong, and where.
+/// An error that explains why a configuration is refused. Its text says what is wrong, and where.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError(pub(super) config::ConfigError);
 
-/// The kind of an error, by which a program decides what to do.
+/// The kind of an error, for a program that has to decide what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
-    /// There is no such file.
+    /// The file does not exist.
     Absent,
     /// The file cannot be read.
     Unreadable,
-    /// What the configuration says is not possible.
+    /// The configuration is invalid.
     Invalid,
-    /// The configuration has no group of that name.
+    /// The configuration has no group with that name.
     UnknownGroup,
 }
 
 impl ConfigError {
-    /// Returns what to decide by.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ConfigErrorKind {
         match &self.0.problem {
@@ -35,13 +35,13 @@ impl ConfigError {
         }
     }
 
-    /// Returns where the problem is: `file:line:column`, as editors take it, or the file alone.
+    /// Returns the place of the problem: `file:line:column`, as editors accept it, or only the file.
     #[must_use]
     pub fn location(&self) -> String {
         self.0.location()
     }
 
-    /// Returns what to do about it.
+    /// Returns the remedy for the problem.
     #[must_use]
     pub fn remedy(&self) -> String {
         self.0.remedy()

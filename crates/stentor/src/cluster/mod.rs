@@ -1,4 +1,4 @@
-//! A configuration, as a program uses it.
+//! The configuration of a cluster, as a program uses it.
 
 mod builder;
 mod error;
@@ -26,7 +26,7 @@ pub use error::{ConfigError, ConfigErrorKind};
 #[derive(Clone, Debug)]
 pub struct Cluster {
     runtime: Arc<ClusterRuntime>,
-    /// Where processes of one host meet.
+    /// Directory in which the processes of one host find each other.
     sockets: PathBuf,
 }
 
@@ -34,14 +34,14 @@ impl Cluster {
     /// Reads and checks a file, usually `cluster.toml`. `stentor config init` writes one.
     ///
     /// # Errors
-    /// Why the file is refused, with its line and the remedy.
+    /// The reason why the file is refused, with its line and the remedy.
     pub fn load(path: impl AsRef<Path>) -> Result<Cluster, ConfigError> {
         let path = path.as_ref();
         let runtime = runtime(ClusterConfig::load(path).map_err(ConfigError)?, path)?.with_file(path);
         Ok(Cluster { runtime: Arc::new(runtime), sockets: default_directory() })
     }
 
-    /// Begins a configuration in code: no file is needed.
+    /// Starts a configuration in code, without a file.
     pub fn builder(name: &str) -> ClusterBuilder {
         ClusterBuilder::new(name)
     }
@@ -51,15 +51,16 @@ impl Cluster {
         Ok(Cluster { runtime, sockets: sockets.unwrap_or_else(default_directory) })
     }
 
-    /// Returns the cluster of a configuration that was read already.
+    /// Returns the cluster of a configuration that has already been read.
     #[cfg(feature = "unstable-core")]
     #[must_use]
     pub fn of(runtime: Arc<ClusterRuntime>) -> Cluster {
         Cluster { runtime, sockets: default_directory() }
     }
 
-    /// Sets the directory in which the processes of this host meet. Without it that is `$XDG_RUNTIME_DIR/stentor`, or
-    /// `/tmp/stentor-UID`. All processes of the cluster on one host need the same one.
+    /// Sets the directory in which the processes of this host find each other. The default is
+    /// `$XDG_RUNTIME_DIR/stentor`, or `/tmp/stentor-UID`. All processes of the cluster on one host need the same
+    /// directory.
     #[must_use]
     pub fn in_directory(self, directory: impl AsRef<Path>) -> Cluster {
         Cluster { sockets: stentor_host::absolute(directory.as_ref()), ..self }
@@ -86,7 +87,8 @@ impl Cluster {
         self.runtime.topology().group_ids().map(Group)
     }
 
-    /// Returns the name of a group of this cluster; `?` for one of another cluster that this one has not.
+    /// Returns the name of a group of this cluster. Returns `?` if the group belongs to another cluster and this one
+    /// has no such group.
     #[must_use]
     pub fn group_name(&self, group: Group) -> &str {
         self.runtime.group_name(group.0)
@@ -98,37 +100,39 @@ impl Cluster {
         group.into_iter().flat_map(|group| group.members().iter().map(|member| member.id()))
     }
 
-    /// Returns the memory that each process of this configuration will register. Nothing needs to run for that.
+    /// Returns the memory that each process of this configuration will register. No process has to run.
     #[must_use]
     pub fn memory(&self) -> MemoryPlan {
         self.runtime.config().memory()
     }
 
-    /// Begins a member of a group with this value. The value counts only where the group begins, and must be equal at all members: a
-    /// member that is taken in gets the others' state, but not before they have applied a command. The node keeps it in memory, as
-    /// [`Frozen::write`](crate::Frozen::write) writes it.
+    /// Configures a member of a group, with this value. The value is used only when the group starts, and must be equal
+    /// at all members. A member that joins later receives the others' state, but only after they have applied a
+    /// command. The node keeps the value in memory, as [`Frozen::write`](crate::Frozen::write) writes it.
     pub fn node<S: StateMachine>(&self, name: &str, state: S) -> NodeBuilder<S> {
         NodeBuilder::new(self.clone(), name, state)
     }
 
-    /// Begins a client. It takes the first of the cluster's places for clients that is free.
+    /// Configures a client. It uses the first free client id of the cluster.
     pub fn client(&self) -> ClientBuilder {
         ClientBuilder::new(self.clone())
     }
 
-    /// Begins an observer of a group: it follows the order of the group, is no member and no client, and holds nobody up.
+    /// Configures an observer of a group. It follows the order of the group but is neither a member nor a client, and
+    /// cannot delay the group.
     pub fn observe(&self, group: Group) -> ObserverBuilder {
         ObserverBuilder::new(self.clone(), group)
     }
 
-    /// Begins a process of the broadcast that `[neb]` in the configuration describes.
+    /// Configures a process of the broadcast that `[neb]` in the configuration describes.
     pub fn broadcast(&self, name: &str) -> BroadcastBuilder {
         BroadcastBuilder::new(self.clone(), name)
     }
 
-    /// Begins the end of a channel at the process `me`, to the process `peer`; both are members of groups. The other process opens its end
-    /// the other way round. On shared memory it can be open beside a node of the same name. On fabrics between hosts the ends take the
-    /// addresses of the two members, so no node or broadcast of that name can run at the same address: use [`Channel::listen`] there.
+    /// Configures the end of a channel at the process `me`, to the process `peer`; both are members of groups. The
+    /// other process opens its end with the names swapped. On shared memory, the channel can be open beside a node of
+    /// the same name. On fabrics between hosts, the ends use the addresses of the two members, so no node or broadcast
+    /// of that name can run at the same address: use [`Channel::listen`] there.
     ///
     /// [`Channel::listen`]: crate::Channel::listen
     #[cfg(any(feature = "shm", feature = "roce", feature = "ofi"))]
@@ -146,7 +150,7 @@ impl Cluster {
 }
 
 fn runtime(config: ClusterConfig, file: &Path) -> Result<ClusterRuntime, ConfigError> {
-    // The limits of a configuration are within the protocol's, so this is the only thing that may be wrong.
+    // A configuration's limits are within the protocol's, so only this error is possible.
     ClusterRuntime::new(config).map_err(|error| refused(file, Problem::Impossible { reason: error.to_string() }))
 }
 
@@ -154,6 +158,6 @@ fn refused(file: &Path, problem: Problem) -> ConfigError {
     ConfigError(config::ConfigError { file: file.to_owned(), position: None, problem })
 }
 
-/// A group of a cluster. [`Cluster::group`] gives it by its name.
+/// A group of a cluster, which [`Cluster::group`] returns by its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Group(pub(crate) GroupId);

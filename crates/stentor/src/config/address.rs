@@ -1,20 +1,20 @@
-//! What an address may look like.
+//! Checks of addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::error::Problem;
 
-/// Refuses an address that is not `host:port`, or that nobody can reach. Names are not resolved here.
+/// Refuses an address that is not `host:port`, or that is not reachable by its form. Names are not resolved here.
 pub(super) fn check(address: &str) -> Result<(), Problem> {
     reason(address).map_or(Ok(()), |reason| Err(Problem::BadAddress { address: address.to_owned(), reason }))
 }
 
-/// An address with one spelling: equal ones are the same text.
+/// Returns the canonical spelling of an address: equal addresses have equal texts.
 pub(super) fn canonical(address: &str) -> String {
     address.parse::<SocketAddr>().map_or_else(|_| address.to_ascii_lowercase(), |socket| socket.to_string())
 }
 
-/// The host of an address, with one spelling.
+/// Returns the canonical spelling of the host of an address.
 pub(super) fn host(address: &str) -> String {
     match address.parse::<SocketAddr>() {
         Ok(socket) => socket.ip().to_string(),
@@ -39,7 +39,7 @@ fn reason(address: &str) -> Option<&'static str> {
     if let Ok(ip) = host.parse::<Ipv4Addr>() {
         return ip_reason(ip.into()).or_else(|| ipv4_reason(ip));
     }
-    // All labels numeric: meant as IPv4, and it did not parse as one.
+    // A host of digits and dots was meant as IPv4, and it did not parse as an IPv4 address.
     if host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Some("the host is not a valid IPv4 address");
     }
@@ -54,11 +54,12 @@ fn port_reason(port: &str) -> Option<&'static str> {
     }
 }
 
-/// What stands in brackets. A scope names an interface of one host, and the configuration is the same on all.
+/// Checks the text in brackets. Scopes are refused: a scope names an interface of one host, but the configuration is
+/// the same on all hosts.
 fn ipv6_reason(host: &str) -> Option<&'static str> {
     let (ip, scope) = host.split_once('%').map_or((host, None), |(ip, scope)| (ip, Some(scope)));
     let Ok(ip) = ip.parse::<Ipv6Addr>() else {
-        return Some("what stands in brackets is not a valid IPv6 address");
+        return Some("the text in brackets is not a valid IPv6 address");
     };
     if ip.is_unicast_link_local() {
         return Some(
@@ -84,7 +85,7 @@ fn ip_reason(ip: IpAddr) -> Option<&'static str> {
     ip.is_multicast().then_some("a process does not listen on a multicast address")
 }
 
-/// RFC 1123: labels of 1 to 63 letters, digits and inner hyphens; 253 characters in all.
+/// Checks a host name by RFC 1123: labels of 1 to 63 letters, digits and inner hyphens, 253 characters in all.
 fn is_host_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())

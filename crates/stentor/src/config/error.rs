@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, where, and what to do.
+//! Problems of a configuration: what is wrong, where it is, and the remedy.
 
 use std::fmt;
 use std::path::Path;
@@ -9,10 +9,10 @@ use thiserror::Error;
 
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS, MAX_NAME};
 
-/// A configuration was refused.
+/// The error of a refused configuration.
 pub type ConfigError = config_file::ConfigError<Problem>;
 
-/// The file cannot be read.
+/// Returns the error for a file that cannot be read.
 pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> ConfigError {
     let problem = Problem::Unreadable {
         reason: error.to_string(),
@@ -23,10 +23,10 @@ pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> ConfigError {
     ConfigError { file: file.to_owned(), position: None, problem }
 }
 
-/// A problem and where in the text it is (bytes).
+/// A problem and its place in the text, a range of bytes.
 pub(super) type Misplaced = (std::ops::Range<usize>, Problem);
 
-/// Where the first of two things is that cannot be together.
+/// The place of the first of two values that exclude each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum First {
     /// In this line of the file.
@@ -44,32 +44,32 @@ impl fmt::Display for First {
     }
 }
 
-/// What is wrong with a configuration.
+/// A problem of a configuration.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
     /// The file cannot be read.
     #[error("cannot read the configuration: {reason}")]
     Unreadable {
-        /// What the system said.
+        /// Message of the system.
         reason: String,
-        /// There is no such file.
+        /// `true` if the file does not exist.
         absent: bool,
-        /// It is read, but it is no text, or no text of a configuration's length.
+        /// `true` if the file is readable but not a text, or too long for a configuration.
         foreign: bool,
-        /// The number of the system's error.
+        /// Number of the system's error.
         system: Option<OsError>,
     },
-    /// Not of the form that a configuration has.
+    /// The file does not have the form of a configuration.
     #[error(transparent)]
     Form(#[from] Flaw),
-    /// No `[[group]]`.
+    /// The file has no `[[group]]`.
     #[error("the cluster has no group")]
     NoGroups,
     /// More groups than [`MAX_GROUPS`].
     #[error("{count} groups: at most {MAX_GROUPS} are allowed")]
     TooManyGroups {
-        /// How many.
+        /// Number of groups.
         count: usize,
     },
     /// A group without processes.
@@ -83,64 +83,64 @@ pub enum Problem {
     TooManyProcesses {
         /// The group.
         group: String,
-        /// How many.
+        /// Number of processes.
         count: usize,
     },
-    /// A name with wrong characters or of a wrong length.
+    /// A name with invalid characters or of an invalid length.
     #[error("{what} `{}` is not a valid name: {reason}", .name.escape_debug())]
     BadName {
         /// `cluster`, `group id` or `process id`.
         what: &'static str,
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The name of a place for a client.
-    #[error("process id `{name}` is the name of a place for a client")]
+    /// A process has the name of a client id.
+    #[error("process id `{name}` is the name of a client id")]
     ClientName {
         /// The name.
         name: String,
     },
-    /// A name twice.
+    /// A name occurs twice.
     #[error("duplicate {what} `{name}`: the first is {first}")]
     Duplicate {
         /// `group id`, `process id` or `address`.
         what: &'static str,
         /// The name.
         name: String,
-        /// Where the first is.
+        /// Place of the first occurrence.
         first: First,
     },
-    /// IPv4 beside IPv6.
+    /// IPv4 and IPv6 addresses are mixed.
     #[error("`{address}` and the address {first} are of different kinds, IPv4 and IPv6: they cannot reach each other")]
     Families {
         /// The address.
         address: String,
-        /// Where the first is.
+        /// Place of the first address.
         first: First,
     },
-    /// An address that nobody can listen on or reach.
+    /// An address on which no process can listen, or that none can reach.
     #[error("bad address `{}`: {reason}", .address.escape_debug())]
     BadAddress {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
-    /// A fabric that nobody knows.
+    /// An unknown fabric.
     #[error("unknown fabric `{}`", .name.escape_debug())]
     UnknownFabric {
         /// The name.
         name: String,
     },
-    /// A value of `total_loss` that does not exist.
+    /// An unknown value of `total_loss`.
     #[error("unknown total_loss `{}`", .name.escape_debug())]
     UnknownTotalLoss {
         /// The value.
         name: String,
     },
-    /// The provider beside the fabric's name.
+    /// The fabric's name contains a provider.
     #[error("fabric `{}` names a provider, too", .name.escape_debug())]
     FabricProvider {
         /// The name.
@@ -151,46 +151,46 @@ pub enum Problem {
     BadProvider {
         /// The name.
         name: String,
-        /// It was named before.
+        /// `true` if it was named before.
         twice: bool,
     },
-    /// Restrictions that nobody knows.
+    /// Unknown restrictions.
     #[error("no restrictions are called `{}`", .name.escape_debug())]
     BadEfa {
         /// The name.
         name: String,
     },
-    /// An election that nobody knows.
+    /// An unknown election.
     #[error("unknown election `{}`", .name.escape_debug())]
     UnknownElection {
         /// The name.
         name: String,
     },
-    /// An election that this version does not have.
+    /// An election that this version does not support.
     #[error("election `{name}` is not in this version")]
     AbsentElection {
         /// The name.
         name: String,
     },
-    /// Neither `env:NAME` nor `file:PATH`.
+    /// The value is neither `env:NAME` nor `file:PATH`.
     #[error("the key must say where it is, not what it is")]
     BadKey,
-    /// A size outside its limits.
+    /// A size is outside its range.
     #[error("{key} = {value} is outside {min}..={max}")]
     OutOfRange {
-        /// The key, with its table.
+        /// Key with its table.
         key: &'static str,
         /// The value.
         value: i64,
-        /// The least.
+        /// Smallest value.
         min: i64,
-        /// The largest.
+        /// Largest value.
         max: i64,
     },
-    /// The protocol cannot have these groups.
+    /// The protocol does not support these groups.
     #[error("the cluster is impossible: {reason}")]
     Impossible {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// No group has this name.
@@ -199,47 +199,47 @@ pub enum Problem {
         /// The name.
         name: String,
     },
-    /// A broadcast that is impossible: too few processes for the fault model, and so on.
+    /// The broadcast is impossible, for example because there are too few processes for the fault model.
     #[error("[neb] is impossible: {error}")]
     Neb {
-        /// Why.
+        /// The reason.
         error: stentor_neb::ConfigError,
     },
-    /// A word that means nothing in `[neb]`.
+    /// An unknown value in `[neb]`.
     #[error("unknown {key} `{}`", .name.escape_debug())]
     NebUnknown {
-        /// The key.
+        /// Key of the value.
         key: &'static str,
-        /// The word.
+        /// The value.
         name: String,
-        /// What is known.
+        /// The known values.
         known: &'static str,
     },
-    /// A size of `[neb]` outside its limits.
+    /// A size of `[neb]` is outside its range.
     #[error("neb.{key} = {value} is outside 0..={max}")]
     NebOutOfRange {
         /// The key.
         key: &'static str,
         /// The value.
         value: i64,
-        /// The largest.
+        /// Largest value.
         max: u64,
     },
-    /// A public key that is none, is missing, or is nobody's.
+    /// A public key is invalid, is missing, or belongs to no process of the group.
     #[error("the key of `{}`: {reason}", .process.escape_debug())]
     NebKey {
         /// The process.
         process: String,
-        /// What is wrong.
+        /// The reason.
         reason: &'static str,
     },
-    /// No RDMA device can have this name.
+    /// An RDMA device cannot have this name.
     #[error("no RDMA device is called `{}`", name.escape_debug())]
     BadDevice {
         /// The name.
         name: String,
     },
-    /// A number that is not a power of two.
+    /// A number is not a power of two.
     #[error("{key} = {value} is not a power of two")]
     NotPowerOfTwo {
         /// The key.
@@ -256,7 +256,7 @@ impl Remedy for Problem {
 }
 
 impl Problem {
-    /// What to do about it.
+    /// Returns the remedy for the problem.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
@@ -316,7 +316,7 @@ impl Problem {
     }
 }
 
-/// The powers of two around a value that is none.
+/// Returns the powers of two around a value that is not one.
 fn neighbours(value: i64) -> (u64, u64) {
     let above = u64::try_from(value).unwrap_or(1).max(1).next_power_of_two();
     ((above / 2).max(1), above)

@@ -1,4 +1,4 @@
-//! The file as it is written: every value with its place.
+//! The file as it is written: each value with its position in the text.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -28,7 +28,7 @@ pub(super) struct Election {
     pub(super) kind: Spanned<String>,
     pub(super) timeout_min_ms: Option<Spanned<i64>>,
     pub(super) timeout_max_ms: Option<Spanned<i64>>,
-    /// Known, so that the refusal of `zookeeper` comes before one of its own keys.
+    /// Accepted here, so that the error about `zookeeper` precedes one about its keys.
     #[serde(rename = "servers")]
     pub(super) _servers: Option<Vec<String>>,
 }

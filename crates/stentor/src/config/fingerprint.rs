@@ -1,10 +1,10 @@
-//! One number for what all processes of a cluster must agree on.
+//! One number for everything that all processes of a cluster must agree on.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{ClusterConfig, FORMAT_VERSION};
 
-/// Separates the salt from the fingerprint, which travels in the open.
+/// Seed that distinguishes the salt from the fingerprint, which is sent in clear text.
 const SALT_SEED: u64 = u64::from_le_bytes(*b"stentor1");
 
 pub(super) fn fingerprint(config: &ClusterConfig) -> u64 {
@@ -15,7 +15,8 @@ pub(super) fn salt(config: &ClusterConfig) -> u64 {
     xxh3_64_with_seed(&canonical(config), SALT_SEED)
 }
 
-/// Every string with its length before it and every list with its count, so that no two configurations share a form.
+/// Encodes each string with its length before it, and each list with its count, so that no two configurations have the
+/// same form.
 fn canonical(config: &ClusterConfig) -> Vec<u8> {
     let mut form = Form(Vec::with_capacity(1024));
     form.number(u64::from(FORMAT_VERSION));
@@ -41,7 +42,7 @@ fn canonical(config: &ClusterConfig) -> Vec<u8> {
         form.number(group.members.len() as u64);
         group.members.iter().for_each(|member| form.text(&member.id));
     }
-    // Without a broadcast the form is what it was before there were any.
+    // A configuration without a broadcast keeps the form, and thus the fingerprint, of versions before the broadcast.
     if let Some(neb) = &config.neb {
         neb.canonical().into_iter().for_each(|value| form.number(value));
     }

@@ -1,4 +1,4 @@
-//! Reading the cluster's key.
+//! Reads the cluster key.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,35 +7,36 @@ use thiserror::Error;
 
 use super::KeySource;
 
-/// The shortest key, bytes.
+/// Shortest key, in bytes.
 const SHORTEST: usize = 16;
-/// The longest, bytes: a file of this length is no key.
+/// Longest key, in bytes. A longer file is not a key.
 const LONGEST: usize = 4096;
 
-/// Why there is no key. None of them tells anything of the key itself.
+/// Why the key cannot be read. No error reveals anything about the key itself.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// Nothing names one.
+    /// The configuration names no key.
     #[error("this fabric needs a key, and the configuration names none")]
     Unnamed,
-    /// The variable is not there.
+    /// The environment variable is not set.
     #[error("the environment variable {0} is not set, or is no text")]
     Variable(String),
     /// The file cannot be read.
     #[error("cannot read the key {path}: {source}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// Too short or too long.
+    /// The key is too short or too long; its length in bytes.
     #[error("the key has {0} bytes; a key has {SHORTEST} to {LONGEST}, white space at its end not counted")]
     Length(usize),
 }
 
 impl KeySource {
-    /// Reads `env:NAME` or `file:PATH`. The value must be in no error: whoever wrote the key there must not find it in a log.
+    /// Parses `env:NAME` or `file:PATH`. No error may contain the value: a user who wrote the key itself there must not
+    /// find it in a log.
     pub(crate) fn parse(value: &str) -> Option<KeySource> {
         match value.split_once(':')? {
             ("env", name) if !name.is_empty() && !name.contains(['=', '\0']) => Some(KeySource::Env(name.to_owned())),
@@ -44,7 +45,7 @@ impl KeySource {
         }
     }
 
-    /// The key. White space at its end is not part of it; a relative path is relative to `directory`.
+    /// Reads the key. White space at its end is removed; a relative path is relative to `directory`.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -62,7 +63,8 @@ impl KeySource {
     }
 }
 
-/// No more of a file than shows that it is no key; a pipe would be waited for.
+/// Reads at most twice the longest key, which suffices to recognise a file that is not a key. Rejects anything but a
+/// regular file, because reading a pipe could block.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a file"));
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_read_beside_the_configuration_and_has_a_length() {
+    fn key_path_is_relative_and_its_length_is_checked() {
         let directory = std::env::temp_dir().join(format!("stentor-key-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let source = KeySource::File("a.key".into());

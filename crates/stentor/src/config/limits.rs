@@ -1,57 +1,61 @@
-//! The sizes that are fixed at start, and how far they go.
+//! The sizes that are fixed at start, and their ranges.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use stentor_session::{ReplyRecord, SessionLimits};
 
-/// Groups in a cluster, at most.
+/// Largest number of groups in a cluster.
 pub const MAX_GROUPS: usize = 256;
-/// Processes in a group, at most.
+/// Largest number of processes in a group.
 pub const MAX_GROUP_PROCESSES: usize = 64;
-/// Processes in a cluster, places for clients included, at most: [`ProcessId`](stentor_fabric::ProcessId) is a `u16`.
+/// Largest number of processes in a cluster, including client ids: [`ProcessId`](stentor_fabric::ProcessId) is a `u16`.
 pub const MAX_PROCESSES: usize = 65_535;
-/// Characters in the cluster's name and in ids, at most. On `shm` both stand in the path of a Unix socket, which ends at
-/// 107 bytes; with `/run/user/UID` before them and numbers behind them this is what remains for each.
+/// Longest cluster name and longest id, in characters. On `shm` both are part of the path of a Unix socket, which has
+/// at most 107 bytes. This is their share after `/run/user/UID` before them and numbers after them.
 pub const MAX_NAME: usize = 24;
-/// Bytes of a configuration's file, at most: several times what the other limits allow.
+/// Largest configuration file, in bytes: several times what the other limits allow.
 pub const MAX_FILE_BYTES: u64 = 16 << 20;
-/// Longest payload of one message, bytes.
+/// Longest payload of one message, in bytes.
 pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
 /// Messages that one client may have in flight at one group; a power of two.
 pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
-/// Shortest silence of a leader that is suspicious, and longest that is not, ms: at least four looks.
+/// Shortest suspicious silence of a leader, and longest unsuspicious one, in milliseconds. The least is four heartbeat
+/// checks.
 pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=60_000;
-/// How long a client may be away that others wait for, ms: longer than it takes members to pass on what one of them lacks.
+/// Time after which an absent client expires if others wait for it, in milliseconds. The least is longer than members
+/// need to forward a message to a member that lacks it.
 pub const CLIENT_TIMEOUT_MS: RangeInclusive<u32> = 100..=600_000;
-/// How far clocks may be apart that are taken for right together, ms: longer than four looks of a member that rests.
+/// Largest difference between two clocks that both count as right, in milliseconds. The least is four heartbeat checks
+/// of an idle member.
 pub const CLOCK_BOUND_MS: RangeInclusive<u32> = 200..=3_600_000;
-/// Places for clients.
+/// Number of client ids.
 pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
-/// How long a member may take nothing of what is written to it before others go on without it, ms.
+/// Time after which a member that frees nothing is expelled, in milliseconds.
 pub const EXPEL_MS: RangeInclusive<u32> = 50..=600_000;
-/// Size of a control ring between two members, KiB.
+/// Size of a control ring between two members, in KiB.
 pub const RING_KIB: RangeInclusive<u32> = 16..=65_536;
-/// Size of the ring for one client's messages at one member, KiB.
+/// Size of the ring for one client's messages at one member, in KiB.
 pub const BODY_RING_KIB: RangeInclusive<u32> = 16..=1_048_576;
-/// Longest reply of a member to a client, bytes; 0: there are none.
+/// Longest reply of a member to a client, in bytes; 0: no replies.
 pub const REPLY_BYTES: RangeInclusive<u32> = 0..=1 << 20;
-/// Sessions of clients that a group keeps.
+/// Client sessions that a group keeps.
 pub const SESSIONS: RangeInclusive<u32> = 1..=65_536;
-/// Size of the ring for one member's replies at one client, KiB.
+/// Size of the ring for one member's replies at one client, in KiB.
 pub const REPLY_RING_KIB: RangeInclusive<u32> = 1..=65_536;
 
-/// The largest state of an application that one member gives another, MiB.
+/// Largest state of an application that one member transfers to another, in MiB.
 pub const SNAPSHOT_MIB: RangeInclusive<u32> = 1..=1_048_576;
-/// Deliveries that a member keeps for another one that gets its state, MiB: at least one of the longest messages.
+/// Backlog of deliveries that a donor keeps for the receiver of its state, in MiB. The least holds one of the longest
+/// messages.
 pub const BACKLOG_MIB: RangeInclusive<u32> = 32..=1_048_576;
-/// The share of their usual rate down to which clients are slowed when that is nearly full, percent.
+/// Share of their usual rate down to which clients are throttled when the backlog is nearly full, in percent.
 pub const SLOWED_PERCENT: RangeInclusive<u32> = 1..=100;
 
-/// What a member keeps for observers of what it applied lately, MiB; 0: it has no observers.
+/// Journal of recent commands that a member keeps for observers, in MiB; 0: no observers.
 pub const OBSERVED_MIB: RangeInclusive<u32> = 0..=65_536;
 
-// What a configuration allows, the protocol can do; if one side moves this stops the build.
+// The protocol supports everything that a configuration allows. If either side changes, this stops the build.
 const _: () = assert!(*MESSAGE_BYTES.end() as usize == stentor_multicast::Limits::MAX_MESSAGE_BYTES);
 const _: () = assert!(*WINDOW.end() == stentor_multicast::Limits::MAX_WINDOW);
 const _: () = assert!((*BODY_RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
@@ -64,45 +68,46 @@ const _: () = assert!((*BACKLOG_MIB.end() as u64) << 20 <= stentor_multicast::Li
 const _: () = assert!((*BACKLOG_MIB.start() as u64) << 20 > *MESSAGE_BYTES.end() as u64 + 64);
 const _: () = assert!(MAX_GROUPS == stentor_multicast::GroupSet::CAPACITY);
 const _: () = assert!(MAX_GROUP_PROCESSES == stentor_multicast::Topology::MAX_MEMBERS);
-// The other limits keep the table within `u16`; if one is raised this stops the build.
+// The other limits keep the process table within `u16`. If one is raised, this stops the build.
 const _: () = assert!(MAX_GROUPS * MAX_GROUP_PROCESSES + *CLIENTS.end() as usize <= MAX_PROCESSES);
 
-/// The sizes that are fixed at start, and who is waited for. Memory follows from them, see
-/// [`Cluster::memory`](crate::Cluster::memory).
+/// The sizes that are fixed at start, and the time after which a slow member is expelled. They determine the memory,
+/// see [`Cluster::memory`](crate::Cluster::memory).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
-    /// Longest payload of one message, bytes; within [`MESSAGE_BYTES`].
+    /// Longest payload of one message, in bytes; within [`MESSAGE_BYTES`].
     pub message_bytes: u32,
     /// Messages that one client may have in flight at one group; a power of two within [`WINDOW`].
     pub window: u32,
-    /// Places for clients; within [`CLIENTS`].
+    /// Number of client ids; within [`CLIENTS`].
     pub clients: u16,
-    /// Size of a control ring between two members, KiB; within [`RING_KIB`].
+    /// Size of a control ring between two members, in KiB; within [`RING_KIB`].
     pub ring_kib: u32,
-    /// Size of the ring for one client's messages at one member, KiB; within [`BODY_RING_KIB`]. Rounded up to two of
+    /// Size of the ring for one client's messages at one member, in KiB; within [`BODY_RING_KIB`]. Rounded up to two of
     /// the longest messages.
     pub body_ring_kib: u32,
-    /// Longest reply of a state machine to a client, bytes; within [`REPLY_BYTES`]. If it is 0 there are no replies, and no clients with
-    /// sessions.
+    /// Longest reply of a state machine to a client, in bytes; within [`REPLY_BYTES`]. If it is 0, there are no
+    /// replies, and no clients with sessions.
     pub reply_bytes: u32,
-    /// Size of the ring for one member's replies at one client, KiB; within [`REPLY_RING_KIB`]. Rounded up to two of the
-    /// longest replies.
+    /// Size of the ring for one member's replies at one client, in KiB; within [`REPLY_RING_KIB`]. Rounded up to two of
+    /// the longest replies.
     pub reply_ring_kib: u32,
-    /// Sessions that a group keeps at a time; within [`SESSIONS`]. For each of them a member keeps the replies to up to a window of
-    /// commands.
+    /// Sessions that a group keeps at a time; within [`SESSIONS`]. For each session, a member keeps the replies to up
+    /// to one window of commands.
     pub sessions: u32,
-    /// The largest state of an application that one member gives another, MiB; within [`SNAPSHOT_MIB`].
+    /// Largest state of an application that one member transfers to another, in MiB; within [`SNAPSHOT_MIB`].
     pub snapshot_mib: u32,
-    /// Deliveries that a member keeps for another one that gets its state, MiB; within [`BACKLOG_MIB`].
+    /// Backlog of deliveries that a donor keeps for the receiver of its state, in MiB; within [`BACKLOG_MIB`].
     pub backlog_mib: u32,
-    /// The share of their usual rate down to which clients are slowed when that is nearly full, percent; within
-    /// [`SLOWED_PERCENT`].
+    /// Share of their usual rate down to which clients are throttled when the backlog is nearly full, in percent;
+    /// within [`SLOWED_PERCENT`].
     pub slowed_percent: u32,
-    /// How long a member may take nothing of what is written to it, while a majority of its group does, before others go on
-    /// without it, ms; within [`EXPEL_MS`]. When there is no room for more, a tenth of that.
+    /// Time after which a member is expelled if it frees nothing that is written to it while a majority of its group
+    /// does, in milliseconds; within [`EXPEL_MS`]. If a ring or window is full, a tenth of it suffices. The others
+    /// continue without an expelled member.
     pub expel_ms: u32,
-    /// What a member keeps for observers of what it applied lately, MiB; within [`OBSERVED_MIB`]. It is taken while somebody observes, and
-    /// two minutes longer. If it is 0 the member has no observers.
+    /// Journal of recent commands that a member keeps for observers, in MiB; within [`OBSERVED_MIB`]. It exists while
+    /// an observer is connected, and for two minutes afterwards. If it is 0, the member has no observers.
     pub observed_mib: u32,
 }
 
@@ -113,7 +118,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The sizes where a configuration names none.
+    /// The sizes that apply if a configuration sets none.
     pub const DEFAULT: Limits = Limits {
         message_bytes: 65_536,
         window: 1024,
@@ -130,18 +135,18 @@ impl Limits {
         observed_mib: 32,
     };
 
-    /// Returns how long a member may take nothing before others go on without it.
+    /// Returns the time after which a member that frees nothing is expelled.
     #[must_use]
     pub fn expel_after(&self) -> Duration {
         Duration::from_millis(u64::from(self.expel_ms))
     }
 
-    /// The longest record in which a reply travels, bytes.
+    /// Returns the length of the longest record that carries a reply, in bytes.
     fn reply_record_bytes(&self) -> usize {
         if self.reply_bytes == 0 { 0 } else { ReplyRecord::HEAD_BYTES + self.reply_bytes as usize }
     }
 
-    /// The bounds of a group's table of sessions.
+    /// Returns the bounds of a group's session table.
     #[must_use]
     pub(crate) fn sessions(&self) -> SessionLimits {
         SessionLimits {
@@ -153,7 +158,7 @@ impl Limits {
         }
     }
 
-    /// The sizes as the multicast takes them.
+    /// Returns the sizes in the form that the multicast expects.
     #[must_use]
     pub(crate) fn multicast(&self) -> stentor_multicast::Limits {
         stentor_multicast::Limits {

@@ -1,4 +1,5 @@
-//! How much memory each process keeps for the multicast: fixed by the configuration, known before the start.
+//! The memory that each process keeps for the multicast. It follows from the configuration, so it is known before the
+//! start.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +11,42 @@ use super::{ClusterConfig, FabricKind};
 /// One kind of memory at one kind of process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryRow {
-    /// What it is for.
+    /// Purpose of the memory.
     pub what: &'static str,
-    /// How many there are, in words of the configuration.
+    /// Formula for `count`, in words of the configuration.
     pub formula: &'static str,
-    /// How many there are.
+    /// Number of pieces.
     pub count: u64,
-    /// Bytes of each.
+    /// Size of each piece, in bytes.
     pub bytes_each: u64,
-    /// Whether peers write it (a region), or only its owner.
+    /// `true` if peers write it (a region), `false` if only its owner does.
     pub registered: bool,
-    /// Whether it is taken rarely: while a member gets another one's state, or where all sessions use their windows.
+    /// `true` if it is allocated rarely: while a member receives another member's state, or while all sessions use
+    /// their windows.
     pub rare: bool,
 }
 
 impl MemoryRow {
-    /// Bytes of all.
+    /// Returns the size of all pieces together, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.count * self.bytes_each
     }
 }
 
-/// The memory of each of several alike processes.
+/// The memory of each of several equal processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessMemory {
-    /// Members of a group of this size; `None` for clients.
+    /// Size of the group that the members belong to; `None` for clients.
     pub group_size: Option<usize>,
-    /// How many processes are alike.
+    /// Number of equal processes.
     pub processes: u64,
-    /// What each keeps.
+    /// Memory of each process, by kind.
     pub rows: Vec<MemoryRow>,
 }
 
 impl ProcessMemory {
-    /// Returns the bytes of each of these processes, but for what is taken rarely.
+    /// Returns the memory of each of these processes in bytes, without the rare kinds.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.rows.iter().filter(|row| !row.rare).map(MemoryRow::bytes).sum()
@@ -59,50 +61,52 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Returns the memory of each member of a group of this size; `None`: of each client.
+    /// Returns the memory of each member of a group of this size, or of each client if the size is `None`.
     #[must_use]
     pub fn of(&self, group_size: Option<usize>) -> Option<&ProcessMemory> {
         self.processes.iter().find(|process| process.group_size == group_size)
     }
 
-    /// Returns the memory of the process of a member in which so many clients are [embedded](crate::NodeHandle::client), bytes, but for what
-    /// is taken rarely: each costs what any client does. `None`: no group has this size.
+    /// Returns the memory in bytes of the process of a member in which this number of clients are
+    /// [embedded](crate::NodeHandle::client), without the rare kinds. An embedded client costs as much as any client.
+    /// Returns `None` if no group has this size.
     #[must_use]
     pub fn with_embedded(&self, group_size: usize, clients: u64) -> Option<u64> {
         let (member, client) = (self.of(Some(group_size))?, self.of(None)?);
         Some(member.bytes() + clients * client.bytes())
     }
 
-    /// All members and all places for clients together, bytes.
+    /// Returns the memory of all members and all client ids together, in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.processes.iter().map(|process| process.processes * process.bytes()).sum()
     }
 }
 
-/// Puts the multicast's sizes together: what a process that works for long keeps, if all its clients are there and use their
-/// windows. The fabric's own queues and the program come on top, and what waits when something fails.
+/// Computes the memory that a process keeps after long work, if all its clients are connected and use their windows. It
+/// does not include the fabric's own queues, the program, and data that waits during failures.
 pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let topology = config.topology();
     let limits = config.limits().multicast();
     let (clients, members) = (topology.clients() as u64, topology.all_members() as u64);
     let groups = topology.groups() as u64;
     let body = limits.body_ring(&topology).bytes();
-    // The line behind the ring is where a leader sees that it leads.
+    // The stream region has one more cache line than the ring, to which the leader writes in order to confirm that it
+    // still leads.
     let stream = limits.stream_ring(&topology).bytes();
     let stream_region = limits.stream_region_bytes(&topology);
     let control_ring = limits.control_ring(&topology);
-    // What stands before the ring in a control region; a client's control regions are nothing else.
+    // The credits precede the ring in a control region. A client's control regions contain only credits.
     let credits = control_ring.offset;
     let control = credits + control_ring.bytes();
-    // Records that are longer than what the fabric takes inline are posted from a ring of one's own.
+    // Records that exceed the fabric's inline limit are posted from a local staging ring.
     let staged = matches!(config.fabric(), FabricKind::Verbs | FabricKind::Ofi);
     let others_staged = if staged { members - 1 } else { 0 };
-    // So are the replies' ones, all of them together.
+    // With an inline limit of 0, the reply and query sizes below include their staging.
     let inline_bytes = if staged { 0 } else { u32::MAX };
     let queries_read = if limits.has_replies() { limits.query_ring().bytes() } else { 0 };
     let replies_written = limits.member_reply_bytes(&topology, inline_bytes) / clients - queries_read;
-    // For each, where it was applied and the buffer's head come on top of its bytes.
+    // Each kept reply also needs its position and the header of its buffer.
     let each_kept = u64::from(config.limits().reply_bytes) + Sessions::KEPT_BYTES;
     let replies_kept = if limits.has_replies() {
         u64::from(config.limits().sessions) * u64::from(limits.window) * each_kept
@@ -124,20 +128,20 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
         processes,
         rows: vec![
             row("message rings", "clients", clients, body, true),
-            row("private copies of them", "clients", clients, body, false),
+            row("private copies of message rings", "clients", clients, body, false),
             row("control rings", "other members", members - 1, control, true),
             row("stream rings", "other members of the group", size as u64 - 1, stream_region, true),
-            row("the stream as it was written", "one", 1, stream, false),
-            row("control rings before they are sent", "other members", others_staged, control_ring.bytes(), true),
-            row("replies before they are sent, and their credits", "clients", clients, replies_written, true),
+            row("local copy of the stream", "one", 1, stream, false),
+            row("staging of control rings", "other members", others_staged, control_ring.bytes(), true),
+            row("staging of replies, with their credits", "clients", clients, replies_written, true),
             row("query rings", "clients", clients, queries_read, true),
-            row("places of messages", "clients × window", clients * window, place, false),
-            row("their groups, times and votes", "clients × window", clients * window, named, false),
-            row("receives and greetings", "clients and other members", clients + members - 1, INBOX_BYTES, false),
-            rare("while it gets a state: that state", "at most", limits.snapshot_bytes),
-            rare("while it gives its state: what it delivers meanwhile", "at most", limits.backlog_bytes),
+            row("message slots", "clients × window", clients * window, place, false),
+            row("groups, times and votes of the slots", "clients × window", clients * window, named, false),
+            row("receives and hellos", "clients and other members", clients + members - 1, INBOX_BYTES, false),
+            rare("state transfer, receiver: the state", "at most", limits.snapshot_bytes),
+            rare("state transfer, donor: the backlog", "at most", limits.backlog_bytes),
             rare("replies that clients of sessions have not acknowledged", "at most", replies_kept),
-            rare("while it is observed: what it applied lately", "at most", observed),
+            rare("observers: the journal of recent commands", "at most", observed),
         ],
     };
     let client = ProcessMemory {
@@ -147,9 +151,9 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("credits", "members", members, credits, true),
             row("message rings", "groups", groups, body, true),
             row("reply rings", "members", members, replies_read, true),
-            row("queries before they are sent, and their credits", "members", members, queries_written, true),
-            row("messages that are awaited", "groups × window", groups * window, Limits::awaited_bytes(), false),
-            row("receives and greetings", "members", members, INBOX_BYTES, false),
+            row("staging of queries, with their credits", "members", members, queries_written, true),
+            row("messages in flight", "groups × window", groups * window, Limits::awaited_bytes(), false),
+            row("receives and hellos", "members", members, INBOX_BYTES, false),
         ],
     };
     let mut sizes = BTreeMap::new();

@@ -1,76 +1,76 @@
 //! The configuration of a cluster, `cluster.toml`.
 //!
 //! ```toml
-//! cluster = "example"            # part of every handshake and of every seal's salt
+//! cluster = "example"            # part of every handshake and of the salt of every seal
 //! fabric  = "shm"                # shm | roce | verbs | ofi | sim
-//! key     = "env:STENTOR_KEY"    # or file:PATH; for roce, verbs and ofi, whose processes show each other that they have it
-//! client_timeout_ms = 2000       # a client that is away for so long is given up, if others wait for what it left out
-//! total_loss = "begin"           # or "refuse": a group that nobody remembers begins only when an operator says so
+//! key     = "env:STENTOR_KEY"    # or file:PATH; on roce, verbs and ofi, processes prove that they have it
+//! client_timeout_ms = 2000       # time after which an absent client expires, if others wait for its unfinished messages
+//! total_loss = "begin"           # or "refuse": a group that nobody remembers starts only by an operator's reset
 //!
 //! [election]
 //! kind = "heartbeat"
-//! timeout_min_ms = 1000          # a silence shorter than this is never suspicious
-//! timeout_max_ms = 2000          # a longer one always is
+//! timeout_min_ms = 1000          # a leader that is silent for less is never suspected
+//! timeout_max_ms = 2000          # a leader that is silent for longer is always suspected
 //!
 //! [limits]
 //! message_bytes = 65536          # longest payload
-//! window = 1024                  # messages one client may have in flight at a group
-//! clients = 16                   # places for clients: c0, c1, …
+//! window = 1024                  # messages that one client may have in flight at a group
+//! clients = 16                   # number of client ids: c0, c1, …
 //! ring_kib = 64                  # each control ring between two members
 //! body_ring_kib = 1024           # the ring for one client's messages at one member
-//! reply_bytes = 1024             # longest reply of a member to a client; 0: there are none
+//! reply_bytes = 1024             # longest reply of a member to a client; 0: no replies
 //! reply_ring_kib = 64            # the ring for one member's replies at one client
-//! sessions = 256                 # sessions of clients that a group keeps at a time
-//! snapshot_mib = 2048            # the largest state that one member gives another
-//! backlog_mib = 256              # what is delivered meanwhile and kept for the other
-//! slowed_percent = 25            # as that fills up, clients are slowed, at most to this share of their rate
-//! expel_ms = 500                 # a member that takes nothing for so long holds nobody up any more; a tenth, if there is no room
-//! observed_mib = 32              # what a member keeps for observers of what it applied lately; 0: it has none
+//! sessions = 256                 # client sessions that a group keeps at a time
+//! snapshot_mib = 2048            # largest state that one member transfers to another
+//! backlog_mib = 256              # deliveries that the donor keeps for the receiver during a transfer
+//! slowed_percent = 25            # as the backlog fills, clients are throttled, down to this share of their rate
+//! expel_ms = 500                 # expels a member that frees nothing; a tenth of it if a ring or window is full
+//! observed_mib = 32              # journal of recent commands that a member keeps for observers; 0: no observers
 //!
 //! [[group]]
 //! id = "g1"
 //! process = [ { id = "g1.1", address = "127.0.0.1:7101" }, … ]
 //!
-//! [neb]                          # the broadcast of a group's processes, if there is to be one
-//! group = "g1"                   # not needed if it is the only one
+//! [neb]                          # optional: the broadcast of a group's processes
+//! group = "g1"                   # not needed if there is only one group
 //! mode = "quorum"                # or "all"
-//! fault_model = "lying-hosts"    # or "lying-sender"; of mode "quorum"
-//! faults = 1                     # how many lie, or crash
+//! fault_model = "lying-hosts"    # or "lying-sender"; for mode "quorum"
+//! faults = 1                     # number of processes that lie or crash
 //! window = 64                    # broadcasts of one sender that may be undelivered somewhere
 //! payload_bytes = 1024           # longest payload
-//! keys = { "g1.1" = "…", … }     # Ed25519 public keys of all processes, 64 hexadecimal digits; then values are signed
+//! keys = { "g1.1" = "…", … }     # Ed25519 public keys of all processes (64 hex digits each): values are signed
 //!
-//! [verbs]                        # for fabric = "verbs"; what is not set is chosen by the address of each process
+//! [verbs]                        # for fabric = "verbs"; unset keys are chosen by the address of each process
 //! device = "mlx5_0"              # `stentor doctor` lists devices, ports and GIDs
 //! port = 1
 //! gid_index = 3
-//! numa_node = 0                  # whose devices are preferred where the address leaves a choice; that of the processors, if
-//!                                # the process is kept on those of one node
-//! mtu = 1024                     # payload of a packet; the port's, if it is not set
-//! timeout = 15                   # 4.096 us times two to this: how long to wait for an acknowledgement
-//! retry_cnt = 6                  # how often to send again without one
-//! rnr_retry = 6                  # how often to send again to who has no receive posted; 7 is for ever
-//! min_rnr_timer = 24             # how long such a sender shall wait (24 is 41 ms)
-//! rd_atomic = 16                 # READs and atomics of a queue pair at a time
+//! numa_node = 0                  # NUMA node whose devices are preferred if the address allows several; by default the
+//!                                # node of the process's processors, if it is bound to one node
+//! mtu = 1024                     # payload of a packet; default: the port's
+//! timeout = 15                   # acknowledgement timeout: 4.096 us times two to this power
+//! retry_cnt = 6                  # retransmissions without an acknowledgement
+//! rnr_retry = 6                  # retransmissions to a receiver without a posted receive; 7: without end
+//! min_rnr_timer = 24             # delay before such a retransmission, encoded (24 is 41 ms)
+//! rd_atomic = 16                 # READs and atomics in flight per queue pair
 //! traffic_class = 0
 //! service_level = 0
-//! inline_bytes = 512             # inline data that is asked for
+//! inline_bytes = 512             # inline data that is requested
 //!
 //! [ofi]                          # for fabric = "ofi"
-//! provider = "efa,tcp;ofi_rxm"   # as libfabric names them: tried in this order, and no others; `stentor doctor` lists them
-//! device = "eth0"                # the provider's; the one with the process's address, if it is not set
+//! provider = "efa,tcp;ofi_rxm"   # libfabric's names, tried in this order, no others; `stentor doctor` lists them
+//! device = "eth0"                # device of the provider; default: the one with the process's address
 //! rnr_timeout_ms = 250           # how long a SEND waits for the peer to post a receive
-//! fence_timeout_ms = 250         # how long a peer may take to leave a revoked region alone
-//! as_efa = "efa"                 # or "efa-direct": impose what EFA restricts on this provider; for tests, slow
+//! fence_timeout_ms = 250         # how long a peer may take to stop accessing a revoked region
+//! as_efa = "efa"                 # or "efa-direct": impose EFA's restrictions on this provider; for tests, slow
 //!
-//! [switch]                       # for fabric = "roce" or "verbs": a switch that makes the copies of writes (`stentor switch`)
-//! control = "127.0.1.1:7480"     # where its control plane listens; while it is not there each peer is written to by itself
-//! lease_ms = 10000               # how long a sender may be silent and keep its set
+//! [switch]                       # for fabric = "roce" or "verbs": a switch that copies writes (`stentor switch`)
+//! control = "127.0.1.1:7480"     # address of its control plane; while it is down, each peer is written separately
+//! lease_ms = 10000               # how long a silent sender keeps its fan-out set
 //! ```
 //!
-//! Everything is checked when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the [`limits`],
-//! addresses that nobody can reach. Every [`ConfigError`] names the file, the line and the remedy. A [`ClusterConfig`]
-//! that exists is valid.
+//! A file is checked completely when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the
+//! [`limits`], unreachable addresses. Every [`ConfigError`] names the file, the line and the remedy. A
+//! [`ClusterConfig`] that exists is valid.
 
 mod address;
 mod error;
@@ -110,26 +110,26 @@ pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::{Ground, Template};
 pub use verbs::{Tuning, VerbsSettings};
 
-/// Version of the file's format and of everything that is derived from it; part of the fingerprint.
+/// Version of the file format and of everything derived from it; part of the fingerprint.
 pub const FORMAT_VERSION: u16 = 2;
 
-/// Which fabric a cluster runs on.
+/// The fabric that a cluster runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FabricKind {
-    /// The processes of one host, through shared memory.
+    /// Shared memory, between the processes of one host.
     Shm,
-    /// RoCEv2 in user space, over UDP sockets: processes of any hosts, each with an IP address of its own.
+    /// RoCEv2 in user space, over UDP sockets, between any hosts. Each process has its own IP address.
     Roce,
     /// RDMA devices, through rdma-core.
     Verbs,
     /// A provider of libfabric: EFA, verbs, shared memory, TCP, UDP.
     Ofi,
-    /// Simulated network cards, one thread, virtual time.
+    /// Simulated network cards, in one thread and virtual time.
     Sim,
 }
 
 impl FabricKind {
-    /// The name in the file.
+    /// Returns the name in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -141,7 +141,8 @@ impl FabricKind {
         }
     }
 
-    /// Whether its processes may be on several hosts, where they find each other by their addresses and the cluster's key.
+    /// Returns whether the processes may run on several hosts, where they find each other by addresses and the cluster
+    /// key.
     #[must_use]
     pub const fn is_between_hosts(self) -> bool {
         matches!(self, FabricKind::Roce | FabricKind::Verbs | FabricKind::Ofi)
@@ -154,7 +155,7 @@ impl fmt::Display for FabricKind {
     }
 }
 
-/// Where the cluster's key is. Neither `shm` nor `sim` uses one; `roce`, `verbs` and `ofi` need one.
+/// The location of the cluster key. `shm` and `sim` use no key; `roce`, `verbs` and `ofi` need one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KeySource {
     /// An environment variable.
@@ -163,7 +164,7 @@ pub enum KeySource {
     File(PathBuf),
 }
 
-/// How leaders are found.
+/// How leaders are elected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ElectionKind {
     /// Heartbeats in the fabric itself.
@@ -171,7 +172,7 @@ pub enum ElectionKind {
 }
 
 impl ElectionKind {
-    /// The name in the file.
+    /// Returns the name in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -180,24 +181,24 @@ impl ElectionKind {
     }
 }
 
-/// How patient the election is.
+/// The timeouts of the election.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ElectionTimes {
-    /// A silence shorter than this is never suspicious.
+    /// Time of silence below which a leader is never suspected.
     pub min: Duration,
-    /// A longer one always is.
+    /// Time of silence above which a leader is always suspected.
     pub max: Duration,
 }
 
 impl ElectionTimes {
-    /// How often members look at each other.
+    /// Interval at which members check each other's heartbeats.
     pub const INTERVAL: Duration = Duration::from_millis(5);
-    /// How often, at most, they do while they have nothing to do.
+    /// Longest interval at which idle members do.
     const REST: Duration = Duration::from_millis(50);
 
-    /// Returns the time between two looks at each other of members that have nothing to do: a 20th of a silence that
-    /// may be suspicious, between [`INTERVAL`](Self::INTERVAL) and 50 ms. The cost of an idle member is its wake-ups, and
-    /// each look takes three to five of them at every member.
+    /// Returns the interval at which idle members check each other's heartbeats: a 20th of the shortest suspicious
+    /// silence, between [`INTERVAL`](Self::INTERVAL) and 50 ms. An idle member costs its wake-ups, and each check wakes
+    /// every member three to five times.
     #[must_use]
     pub fn rest_tick(&self) -> Duration {
         (self.min / 20).clamp(Self::INTERVAL, Self::REST)
@@ -218,19 +219,19 @@ pub struct GroupConfig {
 }
 
 impl GroupConfig {
-    /// Its name.
+    /// Returns the name of the group.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its processes, in the order of the file. Never empty.
+    /// Returns the processes of the group, in the order of the file. Never empty.
     #[must_use]
     pub fn members(&self) -> &[MemberConfig] {
         &self.members
     }
 
-    /// How many processes are a majority: ⌊n/2⌋+1 of the configured group, whoever is connected.
+    /// Returns the size of a majority: ⌊n/2⌋+1 of the n configured processes, no matter how many are connected.
     #[must_use]
     pub fn majority(&self) -> usize {
         self.members.len() / 2 + 1
@@ -245,13 +246,14 @@ pub struct MemberConfig {
 }
 
 impl MemberConfig {
-    /// Its name, unique in the cluster.
+    /// Returns the name of the process, unique in the cluster.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// `host:port`, where it listens for its peers on `roce`, `verbs` and `ofi`. `shm` and `sim` do not use it.
+    /// Returns `host:port`, where the process listens for its peers on `roce`, `verbs` and `ofi`. `shm` and `sim`
+    /// ignore it.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
@@ -287,7 +289,7 @@ impl ClusterConfig {
         Self::parse(path, &text)
     }
 
-    /// Checks a text; `path` is what errors call it.
+    /// Checks a text. Errors name it by `path`.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -297,133 +299,135 @@ impl ClusterConfig {
         checked.map_err(|(span, problem)| ConfigError::at(path, text, &span, problem))
     }
 
-    /// The cluster's name.
+    /// Returns the name of the cluster.
     #[must_use]
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// The fabric.
+    /// Returns the fabric.
     #[must_use]
     pub fn fabric(&self) -> FabricKind {
         self.fabric
     }
 
-    /// Where the key is, if one is named.
+    /// Returns the location of the key, if the file names one.
     #[must_use]
     pub fn key(&self) -> Option<&KeySource> {
         self.key.as_ref()
     }
 
-    /// How long a client may be away before it is given up, if it left out something that others wait for.
+    /// Returns the time after which an absent client expires, if others wait for its unfinished messages.
     #[must_use]
     pub fn client_timeout(&self) -> Duration {
         self.client_timeout
     }
 
-    /// Whether a group of which nobody has memory begins by itself.
+    /// Returns whether a group that nobody remembers starts by itself.
     #[must_use]
     pub fn total_loss(&self) -> TotalLoss {
         self.total_loss
     }
 
-    /// How far clocks may be apart that are taken for right together. A member whose clock is farther off the median of those
-    /// that it hears does not lead while another can.
+    /// Returns the largest difference between two clocks that both count as right. A member whose clock differs by more
+    /// from the median of the clocks that it knows does not lead while another member can.
     #[must_use]
     pub fn clock_bound(&self) -> Duration {
         self.clock_bound
     }
 
-    /// How leaders are found.
+    /// Returns how leaders are elected.
     #[must_use]
     pub fn election(&self) -> ElectionKind {
         self.election
     }
 
-    /// How patient the election is.
+    /// Returns the timeouts of the election.
     #[must_use]
     pub fn election_times(&self) -> ElectionTimes {
         self.times
     }
 
-    /// The sizes that are fixed at start.
+    /// Returns the sizes, which are fixed at start.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The groups, in the order of the file. Never empty.
+    /// Returns the groups, in the order of the file. Never empty.
     #[must_use]
     pub fn groups(&self) -> &[GroupConfig] {
         &self.groups
     }
 
-    /// The broadcast, if there is one.
+    /// Returns the broadcast, if the file has one.
     #[must_use]
     pub fn neb(&self) -> Option<&NebConfig> {
         self.neb.as_ref()
     }
 
-    /// How devices are used, on `verbs`.
+    /// Returns how `verbs` uses devices.
     #[must_use]
     pub fn verbs(&self) -> &VerbsSettings {
         &self.verbs
     }
 
-    /// How libfabric is used, on `ofi`.
+    /// Returns how `ofi` uses libfabric.
     #[must_use]
     pub fn ofi(&self) -> &OfiSettings {
         &self.ofi
     }
 
-    /// The switch that makes the copies of what clients and senders of a broadcast write, if there is one. Each process may have
-    /// another, or none: that is no part of the [`fingerprint`](Self::fingerprint).
+    /// Returns the switch that copies the writes of clients and of senders of a broadcast, if the file names one. Each
+    /// process may have another switch, or none, so it is not part of the [`fingerprint`](Self::fingerprint).
     #[must_use]
     pub fn switch(&self) -> Option<&SwitchConfig> {
         self.switch.as_ref()
     }
 
-    /// The index of a group in [`groups`](Self::groups).
+    /// Returns the index of a group in [`groups`](Self::groups).
     #[must_use]
     pub fn group_index(&self, id: &str) -> Option<usize> {
         self.groups.iter().position(|group| group.id == id)
     }
 
-    /// Everybody: the members in the order of the file from [`ProcessId`]`(0)`, then the places for clients.
+    /// Returns all processes: the members in the order of the file from [`ProcessId`]`(0)`, then the client ids.
     #[must_use]
     pub fn process_table(&self) -> ProcessTable {
         ProcessTable::new(self)
     }
 
-    /// How many processes the table has, places for clients included.
+    /// Returns the number of processes in the table, including the client ids.
     #[must_use]
     pub fn processes(&self) -> u16 {
         let members: usize = self.groups.iter().map(|group| group.members.len()).sum();
         u16::try_from(members).expect("the limits keep it below 65536") + self.limits.clients
     }
 
-    /// The process with this name.
+    /// Returns the process with this name.
     #[must_use]
     pub fn process(&self, name: &str) -> Option<ProcessId> {
         self.process_table().find(name)
     }
 
-    /// What all processes of a cluster must agree on, as one number: xxh3-64 over a canonical form of the format
-    /// version, cluster name, fabric, election, limits and the ids of groups and processes in their order. Not over
-    /// the key (a secret's place may differ by host) and the addresses (a host may be reached under several names).
+    /// Returns one number for everything that all processes of a cluster must agree on: xxh3-64 over a canonical form
+    /// of the format version, the cluster name, the fabric, the election, the limits, and the ids of groups and
+    /// processes in their order. The key and the addresses are not part of it: a secret's location may differ by host,
+    /// and a host may have several names.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         fingerprint::fingerprint(self)
     }
 
-    /// The salt of every seal in this cluster, from the fingerprint: a record of another cluster, or of another
-    /// configuration of this one, never validates.
+    /// Returns the salt of every seal in this cluster, derived from the same values as the fingerprint. A record of
+    /// another cluster, or of another configuration of this one, never validates.
     #[must_use]
     pub fn salt(&self) -> u64 {
         fingerprint::salt(self)
     }
 
-    /// The groups and places as the multicast numbers them: as in [`process_table`](Self::process_table).
+    /// Returns the groups and client ids as the multicast numbers them, which is the order of
+    /// [`process_table`](Self::process_table).
     ///
     /// # Panics
     /// Never: the [`limits`] are within the multicast's.
@@ -433,7 +437,7 @@ impl ClusterConfig {
         Topology::new(&sizes, self.limits.clients).expect("the limits are within the multicast's")
     }
 
-    /// The memory that each process keeps for the multicast, by the formula.
+    /// Returns the memory that each process keeps for the multicast, computed from the sizes.
     #[must_use]
     pub fn memory(&self) -> MemoryPlan {
         memory::plan(self)

@@ -1,9 +1,9 @@
-//! What a name may look like.
+//! Checks of names.
 
 use super::error::Problem;
 use super::limits::MAX_NAME;
 
-/// Refuses a name that could not stand in a path, a comma-separated list or a log line.
+/// Refuses a name that is unsafe in a path, a comma-separated list or a log line.
 pub(super) fn check(what: &'static str, name: &str) -> Result<(), Problem> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let reason = if name.is_empty() {
@@ -20,7 +20,7 @@ pub(super) fn check(what: &'static str, name: &str) -> Result<(), Problem> {
     Err(Problem::BadName { what, name: name.to_owned(), reason })
 }
 
-/// Whether a name is that of a place for a client: `c` and a number.
+/// Returns whether a name is that of a client id: `c` and a number.
 pub(super) fn is_client(name: &str) -> bool {
     name.strip_prefix('c').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::GroupConfig;
 use super::error::{Misplaced, Problem};
 
-/// The section as it is written.
+/// The section as it is written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileNeb {
@@ -26,7 +26,7 @@ pub(super) struct FileNeb {
     keys: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
 }
 
-/// A checked `[neb]`.
+/// A checked section `[neb]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NebConfig {
     group: usize,
@@ -35,34 +35,34 @@ pub struct NebConfig {
 }
 
 impl NebConfig {
-    /// The index of the group whose processes broadcast, in [`ClusterConfig::groups`](super::ClusterConfig::groups).
-    /// They are numbered from 0 in the order of the file.
+    /// Returns the index in [`ClusterConfig::groups`](super::ClusterConfig::groups) of the group whose processes
+    /// broadcast. They are numbered from 0 in the order of the file.
     #[must_use]
     pub fn group(&self) -> usize {
         self.group
     }
 
-    /// Fault model and sizes. Values are signed if there are keys.
+    /// Returns the fault model and the sizes. Values are signed if there are keys.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The public keys, by process; empty if values are not signed.
+    /// Returns the public keys, by process. Empty if values are not signed.
     #[must_use]
     pub fn keys(&self) -> &[[u8; 32]] {
         &self.keys
     }
 
-    /// What a process signs and verifies with; `salt` is the cluster's.
+    /// Returns the keys with which a process signs and verifies values. `salt` is the cluster's.
     ///
     /// # Errors
-    /// [`KeyError::NotOurs`], if the secret key is not the one of the public key in the file.
+    /// [`KeyError::NotOurs`], if the secret key does not belong to the public key in the file.
     pub fn authority(&self, salt: u64, me: ProcessId, secret: &[u8; 32]) -> Result<Authority, KeyError> {
         Authority::new(salt, me, secret, &self.keys)
     }
 
-    /// What all processes must agree on, as numbers.
+    /// Returns the values that all processes must agree on, as numbers.
     pub(super) fn canonical(&self) -> Vec<u64> {
         let Config { mode, faults, window, payload_bytes, fast_path, .. } = self.config;
         let mode = match mode {
@@ -78,7 +78,7 @@ impl NebConfig {
     }
 }
 
-/// Checks everything that the types of the file do not say, the sizes against the fault model included.
+/// Checks everything that the types of the file do not express, including the sizes against the fault model.
 pub(super) fn validate(file: &Spanned<FileNeb>, groups: &[GroupConfig]) -> Result<NebConfig, Misplaced> {
     let (whole, file) = (file.span(), file.as_ref());
     let group = match &file.group {
@@ -152,7 +152,7 @@ fn keys(file: &FileNeb, group: &GroupConfig) -> Result<Vec<[u8; 32]>, Misplaced>
     group.members().iter().map(key).collect()
 }
 
-/// 32 bytes from 64 hexadecimal digits.
+/// Decodes 64 hexadecimal digits into 32 bytes.
 #[must_use]
 pub fn digits(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];

@@ -1,4 +1,4 @@
-//! Numbers of a configuration file that must lie in a range.
+//! Numbers in a configuration file that must lie in a range.
 
 use std::ops::RangeInclusive;
 
@@ -6,10 +6,10 @@ use toml::Spanned;
 
 use super::error::{Misplaced, Problem};
 
-/// Returns a number of the file, or `default` where the file does not have the key.
+/// Returns a number of the file, or `default` if the file does not have the key.
 ///
 /// # Errors
-/// [`Problem::OutOfRange`] at the number's place.
+/// [`Problem::OutOfRange`], at the place of the number.
 pub(super) fn number<N>(
     key: &'static str,
     v: Option<&Spanned<i64>>,

@@ -1,4 +1,4 @@
-//! `[ofi]`: which of libfabric's providers, and how it is used.
+//! `[ofi]`: the libfabric provider, and how it is used.
 
 use std::time::Duration;
 
@@ -11,40 +11,40 @@ use toml::Spanned;
 use super::error::{Misplaced, Problem};
 use super::number::number;
 
-/// How long a peer may take, ms.
+/// Time that a peer may need, in milliseconds.
 const TIMEOUT_MS: std::ops::RangeInclusive<u32> = 1..=60_000;
 
-/// How processes use libfabric. The same file may serve hosts whose devices have other names; a provider that is named holds
-/// for all.
+/// How processes use libfabric. One file may serve hosts whose devices have different names; a named provider applies
+/// to all hosts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OfiSettings {
-    /// Providers as libfabric names them, in the order in which they are tried; none: the first of
-    /// [`ORDER`](OfiSettings::ORDER) that is there.
+    /// Providers as libfabric names them, in the order in which they are tried. If empty, the first available provider
+    /// of [`ORDER`](OfiSettings::ORDER) is used.
     pub providers: Vec<String>,
-    /// The provider's device.
+    /// Device of the provider.
     pub device: Option<String>,
-    /// How long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    /// Time that a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Option<Duration>,
-    /// How long a peer may take to leave a revoked region alone.
+    /// Time that a peer may need to stop accessing a revoked region.
     pub fence_timeout: Option<Duration>,
-    /// EFA's restrictions, imposed on whatever provider it is: what EFA does not have is hidden.
+    /// EFA's restrictions, imposed on any provider: capabilities that EFA lacks are hidden.
     pub as_efa: Option<AsEfa>,
 }
 
-/// Whose restrictions are imposed.
+/// The EFA provider whose restrictions are imposed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AsEfa {
-    /// Those of the provider `efa`.
+    /// The restrictions of the provider `efa`.
     Efa,
-    /// Those of `efa-direct`, which has no tagged messages.
+    /// The restrictions of `efa-direct`, which has no tagged messages.
     EfaDirect,
 }
 
 impl AsEfa {
-    /// Both.
+    /// All values.
     pub const ALL: [AsEfa; 2] = [AsEfa::Efa, AsEfa::EfaDirect];
 
-    /// The name in the file.
+    /// Returns the name in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl AsEfa {
         }
     }
 
-    /// The one of that name.
+    /// Returns the value with this name.
     ///
     /// # Errors
     /// [`Problem::BadEfa`].
@@ -62,7 +62,7 @@ impl AsEfa {
         all.find(|one| one.name() == name).ok_or_else(|| Problem::BadEfa { name: name.to_owned() })
     }
 
-    /// What is hidden of a provider's capabilities.
+    /// Returns the capabilities that are hidden.
     #[must_use]
     pub fn mask(self) -> CapabilityMask {
         CapabilityMask::efa(self == AsEfa::Efa)
@@ -70,10 +70,11 @@ impl AsEfa {
 }
 
 impl OfiSettings {
-    /// Providers in the order in which they are tried where none is named: that of `stentor_fabric_ofi`, with and without that crate.
+    /// Providers in the order in which they are tried if none is named: the order of `stentor_fabric_ofi`, defined even
+    /// if that crate is not built in.
     pub const ORDER: [&str; 5] = ["efa", "verbs;ofi_rxm", "shm", "tcp;ofi_rxm", "udp;ofi_rxd"];
 
-    /// Reads providers: names with commas between them.
+    /// Parses a list of providers, separated by commas.
     ///
     /// # Errors
     /// [`Problem::BadProvider`].
@@ -89,7 +90,7 @@ impl OfiSettings {
         Ok(names)
     }
 
-    /// Changes a process's configuration.
+    /// Applies the settings to a process's configuration.
     #[cfg(feature = "ofi")]
     #[must_use]
     pub fn apply(&self, config: &OfiConfig) -> OfiConfig {

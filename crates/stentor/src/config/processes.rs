@@ -1,4 +1,4 @@
-//! Who is who: the table of processes, the same at every process.
+//! The table of processes, the same at every process.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use stentor_fabric::ProcessId;
 
 use super::ClusterConfig;
 
-/// What a process is in its cluster.
+/// The role of a process in its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// A member of a group.
@@ -16,25 +16,25 @@ pub enum Role {
         /// Index in [`GroupConfig::members`](super::GroupConfig::members).
         index: usize,
     },
-    /// A place for a client.
+    /// A client id.
     Client {
-        /// From 0.
+        /// Number of the client id, from 0.
         place: u16,
     },
 }
 
-/// One process.
+/// An entry of the process table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProcessEntry {
-    /// Its number.
+    /// Number of the process.
     pub id: ProcessId,
-    /// Its name: as in the file, or `c0`, `c1`, … for clients.
+    /// Name of the process: as in the file, or `c0`, `c1`, … for clients.
     pub name: String,
-    /// What it is.
+    /// Role of the process.
     pub role: Role,
 }
 
-/// All processes: members in the order of the file from 0, then the places for clients.
+/// All processes: the members in the order of the file from 0, then the client ids.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessTable {
     entries: Vec<ProcessEntry>,
@@ -56,19 +56,19 @@ impl ProcessTable {
         ProcessTable { entries, by_name }
     }
 
-    /// All, in the order of their numbers.
+    /// Returns all processes, in the order of their numbers.
     #[must_use]
     pub fn entries(&self) -> &[ProcessEntry] {
         &self.entries
     }
 
-    /// One process; `None` if there is no such number.
+    /// Returns a process, or `None` if the number does not exist.
     #[must_use]
     pub fn get(&self, id: ProcessId) -> Option<&ProcessEntry> {
         self.entries.get(id.index())
     }
 
-    /// The number of the process with this name.
+    /// Returns the number of the process with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<ProcessId> {
         self.by_name.get(name).copied()

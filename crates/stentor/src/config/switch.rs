@@ -1,4 +1,4 @@
-//! `[switch]`: the switch that makes the copies of what clients and senders of a broadcast write.
+//! `[switch]`: the switch that copies the writes of clients and of senders of a broadcast.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::address;
 use super::error::{Misplaced, Problem};
 use super::number::number;
 
-/// How long a sender may hold a set without being heard of, ms.
+/// Lease of a fan-out set: how long a silent sender may hold it, in milliseconds.
 const LEASE_MS: std::ops::RangeInclusive<u32> = 100..=600_000;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! A commented file to begin with.
+//! A commented file as a start for users.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,55 +9,55 @@ use super::error::Problem;
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
 use super::{AsEfa, FabricKind, Limits, OfiSettings};
 
-/// What `stentor config init` writes.
+/// The parameters of the file that `stentor config init` writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Groups; `g1`, `g2`, …
+    /// Number of groups; they are named `g1`, `g2`, …
     pub groups: usize,
-    /// Processes in each; `g1.1`, `g1.2`, …
+    /// Number of processes in each group; they are named `g1.1`, `g1.2`, …
     pub replicas: usize,
     /// The sizes.
     pub limits: Limits,
-    /// What the cluster runs on.
+    /// Fabric and addresses of the cluster.
     pub ground: Ground,
 }
 
-/// What a cluster of one host runs on; the key's place is a [`KeySource`](super::KeySource).
+/// The fabric of a cluster on one host. The location of the key is a [`KeySource`](super::KeySource).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ground {
     /// Shared memory.
     Shm,
     /// RoCEv2 in user space, each process with the loopback address 127.network.group.process.
     Roce {
-        /// The second number of the addresses.
+        /// Second number of the addresses.
         network: u8,
-        /// Where the key is.
+        /// Location of the key.
         key: String,
     },
     /// A provider of libfabric, each process with the loopback address 127.network.group.process.
     Ofi {
-        /// The second number of the addresses.
+        /// Second number of the addresses.
         network: u8,
-        /// Where the key is.
+        /// Location of the key.
         key: String,
-        /// The provider, or several with commas between them; `None`: the first of libfabric's that is there.
+        /// Provider, or several separated by commas; `None`: the first available provider of libfabric.
         provider: Option<String>,
         /// Restrictions to impose.
         as_efa: Option<AsEfa>,
     },
     /// An RDMA device, all processes at its address.
     Verbs {
-        /// The address.
+        /// Address of the device.
         address: IpAddr,
-        /// Where the key is.
+        /// Location of the key.
         key: String,
     },
 }
 
 impl Ground {
-    /// The fabric.
+    /// Returns the fabric.
     #[must_use]
     pub const fn kind(&self) -> FabricKind {
         match self {
@@ -69,28 +69,28 @@ impl Ground {
     }
 }
 
-/// The broadcast, for whoever wants one.
+/// The section of the broadcast, commented out.
 const NEB: &str = r#"
-# [neb]    # `stentor neb run`: the processes of one group broadcast to each other, although some of them lie
-# group = "g1"    # not needed if it is the only one
+# [neb]    # `stentor neb run`: broadcast between the processes of one group, some of which may lie
+# group = "g1"    # not needed if there is only one group
 # mode = "quorum"    # or "all": every process must answer
 # fault_model = "lying-hosts"    # n >= 3 faults + 1 | lying-sender: n - 1 >= 2 faults + 1
 # faults = 1
 # window = 64    # broadcasts of one process that may be undelivered somewhere
 # payload_bytes = 1024    # longest payload
-# patience_ms = 10000    # how long a sender waits for a process that is a window behind
-# keys = { "g1.1" = "" }    # of all processes, as `stentor neb key FILE` prints them; then values are signed
+# patience_ms = 10000    # how long a sender waits for a process that is one window behind
+# keys = { "g1.1" = "" }    # public keys of all processes, from `stentor neb key FILE`: values are signed
 "#;
 
-/// Groups take ports in steps of this, from [`FIRST_PORT`].
+/// Step between the first ports of two groups, from [`FIRST_PORT`].
 const PORTS_PER_GROUP: usize = 100;
 const FIRST_PORT: usize = 7101;
 
 impl Template {
-    /// Looks at the counts alone, before anything of that size is rendered.
+    /// Checks the counts alone, before a text of that size is rendered.
     ///
     /// # Errors
-    /// What the file would be refused for.
+    /// The problem for which the file would be refused.
     pub fn check_counts(&self) -> Result<(), Problem> {
         let (groups, replicas) = (self.groups, self.replicas);
         match () {
@@ -104,17 +104,17 @@ impl Template {
         }
     }
 
-    /// The text of the file. It is checked when it is read, like every other: a template beyond the limits renders to a
-    /// file that [`ClusterConfig::parse`](super::ClusterConfig::parse) refuses.
+    /// Returns the text of the file. Like any file, it is checked when it is read: a template beyond the limits renders
+    /// to a file that [`ClusterConfig::parse`](super::ClusterConfig::parse) refuses.
     #[must_use]
     pub fn render(&self) -> String {
         let limits = &self.limits;
-        // Whatever is wrong with the name, it must not end the string that it stands in.
+        // Even an invalid name must not end the string that contains it.
         let cluster = self.cluster.replace('\\', r"\\").replace('"', r#"\""#);
         let fabric = self.ground.kind();
         let key = match &self.ground {
             Ground::Shm => {
-                r#"# key = "env:STENTOR_KEY"    # or "file:PATH"; for roce, verbs and ofi, not used on shm and sim"#
+                r#"# key = "env:STENTOR_KEY"    # or "file:PATH"; needed on roce, verbs and ofi, not used on shm and sim"#
                     .to_owned()
             }
             Ground::Roce { key, .. } | Ground::Verbs { key, .. } | Ground::Ofi { key, .. } => {
@@ -122,38 +122,38 @@ impl Template {
             }
         };
         let mut text = format!(
-            r#"# A Stentor cluster. `stentor config check FILE` prints what follows from this file.
+            r#"# A Stentor cluster. `stentor config check FILE` checks this file, and prints its processes and memory.
 
-cluster = "{cluster}"    # part of every handshake, and of every record's checksum
+cluster = "{cluster}"    # part of every handshake and of every record's checksum
 fabric  = "{fabric}"    # shm: the processes of one host | roce: RoCEv2 over UDP, any hosts | verbs: RDMA cards | ofi: libfabric | sim: simulated network
 {key}
-# client_timeout_ms = {client_timeout}    # a client that died half-way is given up after this, if others wait for what it left out
-# total_loss = "begin"    # a group of which nobody has memory begins from nothing; "refuse": when `stentor group reset` says so
+# client_timeout_ms = {client_timeout}    # time after which an absent client expires, if others wait for its unfinished messages
+# total_loss = "begin"    # a group that nobody remembers starts from nothing; "refuse": only after `stentor group reset`
 
 [election]
-kind = "heartbeat"    # a leader that is silent for timeout_max_ms (2000 if it is not set) is replaced
+kind = "heartbeat"    # a leader that is silent for timeout_max_ms (default: 2000) is replaced
 
-# Memory is fixed at start by these.
+# These sizes determine the memory, which is fixed at start.
 [limits]
 message_bytes = {message_bytes}    # longest payload
-window = {window}    # messages one client may have in flight at a group; a power of two
-clients = {clients}    # places for clients: c0, c1, …
+window = {window}    # messages that one client may have in flight at a group; a power of two
+clients = {clients}    # number of client ids: c0, c1, …
 ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
-reply_bytes = {reply_bytes}    # longest reply of a member to a client; 0: there are none
+reply_bytes = {reply_bytes}    # longest reply of a member to a client; 0: no replies
 reply_ring_kib = {reply_ring_kib}    # the ring for one member's replies at one client
-sessions = {sessions}         # sessions of clients that a group keeps at a time
-# Memory that is taken only while a member that was away gets another one's state:
-snapshot_mib = {snapshot_mib}    # the largest state
-backlog_mib = {backlog_mib}    # what is delivered meanwhile
-slowed_percent = {slowed_percent}    # as that fills up, clients are slowed, at most to this share of their rate
-expel_ms = {expel_ms}    # a member that takes nothing for so long holds nobody up any more; a tenth of it, if there is no room
-observed_mib = {observed_mib}    # what a member keeps for observers, while there are any, of what it applied lately; 0: it has none
-# clock_bound_ms = {clock_bound}    # a member whose clock is farther off the median of all does not lead while another can
+sessions = {sessions}         # client sessions that a group keeps at a time
+# Memory that is used only while a member receives another member's state:
+snapshot_mib = {snapshot_mib}    # largest state that is transferred
+backlog_mib = {backlog_mib}    # deliveries that are kept for the receiver during the transfer
+slowed_percent = {slowed_percent}    # as the backlog fills, clients are throttled, down to this share of their rate
+expel_ms = {expel_ms}    # a member that frees nothing for this long is expelled; a tenth if a ring or window is full
+observed_mib = {observed_mib}    # journal of recent commands for observers, used only while there are any; 0: no observers
+# clock_bound_ms = {clock_bound}    # a member whose clock is farther off the median does not lead while another can
 
-# A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
-# Addresses (host:port) are for roce, verbs and ofi: where a process listens for its peers (TCP). On roce its packets go to
-# UDP port 4791 of the same host, so each process has an IP address of its own; on verbs and ofi it uses the device that has
+# A group of n processes works while n/2+1 of them are up. Ids must be unique in the cluster.
+# Addresses (host:port) are used on roce, verbs and ofi: there a process listens for its peers (TCP). On roce its packets go to
+# UDP port 4791 of the same host, so each process has an IP address of its own; on verbs and ofi it uses the device with
 # the address (`[verbs]` and `[ofi]` name another: `stentor doctor`). shm and sim do not use them.
 "#,
             client_timeout = CLIENT_TIMEOUT.as_millis(),
@@ -180,7 +180,7 @@ observed_mib = {observed_mib}    # what a member keeps for observers, while ther
         text
     }
 
-    /// The table `[ofi]`.
+    /// Returns the table `[ofi]`.
     fn provider(&self) -> String {
         let Ground::Ofi { provider, as_efa, .. } = &self.ground else { return String::new() };
         let named = match provider {

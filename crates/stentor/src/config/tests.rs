@@ -26,17 +26,17 @@ fn parse(text: &str) -> Result<ClusterConfig, ConfigError> {
 }
 
 fn good() -> ClusterConfig {
-    parse(GOOD).expect("the good one")
+    parse(GOOD).expect("the good file is valid")
 }
 
-/// Replaces a part that must be there, and returns the refusal.
+/// Replaces a part of the good file, which must contain it, and returns the error.
 fn refused(from: &str, to: &str) -> ConfigError {
     assert!(GOOD.contains(from), "`{from}` is not in the good file");
-    parse(&GOOD.replacen(from, to, 1)).expect_err("it is wrong")
+    parse(&GOOD.replacen(from, to, 1)).expect_err("the change is an error")
 }
 
 #[test]
-fn the_good_file_is_read_as_written() {
+fn good_file_is_read_as_written() {
     let config = good();
     assert_eq!(config.cluster(), "example");
     assert_eq!(config.fabric(), FabricKind::Shm);
@@ -64,7 +64,7 @@ fn the_good_file_is_read_as_written() {
 }
 
 #[test]
-fn members_come_before_clients_in_the_table() {
+fn members_precede_clients_in_the_table() {
     let table = good().process_table();
     let names: Vec<_> = table.entries().iter().map(|e| e.name.as_str()).collect();
     assert_eq!(names, ["g1.1", "g1.2", "g2.1", "c0", "c1"]);
@@ -88,7 +88,7 @@ fn a_majority_is_more_than_half() {
 
 #[test]
 fn every_refusal_names_line_problem_and_remedy() {
-    // (what is replaced, by what, line, column, the problem, a part of the remedy)
+    // (replaced part, replacement, line, column, problem, part of the remedy)
     let cases = [
         ("fabric =", "colour = 1\nfabric =", 2, 1, "unknown key `colour`", "cluster, fabric, key"),
         ("window =", "windows =", 8, 1, "unknown key `windows`", "window"),
@@ -114,7 +114,7 @@ fn every_refusal_names_line_problem_and_remedy() {
             "group `g2` has no process",
             "list its processes",
         ),
-        ("\"g2.1\"", "\"c7\"", 15, 20, "process id `c7` is the name of a place for a client", "not `c` and a number"),
+        ("\"g2.1\"", "\"c7\"", 15, 20, "process id `c7` is the name of a client id", "not `c` and a number"),
         ("\"g2\"", "\"g 2\"", 14, 6, "the character ` ` is not allowed", "letters, digits"),
         ("\"example\"", "\"\"", 1, 11, "it is empty", "letters, digits"),
         ("\"example\"", "\"../x\"", 1, 11, "the character `/` is not allowed", "letters, digits"),
@@ -234,13 +234,13 @@ fn too_many_groups_or_processes_are_refused() {
 }
 
 #[test]
-fn a_missing_file_is_said_to_be_missing() {
+fn missing_file_is_reported() {
     let error = ClusterConfig::load(Path::new("no/such/cluster.toml")).unwrap_err();
     assert!(error.to_string().starts_with("no/such/cluster.toml: cannot read the configuration"), "{error}");
     assert!(error.remedy().contains("stentor config init"));
 }
 
-/// The good file with a group of four that broadcasts; `more` is in its `[neb]`.
+/// Returns the good file with a group of four that broadcasts. `more` follows `[neb]`.
 fn broadcasting(more: &str) -> String {
     let process = |n: usize| format!("{{ id = \"n.{n}\", address = \"127.0.0.1:72{n:02}\" }}");
     let processes: Vec<_> = (1..=4).map(process).collect();
@@ -256,7 +256,7 @@ fn keys(count: u8) -> String {
 }
 
 #[test]
-fn a_broadcast_is_read_as_written_and_agreed_upon() {
+fn broadcast_is_read_as_written_and_part_of_the_fingerprint() {
     assert_eq!(good().neb(), None);
     let written = format!("group = \"n\"\nfault_model = \"lying-hosts\"\nwindow = 8\n{}", keys(4));
     let config = parse(&broadcasting(&written)).unwrap();
@@ -311,7 +311,7 @@ fn impossible_broadcasts_are_refused_with_the_arithmetic() {
 }
 
 #[test]
-fn the_fingerprint_follows_what_must_be_agreed() {
+fn fingerprint_covers_what_processes_must_agree_on() {
     let base = good();
     let changes = [
         ("\"example\"", "\"other\""),
@@ -341,7 +341,7 @@ fn the_fingerprint_follows_what_must_be_agreed() {
 }
 
 #[test]
-fn on_roce_every_process_has_a_host_of_its_own() {
+fn on_roce_every_process_needs_its_own_host() {
     let mixed = GOOD.replace("\"shm\"", "\"roce\"");
     let error = parse(&mixed).unwrap_err().to_string();
     assert!(error.contains("`[::1]:7103` and the address in line") && error.contains("or all IPv6"), "{error}");
@@ -379,7 +379,7 @@ fn on_verbs_processes_may_share_an_address_and_devices_are_set() {
     assert_eq!((numa_node, set.fingerprint()), (Some(1), plain.fingerprint()), "hosts may have other devices");
 }
 
-/// Every key of `[verbs]`: values at the ends of its range, others beside it, and what is said of them.
+/// Every key of `[verbs]`: values at the ends of its range, values beyond them, and the errors of the latter.
 #[test]
 fn every_key_of_verbs_is_refused_beyond_its_range_with_place_and_remedy() {
     let numbers = [
@@ -425,14 +425,14 @@ fn every_key_of_verbs_is_refused_beyond_its_range_with_place_and_remedy() {
     let unknown = with("colour", "1").unwrap_err();
     assert!(unknown.to_string().contains("unknown key `colour`"), "{unknown}");
     for key in numbers.map(|(key, _, _)| key).into_iter().chain(["device"]) {
-        assert!(unknown.remedy().contains(key), "a key that this test leaves out, or that is not known: {key}");
+        assert!(unknown.remedy().contains(key), "this test omits the key, or the key is unknown: {key}");
     }
     let known = unknown.remedy().split("known here: ").nth(1).unwrap().split(", ").count();
-    assert_eq!(known, numbers.len() + 1, "this test has every key");
+    assert_eq!(known, numbers.len() + 1, "this test omits a key");
 }
 
 #[test]
-fn on_ofi_providers_are_named_in_an_order() {
+fn ofi_providers_are_tried_in_the_given_order() {
     let render = |provider: Option<&str>| {
         let (provider, as_efa) = (provider.map(str::to_owned), provider.map(|_| AsEfa::EfaDirect));
         let ground = Ground::Ofi { network: 9, key: "file:a.key".to_owned(), provider, as_efa };
@@ -453,7 +453,7 @@ fn on_ofi_providers_are_named_in_an_order() {
     let with = |table: &str| parse(&format!("{bare}\n[ofi]\n{table}\n"));
     let set = with("provider = \"shm\"\ndevice = \"eth1\"\nrnr_timeout_ms = 20\nfence_timeout_ms = 30").unwrap();
     let OfiSettings { providers, device, rnr_timeout, fence_timeout, as_efa: None } = set.ofi().clone() else {
-        panic!("nothing is restricted that was not asked for")
+        panic!("restrictions were imposed without a request")
     };
     assert_eq!((providers, device.as_deref()), (vec!["shm".to_owned()], Some("eth1")));
     let ms = |ms| Some(std::time::Duration::from_millis(ms));
@@ -474,7 +474,7 @@ fn on_ofi_providers_are_named_in_an_order() {
 }
 
 #[test]
-fn a_switch_has_an_address_and_may_differ_from_process_to_process() {
+fn switch_has_an_address_and_is_not_part_of_the_fingerprint() {
     let ground = Ground::Roce { network: 9, key: "file:a.key".to_owned() };
     let bare = Template { cluster: "x".into(), groups: 1, replicas: 3, limits: Limits::default(), ground }.render();
     let with = |table: &str| parse(&format!("{bare}\n[switch]\n{table}\n"));
@@ -496,9 +496,9 @@ fn a_switch_has_an_address_and_may_differ_from_process_to_process() {
     }
 }
 
-/// The form is part of the protocol between processes: a change of it must come with a new format version.
+/// The form is part of the protocol between processes, so a change of it requires a new format version.
 #[test]
-fn the_fingerprint_of_format_2_is_what_it_was() {
+fn fingerprint_of_format_2_is_unchanged() {
     assert_eq!(FORMAT_VERSION, 2);
     assert_eq!(format!("{:016x}", good().fingerprint()), "cc720d24f35a45bd");
 }
@@ -523,8 +523,8 @@ fn memory_grows_with_each_limit_and_adds_up() {
     assert!(pair > single, "a member of a larger group has stream rings");
 }
 
-/// For replies a member registers a line for each client, and a client a ring for each of three members; for queries it is the other way
-/// round.
+/// For replies, a member registers a cache line for each client, and a client registers a ring for each of three
+/// members. For queries it is the opposite.
 #[test]
 fn memory_for_replies_is_counted_at_both_ends() {
     let bytes = |limits: &str| {
@@ -547,7 +547,7 @@ fn memory_for_replies_is_counted_at_both_ends() {
 }
 
 #[test]
-fn the_multicast_numbers_processes_alike() {
+fn multicast_numbers_processes_like_the_table() {
     let config = good();
     let (topology, table) = (config.topology(), config.process_table());
     assert_eq!(topology.processes(), table.entries().len());
@@ -566,7 +566,7 @@ fn the_multicast_numbers_processes_alike() {
 
 proptest! {
     #[test]
-    fn what_the_template_writes_is_read_back(
+    fn rendered_template_is_read_back(
         groups in 1usize..20, replicas in 1usize..8, window in 0u32..=16, clients in 1u16..=1024,
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
         snapshot_mib in 1u32..=1_048_576, backlog_mib in 32u32..=1_048_576, slowed_percent in 1u32..=100,
@@ -585,7 +585,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_to_a_file_panics(at in 0usize..GOOD.len(), bytes in proptest::collection::vec(any::<char>(), 0..4), cut in 0usize..20) {
+    fn damaged_file_does_not_panic(at in 0usize..GOOD.len(), bytes in proptest::collection::vec(any::<char>(), 0..4), cut in 0usize..20) {
         let text: String = GOOD[..at].chars().chain(bytes).chain(GOOD[(at + cut).min(GOOD.len())..].chars()).collect();
         if let Err(error) = parse(&text) {
             let place = error.position.unwrap();
@@ -596,7 +596,7 @@ proptest! {
 }
 
 #[test]
-fn counts_are_refused_before_anything_is_rendered_and_as_the_file_would_be() {
+fn counts_are_checked_before_rendering_with_the_errors_of_the_file() {
     let template = |groups, replicas| Template {
         cluster: "x".into(),
         groups,
@@ -613,7 +613,7 @@ fn counts_are_refused_before_anything_is_rendered_and_as_the_file_would_be() {
 }
 
 #[test]
-fn a_name_that_ends_strings_is_refused_as_a_name() {
+fn name_with_quotes_is_refused_as_a_name() {
     for cluster in ["a\"b", "a\\", "\"\nkey = \"file:x"] {
         let text = Template {
             cluster: cluster.into(),
@@ -630,7 +630,7 @@ fn a_name_that_ends_strings_is_refused_as_a_name() {
 }
 
 #[test]
-fn a_file_without_end_is_not_read_to_its_end() {
+fn endless_file_is_not_read_to_its_end() {
     let error = ClusterConfig::load(std::path::Path::new("/dev/zero")).unwrap_err();
     assert!(error.to_string().contains("longer than 16777216 bytes"), "{error}");
     assert!(error.remedy().contains("config init"), "{}", error.remedy());

@@ -1,4 +1,4 @@
-//! From the file as written to a configuration that holds.
+//! Turns the file as written into a valid configuration.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use super::{
     VerbsSettings, address, names, neb, ofi, switch, verbs,
 };
 
-/// Checks everything that the types of the file do not say.
+/// Checks everything that the types of the file do not express.
 pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplaced> {
     at(&file.cluster, names::check("cluster", file.cluster.as_ref()))?;
     let fabric = at(&file.fabric, fabric(file.fabric.as_ref()))?;
@@ -203,20 +203,21 @@ fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplac
     Ok(MemberConfig { id: process.id.into_inner(), address: process.address.into_inner() })
 }
 
-/// What has been named so far, and where.
+/// The names and addresses so far, and their places in the text.
 struct Seen<'a> {
     text: &'a str,
     first: HashMap<(&'static str, String), Range<usize>>,
-    /// Processes reach each other by their addresses.
+    /// `true` if processes reach each other by their addresses.
     hosts: bool,
-    /// Every process has an address of its own: RoCEv2's port is the same for all.
+    /// `true` if every process needs its own IP address: RoCEv2's port is the same for all.
     apart: bool,
-    /// Where the first IP address is, and whether it is IPv4.
+    /// Place of the first IP address, and whether it is IPv4.
     family: Option<(Range<usize>, bool)>,
 }
 
 impl Seen<'_> {
-    /// Refuses IPv4 beside IPv6 between hosts: they would wait for each other. Names are resolved at start.
+    /// Refuses a mix of IPv4 and IPv6 between hosts, whose processes would wait for each other forever. Host names are
+    /// resolved at start.
     fn one_family(&mut self, address: &Spanned<String>) -> Result<(), Misplaced> {
         let Some(socket) = address.as_ref().parse::<SocketAddr>().ok().filter(|_| self.hosts) else { return Ok(()) };
         let (first, v4) = self.family.get_or_insert((address.span(), socket.is_ipv4()));
@@ -231,7 +232,7 @@ impl Seen<'_> {
         self.once_as(what, name, name.as_ref().clone())
     }
 
-    /// The same of what has several spellings; `key` is the one that is compared.
+    /// Like [`once`](Self::once), for values with several spellings; `key` is the spelling that is compared.
     fn once_as(&mut self, what: &'static str, name: &Spanned<String>, key: String) -> Result<(), Misplaced> {
         match self.first.insert((what, key), name.span()) {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! `[verbs]`: which device, and how it is used.
+//! `[verbs]`: the device, and how it is used.
 
 use std::ops::RangeInclusive;
 
@@ -10,47 +10,49 @@ use toml::Spanned;
 use super::error::{Misplaced, Problem};
 use super::number::number;
 
-/// How processes use their devices. The same file may serve hosts whose devices have other names: what is not set is chosen.
+/// How processes use their devices. One file may serve hosts whose devices have different names: unset values are
+/// chosen on each host.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct VerbsSettings {
-    /// The device's name.
+    /// Name of the device.
     pub device: Option<String>,
-    /// Its port.
+    /// Port of the device.
     pub port: Option<u8>,
-    /// The place of the address in the port's table of GIDs.
+    /// Index of the address in the port's GID table.
     pub gid_index: Option<u32>,
-    /// The NUMA node whose devices are preferred where the address leaves a choice.
+    /// NUMA node whose devices are preferred if the address allows several.
     pub numa_node: Option<u32>,
-    /// Payload of a packet, bytes.
+    /// Payload of a packet, in bytes.
     pub mtu: Option<u32>,
-    /// Inline data that is asked for, bytes.
+    /// Inline data that is requested, in bytes.
     pub inline_bytes: Option<u32>,
-    /// Timeouts and depths, where they are not the defaults.
+    /// Timeouts and depths, if they are not the defaults.
     pub tuning: Option<Tuning>,
 }
 
-/// Timeouts and depths, as verbs encode them: those of `stentor_fabric_verbs::qp::Tuning` that the file names, with and without that crate.
+/// Timeouts and depths, as verbs encode them. These are the fields of `stentor_fabric_verbs::qp::Tuning` that the file
+/// can set; they exist even if that crate is not built in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tuning {
-    /// How long to wait for an acknowledgement: 4.096 µs times two to this power, 1 to 31; 0 is for ever.
+    /// Acknowledgement timeout: 4.096 µs times two to this power, 1 to 31; 0: no timeout.
     pub timeout: u8,
-    /// How often to send again without an acknowledgement, at most 7; on Soft-RoCE 7 is for ever.
+    /// Number of retransmissions without an acknowledgement, at most 7; on Soft-RoCE, 7 is unlimited.
     pub retries: u8,
-    /// How often to send again to a receiver that is not ready; 7 is for ever.
+    /// Number of retransmissions to a receiver that is not ready; 7 is unlimited.
     pub rnr_retries: u8,
-    /// How long a sender shall wait when this end is not ready, 0 to 31 (12 is 0.64 ms).
+    /// Delay that a sender observes when this end is not ready, encoded as 0 to 31 (12 is 0.64 ms).
     pub rnr_timer: u8,
-    /// READs and atomics that each end of a queue pair has under way at a time, and that it answers.
+    /// READs and atomics that each end of a queue pair may have in flight, and that it answers at a time.
     pub reads: u8,
-    /// The traffic class (DSCP and ECN), by which switches tell lossless traffic.
+    /// Traffic class (DSCP and ECN), by which switches recognise lossless traffic.
     pub traffic_class: u8,
-    /// The service level, 0 to 15.
+    /// Service level, 0 to 15.
     pub service_level: u8,
 }
 
 impl Default for Tuning {
-    /// 134 ms, 6 times, as often for receivers that are not ready, with 41 ms between; 16 READs. These are the defaults of
-    /// `stentor_fabric_verbs::VerbsConfig`.
+    /// Returns the defaults of `stentor_fabric_verbs::VerbsConfig`: a timeout of 134 ms, 6 retransmissions, 6
+    /// retransmissions to receivers that are not ready, 41 ms apart, and 16 READs.
     fn default() -> Self {
         Tuning { timeout: 15, retries: 6, rnr_retries: 6, rnr_timer: 24, reads: 16, traffic_class: 0, service_level: 0 }
     }
@@ -58,7 +60,7 @@ impl Default for Tuning {
 
 #[cfg(feature = "verbs")]
 impl Tuning {
-    /// Changes what queue pairs are told.
+    /// Applies these values to the attributes of queue pairs.
     #[must_use]
     pub fn apply(self, tuning: qp::Tuning) -> qp::Tuning {
         qp::Tuning {
@@ -77,7 +79,7 @@ impl Tuning {
 
 #[cfg(feature = "verbs")]
 impl VerbsSettings {
-    /// Changes a process's configuration.
+    /// Applies the settings to a process's configuration.
     #[must_use]
     pub fn apply(&self, config: VerbsConfig) -> VerbsConfig {
         VerbsConfig {
@@ -111,7 +113,7 @@ pub(super) struct FileVerbs {
     inline_bytes: Option<Spanned<i64>>,
 }
 
-/// A value that may be left out.
+/// Returns a value that the file may omit.
 fn optional<N>(
     key: &'static str,
     value: Option<&Spanned<i64>>,
@@ -123,14 +125,14 @@ where
     value.map(|_| number(key, value, range, *range.start())).transpose()
 }
 
-/// The kernel's names of devices: fewer characters than 64, and no path.
+/// Checks a device name by the kernel's rules: fewer than 64 characters, and no path.
 fn device(name: &Spanned<String>) -> Result<String, Misplaced> {
     let text: &String = name.as_ref();
     let is_one = !text.is_empty() && text.len() < 64 && text.chars().all(|c| c.is_ascii_graphic() && c != '/');
     if is_one { Ok(text.clone()) } else { Err((name.span(), Problem::BadDevice { name: text.clone() })) }
 }
 
-/// Less than a credit of the multicast cannot be used.
+/// Inline data, in bytes. Less than one credit record of the multicast would be useless.
 const INLINE_BYTES: RangeInclusive<u32> = 64..=4096;
 
 pub(super) fn validate(file: &FileVerbs) -> Result<VerbsSettings, Misplaced> {
