@@ -4,7 +4,7 @@
 //! cluster = "example"            # part of every handshake and of the salt of every seal
 //! fabric  = "shm"                # shm | roce | verbs | ofi | sim
 //! key     = "env:STENTOR_KEY"    # or file:PATH; on roce, verbs and ofi, processes prove that they have it
-//! client_timeout_ms = 2000       # time after which an absent client expires, if others wait for its unfinished messages
+//! client_timeout_ms = 2000       # time until an absent client expires, if others wait for its unfinished messages
 //! total_loss = "begin"           # or "refuse": a group that nobody remembers starts only by an operator's reset
 //!
 //! [election]

@@ -1,32 +1,32 @@
-//! What can be wrong with an address.
+//! Errors of addresses.
 
 use std::net::{IpAddr, SocketAddr};
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-/// Why nobody can be reached.
+/// Why an address cannot be used.
 #[derive(Debug, Error)]
 pub enum AddressError {
-    /// A name that means nothing here.
+    /// The host name cannot be resolved.
     #[error("`{process}` at {address}: {source}")]
     Unknown {
         /// The process.
         process: String,
-        /// Its address.
+        /// Its address in the configuration.
         address: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A name without addresses.
+    /// The host name has no addresses.
     #[error("`{process}` at {address}: the name has no address")]
     None {
         /// The process.
         process: String,
-        /// Its address.
+        /// Its address in the configuration.
         address: String,
     },
-    /// A name whose addresses mean something else on each interface.
+    /// The host name has only addresses that designate a different host on each interface.
     #[error(
         "`{process}` at {address}: {found} is a link-local address, which means another host on each interface; give the name a \
          global or unique-local (fd00::/8) address"
@@ -34,12 +34,12 @@ pub enum AddressError {
     LinkLocal {
         /// The process.
         process: String,
-        /// Its address.
+        /// Its address in the configuration.
         address: String,
-        /// What was found, with its scope.
+        /// The address that was found, with its scope.
         found: SocketAddr,
     },
-    /// The same of the address that a process was told.
+    /// The address to bind to is link-local, so it designates a different host on each interface.
     #[error(
         "{found} is a link-local address, which means another host on each interface; bind to a global or unique-local \
          (fd00::/8) address"
@@ -51,21 +51,21 @@ pub enum AddressError {
     /// The cluster has no such process, so it has no address.
     #[error("{process} is not one of the {processes} processes of the configuration: take one of those")]
     NoProcess {
-        /// The process that was asked for.
+        /// The requested process.
         process: ProcessId,
         /// The number of processes in the cluster.
         processes: usize,
     },
-    /// IPv4 here and IPv6 there.
+    /// One process has an IPv4 address, the other an IPv6 address.
     #[error(
         "`{process}` is at {address}, this process at {own}: one is IPv4, the other IPv6, and they cannot reach each other"
     )]
     Family {
         /// The process.
         process: String,
-        /// Its address.
+        /// Address of that process.
         address: IpAddr,
-        /// Of this process.
+        /// Address of this process.
         own: IpAddr,
     },
 }

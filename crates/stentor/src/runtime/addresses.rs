@@ -1,4 +1,4 @@
-//! Where the processes of a configuration are, on fabrics between hosts.
+//! The addresses of a configuration's processes, on fabrics between hosts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,44 +13,45 @@ use super::hosts::{self, Found};
 use crate::config::{MemberConfig, NebConfig};
 
 impl ClusterRuntime {
-    /// Returns the address of a process, unless it is started at another one.
+    /// Returns the address of a process according to the configuration.
     ///
     /// # Errors
-    /// [`AddressError`], if the configuration names one that means nothing here.
+    /// [`AddressError`], if the configured address cannot be used here.
     pub fn address(&self, process: ProcessId) -> Result<IpAddr, AddressError> {
         let addresses = self.addresses(process, None)?;
         Ok(addresses[process.index()].expect("a process knows its own address").ip())
     }
 }
 
-/// The sets of a broadcast are numbered from here on: one switch serves both.
+/// First number of a broadcast's fan-out sets. One switch serves both the multicast and the broadcast.
 const NEB_SETS: u16 = 1 << 15;
 
 impl ClusterRuntime {
-    /// The switch, as a broadcast uses it beside the multicast.
+    /// Returns the switch as a broadcast uses it beside the multicast.
     pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
         let cluster = Some(self.config().cluster().to_owned());
         self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })
     }
 
-    /// How the configuration names where its members are.
+    /// Returns the host names of all members, as the configuration has them.
     pub(super) fn host_names(&self) -> Vec<Option<HostName>> {
         hosts::names(self.config().groups().iter().flat_map(|group| group.members()))
     }
 
-    /// Looks up where the members of a group are, each with all its addresses, or with why there is none. Takes up to some seconds.
+    /// Looks up the addresses of a group's members. Returns for each member all its addresses, or an error. This may
+    /// take several seconds.
     pub(crate) fn look_up_members(&self, group: GroupId) -> Vec<Result<Vec<SocketAddr>, AddressError>> {
         let group = self.config().groups().get(usize::from(group.0));
         hosts::resolve(group.into_iter().flat_map(|group| group.members()), None)
     }
 
-    /// The same for the processes of a broadcast.
+    /// Returns the host names of a broadcast's processes.
     pub(super) fn neb_host_names(&self, neb: &NebConfig) -> Vec<Option<HostName>> {
         hosts::names(self.config().groups().get(neb.group()).into_iter().flat_map(|group| group.members()))
     }
 
-    /// Where all processes are; `bind` is this one's address, if it is not that of the configuration. Members whose names mean
-    /// nothing at present have none: they are looked for later.
+    /// Returns the addresses of all processes. `bind` replaces the configured address of this process. A member whose
+    /// name cannot be resolved at present has no address; it is looked up again later.
     pub(super) fn addresses(
         &self,
         me: ProcessId,
@@ -75,7 +76,7 @@ impl ClusterRuntime {
         Ok(addresses)
     }
 
-    /// The same for the processes of a broadcast.
+    /// Like [`addresses`](Self::addresses), for the processes of a broadcast.
     pub(super) fn neb_addresses(
         &self,
         neb: &NebConfig,
@@ -89,7 +90,7 @@ impl ClusterRuntime {
         ClusterRuntime::table(members, me, bind)
     }
 
-    /// One address of each member.
+    /// Returns one address of each member.
     fn table<'a>(
         members: impl IntoIterator<Item = &'a MemberConfig> + Clone,
         me: ProcessId,
@@ -100,7 +101,8 @@ impl ClusterRuntime {
             return Err(AddressError::LinkLocalBind { found });
         }
         let mut found = hosts::resolve(members.clone(), bind.map(|bind| (me.index(), bind)));
-        // Nobody knows where a member is whose own name means nothing; a client needs one member to begin with.
+        // A member must resolve its own name, because nobody could reach it otherwise. A client needs at least one
+        // member.
         let is_member = me.index() < found.len();
         let needed = if is_member { Some(me.index()) } else { found.iter().all(Result::is_err).then_some(0) };
         if let Some(at) = needed.filter(|at| found.get(*at).is_some_and(Result::is_err)) {
@@ -118,7 +120,8 @@ impl ClusterRuntime {
     }
 }
 
-/// Refuses a process that others wait for in vain: packets do not go from IPv4 to IPv6.
+/// Refuses a mix of IPv4 and IPv6. Packets do not cross between them, so the processes would wait for each other
+/// forever.
 fn one_family<'a>(
     members: impl IntoIterator<Item = &'a MemberConfig>,
     own: IpAddr,
@@ -130,12 +133,13 @@ fn one_family<'a>(
     Err(AddressError::Family { process: member.id().to_owned(), address: address.ip(), own })
 }
 
-/// Where a client is that was not told.
+/// Returns the address of a client that was started without one.
 fn client_address(member: SocketAddr, client: ClientId) -> Result<IpAddr, AddressError> {
     if let IpAddr::V4(ip) = member.ip()
         && ip.is_loopback()
     {
-        // Beside the members, by its place, so that two clusters of one host do not meet.
+        // On loopback, the address depends on the second number of the members' addresses and on the client id, so the
+        // clients of two clusters on one host have different addresses.
         let [high, low] = (client.0 + 1).to_be_bytes();
         return Ok(Ipv4Addr::new(127, ip.octets()[1], 255 - high, low).into());
     }

@@ -1,21 +1,21 @@
-//! What is told of a group that begins, or does not: the words that a node's log and `stentor node` share.
+//! The texts about a group that starts, or cannot start. A node's log and `stentor node` share them.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Hindrance, Incarnation, Replica};
 
 use super::cluster::ClusterRuntime;
 
-/// What is told of a group's history that begins.
+/// A message about the start of a group's history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistoryNotice {
-    /// The line that says it.
+    /// Text of the message.
     pub text: String,
-    /// Whether somebody has to look: the group was reset, or began above another history.
+    /// `true` if an operator has to act: the group was reset, or started above another history.
     pub is_warning: bool,
 }
 
 impl HistoryNotice {
-    /// Returns the level at which it is logged.
+    /// Returns the level at which the message is logged.
     #[must_use]
     pub fn level(&self) -> log::Level {
         if self.is_warning { log::Level::Warn } else { log::Level::Info }
@@ -30,11 +30,11 @@ impl HistoryNotice {
     }
 }
 
-/// Says how a member got its first state.
+/// Describes how a member obtained its first state.
 #[must_use]
 pub fn first_state(replica: &Replica, plan: &ClusterRuntime) -> HistoryNotice {
     let (group, incarnation) = (plan.group_name(replica.group()), replica.incarnation());
-    // A founding and a reset have the first ballot of their incarnation; a member that is taken in later has a later one.
+    // A founding and a reset have the first ballot of their incarnation. A member that joins later has a later ballot.
     if replica.delivered() > 0 || replica.ballot().number() != 1 {
         let delivered = replica.delivered();
         let text = format!("taken in by its group, which has delivered {delivered}, in incarnation {incarnation}");
@@ -51,11 +51,11 @@ pub fn first_state(replica: &Replica, plan: &ClusterRuntime) -> HistoryNotice {
         "{group} begins from nothing: its deliveries are numbered from 1; incarnation {incarnation}: no process that was reached \
          remembers another"
     );
-    // A larger number means that an incarnation before was heard of.
+    // A number above the first shows that the members know of an earlier incarnation.
     HistoryNotice { text, is_warning: incarnation.number > Incarnation::FIRST.number }
 }
 
-/// Describes in a few words what keeps a group from beginning.
+/// Describes in a few words why a group cannot start.
 pub fn told_hindrance<'a>(hindrance: &Hindrance, name: impl Fn(ProcessId) -> &'a str) -> String {
     match hindrance {
         Hindrance::Remembered { by, incarnation } => format!("{} remembers incarnation {incarnation} of it", name(*by)),
@@ -64,13 +64,14 @@ pub fn told_hindrance<'a>(hindrance: &Hindrance, name: impl Fn(ProcessId) -> &'a
     }
 }
 
-/// Returns what keeps a group from beginning, other than members that are missing: those are reported by themselves.
+/// Returns the reason why a group cannot start, unless that is a missing member. Missing members are reported
+/// separately.
 #[must_use]
 pub fn hindrance_beside_missing(replica: &Replica) -> Option<Hindrance> {
     replica.hindrance().filter(|hindrance| !matches!(hindrance, Hindrance::Missing(_)))
 }
 
-/// Returns what an operator can do about a hindrance. `None`: nothing but wait.
+/// Returns the remedy that an operator has for a hindrance, or `None` if waiting is all that helps.
 pub fn hindrance_remedy<'a>(hindrance: &Hindrance, group: &str, name: impl Fn(ProcessId) -> &'a str) -> Option<String> {
     let resets = format!("`stentor group reset --group {group}`");
     match hindrance {
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_remembers_is_named_with_a_remedy() {
+    fn hindrance_names_the_remembering_process_and_a_remedy() {
         let hindrance = Hindrance::Remembered { by: ProcessId(3), incarnation: Incarnation::FIRST };
         let name = |_| "g2.1";
         assert_eq!(told_hindrance(&hindrance, name), "g2.1 remembers incarnation 1-00000000 of it");

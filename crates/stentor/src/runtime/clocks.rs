@@ -1,5 +1,5 @@
-//! Warns the operator of clocks that disagree: the wall clock of this host, the time of the group that this member
-//! leads, and the times of other groups.
+//! Warnings about clocks that disagree: the wall clock of this host, the time of the group that this member leads, and
+//! the times of other groups.
 //!
 //! A problem is reported when it has lasted for [`LASTS`], again every [`AGAIN`], and once more when it is over.
 
@@ -10,13 +10,13 @@ use stentor_multicast::PhysicalClock;
 
 use super::ClusterRuntime;
 
-/// How long a problem must last before it is reported. A single delayed reading is none.
+/// Time that a problem must last before it is reported. A single delayed reading is not a problem.
 const LASTS: Duration = Duration::from_secs(2);
-/// The time after which a problem that lasts is reported again.
+/// Time after which a lasting problem is reported again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// The most leaders of other groups that one warning names.
+/// Largest number of leaders of other groups that one warning names.
 const NAMED: usize = 4;
-/// What the operator can do about the wall clock of this host.
+/// The remedy for a wrong wall clock of this host.
 const REMEDY: &str = "set the clock of this host (`chronyc makestep`, `timedatectl set-ntp true`)";
 
 /// A problem with a clock.
@@ -34,42 +34,42 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// Whether the other is of the same kind; the amounts may differ.
+    /// Returns whether the other problem is of the same kind; the amounts may differ.
     fn is_like(&self, other: &Trouble) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-/// A problem that was there at the last look.
+/// A problem that existed at the last check.
 #[derive(Clone, Debug)]
 struct Lasting {
     trouble: Trouble,
-    /// When it was first seen.
+    /// Time when it was first seen.
     since: Duration,
-    /// When it was last reported; `None` if it was not.
+    /// Time when it was last reported; `None` if it was not.
     told: Option<Duration>,
-    /// Whether the look that is under way has found it.
+    /// `true` if the current check has found it.
     seen: bool,
 }
 
-/// The clock problems of this node, and which of them were reported.
+/// The clock problems of this node, and which of them have been reported.
 #[derive(Debug, Default)]
 pub struct Clocks {
     lasting: Vec<Lasting>,
 }
 
-/// A line for the operator.
+/// A message for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClockNotice {
-    /// There is a problem.
+    /// A problem exists.
     Warn(String),
     /// A problem that was reported is over.
     Info(String),
 }
 
 impl Clocks {
-    /// Looks at a member's clocks, and returns what to report now. `stands_back`: the member does not lead because its
-    /// wall clock is off.
+    /// Checks a member's clocks, and returns the messages that are due. `stands_back` means that the member does not
+    /// lead because its wall clock is wrong.
     pub fn look(
         &mut self,
         now: Duration,
@@ -96,7 +96,7 @@ impl Clocks {
         said
     }
 
-    /// Records that a problem was found at this look.
+    /// Records that this check found a problem.
     fn note(&mut self, trouble: Trouble, now: Duration) -> &mut Lasting {
         let at = self.lasting.iter().position(|lasting| lasting.trouble.is_like(&trouble)).unwrap_or_else(|| {
             self.lasting.push(Lasting { trouble: trouble.clone(), since: now, told: None, seen: true });
@@ -108,7 +108,7 @@ impl Clocks {
     }
 }
 
-/// Returns the problems that there are now.
+/// Returns the current problems.
 fn troubles(clock: &PhysicalClock) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     if clock.is_off() {
@@ -171,7 +171,7 @@ fn over(trouble: &Trouble) -> String {
     .to_owned()
 }
 
-/// Returns the distance as words that go before a noun, such as "120 ms ahead of"; `ahead` is in ns.
+/// Returns a distance as words that precede a noun, such as "120 ms ahead of". `ahead` is in nanoseconds.
 fn away(ahead: i64) -> String {
     let way = if ahead < 0 { "behind" } else { "ahead of" };
     let ms = ahead.unsigned_abs() / 1_000_000;
@@ -191,20 +191,20 @@ mod tests {
     fn plan() -> ClusterRuntime {
         let text = "cluster = \"c\"\nfabric = \"shm\"\n[limits]\nclients = 1\n[[group]]\nid = \"g1\"\nprocess = [\
                     { id = \"a\", address = \"h:1\" }, { id = \"b\", address = \"h:2\" }]\n";
-        ClusterRuntime::new(ClusterConfig::parse(Path::new("c.toml"), text).expect("a sound file"))
+        ClusterRuntime::new(ClusterConfig::parse(Path::new("c.toml"), text).expect("a valid file"))
             .expect("a possible cluster")
     }
 
     fn heard(clock: &mut PhysicalClock, now: u64, own: u64) {
-        clock.tell(now, NOW + now + own).expect("sound");
+        clock.tell(now, NOW + now + own).expect("a valid reading");
         for process in [1, 2] {
-            clock.hear(ProcessId(process), NOW + now, None).expect("sound");
+            clock.hear(ProcessId(process), NOW + now, None).expect("a valid reading");
         }
         clock.pass(now);
     }
 
     #[test]
-    fn a_clock_that_is_off_is_named_once_it_lasts_and_when_it_is_mended() {
+    fn lasting_clock_error_is_reported_and_so_is_its_end() {
         let (mut clocks, plan) = (Clocks::default(), plan());
         let mut clock = PhysicalClock::new(PhysicalClock::BOUND, 3);
         heard(&mut clock, 1, YEAR);
@@ -218,7 +218,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(look(&mut clocks, &clock, 2_200), []);
-        assert_eq!(look(&mut clocks, &clock, 62_100).len(), 1, "again after a minute");
+        assert_eq!(look(&mut clocks, &clock, 62_100).len(), 1, "reported again after a minute");
         heard(&mut clock, 2, 0);
         assert!(matches!(look(&mut clocks, &clock, 62_200)[..], [ClockNotice::Info(_)]));
         assert_eq!(look(&mut clocks, &clock, 62_300), []);
@@ -230,7 +230,7 @@ mod tests {
         let mut clock = PhysicalClock::new(PhysicalClock::BOUND, 2);
         heard(&mut clock, 1, 0);
         clock.follow(0, true);
-        clock.hear(ProcessId(1), NOW, Some(NOW + YEAR)).expect("sound");
+        clock.hear(ProcessId(1), NOW, Some(NOW + YEAR)).expect("a valid reading");
         clock.pass(2);
         assert_eq!(clocks.look(Duration::ZERO, &clock, false, &plan), []);
         let said = clocks.look(LASTS, &clock, false, &plan);

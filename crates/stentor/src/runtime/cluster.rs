@@ -1,4 +1,4 @@
-//! From a configuration to processes on a fabric.
+//! Creates the members and clients of a configuration, and defines the errors of their start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,80 +25,81 @@ use super::room::Shortage;
 use super::twin::told_running;
 use crate::config::{ClusterConfig, FabricKind, KeyError, MemberConfig, ProcessTable};
 
-/// Ticks for which a process without memory waits for processes that remember its group: 300 ms, also while it rests. Processes
-/// that run connect in a fraction of that.
+/// Number of ticks that a process without memory waits for processes that remember its group: 300 ms, also when the
+/// member is idle. Running processes connect in a fraction of that time.
 const FOUNDING_TICKS: u16 = 150;
 
 /// Why a process did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// No process of this name.
+    /// The configuration has no process with this name.
     #[error("there is no process `{0}` in the configuration")]
     UnknownProcess(String),
     /// The process has another role.
     #[error("`{0}` is not a {1}")]
     Role(String, &'static str),
-    /// The configuration and the protocol disagree on what is possible.
+    /// The protocol does not support what the configuration allows.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Less memory is left than the process needs. Nothing was allocated.
+    /// The process needs more memory than is left. Nothing was allocated.
     #[error(transparent)]
     Room(#[from] Shortage),
-    /// Shared memory.
+    /// An error of shared memory.
     #[error(transparent)]
     Fabric(#[from] SeatError),
-    /// RoCEv2.
+    /// An error of RoCEv2 in user space.
     #[cfg(feature = "roce")]
     #[error(transparent)]
     Roce(#[from] RoceError),
-    /// RDMA devices.
+    /// An error of RDMA devices.
     #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] VerbsError),
-    /// libfabric.
+    /// An error of libfabric.
     #[cfg(feature = "ofi")]
     #[error(transparent)]
     Ofi(#[from] OfiError),
-    /// The cluster's key.
+    /// The cluster key cannot be read.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Where the members are.
+    /// The address of a process cannot be used.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Regions and queue pairs.
+    /// Regions or queue pairs cannot be created.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The election.
+    /// The settings of the election are invalid.
     #[error(transparent)]
     Election(#[from] HeartbeatError),
-    /// An election by servers.
+    /// An election by external servers cannot start.
     #[error("no election by these servers: {source}")]
     Servers {
-        /// What is wrong with them.
+        /// The error of the servers.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The configuration names the simulated fabric, on which no process runs.
+    /// The configuration names the simulated fabric, on which no real process runs.
     #[error("fabric `sim` has no processes of a system")]
     Simulated,
     /// The configuration names a fabric that this program was built without.
     #[error("this program was built without fabric `{0}`")]
     NotBuiltIn(FabricKind),
-    /// The system refuses a thread.
+    /// The system refuses to start a thread.
     #[error("cannot start a thread: {source}")]
     Thread {
-        /// What it says.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The state machine cannot write the value with which it was started.
     #[error("the first value cannot be written: {source}")]
     State {
-        /// What it says.
+        /// Error of the state machine.
         source: std::io::Error,
     },
 }
 
 impl StartError {
-    /// Returns what happened. `address`: where the process is by the configuration, if that is known.
+    /// Returns the text of the error. `address` is the address of the process according to the configuration, if it is
+    /// known.
     pub(crate) fn what(&self, address: Option<&str>) -> String {
         match self.twin(address) {
             Some((what, _)) => what,
@@ -106,13 +107,13 @@ impl StartError {
         }
     }
 
-    /// Returns why a second process of a name is refused, and what to do, if that is the error.
+    /// Returns the text and the remedy if the error is that a process with this name already runs.
     fn twin(&self, address: Option<&str>) -> Option<(String, String)> {
         let StartError::Fabric(SeatError::AlreadyRunning { name, cluster, pid, about, .. }) = self else { return None };
         Some(told_running(name, cluster, *pid, about.as_deref(), address))
     }
 
-    /// Returns what to do about it.
+    /// Returns the remedy for the error.
     #[must_use]
     pub fn remedy(&self) -> String {
         if let Some((_, remedy)) = self.twin(None) {
@@ -150,10 +151,10 @@ impl StartError {
     }
 }
 
-/// Makes a member.
+/// A constructor of members.
 type Make<F> = fn(F, ReplicaConfig, Limits, u64, u64) -> Result<Member<F>, NodeError>;
 
-/// A configuration with everything that follows from it.
+/// A configuration with the process table and the topology that follow from it.
 #[derive(Clone, Debug)]
 pub struct ClusterRuntime {
     config: ClusterConfig,
@@ -164,7 +165,7 @@ pub struct ClusterRuntime {
 }
 
 impl ClusterRuntime {
-    /// Works out the processes of a configuration.
+    /// Derives the processes of a configuration.
     ///
     /// # Errors
     /// [`StartError::Topology`], if the configuration allows what the protocol does not.
@@ -174,26 +175,26 @@ impl ClusterRuntime {
         Ok(ClusterRuntime { table: config.process_table(), config, topology, variant: Variant::V2, file: None })
     }
 
-    /// The same with another variant of the protocol.
+    /// Sets another variant of the protocol.
     #[must_use]
     pub fn with_variant(self, variant: Variant) -> Self {
         ClusterRuntime { variant, ..self }
     }
 
-    /// The same with the file that the configuration was read from. No second process of a name starts from one file,
-    /// whatever its directory.
+    /// Sets the file that the configuration was read from. Two processes with one name cannot start from one file,
+    /// whatever their directories.
     #[must_use]
     pub fn with_file(self, file: &Path) -> Self {
         ClusterRuntime { file: Some(file.to_owned()), ..self }
     }
 
-    /// The file that the configuration was read from, if it is known.
+    /// Returns the file that the configuration was read from, if it is known.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// From what processes of this plan start, if its file is known.
+    /// Returns the source of this configuration, by which running processes are compared, if its file is known.
     #[must_use]
     pub fn source(&self) -> Option<Source> {
         let members = self.config.groups().iter().flat_map(|group| group.members());
@@ -202,7 +203,7 @@ impl ClusterRuntime {
         Some(Source { cluster: self.config.cluster().to_owned(), file: self.file.clone()?, addresses })
     }
 
-    /// From what a process of a broadcast starts, in this group.
+    /// Returns the source of the broadcast of this group, if the file is known.
     #[must_use]
     pub fn neb_source(&self, group: usize) -> Option<Source> {
         let source = self.source()?;
@@ -212,8 +213,9 @@ impl ClusterRuntime {
         Some(Source { cluster: format!("{}.neb", source.cluster), addresses, ..source })
     }
 
-    /// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. Where
-    /// processes have addresses they do not meet there: clusters with the same name and other addresses may run on one host.
+    /// Returns the name of the directory in which the cluster's processes on this host, and their operators, find each
+    /// other. On fabrics between hosts, the name depends on the addresses, so clusters with equal names and different
+    /// addresses may run on one host.
     #[must_use]
     pub fn meeting_name(&self) -> String {
         let config = &self.config;
@@ -225,31 +227,31 @@ impl ClusterRuntime {
         format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &ClusterConfig {
         &self.config
     }
 
-    /// The groups and places.
+    /// Returns the groups and client ids.
     #[must_use]
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
 
-    /// The name of a process.
+    /// Returns the name of a process, or `?` if the process does not exist.
     #[must_use]
     pub fn name(&self, process: ProcessId) -> &str {
         self.table.entries().get(process.index()).map_or("?", |entry| entry.name.as_str())
     }
 
-    /// The name of a group.
+    /// Returns the name of a group, or `?` if the group does not exist.
     #[must_use]
     pub fn group_name(&self, group: GroupId) -> &str {
         self.config.groups().get(usize::from(group.0)).map_or("?", |group| group.id())
     }
 
-    /// The process with a name.
+    /// Returns the process with this name.
     ///
     /// # Errors
     /// [`StartError::UnknownProcess`].
@@ -257,25 +259,25 @@ impl ClusterRuntime {
         self.table.find(name).ok_or_else(|| StartError::UnknownProcess(name.to_owned()))
     }
 
-    /// The group with a name.
+    /// Returns the group with this name.
     #[must_use]
     pub fn group(&self, name: &str) -> Option<GroupId> {
         self.config.group_index(name).map(|index| GroupId(index as u16))
     }
 
-    /// The sizes, as the protocol takes them.
+    /// Returns the sizes in the form that the protocol expects.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.config.limits().multicast()
     }
 
-    /// The bounds of each group's table of sessions.
+    /// Returns the bounds of each group's session table.
     #[must_use]
     pub fn session_limits(&self) -> SessionLimits {
         self.config.limits().sessions()
     }
 
-    /// A member of a group on a fabric that has started, with `me` as its process.
+    /// Creates the member `me` of a group on a fabric that has started. All members of the group start together.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -283,7 +285,8 @@ impl ClusterRuntime {
         self.make_on(fabric, me, Member::new)
     }
 
-    /// The same for a process that may come back: its group takes it in, or begins its life when all its members are there.
+    /// Creates a member that may return after a restart. Its running group admits it, or the group is founded when all
+    /// its members are connected.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -291,7 +294,7 @@ impl ClusterRuntime {
         self.make_on(fabric, me, Member::joining)
     }
 
-    /// Refuses a process that is no member.
+    /// Returns an error if the process is not a member.
     ///
     /// # Errors
     /// [`StartError::Role`].
@@ -319,7 +322,7 @@ impl ClusterRuntime {
         Ok(member)
     }
 
-    /// A client on a fabric that has started, with the client as its process.
+    /// Creates a client on a fabric that has started with the client's process id.
     ///
     /// # Errors
     /// See [`StartError`].

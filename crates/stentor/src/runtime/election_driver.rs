@@ -1,26 +1,29 @@
-//! Keeps a group led: a decision of the election becomes a campaign of the member.
+//! Turns decisions of the election into campaigns of the member.
 //!
-//! The election says whom the group takes for its leader; the member's ballots say who is. The driver at each member
-//! closes the gap: it campaigns while the election names its process and that process does not lead, and never
-//! otherwise. A leader that resigns because it reaches no majority keeps its ballot: if it is named again before another
-//! member has campaigned, it leads on without a campaign. A leader that knows of a larger ballot of its group campaigns like
-//! any other member that is named. Whatever the election says, safety is the ballots' concern.
+//! The election names the process that the group should follow; the member's ballots decide which process leads. The
+//! driver at each member connects the two. It campaigns if, and only if, the election names its process and that
+//! process does not lead. A leader that resigns because it reaches no majority keeps its ballot: if it is named again
+//! before another member has campaigned, it continues to lead without a campaign. A leader that learns of a larger
+//! ballot of its group campaigns like any other named member. Safety never depends on the election: it follows from the
+//! ballots.
 //!
 //! # States of a member
-//! - *Joining*: it has no state of its group. It does not stand.
-//! - *Has the state*, and its election has named nobody yet. Somebody may lead of whom the election has not heard: the
-//!   first leader of a group, or the one that took this member in. It does not stand, so that it cannot depose that
-//!   leader, until it leads itself, the leader of its ballot was lost, or one patience has passed.
-//! - *Stands*: from the first leader on that the election has named. To stand deposes nobody: an election replaces only
-//!   a leader that it doubts. So a member can take over as soon as it has the state and knows who leads. It stands until
-//!   it joins anew or leaves.
+//! - *Joining*: the member has no state of its group. It is not eligible.
+//! - *Has the state*, but its election has named nobody yet. The group may have a leader that the election does not
+//!   know: the first leader of a group, or the one that admitted this member. The member must not depose that leader,
+//!   so it is not eligible until it leads itself, it loses the connection with the leader of its ballot, or `patience`
+//!   has passed.
+//! - *Eligible* (`stands`): the election has named a leader before. Eligibility deposes nobody, because an election
+//!   replaces only a leader that it suspects. So a member can take over as soon as it has the state and knows the
+//!   leader. It remains eligible until it joins again or leaves.
 //! - *Named* by the election: it campaigns until it *leads*.
-//! - *Stands back*: its state machine has panicked, and that of a connected member of its group has not. Or its wall clock is
-//!   off the median of those it hears by more than the bound, and a connected member of its
-//!   group has one that is right. It does not stand. If it leads, it goes on: an election replaces a leader that does not
-//!   stand as soon as somebody can come forward, and not before. One whose state machine has panicked hands over by itself. If nobody leads for two patiences, a leader whose clock is
-//!   off is better than none: it stands for a while, whatever its clock says.
-//! - *Leaving*: it stands no longer. If it leads, it hands over first, for at most 500 ms.
+//! - *Deferring* (`stands_back`): its state machine has panicked, and that of a connected member of its group has not;
+//!   or its wall clock differs from the median of the known clocks by more than the bound, and a connected member of
+//!   its group has a right clock. It is not eligible. If it leads, it continues: the election replaces an ineligible
+//!   leader as soon as another member is eligible, and not before. A leader whose state machine has panicked hands over
+//!   by itself. If nobody leads for twice `patience`, a leader with a wrong clock is better than none: the member
+//!   becomes eligible for a while, whatever its clock shows.
+//! - *Leaving*: it is no longer eligible. If it leads, it hands over first, for at most 500 ms.
 
 use std::time::Duration;
 
@@ -32,32 +35,33 @@ use super::clock::incarnation;
 use super::{ClusterRuntime, FabricDiagnostics};
 use crate::config::ElectionTimes;
 
-/// The longest time between two campaigns, in first ones.
+/// Longest time between two campaigns, as a multiple of the first one.
 const LONGEST_BACKOFF: u32 = 16;
-/// The time for which a leader that leaves waits until another one leads.
+/// Time for which a leaving leader waits until another member leads.
 const HANDING_OVER: Duration = Duration::from_millis(500);
-/// How long nobody leads, in patiences, before a member whose clock is off stands nevertheless.
+/// Time without a leader after which a member with a wrong clock becomes eligible, in units of `patience`.
 const UNLED: u32 = 2;
-/// How long it stands then, in patiences.
+/// Time for which it remains eligible then, in units of `patience`.
 const INSISTING: u32 = 64;
-/// The word, after those of the heartbeat, in which a member publishes how much it has delivered.
+/// Index of the word in which a member publishes how much it has delivered. It follows the words of the heartbeat.
 const DELIVERED: usize = Beat::WORDS;
-/// The word, after that, in which a member publishes where its state machine has panicked: the number of the command and 1; 0: nowhere.
+/// Index of the word in which a member publishes where its state machine has panicked: the number of the command plus
+/// 1, or 0 if it has not.
 const POISONED: usize = DELIVERED + 1;
 
-/// Whether the process of a member is there.
+/// The state of another member's process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Presence {
-    /// Nobody is connected, and no death was told.
+    /// It is not connected, and no death was reported.
     Absent,
     /// It is connected.
     There,
-    /// The system has told that it has died, and no other has come in its place.
+    /// The system has reported its death, and no other process has replaced it.
     Died,
 }
 
 impl Presence {
-    /// Of a peer, as a fabric says.
+    /// Returns the state of a peer's process, as the fabric knows it.
     #[inline]
     pub fn of<F: FabricDiagnostics>(fabric: &F, peer: ProcessId) -> Presence {
         match (fabric.has_died(peer), fabric.sees(peer)) {
@@ -72,19 +76,19 @@ impl Presence {
 #[derive(Debug)]
 struct Other {
     process: ProcessId,
-    /// At the last look.
+    /// `true` if it was connected at the last check.
     connected: bool,
-    /// Whether it was connected since this process began.
+    /// `true` if it was connected since this process started.
     connected_once: bool,
-    /// Whether it was connected, and is not any more.
+    /// `true` if it was connected, and no longer is.
     lost: bool,
-    /// Of its process, at the last look.
+    /// State of its process at the last check.
     presence: Presence,
-    /// The number of deliveries that it published last.
+    /// Number of deliveries that it published last.
     delivered: u64,
-    /// Where its state machine has panicked, as it published last.
+    /// Number of the command at which its state machine has panicked, as it published last.
     poisoned: Option<u64>,
-    /// Its last heartbeat, and when that was first read.
+    /// Its last heartbeat, and the time when that was first read.
     beat: Option<([u64; 2], Duration)>,
 }
 
@@ -96,55 +100,55 @@ pub struct ElectionDriver<E> {
     /// The other members of the group.
     others: Vec<Other>,
     interval: Duration,
-    /// How long a campaign may take before it is begun again, the first time.
+    /// Timeout of the first campaign, after which it is repeated.
     patience: Duration,
     backoff: Duration,
     next: Duration,
-    /// The election's word: this process leads.
+    /// `true` if the election names this process as leader.
     named: bool,
-    /// No campaign before this.
+    /// Earliest time of the next campaign.
     campaign_at: Duration,
-    /// Since when this process has its group's state.
+    /// Time since which this process has its group's state.
     since: Option<Duration>,
-    /// Whether the election has a leader.
+    /// `true` if the election has a leader.
     led: bool,
-    /// Since when this member could stand and the election has named nobody.
+    /// Time since which this member could be eligible and the election has named nobody.
     unled: Option<Duration>,
-    /// Until when it stands although its clock is off.
+    /// Time until which it is eligible although its clock is wrong.
     insists: Duration,
-    /// Whether it stood back at the last round.
+    /// `true` if it deferred in the last round.
     stands_back: bool,
-    /// Whether it has stood since it has the state.
+    /// `true` if it has been eligible since it received the state.
     stands: bool,
-    /// Whether it stands for leader, as an election was told last that is told only of changes.
+    /// Eligibility that was last reported to an election that wants changes only.
     stood: Option<bool>,
     leaving: Option<Leaving>,
-    /// How far the application is, if it is told.
+    /// Progress of the application, if it was set.
     applied: Option<Applied>,
-    /// When a leader whose state machine has panicked hands over next.
+    /// Time of the next attempt to hand over, for a leader whose state machine has panicked.
     hands_over_at: Duration,
 }
 
-/// How far a member's application is.
+/// The progress of a member's application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// The commands that its state contains.
+    /// Number of commands that its state contains.
     pub commands: u64,
-    /// The number of the command at which the state machine has panicked. Such a member does not stand while another one can lead whose
-    /// state machine has not.
+    /// Number of the command at which the state machine has panicked. Such a member is not eligible while a member with
+    /// an intact state machine can lead.
     pub poisoned: Option<u64>,
 }
 
-/// The end of this process that is being prepared.
+/// The state of a process that prepares its end.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     since: Duration,
-    /// The member that is to lead then.
+    /// Member that is to lead afterwards.
     heir: Option<ProcessId>,
 }
 
 impl ElectionDriver<Heartbeat> {
-    /// By heartbeats in the fabric, as the configuration has them.
+    /// Creates a driver with an election by heartbeats in the fabric, as configured.
     ///
     /// # Errors
     /// See [`HeartbeatError`].
@@ -164,8 +168,8 @@ impl ElectionDriver<Heartbeat> {
         Ok(ElectionDriver::new(Heartbeat::new(config)?, me, &members, interval, max))
     }
 
-    /// One round, after the member's step: takes what was read of the others, lets the election decide, publishes what
-    /// the others read, campaigns if it has to. Cheap when it is not yet time.
+    /// Runs one round, after the member's step: reads the other members' heartbeats, lets the election decide,
+    /// publishes this member's heartbeat, and campaigns if necessary. Returns at once before the next round is due.
     pub fn round<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>) {
         if now < self.next {
             return;
@@ -173,7 +177,8 @@ impl ElectionDriver<Heartbeat> {
         self.next = now + self.interval;
         for Other { process, connected, beat: last, delivered, poisoned, .. } in &mut self.others {
             let Some(heartbeat) = member.heartbeat(*process) else { continue };
-            // A leader writes its stream on other links than those on which beats are read.
+            // A leader writes its stream over other links than those that carry heartbeats, so the election must know
+            // the state of all links.
             self.election.link(*process, member.is_connected_to(*process));
             if let Some(words) = heartbeat.words {
                 *delivered = words[DELIVERED];
@@ -183,7 +188,7 @@ impl ElectionDriver<Heartbeat> {
                 if last.is_none_or(|(before, _)| before != count) {
                     *last = Some((count, now));
                 }
-                // Who claims nonsense is believed to live, and no more.
+                // A member with an invalid claim counts as alive, but its claim is ignored.
                 let _ = self.election.observe(*process, &beat);
             }
             if std::mem::replace(connected, heartbeat.connected) && !heartbeat.connected {
@@ -195,7 +200,7 @@ impl ElectionDriver<Heartbeat> {
         self.poll(now, member);
         self.hand_over_if_poisoned(now, member);
         let applied = self.applied.unwrap_or(Applied { commands: member.replica().delivered(), poisoned: None });
-        // A machine that has panicked frees nothing.
+        // A machine that has panicked frees no slots, so clients must not wait for it.
         member.set_aside(self.election.is_cut_off() || applied.poisoned.is_some());
         let mut words = [0; HeartbeatCell::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
@@ -204,9 +209,9 @@ impl ElectionDriver<Heartbeat> {
         member.publish(&words);
     }
 
-    /// Looks whether the processes of other members still exist, and tells the election of those that do not. A death starts an
-    /// election at once: the next [`round`](ElectionDriver::round) is due. A member whose connection ended otherwise is only
-    /// doubted. Call it before each round; it loads a few words.
+    /// Checks whether the processes of other members still exist, and reports changes to the election. A death starts
+    /// an election at once: the next [`round`](ElectionDriver::round) is due. A member whose connection ended for
+    /// another reason is only suspected. Call it before each round; it loads a few words.
     #[inline]
     pub fn watch(&mut self, presence: impl Fn(ProcessId) -> Presence) {
         for Other { process, presence: before, .. } in &mut self.others {
@@ -227,8 +232,8 @@ impl ElectionDriver<Heartbeat> {
 }
 
 impl<E: Election> ElectionDriver<E> {
-    /// For the member `me` of a group of `members`, looking every `interval`. A campaign that has not succeeded after
-    /// `patience` is begun again, each time after twice as long.
+    /// Creates a driver for the member `me` of a group of `members`, with a round every `interval`. A campaign that has
+    /// not succeeded after `patience` is repeated, and the time doubles each time.
     pub fn new(election: E, me: ProcessId, members: &[ProcessId], interval: Duration, patience: Duration) -> Self {
         let other = |process: &ProcessId| Other {
             process: *process,
@@ -264,20 +269,21 @@ impl<E: Election> ElectionDriver<E> {
         }
     }
 
-    /// The election.
+    /// Returns the election.
     #[must_use]
     pub fn election(&self) -> &E {
         &self.election
     }
 
-    /// When another member's heartbeat was seen to rise last, in the time of [`round`](ElectionDriver::round). `None`: never; or
-    /// the election does not look at members.
+    /// Returns the time at which another member's heartbeat last advanced, on the clock of
+    /// [`round`](ElectionDriver::round). Returns `None` if it never did, or if the election does not use heartbeats.
     #[must_use]
     pub fn heard(&self, process: ProcessId) -> Option<Duration> {
         self.others.iter().find(|other| other.process == process)?.beat.map(|(_, at)| at)
     }
 
-    /// Returns how many messages another member had delivered, as it published last. 0: it has published nothing.
+    /// Returns the number of messages that another member has delivered, as it published last. 0 if it has published
+    /// nothing.
     #[must_use]
     pub fn delivered(&self, process: ProcessId) -> u64 {
         self.others.iter().find(|other| other.process == process).map_or(0, |other| other.delivered)
@@ -289,19 +295,20 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().find(|other| other.process == process)?.poisoned
     }
 
-    /// Sets how far this member's application is, which the next rounds publish. Without that they publish what the member has delivered.
+    /// Sets the progress of this member's application, which the next rounds publish. Without it, they publish the
+    /// deliveries of the member.
     pub fn set_applied(&mut self, applied: Applied) {
         self.applied = Some(applied);
     }
 
-    /// Whether the election names this process.
+    /// Returns whether the election names this process.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
     }
 
-    /// One round, after the member's step, with an election that looks at nobody through the fabric: `stand` tells it
-    /// whether this process would lead, each time that this changes.
+    /// Runs one round, after the member's step, with an election that does not read members' heartbeats. `stand`
+    /// receives the eligibility of this process whenever it changes.
     pub fn round_by<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>, stand: impl FnOnce(&E, bool)) {
         if now < self.next {
             return;
@@ -314,7 +321,7 @@ impl<E: Election> ElectionDriver<E> {
         self.poll(now, member);
     }
 
-    /// Returns whether this member would lead; see the states above.
+    /// Returns whether this member is eligible; see the states above.
     fn stands<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let replica = member.replica();
         for other in &mut self.others {
@@ -334,8 +341,8 @@ impl<E: Election> ElectionDriver<E> {
         self.stands && self.leaving.is_none() && !self.stands_back
     }
 
-    /// Returns whether this member's clock is off, or its state machine has panicked, and another one could lead that is better off; see
-    /// the states above.
+    /// Returns whether this member must defer to another one: its clock is wrong or its state machine has panicked, and
+    /// a better member could lead; see the states above.
     fn must_stand_back<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let clock = member.physical_clock();
         let poisoned = self.applied.is_some_and(|applied| applied.poisoned.is_some());
@@ -353,20 +360,20 @@ impl<E: Election> ElectionDriver<E> {
         self.others.iter().any(|other| member.is_connected_to(other.process) && is_better(other))
     }
 
-    /// Whether this member does not stand because its wall clock is off, or its state machine has panicked.
+    /// Returns whether this member defers because its wall clock is wrong, or its state machine has panicked.
     #[must_use]
     pub fn stands_back(&self) -> bool {
         self.stands_back
     }
 
-    /// Returns whether another member was connected, and is not any more.
+    /// Returns whether another member was connected, and no longer is.
     fn is_lost(&self, process: ProcessId) -> bool {
         self.others.iter().any(|other| other.process == process && other.lost)
     }
 
-    /// Prepares the end of this process: the member no longer stands, and a leader hands over to the connected member
-    /// that has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or 500 ms
-    /// have passed. Call it after each [`round`](ElectionDriver::round) until then.
+    /// Prepares the end of this process: the member is no longer eligible, and a leader hands over to the connected
+    /// member that has delivered most. Returns whether the process may end: it does not lead, nobody can take over, or
+    /// 500 ms have passed. Call it after each [`round`](ElectionDriver::round) until then.
     pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
         let replica = member.replica();
@@ -374,7 +381,7 @@ impl<E: Election> ElectionDriver<E> {
             return true;
         }
         if !replica.is_leader() {
-            // Another one leads here only once this member has its state.
+            // The replica shows another leader only once this member has received that leader's state.
             return leaving.heir.is_none() || replica.ballot().leader() != self.me;
         }
         if leaving.heir.is_some_and(|heir| member.is_connected_to(heir)) {
@@ -386,8 +393,8 @@ impl<E: Election> ElectionDriver<E> {
         leaving.heir.is_none() && !early
     }
 
-    /// Hands over to the connected member that has applied most, of those whose state machines have not panicked, if there are any.
-    /// Returns which one that is, and whether it is too early: the election may not have named this leader yet.
+    /// Hands over to the connected member that has applied most; members with an intact state machine come first.
+    /// Returns that member, and whether it is too early because the election may not have named this leader yet.
     fn nominate<F: Fabric>(&mut self, member: &Member<F>) -> (Option<ProcessId>, bool) {
         let mut heirs: Vec<&Other> = self.others.iter().filter(|other| member.is_connected_to(other.process)).collect();
         heirs.sort_by_key(|other| (other.poisoned.is_some(), std::cmp::Reverse(other.delivered)));
@@ -403,8 +410,9 @@ impl<E: Election> ElectionDriver<E> {
         (heir, early)
     }
 
-    /// A leader whose state machine has panicked hands over, as soon as there is somebody who can lead, and again after a patience if
-    /// that did not help. That it no longer stands is not enough: it takes a majority without it to replace it.
+    /// Hands over if this member leads and its state machine has panicked: as soon as another member can lead, and
+    /// again after `patience` if that had no effect. Ineligibility does not suffice, because only a majority without
+    /// this member could then replace it.
     fn hand_over_if_poisoned<F: Fabric>(&mut self, now: Duration, member: &Member<F>) {
         let poisoned = self.applied.is_some_and(|applied| applied.poisoned.is_some());
         if poisoned && self.stands_back && member.replica().is_leader() && now >= self.hands_over_at {
@@ -419,10 +427,12 @@ impl<E: Election> ElectionDriver<E> {
         self.leaving?.heir
     }
 
-    /// Hands the leadership to another member, without waiting for a timeout: the election names it, and it campaigns.
+    /// Hands the leadership to another member, without waiting for a timeout: the election names that member, and it
+    /// campaigns.
     ///
     /// # Errors
-    /// See [`HandOverError`]; nothing has changed then. A leader of which the election does not know yet does not lead.
+    /// See [`HandOverError`]; nothing has changed then. A leader that the election does not know yet counts as not
+    /// leading.
     pub fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
         self.election.hand_over(to)
     }
@@ -438,11 +448,12 @@ impl<E: Election> ElectionDriver<E> {
             self.named = named;
         }
         let replica = member.replica();
-        // A leader that was cut off may not know that another ballot took its group: it campaigns when it is named again.
+        // A partitioned leader may not know that another ballot has superseded it. It campaigns when it is named again.
         let leads = replica.is_leader() && replica.ballot() == replica.known(replica.group());
         if leads {
             self.backoff = self.patience;
-            // Whoever overthrows it may have had a reason; then it is not disputed at once.
+            // If another member deposes this leader, it may have had a reason. The delay avoids an immediate
+            // counter-campaign.
             self.campaign_at = self.campaign_at.max(now + self.interval);
         } else if self.named && now >= self.campaign_at && member.campaign().is_ok() {
             self.campaign_at = now + self.backoff;
@@ -466,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_is_told_once_makes_the_next_round_due_and_silence_is_none() {
+    fn death_makes_the_next_round_due_once_and_silence_does_not() {
         let mut driver = driver();
         let mut is_due_after = |one, other| {
             driver.next = driver.interval;
@@ -474,18 +485,18 @@ mod tests {
             driver.next.is_zero()
         };
         let (absent, there, died) = (Presence::Absent, Presence::There, Presence::Died);
-        // Nobody was there yet; then both are, and one goes in silence.
+        // At first no process exists. Then both connect, and one falls silent.
         for (one, other) in [(absent, absent), (there, there), (absent, there)] {
             assert!(!is_due_after(one, other));
         }
         assert!(is_due_after(absent, died));
-        assert!(!is_due_after(absent, died), "it was told");
-        assert!(!is_due_after(absent, there), "its next life is there");
-        assert!(is_due_after(absent, died), "and has died, too");
+        assert!(!is_due_after(absent, died), "it was reported already");
+        assert!(!is_due_after(absent, there), "its next life is connected");
+        assert!(is_due_after(absent, died), "the next life has died, too");
     }
 
     #[test]
-    fn the_election_believes_a_death_at_once_and_a_silence_only_if_the_last_one_was_no_mistake() {
+    fn death_is_believed_at_once_and_silence_only_if_the_last_was_no_mistake() {
         let (mut driver, mut counter) = (driver(), 0);
         let mut is_trusted_after = |beats, presence| {
             for _ in 0..beats {
@@ -498,7 +509,7 @@ mod tests {
         };
         assert!(is_trusted_after(3, Presence::There));
         assert!(!is_trusted_after(0, Presence::Absent), "the first silence");
-        assert!(is_trusted_after(3, Presence::There), "it beats on");
+        assert!(is_trusted_after(3, Presence::There), "it continues to beat");
         assert!(is_trusted_after(0, Presence::Absent), "the next silence");
         assert!(!is_trusted_after(0, Presence::Died));
     }

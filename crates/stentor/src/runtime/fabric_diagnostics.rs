@@ -1,85 +1,86 @@
-//! What a process says of its fabric besides the contract.
+//! Diagnostics of a fabric, in addition to the fabric contract.
 
 use stentor_fabric::{Fabric, ProcessId, Refusal};
 use stentor_fabric_net::{Device, NetFabric, observe};
 #[cfg(feature = "roce")]
 use stentor_fabric_roce::driver::Faults;
 
-/// A fabric between processes of a system.
+/// A fabric between real processes.
 pub trait FabricDiagnostics: Fabric {
-    /// As in a report.
+    /// Name of the fabric in reports.
     const NAME: &'static str;
 
-    /// What data really goes over, in one line, where that is chosen when a process starts: print it.
+    /// Returns one line about the device or provider that carries the data, if it is chosen at start. Print it.
     fn carrier(&self) -> Option<String> {
         None
     }
 
-    /// All memory that it shares or registered, bytes.
+    /// Returns the size of all memory that the process shares or has registered, in bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// The next connection that was refused, here or by the other end.
+    /// Returns the next connection that this end or its peer refused.
     fn next_refusal(&mut self) -> Option<Refusal>;
 
-    /// Whether a peer is there.
+    /// Returns whether a peer is connected.
     fn sees(&self, peer: ProcessId) -> bool;
 
-    /// Whether the system has told that the process of a peer has died: one that was there, and in whose place no other has come since.
-    /// Silence is no death.
+    /// Returns whether the system has reported the death of a peer's process that was connected, and no other process
+    /// has replaced it since. Silence is not a death.
     fn has_died(&self, peer: ProcessId) -> bool;
 
-    /// As which process of this system a peer is there, where that can be known.
+    /// Returns the process id that a peer has in this system, if it can be known.
     fn pid_of(&self, peer: ProcessId) -> Option<i32>;
 
-    /// Why the host name of a peer led to no address when it was looked up last, if it did not.
+    /// Returns why the last lookup of a peer's host name found no address, if it failed.
     fn unresolved(&self, _: ProcessId) -> Option<&str> {
         None
     }
 
-    /// Whether peers say that another process is in this one's place.
+    /// Returns whether peers report that another process has replaced this one.
     fn is_displaced(&self) -> bool {
         false
     }
 
-    /// What a person should know beside the contract, and what went wrong there: each told once.
+    /// Returns the next message for the operator: a notice or a failure outside the contract. Each is returned once.
     fn next_trouble(&mut self) -> Option<String> {
         None
     }
 
-    /// The next question of somebody on any host who has the cluster's key and is no process, with a number for its
-    /// [`answer`](Self::answer).
+    /// Returns the next question of an operator on any host who has the cluster key and is not a process, with a number
+    /// for its [`answer`](Self::answer).
     fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
         None
     }
 
-    /// Answers it.
+    /// Answers a question.
     fn answer(&mut self, _: u64, _: &[u8]) {}
 
-    /// Returns the next line of somebody on any host who has the cluster's key and observes the group.
+    /// Returns the next connection of an observer of the group, on any host, that has the cluster key.
     fn next_observer(&mut self) -> Option<observe::Line> {
         None
     }
 
-    /// Replaces the network's faults, on a fabric that can inject them. Returns false, and does nothing, where that is
-    /// impossible or was not allowed when the process was started.
+    /// Replaces the injected network faults, if the fabric supports that. Returns false and does nothing if it does
+    /// not, or if the process was started without that permission.
     #[cfg(feature = "roce")]
     fn set_faults(&mut self, _: &Faults) -> bool {
         false
     }
 
-    /// Writes out what is held back, at the end. Why what was asked for beside the messages is not whole, if it is not.
+    /// Writes buffered data at the end. Returns the reason why a requested by-product, such as a packet capture, is
+    /// incomplete.
     fn finish(&mut self) -> Option<String> {
         None
     }
 
-    /// Everything that is still to be told when it is over.
+    /// Finishes, and returns all remaining messages for the operator.
     fn last_troubles(&mut self) -> Vec<String> {
         let unfinished = self.finish();
         unfinished.into_iter().chain(std::iter::from_fn(|| self.next_trouble())).collect()
     }
 }
 
-/// What people are told of a device that reaches other hosts.
+/// Diagnostics of a device that reaches other hosts.
 pub trait DeviceDiagnostics: Device {
     /// See [`FabricDiagnostics::NAME`].
     const NAME: &'static str;
@@ -89,7 +90,7 @@ pub trait DeviceDiagnostics: Device {
         None
     }
 
-    /// Returns the next thing of the device, names, addresses or the switch that a person should know.
+    /// Returns the next message for the operator about the device, names, addresses or the switch.
     fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String>;
 
     /// See [`FabricDiagnostics::finish`].

@@ -1,5 +1,5 @@
-//! Processes of a cluster that run on this host, and are not where the configuration and the directory say: the configuration was edited
-//! since they started, or they were told another directory.
+//! Finds processes of a cluster that run on this host with another configuration or directory: the configuration was
+//! edited since they started, or they were started with another directory.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,9 @@ use super::twin::{as_pid, told};
 #[derive(Clone, Debug)]
 pub struct Found {
     running: Running,
-    /// It is that member, not one of another cluster with the same name.
+    /// `true` if it is that member, not one of another cluster with the same name.
     pub is_same: bool,
-    /// Where the member is now, by the configuration.
+    /// Address of the member in the current configuration.
     address: Option<String>,
 }
 
@@ -28,7 +28,7 @@ pub fn find(plan: &ClusterRuntime, process: ProcessId) -> Vec<Found> {
 fn named(source: &Source, name: &str, process: ProcessId) -> Vec<Found> {
     let address = source.addresses.get(process.index());
     let judge = |running: Running| {
-        // Of one that says nothing about itself only the names are known, and those agree.
+        // A process without a description is known by its names only, and those match.
         let unknown = running.about.is_none();
         let shares = |about: &About| about.addresses.iter().any(|address| source.addresses.contains(address));
         let is_same = unknown || running.is_from(&source.file) || running.about.as_ref().is_some_and(shares);
@@ -37,12 +37,12 @@ fn named(source: &Source, name: &str, process: ProcessId) -> Vec<Found> {
     Running::find(&source.cluster, name).into_iter().map(judge).collect()
 }
 
-/// Refuses to start a process whose cluster has one of its name on this host already, under other addresses or from a copy
-/// of its configuration. A start from the same file is refused by the lock. `note` hears of one in a cluster that has the
-/// same name only.
+/// Returns an error if a process with this name runs on this host in the same cluster, with other addresses or from a
+/// copy of its configuration. The lock refuses a second start from the same file. `note` receives a message about a
+/// process of another cluster with the same name.
 ///
 /// # Errors
-/// [`StartError::Fabric`], with that process.
+/// [`StartError::Fabric`], which describes that process.
 pub fn refuse_twin(source: &Source, name: &str, me: ProcessId, note: impl Fn(&str)) -> Result<(), StartError> {
     for found in named(source, name, me) {
         if found.running.is_from(&source.file) {
@@ -62,7 +62,7 @@ pub fn refuse_twin(source: &Source, name: &str, me: ProcessId, note: impl Fn(&st
     Ok(())
 }
 
-/// The directories in which processes are looked for, in words.
+/// Returns the directories in which processes are searched, in words.
 #[must_use]
 pub fn looked_in(directory: &Path) -> String {
     let all = stentor_host::meeting_directories(directory);
@@ -70,13 +70,13 @@ pub fn looked_in(directory: &Path) -> String {
 }
 
 impl Found {
-    /// Its pid; 0 if it has none here.
+    /// Returns its process id; 0 if it has none in this PID namespace.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.running.pid
     }
 
-    /// The directory with its sockets, if those who were told another one do not look there.
+    /// Returns the directory of its sockets, if processes that use `directory` do not search there.
     #[must_use]
     pub fn elsewhere(&self, directory: &Path) -> Option<&Path> {
         let about = self.running.about.as_ref()?;
@@ -86,8 +86,8 @@ impl Found {
         (!is_there).then_some(about.directory.as_path())
     }
 
-    /// Why those who were told this directory, and have this name for where the cluster meets, do not find it, and what they do
-    /// then; `None`: they find it.
+    /// Returns why processes that use this directory, and this name of the cluster's meeting directory, cannot find it,
+    /// with the remedy. Returns `None` if they find it.
     #[must_use]
     pub fn missed_by(&self, directory: &Path, meeting: &str) -> Option<String> {
         if let Some(there) = self.elsewhere(directory) {
@@ -99,7 +99,7 @@ impl Found {
             .then(|| "the configuration was edited since it started; start it again with that of the others".to_owned())
     }
 
-    /// Which process it is, and what it was told.
+    /// Describes the process and the settings that it was started with.
     #[must_use]
     pub fn where_it_is(&self) -> String {
         let pid = as_pid(self.running.pid);
@@ -109,14 +109,14 @@ impl Found {
             .map_or(pid.clone(), |about| format!("{pid}, {}", told(about, self.address.as_deref())))
     }
 
-    /// Where it listens for operators.
+    /// Returns the sockets on which it listens for operators.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         let Some(about) = &self.running.about else { return Vec::new() };
         stentor_host::all_beside(&about.directory, &about.meeting, about.me).unwrap_or_default()
     }
 
-    /// How to end it without asking it.
+    /// Returns how to end it with a signal.
     #[must_use]
     pub fn kill(&self) -> String {
         match self.running.pid {
@@ -125,7 +125,7 @@ impl Found {
         }
     }
 
-    /// How to end it, and nothing else.
+    /// Returns the command that ends it.
     #[must_use]
     pub fn remedy(&self, name: &str) -> String {
         match &self.running.about {

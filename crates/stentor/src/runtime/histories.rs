@@ -1,23 +1,23 @@
-//! What is told of histories of groups that begin anew: the own group is reset, or another group is, and what was under way to that one is
-//! settled.
+//! Messages about histories of groups that restart: this member's group is reset, or another group is and the messages
+//! in flight to it are settled.
 
 use stentor_multicast::{GroupId, Incarnation, Origin, Replica, Settling};
 
 use super::beginning::HistoryNotice;
 use super::cluster::ClusterRuntime;
 
-/// The histories of all groups, as they were told last.
+/// The histories of all groups, as they were last reported.
 #[derive(Clone, Default, Debug)]
 pub struct Histories {
-    /// The origins and the incarnation of the own group.
+    /// Origins and incarnation of this member's group.
     own: (Vec<Origin>, Incarnation),
-    /// By group: the origin that is in force here, and whether messages to the history before it are not settled.
+    /// For each group, the origin in force here, and whether messages to its previous history are unsettled.
     others: Vec<(Incarnation, bool)>,
 }
 
 impl Histories {
-    /// Compares a member's histories with those of the last call. Returns the lines to log. A member's first state is no news here: see
-    /// [`first_state`](super::first_state).
+    /// Compares a member's histories with those of the last call, and returns the messages to log. A member's first
+    /// state is not reported here: see [`first_state`](super::first_state).
     pub fn look(&mut self, replica: &Replica, plan: &ClusterRuntime) -> Vec<HistoryNotice> {
         let own = self.look_at_own(replica, plan.group_name(replica.group()));
         let topology = plan.topology();
@@ -64,7 +64,7 @@ impl Histories {
                 || "nothing was under way to it here, or it is settled".to_owned(),
                 |settling| waits(&settling, name_of),
             );
-            // The first history that this member knows of a group replaces none.
+            // The first history of a group that this member learns replaces none.
             return (!before.is_none()).then(|| {
                 HistoryNotice::warning(format!(
                     "{} began anew in incarnation {}, from another state than that of incarnation {before}, and {} knows it: {rest}; \
@@ -76,7 +76,7 @@ impl Histories {
                 ))
             });
         }
-        // The question costs a look at all messages that are under way.
+        // `settling` examines all messages in flight, so it is only called if necessary.
         if *unsettled && replica.settling(group).is_none() {
             *unsettled = false;
             return Some(HistoryNotice::info(format!(
@@ -88,7 +88,7 @@ impl Histories {
     }
 }
 
-/// Describes the messages that are not settled, and the groups that they wait for.
+/// Describes the unsettled messages, and the groups that they wait for.
 fn waits<'a>(settling: &Settling, name: impl Fn(GroupId) -> &'a str) -> String {
     let messages = counted(settling.messages, "message", "messages");
     let groups: Vec<_> = settling.awaited.iter().map(|group| name(*group)).collect();

@@ -1,4 +1,4 @@
-//! Where the hosts of a configuration are: names resolved at start, all at once and for a limited time.
+//! Resolves the host names of a configuration at start, concurrently and with a time limit.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::channel;
@@ -10,21 +10,22 @@ use stentor_fabric_net::HostName;
 use super::address::AddressError;
 use crate::config::MemberConfig;
 
-/// How long names may take to be resolved when a process starts. Those of others are resolved again later.
+/// Time limit for the resolution of names at the start of a process. The names of other processes are resolved again
+/// later.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Addresses of one member, all of one host, or why there are none.
+/// The addresses of one member, all of one host, or the reason why there are none.
 pub(super) type Found = Result<Vec<SocketAddr>, AddressError>;
 
-/// How the members are called in a configuration.
+/// Returns the names and addresses of the members in a configuration.
 pub(super) fn names<'a>(members: impl IntoIterator<Item = &'a MemberConfig>) -> Vec<Option<HostName>> {
     let name =
         |member: &MemberConfig| HostName { process: member.id().to_owned(), address: member.address().to_owned() };
     members.into_iter().map(|member| Some(name(member))).collect()
 }
 
-/// Resolves the names of all members; a name that means nothing is an error of its member alone. `own`: the number of a member
-/// that was told its address, whose name is not asked for.
+/// Resolves the names of all members; a name that cannot be resolved is an error of its member only. `own` is the index
+/// of a member and its known address, whose name is not resolved.
 pub(super) fn resolve<'a>(
     members: impl IntoIterator<Item = &'a MemberConfig>,
     own: Option<(usize, IpAddr)>,
@@ -42,7 +43,7 @@ fn port(member: &MemberConfig) -> Option<u16> {
     member.address().rsplit_once(':')?.1.parse().ok()
 }
 
-/// A name that is being looked up.
+/// A name lookup in progress.
 enum Look {
     Done(std::io::Result<Vec<SocketAddr>>),
     Begun(std::sync::mpsc::Receiver<std::io::Result<Vec<SocketAddr>>>),
@@ -75,7 +76,7 @@ impl Look {
     }
 }
 
-/// Those of a member's addresses that others can have, too.
+/// Returns the addresses of a member that other hosts can use, too.
 fn usable(member: &MemberConfig, found: std::io::Result<Vec<SocketAddr>>) -> Found {
     let (process, address) = (member.id().to_owned(), member.address().to_owned());
     let found = match found {
@@ -90,7 +91,7 @@ fn usable(member: &MemberConfig, found: std::io::Result<Vec<SocketAddr>>) -> Fou
     }
 }
 
-/// An IPv4 address in the clothes of an IPv6 one is an IPv4 address.
+/// Converts an IPv4-mapped IPv6 address to an IPv4 address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
@@ -98,12 +99,14 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Whether an address means something else on each interface. IPv4's (169.254/16) are bound to one by their route.
+/// Returns whether an address designates a different host on each interface. IPv4's link-local addresses (169.254/16)
+/// do not: their route binds them to one interface.
 pub(super) fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
 }
 
-/// Whether IPv4 is used, if that can be told: it is what all have that were found, else IPv6 if all have that.
+/// Returns whether IPv4 is used, if that is decided: IPv4 if every host found has an IPv4 address, otherwise IPv6 if
+/// every host has an IPv6 address.
 pub(super) fn is_ipv4(found: &[Found], bind: Option<IpAddr>) -> Option<bool> {
     if let Some(bind) = bind {
         return Some(bind.is_ipv4());
@@ -117,7 +120,8 @@ pub(super) fn is_ipv4(found: &[Found], bind: Option<IpAddr>) -> Option<bool> {
     all.all(has(false)).then_some(false)
 }
 
-/// The address to take of a host: of this kind if there is one, and one that other hosts can reach rather than a loopback one.
+/// Picks one address of a host: preferably of this family, and preferably one that other hosts can reach rather than a
+/// loopback address.
 pub(super) fn pick(found: &[SocketAddr], v4: Option<bool>) -> Option<SocketAddr> {
     let rank = |address: &&SocketAddr| {
         (v4.is_some_and(|v4| v4 != address.is_ipv4()), v4.is_some() && address.ip().is_loopback())
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn kind_that_all_hosts_have_is_taken_and_loopback_last() {
+    fn common_address_family_is_picked_and_loopback_last() {
         let both = || Ok(vec![at("[::1]:7"), at("127.0.1.1:7"), at("10.0.0.1:7")]);
         let found = [both(), Ok(vec![at("10.0.0.2:7")])];
         assert_eq!(is_ipv4(&found, None), Some(true));
@@ -142,11 +146,11 @@ mod tests {
         assert_eq!(is_ipv4(&[both(), Ok(vec![at("[fd00::2]:7")])], None), Some(false));
         assert_eq!(is_ipv4(&[Ok(vec![at("[fd00::2]:7")]), Ok(vec![at("10.0.0.2:7")])], None), None);
         assert_eq!(is_ipv4(&[], Some([10, 0, 0, 1].into())), Some(true));
-        assert_eq!(pick(&[at("127.0.0.1:7")], Some(false)), Some(at("127.0.0.1:7")), "better than none");
+        assert_eq!(pick(&[at("127.0.0.1:7")], Some(false)), Some(at("127.0.0.1:7")), "it is the only one");
     }
 
     #[test]
-    fn mapped_address_is_ipv4_and_link_local_is_none_that_others_have() {
+    fn mapped_address_is_ipv4_and_only_ipv6_link_local_is_refused() {
         assert_eq!(canonical(at("[::ffff:10.0.0.1]:7")), at("10.0.0.1:7"));
         assert!(is_link_local(at("[fe80::1]:7").ip()) && is_link_local(at("[febf::1%3]:7").ip()));
         assert!(!is_link_local(at("[fec0::1]:7").ip()) && !is_link_local(at("169.254.0.1:7").ip()));

@@ -1,7 +1,7 @@
-//! Errors of a start that pass by themselves: the port or the place of the process is still another one's.
+//! Errors of a start that resolve themselves: another process still holds the port or the seat of this one.
 //!
-//! The kernel gives back what a killed process held, its ports and sockets, when it has torn down the process: that takes longer the more
-//! memory the process has and the busier the machine is.
+//! The kernel releases the ports and sockets of a killed process when it has torn the process down. The more memory the
+//! process has and the busier the machine is, the longer that takes.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,16 +18,16 @@ use stentor_host::{StartError as SeatError, is_ending};
 
 use super::StartError;
 
-/// The time for which a start waits for its port or place.
+/// Time for which a start waits for its port or seat.
 const GIVING_BACK: Duration = Duration::from_secs(5);
-/// The time after which the wait is reported.
+/// Time after which the wait is reported.
 const UNNOTICED: Duration = Duration::from_millis(300);
-/// The pause between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// An error that another process, which holds this one's port or place, may cause.
+/// An error that may be caused by another process that holds this one's port or seat.
 pub trait InUse {
-    /// Returns what is in use, if that is the cause and may pass.
+    /// Returns what is in use, if that is the cause and may be temporary.
     fn in_use(&self) -> Option<String>;
 }
 
@@ -57,7 +57,7 @@ impl InUse for RoceError {
     }
 }
 
-/// A port for packets.
+/// The UDP port for packets.
 #[cfg(feature = "roce")]
 impl InUse for PortError {
     fn in_use(&self) -> Option<String> {
@@ -66,7 +66,7 @@ impl InUse for PortError {
     }
 }
 
-/// Where connections are made.
+/// The TCP port of the connection manager.
 impl InUse for NetError {
     fn in_use(&self) -> Option<String> {
         let NetError::Listen { address, source } = self else { return None };
@@ -75,7 +75,7 @@ impl InUse for NetError {
 }
 
 impl InUse for SeatError {
-    /// A process that runs and is not being torn down stays, so nobody waits for it.
+    /// A process that runs and is not being torn down is no reason to wait.
     fn in_use(&self) -> Option<String> {
         match self {
             SeatError::Starting { path, .. } => Some(format!("the directory {}", path.display())),
@@ -94,10 +94,11 @@ pub fn tcp_port(address: SocketAddr) -> String {
     format!("TCP {address}")
 }
 
-/// Calls `start` until it succeeds, for some seconds while something that it needs is `in_use`. `say` hears once what it waits for.
+/// Calls `start` until it succeeds, for up to five seconds while something that it needs is `in_use`. `say` receives
+/// one message about the wait.
 ///
 /// # Errors
-/// What `start` says last.
+/// The last error of `start`.
 pub fn patiently<T, E>(
     start: impl FnMut() -> Result<T, E>,
     in_use: impl Fn(&E) -> Option<String>,
@@ -143,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn start_waits_for_its_place_and_says_so_once() {
+    fn start_waits_for_its_port_and_reports_that_once() {
         let (mut attempts, mut said) = (0, Vec::new());
         let start = || {
             attempts += 1;
             if attempts < 7 { Err(Held(true)) } else { Ok(attempts) }
         };
         let started = patiently_for(Duration::from_millis(4), start, Held::tell, |text| said.push(text.to_owned()));
-        // It gives up after four milliseconds if they are over; else it has started.
+        // Either four milliseconds have passed and the start has failed, or it has succeeded.
         assert!(started.is_err() || said.len() == 1, "{said:?}");
         let (mut attempts, mut said) = (0, Vec::new());
         let start = || {
@@ -164,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn start_gives_up_and_another_error_is_told_at_once() {
+    fn start_times_out_and_other_errors_return_at_once() {
         let mut attempts = 0;
         let mut start = |busy| {
             attempts += 1;
             Err::<(), _>(Held(busy))
         };
         assert!(
-            patiently_for(Duration::from_secs(600), || start(false), Held::tell, |_| panic!("nothing is waited for"))
+            patiently_for(Duration::from_secs(600), || start(false), Held::tell, |_| panic!("it waits for nothing"))
                 .is_err()
         );
         assert!(patiently_for(Duration::from_millis(30), || start(true), Held::tell, |_| ()).is_err());

@@ -1,4 +1,5 @@
-//! A configuration's processes on their fabric: start, polling loops, histories.
+//! The processes of a configuration on their fabric: their start, their polling loops and their histories. Nodes,
+//! clients and the `stentor` command build on it.
 
 mod address;
 mod addresses;

@@ -1,15 +1,15 @@
-//! Taking a client's place in a running cluster.
+//! Obtains a client id in a running cluster.
 //!
-//! A place is tried at a time. A try ends when the client may begin, or when the place is of no use:
+//! Client ids are tried one at a time. A try ends when the client may start, or when the id cannot be used:
 //!
 //! | state of the try | next |
 //! |---|---|
-//! | the fabric refuses the start because another process has the place | the next place |
-//! | a group keeps too much of earlier processes of the place, for longer than 0.3 s | the next place |
-//! | the group that numbers the place's processes is not there for 1 s, and is not needed otherwise | the next place of another home |
-//! | another process has taken the place, on another host | the next place |
-//! | a majority of each group counts | the client begins |
-//! | the time is over, or the watcher says so | an error |
+//! | the fabric refuses the start because another process holds the id | the next id |
+//! | for more than 0.3 s, a group stores too much of earlier processes of the id | the next id |
+//! | for 1 s, the home group is unreachable, and it is not needed otherwise | the next id with another home group |
+//! | a process on another host holds the id | the next id |
+//! | a majority of each group counts | the client starts |
+//! | the timeout has passed, or the watcher gives up | an error |
 
 #[cfg(feature = "roce")]
 use std::net::IpAddr;
@@ -26,90 +26,90 @@ use super::fabric_diagnostics::FabricDiagnostics;
 use super::in_use::{InUse, patiently};
 use super::run_loop::{Housekeeper, RunError, client_round};
 
-/// How long what keeps a process out of a place may last before another one is looked at.
+/// Time that an obstacle to the use of a client id may last before the next id is tried.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long a client that may begin waits for those who are there and do not count yet.
+/// Time that a client that may start waits for connected members that do not count yet.
 const MOMENT: Duration = Duration::from_millis(100);
-/// For how long the home group of a place may not be there.
+/// Time that the home group of a client id may be unreachable.
 const HOME_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who looks on while a client waits for its groups.
+/// An observer of a client that waits for its groups.
 pub trait JoinWatch<F: FabricDiagnostics> {
-    /// Why it gives up.
+    /// The reason why it gives up.
     type Error;
 
-    /// A client waits in a place from here on.
+    /// Called when a client starts to wait with a client id.
     fn begin(&mut self) {}
 
-    /// Looks at the client that waits, again and again.
+    /// Examines the waiting client. Called repeatedly.
     ///
     /// # Errors
-    /// Why to give up.
+    /// The reason to give up.
     fn look(&mut self, client: &mut Client<F>) -> Result<(), Self::Error>;
 
-    /// Says why the client that waited for the whole time was not let in.
+    /// Returns why the client did not start within the timeout.
     fn late(&mut self, client: &Client<F>) -> Self::Error;
 
-    /// Hears what is worth telling: of places that were skipped, for example.
+    /// Receives messages, for example about client ids that were skipped.
     fn note(&mut self, text: &str);
 }
 
-/// Why no place was taken.
+/// Why no client id was obtained.
 #[derive(Debug)]
 pub enum JoinError<E> {
-    /// The process does not start on the fabric.
+    /// The process cannot start on the fabric.
     Start(StartError),
     /// Waiting failed.
     Run(RunError),
-    /// All places that could be taken have a process, or need a group that is not there.
+    /// All candidate client ids are in use, or need a group that is unreachable.
     NoPlace,
     /// The watcher gave up.
     GivenUp(E),
 }
 
-/// Which client is wanted.
+/// The parameters of a client that is to start.
 pub struct Placing<'a, F: FabricDiagnostics> {
     /// The cluster.
     pub plan: &'a ClusterRuntime,
-    /// Starts the client of a place.
+    /// Starts the client with a client id.
     pub start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
-    /// The groups whose members it waits for.
+    /// Groups whose members it waits for.
     pub to: &'a [GroupId],
-    /// What it does while it waits.
+    /// How it waits.
     pub wait: WaitMode,
-    /// The longest wait.
+    /// Longest time to wait.
     pub timeout: Duration,
 }
 
-/// Why a place was not taken.
+/// Why a client id was not obtained.
 enum Refused<E> {
-    /// There is a process in it.
+    /// Another process holds it.
     Taken,
-    /// A group keeps too much of what earlier processes of it left.
+    /// A group stores too much of its earlier processes.
     Crowded,
-    /// The group that numbers its processes is not there.
+    /// Its home group is unreachable.
     Homeless(GroupId),
-    /// No place is better.
+    /// No other client id would help.
     Failed(JoinError<E>),
 }
 
-/// Since when something has lasted.
+/// Time since when a condition has held.
 #[derive(Default)]
 struct Lasting(Option<Instant>);
 
 impl Lasting {
-    /// Whether it has lasted for longer than `limit`, if it holds now.
+    /// Returns whether the condition has held for longer than `limit`. `holds`: whether it holds now.
     fn lasts(&mut self, holds: bool, now: Instant, limit: Duration) -> bool {
         self.0 = if holds { self.0.or(Some(now)) } else { None };
         self.0.is_some_and(|since| now - since > limit)
     }
 }
 
-/// Whether there is a process in a client's place already.
+/// Returns whether the error means that another process holds the client id.
 fn is_taken(error: &StartError) -> bool {
     match error {
         StartError::Fabric(SeatError::AlreadyRunning { .. }) => true,
-        // On loopback a place has an address; elsewhere somebody else may have it.
+        // On loopback, each client id has its own address. Elsewhere, an unrelated process may use the address.
         #[cfg(feature = "roce")]
         StartError::Roce(RoceError::Port(PortError::Taken { address: IpAddr::V4(ip) })) => ip.is_loopback(),
         _ => false,
@@ -117,7 +117,7 @@ fn is_taken(error: &StartError) -> bool {
 }
 
 impl<F: FabricDiagnostics> Placing<'_, F> {
-    /// Takes the place that is asked for, or the first that is free.
+    /// Obtains the requested client id, or the first that is free.
     ///
     /// # Errors
     /// See [`JoinError`].
@@ -131,10 +131,10 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
             Some(place) => place.0..place.0 + 1,
             None => 0..self.plan.topology().clients() as u16,
         };
-        // Those first whose home is a group that is needed anyway.
+        // Client ids come first if their home group is needed anyway.
         let (near, far): (Vec<_>, Vec<_>) =
             places.map(ClientId).partition(|place| self.to.contains(&self.plan.topology().home(*place)));
-        // Home groups that are not there: none of their places can be had.
+        // Home groups that are unreachable: none of their client ids can be used.
         let mut homeless = Vec::new();
         for place in near.into_iter().chain(far) {
             if homeless.contains(&self.plan.topology().home(place)) {
@@ -162,9 +162,9 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
         Err(JoinError::NoPlace)
     }
 
-    /// Starts the process of a place, and waits for up to some seconds while a process that was killed still has it.
+    /// Starts the process of a client id. Waits for up to five seconds while a killed process still holds it.
     fn start<W: JoinWatch<F>>(&self, place: ClientId, watch: &mut W) -> Result<Client<F>, Refused<W::Error>> {
-        // `None`: another process is in its place, so the next place is tried at once.
+        // `None` means that another process holds the id, so the next one is tried at once.
         let start = || (self.start)(place).map_err(|error| if is_taken(&error) { None } else { Some(error) });
         let started = patiently(start, |error| error.as_ref()?.in_use(), |text| watch.note(text));
         started.map_err(|error| error.map_or(Refused::Taken, |error| Refused::Failed(JoinError::Start(error))))
@@ -199,7 +199,8 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
             if homeless.lasts(is_homeless, now, HOME_PATIENCE) {
                 return Err(Refused::Homeless(home));
             }
-            // Another host's process may be in it; one that died just now is not any more.
+            // A process on another host may hold the id. A report about a process that has just died disappears by
+            // itself.
             if client.is_superseded() || displaced.lasts(client.fabric().is_displaced(), now, PATIENCE) {
                 return Err(Refused::Taken);
             }
@@ -209,7 +210,7 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
                 return Err(given_up(watch.late(&client)));
             }
         }
-        // Whoever is there and does not count yet has to catch up afterwards: it gets a moment.
+        // A connected member that does not count yet must catch up afterwards, so the client gives it a moment.
         let moment = Instant::now() + MOMENT;
         while !self.is_counted(&client) && Instant::now() < moment {
             round(&mut client)?;
@@ -217,7 +218,7 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
         Ok(client)
     }
 
-    /// Whether every member that is there counts.
+    /// Returns whether every connected member counts.
     fn is_counted(&self, client: &Client<F>) -> bool {
         let members = self.to.iter().flat_map(|group| client.topology().members(*group));
         members.into_iter().all(|process| client.counts_on(process) || !client.fabric().sees(process))

@@ -1,4 +1,4 @@
-//! Records what happens at one process as a history.
+//! Records the events of one process as a history for the checker.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ fn ballot_of(ballot: Ballot) -> checker::Ballot {
 }
 
 impl ClusterRuntime {
-    /// The cluster as histories name it; process numbers are those of the table.
+    /// Returns the cluster in the form of histories. Process numbers are those of the process table.
     #[must_use]
     pub fn history_cluster(&self) -> Cluster {
         let mut builder = Cluster::builder().window(u64::from(self.config().limits().window));
@@ -32,7 +32,8 @@ impl ClusterRuntime {
     }
 }
 
-/// Writes the history of one process. Times are the caller's, so that recording adds no clock to a polling loop.
+/// Writes the history of one process. The caller provides the times, so recording adds no clock reading to a polling
+/// loop.
 pub struct Recorder<W: Write> {
     writer: HistoryWriter<W>,
     me: checker::Process,
@@ -40,15 +41,15 @@ pub struct Recorder<W: Write> {
     group: Option<checker::Group>,
     first_client: u32,
     labels: Vec<checker::Label>,
-    /// Of regions and of queues.
+    /// Labels of regions and of queues.
     memory: [checker::Label; 2],
 }
 
 impl<W: Write> Recorder<W> {
-    /// Begins the history of process `me`, and says in its first line whose it is and that it begins now.
+    /// Starts the history of process `me`. Its first line names the process and the time of the start.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn new(plan: &ClusterRuntime, me: ProcessId, output: W) -> io::Result<Self> {
         let mut cluster: Cluster = plan.history_cluster();
         let labels = stentor_multicast::Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
@@ -65,7 +66,7 @@ impl<W: Write> Recorder<W> {
         })
     }
 
-    /// Names the life in which this process is, from 1; another one after every restart. Who does not count them takes
+    /// Sets the life of this process, from 1, with another number after every restart. If nobody numbers them, use
     /// [`life_now`](super::life_now). Lives are ordered by their times.
     #[must_use]
     pub fn in_life(self, incarnation: u64) -> Self {
@@ -83,10 +84,11 @@ impl<W: Write> Recorder<W> {
         self.writer.event(&checker::Event { t, process: self.me, incarnation: self.incarnation, kind })
     }
 
-    /// A client multicasts. `t` is a time before the first write: take it before `submit`.
+    /// Records that a client multicasts a message. `t` is a time before the first write: read the clock before
+    /// `submit`.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn multicast(&mut self, t: u64, id: MessageId, to: &[GroupId], payload: &[u8]) -> io::Result<()> {
         let mut groups = checker::GroupSet::default();
         for group in to {
@@ -97,18 +99,19 @@ impl<W: Write> Recorder<W> {
         self.event(t, EventKind::Multicast(checker::Multicast { m, to: groups, len, hash }))
     }
 
-    /// A client has heard of the order up to `time`, and what it multicasts from here on names that time.
+    /// Records that a client has learned of the order up to `time`, which its later messages name.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn heard(&mut self, t: u64, time: u64) -> io::Result<()> {
         self.event(t, EventKind::Heard { time })
     }
 
-    /// A member delivers. `t` is a time at or after the delivery: take it in the call, not once per round.
+    /// Records that a member delivers a message. `t` is a time at or after the delivery: read the clock in the call,
+    /// not once per round.
     ///
     /// # Errors
-    /// What writing says; also if this process is not a member of a group.
+    /// The error of the writer; also if this process is not a member of a group.
     pub fn deliver(&mut self, t: u64, delivered: &Delivered<'_>) -> io::Result<()> {
         let Some(group) = self.group else { return Err(io::Error::other("a client does not deliver")) };
         let ts =
@@ -125,29 +128,29 @@ impl<W: Write> Recorder<W> {
         self.event(t, EventKind::Deliver(deliver))
     }
 
-    /// This process leads its group, and is ready. `t` is a time at or after that.
+    /// Records that this process leads its group, and is ready. `t` is a time at or after that.
     ///
     /// # Errors
-    /// What writing says; also if this process is not a member of a group.
+    /// The error of the writer; also if this process is not a member of a group.
     pub fn epoch(&mut self, t: u64, ballot: Ballot) -> io::Result<()> {
         let Some(group) = self.group else { return Err(io::Error::other("a client does not lead")) };
         let checker::Ballot { number: ballot, by } = ballot_of(ballot);
         self.event(t, EventKind::Epoch { group, ballot, by, leader: by, carried: None })
     }
 
-    /// This process has its group's state again, that after `from` deliveries.
+    /// Records that this process has recovered its group's state, which contains `from` deliveries.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn recover(&mut self, t: u64, from: u64) -> io::Result<()> {
         self.event(t, EventKind::Recover { from })
     }
 
-    /// Records that this process holds the state of a history of its group from here on. `origins`: the beginnings of that
-    /// history, the oldest first.
+    /// Records that this process holds the state of a history of its group from now on. `origins` are the beginnings of
+    /// that history, the oldest first.
     ///
     /// # Errors
-    /// What writing says; also if this process is not a member of a group.
+    /// The error of the writer; also if this process is not a member of a group.
     pub fn begun(&mut self, t: u64, origins: &[Origin]) -> io::Result<()> {
         let Some(group) = self.group else { return Err(io::Error::other("a client has no group")) };
         let Some((last, before)) = origins.split_last() else { return Ok(()) };
@@ -157,29 +160,29 @@ impl<W: Write> Recorder<W> {
         self.event(t, EventKind::Begun(begun))
     }
 
-    /// Another process was killed in its life `incarnation`.
+    /// Records that another process was killed in its life `incarnation`.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn crash(&mut self, t: u64, process: ProcessId, incarnation: u64) -> io::Result<()> {
         let process = checker::Process(u32::from(process.0));
         self.writer.event(&checker::Event { t, process, incarnation, kind: EventKind::Crash })
     }
 
-    /// The record cannot be written any more, and this process goes on: says so, and is the last word. Lines that were not
-    /// written are given up.
+    /// Records that the history is incomplete from here on, although the process continues. This is the last event.
+    /// Lines that were not written are lost.
     ///
     /// # Errors
-    /// What writing says: then the history ends without.
+    /// The error of the writer: the history then ends without this event.
     pub fn give_up(&mut self, t: u64) -> io::Result<()> {
         let (process, incarnation) = (self.me, self.incarnation);
         self.writer.give_up(&checker::Event { t, process, incarnation, kind: EventKind::Unrecorded })
     }
 
-    /// Remote operations on behalf of messages.
+    /// Records remote operations on behalf of messages.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn operations(&mut self, t: u64, operations: &[RemoteOp]) -> io::Result<()> {
         for operation in operations {
             let m = self.message(operation.message);
@@ -190,10 +193,10 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
-    /// Memory in use and what was announced at start.
+    /// Records the memory in use, and the limit that was announced at start.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn memory(&mut self, t: u64, used: &MemoryUse) -> io::Result<()> {
         let parts = [(used.regions, used.region_limit), (used.most_queued, used.queue_limit)];
         for (what, (bytes, limit)) in self.memory.into_iter().zip(parts) {
@@ -202,18 +205,18 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
-    /// The run has come to rest; what was not delivered by now never will be.
+    /// Records that the run is over: messages that are undelivered by now will never be delivered.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn complete(&mut self) -> io::Result<()> {
         self.writer.complete()
     }
 
-    /// Hands everything to the operating system.
+    /// Passes all buffered lines to the operating system.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }

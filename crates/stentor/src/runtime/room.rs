@@ -1,4 +1,4 @@
-//! How much memory is left for a process here: the machine's, and that of its control groups.
+//! The memory that is left for a process here: that of the machine, and that of its control groups.
 
 use std::fmt;
 use std::fs;
@@ -11,41 +11,41 @@ use thiserror::Error;
 use super::cluster::{ClusterRuntime, StartError};
 use crate::config::NebConfig;
 
-/// What is left of a control group's memory: the tightest of those that this process is in.
+/// The memory quota of a control group: the tightest of those that this process is in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quota {
-    /// The file that has the limit.
+    /// File that contains the limit.
     pub file: PathBuf,
-    /// The limit, bytes.
+    /// Limit, in bytes.
     pub limit: u64,
-    /// What is left of it, bytes; files that are cached do not count as used.
+    /// Rest of the limit, in bytes. Cached files do not count as used.
     pub left: u64,
 }
 
-/// The memory that a new process can have here.
+/// The memory that a new process can use here.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Room {
-    /// `MemAvailable` of the machine, bytes; `None` if it is not known. Swap does not count: registered memory is not
-    /// swapped out.
+    /// `MemAvailable` of the machine, in bytes; `None` if it is unknown. Swap does not count, because registered memory
+    /// is not swapped out.
     pub available: Option<u64>,
-    /// `MemTotal` of the machine, bytes.
+    /// `MemTotal` of the machine, in bytes.
     pub total: Option<u64>,
-    /// `None`: no control group limits this process, or it is not known.
+    /// Quota of the control group; `None` if no group limits this process, or if it is unknown.
     pub quota: Option<Quota>,
 }
 
-/// A process does not fit into what is left.
+/// An error: the process needs more memory than is left.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("its limits need {} of memory, and {room}", Bytes(*needed))]
 pub struct Shortage {
-    /// What the process needs, bytes.
+    /// Memory that the process needs, in bytes.
     pub needed: u64,
-    /// What there is.
+    /// Memory that is left.
     pub room: Room,
 }
 
 impl Shortage {
-    /// Returns what a person can do about it.
+    /// Returns the remedy for the shortage.
     #[must_use]
     pub fn remedy(&self) -> String {
         let lower = "lower `clients`, `window`, `body_ring_kib` or `message_bytes` in [limits] of all processes";
@@ -74,13 +74,13 @@ impl fmt::Display for Room {
 }
 
 impl Room {
-    /// Looks at this machine.
+    /// Examines this machine.
     #[must_use]
     pub fn here() -> Room {
         Room::below(Path::new("/"))
     }
 
-    /// Looks at the files of the kernel below `root`: `proc/meminfo`, `proc/self/cgroup` and `sys/fs/cgroup`.
+    /// Examines the files of the kernel below `root`: `proc/meminfo`, `proc/self/cgroup` and `sys/fs/cgroup`.
     #[must_use]
     pub fn below(root: &Path) -> Room {
         let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
@@ -88,14 +88,14 @@ impl Room {
         Room { available: of("MemAvailable:"), total: of("MemTotal:"), quota: quota(root) }
     }
 
-    /// Returns how many bytes a new process can have; `None` if it is not known.
+    /// Returns the number of bytes that a new process can use; `None` if it is unknown.
     #[must_use]
     pub fn left(&self) -> Option<u64> {
         let quota = self.quota.as_ref().map(|quota| quota.left);
         self.available.into_iter().chain(quota).min()
     }
 
-    /// Checks whether so many bytes are left. What is not known is no reason to refuse.
+    /// Checks whether `needed` bytes are left. Unknown values are not a reason to refuse.
     ///
     /// # Errors
     /// [`Shortage`], with the numbers.
@@ -111,7 +111,7 @@ impl Room {
     }
 }
 
-/// Bytes in the unit that fits.
+/// A number of bytes, displayed in a suitable unit.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -125,7 +125,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A number of kibibytes in a file with a name and a number in each line, as bytes.
+/// Reads a value in KiB from a file with a name and a number in each line, and returns bytes.
 fn kib(text: &str, name: &str) -> Option<u64> {
     number(text, name).map(|kib| kib.saturating_mul(1024))
 }
@@ -135,11 +135,11 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How the files of one version of control groups are called.
+/// The file names of one version of control groups.
 struct Files {
     limit: &'static str,
     usage: &'static str,
-    /// Names in `memory.stat`, which count the groups below as well.
+    /// Names in `memory.stat` whose values include the groups below.
     cached: [&'static str; 2],
 }
 
@@ -151,10 +151,10 @@ const VERSION_1: Files = Files {
 const VERSION_2: Files =
     Files { limit: "memory.max", usage: "memory.current", cached: ["inactive_file ", "active_file "] };
 
-/// A limit of version 1 that is at least so large is none.
+/// A limit of version 1 that is at least this large means no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The tightest limit of the groups that this process is in, whichever version controls memory here.
+/// Returns the tightest limit of the groups that this process is in, for the version that controls memory here.
 fn quota(root: &Path) -> Option<Quota> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mounted = root.join("sys/fs/cgroup");
@@ -169,7 +169,7 @@ fn quota(root: &Path) -> Option<Quota> {
             let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
             Some((mounted, group, VERSION_2))
         })?;
-    // In a container, the path may be the host's: then only the top is there, and it is the container's own group.
+    // In a container, the path may be the host's. Then only the top exists, and it is the container's own group.
     let folder = top.join(group.trim_start_matches('/'));
     let above = folder.ancestors().take_while(|folder| folder.starts_with(&top));
     above.filter_map(|folder| quota_of(folder, &files)).min_by_key(|quota| quota.left)
@@ -177,7 +177,7 @@ fn quota(root: &Path) -> Option<Quota> {
 
 fn quota_of(folder: &Path, files: &Files) -> Option<Quota> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-    // `max` is no number: there is no limit.
+    // The value `max` is not a number: there is no limit.
     let limit = read(files.limit)?.trim().parse::<u64>().ok().filter(|limit| *limit < NO_LIMIT)?;
     let used = read(files.usage)?.trim().parse::<u64>().ok()?;
     let stat = read("memory.stat").unwrap_or_default();
@@ -187,7 +187,7 @@ fn quota_of(folder: &Path, files: &Files) -> Option<Quota> {
 }
 
 impl ClusterRuntime {
-    /// Returns the bytes of the largest process of the cluster, after it looked whether this one finds room here.
+    /// Returns the memory of the largest process of the cluster in bytes, after a check that this process fits here.
     pub(super) fn most_bytes(&self, me: ProcessId) -> Result<u64, StartError> {
         let memory = self.config().memory();
         let size = match self.topology().role(me) {
@@ -199,7 +199,7 @@ impl ClusterRuntime {
         Ok(memory.processes.iter().map(|process| process.bytes()).max().unwrap_or(0))
     }
 
-    /// Returns the bytes of a process of the broadcast, after it looked whether it finds room here.
+    /// Returns the memory of a process of the broadcast in bytes, after a check that it fits here.
     pub(super) fn neb_bytes(&self, neb: &NebConfig) -> Result<u64, StartError> {
         let bytes = neb.config().memory_bytes();
         Room::here().check(bytes)?;
@@ -216,7 +216,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
     const MEMINFO: &str = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB\n";
 
-    /// The kernel's files below a root of their own.
+    /// Creates the kernel's files below a temporary root.
     fn root(files: &[(&str, &str)]) -> TempDir {
         TempDir::with_lines(&[files, &[("proc/meminfo", MEMINFO)]].concat())
     }
@@ -236,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_refuses_nothing() {
+    fn unknown_memory_refuses_nothing() {
         let room = Room::below(Path::new("/nonexistent"));
         assert_eq!((room.left(), room.check(u64::MAX)), (None, Ok(())));
     }
 
     #[test]
-    fn of_version_2_the_tightest_of_the_groups_around_a_process_counts() {
+    fn version_2_uses_the_tightest_enclosing_group() {
         let root = root(&[
             ("proc/self/cgroup", "0::/a/b\n"),
             ("sys/fs/cgroup/a/b/memory.max", "max\n"),
@@ -253,7 +253,7 @@ mod tests {
         ]);
         let room = Room::below(&root);
         let quota = room.quota.clone().expect("there is a limit");
-        assert_eq!((quota.limit, quota.left), (2 * GIB, GIB), "what is cached can be dropped");
+        assert_eq!((quota.limit, quota.left), (2 * GIB, GIB), "cached files can be dropped");
         assert_eq!((room.left(), room.check(GIB)), (Some(GIB), Ok(())));
         let shortage = room.check(2 * GIB).unwrap_err();
         assert!(shortage.to_string().contains("its control group has 1.0 GiB left of 2.0 GiB"), "{shortage}");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn of_version_1_the_group_is_that_of_the_controller_and_a_huge_limit_is_none() {
+    fn version_1_uses_the_controllers_group_and_ignores_a_huge_limit() {
         let groups = "9:name=systemd:/x\n4:cpu,memory:/a/b\n0::/\n";
         let root = root(&[
             ("proc/self/cgroup", groups),
@@ -277,9 +277,9 @@ mod tests {
         assert!(quota.file.ends_with("memory/a/b/memory.limit_in_bytes"), "{quota:?}");
     }
 
-    /// As in a container without a namespace of control groups: its path is the host's.
+    /// A container without a namespace of control groups shows the host's path.
     #[test]
-    fn a_path_that_is_not_there_means_the_top() {
+    fn missing_path_means_the_top_group() {
         let root = root(&[
             ("proc/self/cgroup", "4:memory:/docker/77\n"),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n"),
@@ -288,9 +288,9 @@ mod tests {
         assert_eq!(Room::below(&root).left(), Some(GIB));
     }
 
-    /// A limit that is wider than what the machine has left is not what is told.
+    /// A limit that exceeds what the machine has left is not reported.
     #[test]
-    fn the_tighter_of_machine_and_group_is_told() {
+    fn tighter_of_machine_and_group_is_reported() {
         let root = root(&[
             ("proc/self/cgroup", "0::/\n"),
             ("sys/fs/cgroup/memory.max", "1099511627776\n"),

@@ -1,4 +1,4 @@
-//! The polling loops of members and clients.
+//! The polling loops of members and clients. A loop polls the fabric while there is work, and sleeps on it otherwise.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,40 +11,40 @@ use super::clock::wall_clock;
 
 /// Longest sleep of an idle process; a peer's write wakes it earlier.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
-/// The same of a member, which looks after what makes no progress and is looked at by others.
+/// Longest sleep of a member, which must check its own progress and publish heartbeats.
 const LONGEST_MEMBER_SLEEP: Duration = Duration::from_millis(2);
-/// The shortest sleep of a member that rests, when a tick is due.
+/// Shortest sleep of an idle member when a tick is due.
 const SHORTEST_REST: Duration = Duration::from_micros(100);
-/// How often a busy process looks after its connections.
+/// Interval at which a busy process checks its connections.
 const HOUSEKEEPING: Duration = Duration::from_millis(2);
-/// Rounds between two looks at the clock, unless the process slept.
+/// Number of busy rounds between two readings of the clock, unless the process slept.
 const ROUNDS_PER_LOOK: u32 = 256;
-/// The same for idle rounds, between which others may have had the processor.
+/// Number of idle rounds between two readings of the clock. Other processes may have run between idle rounds.
 const IDLE_ROUNDS_PER_LOOK: u32 = 16;
 
-/// Why a loop ended before it was told to.
+/// Why a loop ended without a request.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// Waiting failed.
     #[error(transparent)]
     Wait(#[from] WaitError),
-    /// An operator reset the group, and it goes on without what this member has.
+    /// An operator reset the group, and it continues without this member's state.
     #[error("the group of {member} was reset: it goes on in incarnation {by}, without this process's state")]
     Ended {
         /// This member.
         member: ProcessId,
-        /// The group's incarnation.
+        /// The group's new incarnation.
         by: Incarnation,
     },
-    /// The group has heard of another process in this member's place, which was started later.
+    /// The group knows another process with this member's id, which was started later.
     #[error("another process has taken {0}'s place in its group")]
     Superseded(ProcessId),
-    /// The application could not take over another member's state.
+    /// The application could not restore another member's state.
     #[error("{0} could not take over another member's state: {1}")]
     Restore(ProcessId, RestoreError),
 }
 
-/// Tells a loop to end; set from a signal handler or another thread.
+/// A flag that asks a loop to end. Signal handlers and other threads may set it.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
@@ -54,23 +54,23 @@ impl Stop {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether it was asked to.
+    /// Returns whether the loop was asked to end.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// Decides when a loop looks after its connections: on every idle round that is due, rarely when busy.
+/// Decides when a loop checks its connections: on every idle round that is due, rarely when busy.
 #[derive(Debug)]
 pub struct Housekeeper {
     rounds: u32,
     slept: bool,
     start: Instant,
-    /// At the last look at the clock.
+    /// Time of the last reading of the clock.
     now: Instant,
     next: Instant,
-    /// The time between two moments at which work is due.
+    /// Interval at which work is due.
     interval: Duration,
 }
 
@@ -82,34 +82,35 @@ impl Default for Housekeeper {
 }
 
 impl Housekeeper {
-    /// Time since this was made, as of the last look at the clock: enough for timeouts, and cheap.
+    /// Returns the time since the creation of this value, as of the last reading of the clock. It is cheap and precise
+    /// enough for timeouts.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Duration {
         self.now - self.start
     }
 
-    /// Tells a member the wall clock, as of now.
+    /// Passes the current wall clock to a member.
     fn tell_wall_clock<F: Fabric>(&self, member: &mut Member<F>) {
         if let Some((now, wall)) = wall_clock(self.start) {
-            // One that cannot be is none, and the member says so.
+            // An invalid reading counts as no wall clock, which the member reports.
             let _ = member.tell_wall_clock(now, wall);
         }
     }
 
-    /// The process may have slept: the clock is looked at after the next round.
+    /// Records that the process may have slept: the clock is read after the next round.
     #[inline]
     pub fn note_sleep(&mut self, slept: bool) {
         self.slept |= slept;
     }
 
-    /// Sets the time between two moments at which work is due.
+    /// Sets the interval at which work is due.
     fn set_interval(&mut self, interval: Duration) {
         self.next = (self.next - self.interval) + interval;
         self.interval = interval;
     }
 
-    /// Whether it is time.
+    /// Returns whether work is due.
     #[inline]
     pub fn is_due(&mut self, worked: bool) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
@@ -127,18 +128,18 @@ impl Housekeeper {
     }
 }
 
-/// Lets a member rest that had no work for a while: it sleeps at once and longer, and its ticks are fewer. The first
-/// message ends that.
+/// Puts a member into its idle mode after a while without work: it sleeps at once and for longer, and has fewer ticks.
+/// The next message ends the idle mode.
 #[derive(Debug, Default)]
 struct Repose {
-    /// The time at which it had work last.
+    /// Time of the last round with work.
     worked_at: Duration,
-    /// The longest sleep while it rests; `None` while it does not.
+    /// Longest sleep in idle mode; `None` if the member is not idle.
     rests: Option<Duration>,
 }
 
 impl Repose {
-    /// Updates the rest after each round. Returns how long the next sleep may be.
+    /// Updates the idle mode after a round. Returns the longest time for the next sleep.
     #[inline]
     fn after<F: Fabric>(
         &mut self,
@@ -160,7 +161,7 @@ impl Repose {
         }
         match self.rests {
             None => LONGEST_MEMBER_SLEEP,
-            // What wakes it before that is not its own time: the next tick is not put off.
+            // An early wake-up does not postpone the next tick.
             Some(longest) => {
                 member.next_tick().saturating_sub(now).clamp(SHORTEST_REST, longest.max(LONGEST_MEMBER_SLEEP))
             }
@@ -168,8 +169,8 @@ impl Repose {
     }
 }
 
-/// The loop of one member, round by round. The member is told the wall clock of this host, so the times of a group that it leads follow
-/// physical time.
+/// The loop of one member, round by round. It passes the host's wall clock to the member, so the times of a group that
+/// the member leads follow physical time.
 #[derive(Debug)]
 pub struct MemberLoop {
     backoff: Backoff,
@@ -179,18 +180,19 @@ pub struct MemberLoop {
 }
 
 impl MemberLoop {
-    /// Begins a loop that pauses in this mode.
+    /// Creates a loop that pauses in this mode.
     #[must_use]
     pub fn new(mode: WaitMode) -> Self {
         let (backoff, housekeeper) = (Backoff::new(mode), Housekeeper::default());
         MemberLoop { backoff, housekeeper, repose: Repose::default(), begun: false }
     }
 
-    /// Does one round. `app` gets every message in the global order; `round` is called after the member's step, with `app`, the time since
-    /// the start and whether the step did anything. Returns whether the round worked, and for how long the member may sleep if it did not.
+    /// Runs one round. `app` receives every message in the global order. `round` is called after the member's step with
+    /// `app`, the time since the start, and whether the step did any work. Returns whether the round did any work, and
+    /// how long the member may sleep if it did not.
     ///
     /// # Errors
-    /// Why the member cannot go on; see [`RunError`].
+    /// Why the member cannot continue; see [`RunError`].
     #[inline]
     pub fn round<F: Fabric, A: Application>(
         &mut self,
@@ -219,12 +221,12 @@ impl MemberLoop {
             return Err(RunError::Restore(member.fabric().me(), error.clone()));
         }
         round(member, app, housekeeper.now(), worked);
-        // What was asked of it begins with the next step, not after a sleep.
+        // Requests made in `round` are executed by the next step, which must not wait for a sleep.
         worked |= member.is_fencing() && !fencing || member.has_unflushed();
         Ok((worked, repose.after(member, backoff, housekeeper)))
     }
 
-    /// Pauses after a round as it is due: not at all, or asleep until something lands and for at most `longest`.
+    /// Pauses after a round if necessary: not at all, or asleep until something lands, for at most `longest`.
     ///
     /// # Errors
     /// [`RunError::Wait`].
@@ -239,9 +241,10 @@ impl MemberLoop {
         Ok(())
     }
 
-    /// Does what [`pause`](MemberLoop::pause) does, without the sleep, and says what else to do: another round after [`Idle::Poll`], and
-    /// after [`Idle::Arm`], for which the fabric is armed now; after [`Idle::Sleep`] the caller may sleep on the fabric's descriptor, and
-    /// calls [`woken`](MemberLoop::woken) before the next round.
+    /// Like [`pause`](MemberLoop::pause), without the sleep: returns what the caller has to do. After [`Idle::Poll`]
+    /// and [`Idle::Arm`], run another round; [`Idle::Arm`] means that the fabric has been armed. After [`Idle::Sleep`],
+    /// the caller may sleep on the fabric's descriptor, and must call [`woken`](MemberLoop::woken) before the next
+    /// round.
     #[inline]
     pub fn idle<F: Fabric>(&mut self, member: &mut Member<F>, worked: bool) -> Idle {
         let idle = self.backoff.after(worked);
@@ -253,7 +256,7 @@ impl MemberLoop {
         idle
     }
 
-    /// Has the fabric take what its descriptor tells, after a sleep there. It does not sleep itself.
+    /// Makes the fabric process the events of its descriptor, after a sleep on it. Does not sleep itself.
     ///
     /// # Errors
     /// [`RunError::Wait`].
@@ -282,7 +285,7 @@ pub fn run_member<F: Fabric>(
     Ok(())
 }
 
-/// One round of a client's loop: takes credits, looks after connections, pauses when there was nothing.
+/// Runs one round of a client's loop: reads credits, checks connections, and pauses if there was no work.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -295,8 +298,8 @@ pub fn client_round<F: Fabric>(
     client_round_within(client, backoff, housekeeper, submitted, LONGEST_SLEEP)
 }
 
-/// The same, but sleeps for at most `longest`: until the client has something to send, for example. Longer than 20 ms it
-/// never sleeps.
+/// Like [`client_round`], but sleeps for at most `longest`, for example until the client has something to send. It
+/// never sleeps for more than 20 ms.
 ///
 /// # Errors
 /// See [`RunError`].

@@ -1,4 +1,4 @@
-//! The processes of a configuration on the fabric that it names: one start for all fabrics.
+//! Starts the processes of a configuration on the fabric that it names, in one way for all fabrics.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,66 +15,67 @@ use super::cluster::{ClusterRuntime, StartError};
 use super::fabric_diagnostics::FabricDiagnostics;
 use crate::config::{KeyError, NebConfig};
 
-/// What a process is told besides the configuration.
+/// The settings of a process in addition to the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct BindConfig {
-    /// Directory of the configuration: a key's file may be relative to it.
+    /// Directory of the configuration. The file of a key may be relative to it.
     pub directory: PathBuf,
     /// Directory of the control sockets, on shared memory.
     pub sockets: PathBuf,
-    /// This process's address, on a network. `None`: a member's is in the configuration, a client's is the one that this host
-    /// reaches the first member from.
+    /// Address of this process, on a network. `None`: a member uses its address in the configuration, a client the one
+    /// from which this host reaches the first member.
     pub bind: Option<IpAddr>,
-    /// Where to write a capture of all packets, on RoCEv2 in user space.
+    /// File for a capture of all packets, on RoCEv2 in user space.
     pub pcap: Option<PathBuf>,
-    /// A bad network, there.
+    /// Chances of injected network faults, on RoCEv2 in user space.
     #[cfg(feature = "roce")]
     pub chances: Chances,
-    /// The seed of its badness.
+    /// Seed of the injected faults.
     pub seed: u64,
-    /// Whether the network's faults may be set while the process runs, there.
+    /// `true` if the injected faults may be changed while the process runs, on RoCEv2 in user space.
     pub faults: bool,
-    /// Whether further ends of this process use the address, there.
+    /// Whether further endpoints of this process share the address, on RoCEv2 in user space.
     #[cfg(feature = "roce")]
     pub sharing: Sharing,
 }
 
 impl BindConfig {
-    /// A process whose configuration is in this file.
+    /// Returns the settings of a process whose configuration is in this file.
     #[must_use]
     pub fn beside(config: &Path) -> Self {
         BindConfig { directory: config.parent().unwrap_or(Path::new("")).to_owned(), seed: 1, ..BindConfig::default() }
     }
 }
 
-/// What a process takes part in.
+/// The protocol that a process takes part in.
 #[derive(Clone, Copy, Debug)]
 pub enum Role<'a> {
     /// The groups, as a member or a client.
     Groups,
-    /// The broadcast of `[neb]`; processes are counted in its group.
+    /// The broadcast of `[neb]`. Processes are numbered within its group.
     Broadcast(&'a NebConfig),
 }
 
-/// A fabric that processes of a configuration are started on.
+/// A fabric on which processes of a configuration can start.
 pub trait ClusterFabric: FabricDiagnostics + Sized {
-    /// Whether its processes meet in a directory of their host, where operators find them as well.
+    /// `true` if its processes find each other in a directory of their host, where operators find them as well.
     const MEETS_IN_DIRECTORY: bool = false;
 
-    /// Starts a process. What [`carrier`](FabricDiagnostics::carrier) says was taken: print it.
+    /// Starts a process. Print the result of [`carrier`](FabricDiagnostics::carrier), which names the device or
+    /// provider that was chosen.
     ///
     /// # Errors
     /// [`StartError::Room`], [`StartError::Key`], [`StartError::Address`] and the fabric's own.
     fn start_in(cluster: &ClusterRuntime, role: Role<'_>, me: ProcessId, bind: &BindConfig)
     -> Result<Self, StartError>;
 
-    /// Where operators find it, if it meets others in a directory.
+    /// Returns the socket for operators, if the fabric's processes find each other in a directory.
     fn operator_socket(&self) -> Option<Beside> {
         None
     }
 }
 
-/// What all fabrics between hosts are told of a process.
+/// The settings of a process that all fabrics between hosts need.
 pub(super) struct OnNetwork {
     pub(super) net: NetConfig,
     pub(super) switch: Option<SwitchConfig>,
@@ -107,7 +108,7 @@ impl OnNetwork {
             .names(names)
             .key(config.key().ok_or(KeyError::Unnamed)?.read(&bind.directory)?)
             .fingerprint(config.fingerprint())
-            // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
+            // As on shared memory, staging doubles the printed memory if records exceed the inline limit.
             .max_bytes(2 * most + (64 << 20));
         let net = if role.one_life() { net.one_life() } else { net };
         Ok(OnNetwork { net, switch, message_bytes: (longest as u32 + 4096).max(256 << 10) })
@@ -115,7 +116,7 @@ impl OnNetwork {
 }
 
 impl Role<'_> {
-    /// The name by which its processes know each other.
+    /// Returns the name of the cluster by which its processes recognise each other.
     pub(super) fn cluster_name(self, cluster: &ClusterRuntime) -> String {
         match self {
             Role::Groups => cluster.config().cluster().to_owned(),
@@ -123,7 +124,8 @@ impl Role<'_> {
         }
     }
 
-    /// Registers of a broadcast are written once: a process without its memory would split what others have agreed on.
+    /// Returns whether a restarted process is refused. The registers of a broadcast are written once: a process without
+    /// its memory could contradict what others have agreed on.
     pub(super) fn one_life(self) -> bool {
         matches!(self, Role::Broadcast(_))
     }
@@ -133,7 +135,7 @@ impl ClusterRuntime {
     /// Starts a client on a fabric.
     ///
     /// # Errors
-    /// As [`ClusterFabric::start_in`].
+    /// See [`ClusterFabric::start_in`].
     pub fn start_client<F: ClusterFabric>(&self, client: ClientId, bind: &BindConfig) -> Result<Client<F>, StartError> {
         self.client_on(F::start_in(self, Role::Groups, self.topology().client_process(client), bind)?, client)
     }

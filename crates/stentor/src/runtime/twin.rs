@@ -1,10 +1,12 @@
-//! A process that runs, in words, and why a second one of its name is refused: the same of a node and of a command.
+//! Descriptions of a running process, and the refusal of a second one with its name. A node and the `stentor` command
+//! share them.
 
 use std::fmt::Write as _;
 
 use stentor_host::About;
 
-/// Why a second process of a name is refused, and what to do. `address`: where it is now, by the configuration.
+/// Returns why a second process with a name is refused, and the remedy. `address` is its address in the current
+/// configuration.
 #[must_use]
 pub fn told_running(
     name: &str,
@@ -15,7 +17,7 @@ pub fn told_running(
 ) -> (String, String) {
     let mut what = format!("`{name}` of cluster `{cluster}` is running already, {}", as_pid(pid));
     let Some(about) = about else { return (what, "stop that process, or start another one".to_owned()) };
-    // Of one in a PID namespace that is not seen from here, no pid is known.
+    // A process in an invisible PID namespace has no known process id.
     let kill = if pid > 0 { format!(", or `kill {pid}`") } else { String::new() };
     let _ = write!(what, ", {}", told(about, address));
     let remedy = format!(
@@ -26,7 +28,7 @@ pub fn told_running(
     (what, remedy)
 }
 
-/// What a process was told, and where the configuration has another address for it now.
+/// Describes the settings of a process, and its address in the current configuration if that differs.
 pub(super) fn told(about: &About, now: Option<&str>) -> String {
     let mut text = format!("with configuration {} and sockets in {}", about.file.display(), about.directory.display());
     let then = about.addresses.get(about.me.index());
@@ -38,7 +40,7 @@ pub(super) fn told(about: &About, now: Option<&str>) -> String {
     text
 }
 
-/// A running process in words: its pid, or why it has none here.
+/// Describes a running process by its pid, or why it has none here.
 #[must_use]
 pub fn as_pid(pid: i32) -> String {
     match pid {
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_process_is_refused_with_what_the_first_was_told_and_how_to_end_it() {
+    fn second_process_is_refused_with_the_settings_of_the_first_and_a_remedy() {
         let (file, directory) = ("/a/cluster.toml".into(), "/run".into());
         let addresses = ["h:1".to_owned(), "h:2".to_owned()].into();
         let (cluster, name, meeting) = ("c".to_owned(), "b".to_owned(), "m".to_owned());
@@ -66,7 +68,7 @@ mod tests {
         let expected = "stop that process (`stentor stop --config /a/cluster.toml --directory /run --id b`, or `kill 7`), or start \
                         another one";
         assert_eq!(remedy, expected);
-        assert!(!told_running("b", "c", 0, Some(&about), None).1.contains("kill"), "no pid of it is known here");
+        assert!(!told_running("b", "c", 0, Some(&about), None).1.contains("kill"), "its pid is unknown here");
         assert_eq!(told_running("b", "c", 7, None, None).1, "stop that process, or start another one");
     }
 }

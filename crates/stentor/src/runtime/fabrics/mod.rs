@@ -1,7 +1,7 @@
 //! The fabrics that are built in, and the choice among them.
 //!
-//! A fabric is built in if the feature of its name is on. A configuration that names another one is read and checked all the same: one file
-//! serves all processes, and its fingerprint does not depend on what a program was built with.
+//! A fabric is built in if the feature of its name is enabled. A configuration that names another fabric can still be
+//! read and checked: one file serves all processes, and its fingerprint does not depend on the features of a program.
 
 #[cfg(feature = "ofi")]
 mod ofi;
@@ -12,8 +12,8 @@ mod shm;
 #[cfg(feature = "verbs")]
 mod verbs;
 
-// The `cfg` of a macro's body is that of the crate that calls it. So each arm of `with_fabric!` is a macro of its own, of which this
-// crate's features choose one.
+// The `cfg` in a macro's body is evaluated in the crate that calls the macro. Each arm of `with_fabric!` is therefore a
+// macro of its own, which this crate's features select.
 
 /// The arm of [`with_fabric!`] for `shm`.
 #[cfg(feature = "shm")]
@@ -95,12 +95,14 @@ macro_rules! on_ofi {
     };
 }
 
-/// Evaluates an expression in which a name stands for the type of the fabric of this
-/// [`FabricKind`](crate::config::FabricKind). Nothing is dispatched dynamically: the expression is compiled once for each
-/// fabric that is built in. Simulated processes are none of a system; the expression for shared memory stands for them.
+/// Evaluates an expression in which a name stands for the fabric type of this
+/// [`FabricKind`](crate::config::FabricKind). Nothing is dispatched dynamically: the expression is compiled once for
+/// each fabric that is built in. For the simulated fabric, which has no real processes, the expression for shared
+/// memory is used.
 ///
-/// For a fabric that is not built in the value is [`StartError::NotBuiltIn`](crate::runtime::StartError::NotBuiltIn). So the expression is
-/// a `Result` whose error is made from a [`StartError`](crate::runtime::StartError), unless the crate that calls this has all fabrics.
+/// For a fabric that is not built in, the value is [`StartError::NotBuiltIn`](crate::runtime::StartError::NotBuiltIn).
+/// The expression is therefore a `Result` whose error can be made from a [`StartError`](crate::runtime::StartError),
+/// unless the calling crate has all fabrics.
 #[cfg_attr(feature = "unstable-core", macro_export)]
 macro_rules! with_fabric {
     ($kind:expr, $fabric:ident => $body:expr) => {{

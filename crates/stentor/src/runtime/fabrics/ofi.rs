@@ -1,4 +1,4 @@
-//! libfabric.
+//! Processes on libfabric.
 
 use stentor_fabric::{CapabilityMask, ProcessId};
 use stentor_fabric_net::NetFabric;

@@ -1,4 +1,4 @@
-//! RoCEv2 in user space.
+//! Processes on RoCEv2 in user space.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_net::{NetFabric, Sets};

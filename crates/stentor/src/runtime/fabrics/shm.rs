@@ -1,4 +1,4 @@
-//! Shared memory.
+//! Processes on shared memory.
 
 use std::path::PathBuf;
 
@@ -84,8 +84,9 @@ impl ClusterRuntime {
         let message_bytes = (longest + 4096).max(256 << 10);
         let config = ShmConfig {
             directory,
-            // What is printed is what is allowed; staging doubles it where records are longer than the inline limit, and
-            // every queue pair that takes receives has room for a message (of which little is ever touched).
+            // The limit is the memory that `stentor config check` prints, doubled for the staging of records beyond the
+            // inline limit. In addition, every queue pair that posts receives has room for one message, most of which
+            // is never touched.
             max_bytes: 2 * most + (64 << 20) + u64::from(processes) * 2 * u64::from(message_bytes),
             max_regions: 4 * processes + 16,
             fingerprint: self.config().fingerprint(),
@@ -96,7 +97,7 @@ impl ClusterRuntime {
         Ok(ShmFabric::start(config)?)
     }
 
-    /// A member of a group on shared memory, which begins its life together with all the others.
+    /// Creates a member of a group on shared memory. All members of the group start together.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -105,7 +106,7 @@ impl ClusterRuntime {
         self.member_on(self.shm(me, directory)?, me)
     }
 
-    /// A client on shared memory.
+    /// Creates a client on shared memory.
     ///
     /// # Errors
     /// See [`StartError`].

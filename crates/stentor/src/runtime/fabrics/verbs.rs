@@ -1,4 +1,4 @@
-//! RDMA devices.
+//! Processes on RDMA devices.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_net::{NetFabric, Sets};
