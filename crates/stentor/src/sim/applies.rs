@@ -1,4 +1,4 @@
-//! A state machine of any type, as far as it is applied and not copied.
+//! The part of a state machine that applies commands, as an object-safe trait, and the contexts in which it is called.
 
 use stentor_multicast::Incarnation;
 use stentor_simulation::sessions::Place;
@@ -7,7 +7,7 @@ use crate::notes::Notes;
 use crate::timers::SharedTimers;
 use crate::{Context, Group, Position, ReadContext, Reply, SessionId, StateMachine};
 
-/// A state machine of any type, as far as it is applied and not copied.
+/// A state machine of any type, reduced to the methods that apply commands. It cannot be frozen or restored.
 pub(super) trait Applies {
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply);
     fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply);
@@ -33,20 +33,20 @@ impl<S: StateMachine> Applies for S {
     }
 }
 
-/// The bytes that stand for a reply which is longer than replies may be.
+/// Returns the bytes that represent a reply beyond the longest length.
 pub(super) fn too_long(most: usize) -> Vec<u8> {
     vec![b'.'; most + 1]
 }
 
-/// Appends a reply, or what stands for one that is too long.
+/// Appends a reply, or the bytes that represent one that is too long.
 pub(super) fn append(reply: &Reply, most: usize, out: &mut Vec<u8>) {
     if reply.has_overflowed() { out.extend(too_long(most)) } else { out.extend(reply.as_bytes()) }
 }
 
-/// What a context lends to a machine.
+/// The data that a context borrows while the machine is called.
 #[derive(Debug)]
 pub(super) struct Lent {
-    /// The version that is in force: the machine's own, since all members run one program.
+    /// Version in force: the machine's own, because all members run one program.
     pub(super) version: u32,
     pub(super) timers: SharedTimers,
     pub(super) notes: Notes,
@@ -58,12 +58,12 @@ impl Lent {
     }
 }
 
-/// The name of who sent what is at a place: a client, or the group whose time entry it is.
+/// Returns the name of the sender at a position: a client, or the group of a time entry.
 fn sender(at: &Place<'_>) -> String {
     at.client.map_or_else(|| format!("g{}", at.group.0 + 1), |client| format!("c{}", client.0))
 }
 
-/// Runs `with` in the context of a place.
+/// Runs `with` in the context of a position.
 pub(super) fn in_context<T>(at: &Place<'_>, lent: &Lent, with: impl FnOnce(&Context<'_>) -> T) -> T {
     let sender = sender(at);
     with(&Context {

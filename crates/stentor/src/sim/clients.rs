@@ -1,4 +1,4 @@
-//! The clients of a simulated run: their scripts, and what they called.
+//! The clients of a simulated run: their scripts and their calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::wrongs::Wrongs;
 use crate::client::Inbox;
 use crate::{Consistency, Group, Groups, Notification, Position, SessionId};
 
-/// What a client asks for and has not begun.
+/// A call that a client has requested and not begun.
 struct Asked {
     how: Option<Consistency>,
     groups: Groups,
@@ -33,14 +33,14 @@ impl Asked {
     }
 }
 
-/// One client.
+/// A simulated client.
 struct Client {
     script: Box<dyn Script>,
     random: SimRandom,
     seen: Vec<Seen>,
-    /// The process that was heard of last.
+    /// Number of its latest known process.
     process: u64,
-    /// What came since it was asked last.
+    /// Notifications since its script was last asked.
     inbox: Inbox,
     notifications: Vec<Notification>,
     open: usize,
@@ -54,19 +54,19 @@ pub(super) struct SimCall {
     pub(super) client: ClientId,
     pub(super) session: session::SessionId,
     pub(super) generation: u32,
-    /// The guarantee; `None`: it is a command.
+    /// Guarantee of a read; `None` for a command.
     pub(super) how: Option<Consistency>,
     pub(super) groups: Groups,
     pub(super) bytes: Vec<u8>,
     pub(super) submitted: u64,
-    /// The time that the answer to a read comes after.
+    /// Time that the answer to a read must come after.
     pub(super) heard: u64,
-    /// When its fate was known, and that; `None`: it never was.
+    /// Time when its fate became known, and the fate; `None` if it never did.
     pub(super) ended: Option<(u64, Fate)>,
 }
 
 impl SimCall {
-    /// Where the answer to a read that is not ordered says that it is.
+    /// Returns the position that the answer to an unordered read names.
     pub(super) fn answered_at(&self) -> Option<Position> {
         let is_outside = self.how.is_some_and(|how| how != Consistency::Ordered);
         match &self.ended {
@@ -75,7 +75,7 @@ impl SimCall {
         }
     }
 
-    /// What it is, in words.
+    /// Returns the kind of the call in words.
     pub(super) fn kind(&self) -> String {
         match self.how {
             None => "command".to_owned(),
@@ -97,14 +97,14 @@ pub(super) struct Clients {
     most_bytes: usize,
     /// All calls, by token.
     pub(super) calls: BTreeMap<u64, SimCall>,
-    /// Notifications that clients got, and of which they were told that they were lost.
+    /// Numbers of notifications that clients received, and that they know were lost.
     pub(super) notified: u64,
     pub(super) missed: u64,
     wrongs: Wrongs,
 }
 
 impl Client {
-    /// This process goes on. What waited for an earlier one died with it.
+    /// Switches to this process. Notifications that waited for an earlier process are lost with it.
     fn begin_process(&mut self, process: u64) {
         if std::mem::replace(&mut self.process, process) != process {
             self.inbox = Inbox::default();
@@ -149,7 +149,7 @@ impl Clients {
         }
     }
 
-    /// What is wrong with a call, if something is.
+    /// Returns why a call is invalid, if it is.
     fn refusal(&self, Asked { how, groups, bytes }: &Asked) -> Option<String> {
         if bytes.len() > self.most_bytes {
             let most = self.most_bytes;
@@ -175,7 +175,7 @@ impl Workload for Clients {
         if client.is_done {
             return sessions::Next::Done;
         }
-        // A process that died has asked for it, and has not begun it.
+        // A process that has died requested the call and did not begin it.
         if let Some(asked) = &client.asked {
             return asked.next();
         }

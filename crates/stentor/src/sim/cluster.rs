@@ -1,4 +1,4 @@
-//! A simulated cluster.
+//! The simulated cluster, and the run of a seed: it builds the clients and machines, runs them, and checks the result.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,13 +24,14 @@ use super::sequential::Sequential;
 use super::wrongs::Wrongs;
 use crate::StateMachine;
 
-/// A simulated cluster: state machines of a user, and clients that call them, under all faults and in virtual time. One seed decides a run.
+/// A simulated cluster: a user's state machines and the clients that call them, under all faults and in virtual time.
+/// One seed determines a run.
 ///
 /// See the [module](crate::sim) for an example.
 pub struct SimCluster<S> {
     machine: Rc<dyn Fn() -> S>,
     script: Box<dyn Fn(usize) -> Box<dyn Script>>,
-    /// `None`: the machine itself.
+    /// Model of the machine; `None`: the machine itself.
     model: Option<Box<dyn Fn() -> Box<dyn Applies>>>,
     compare: Option<Compare<S>>,
     groups: usize,
@@ -40,25 +41,26 @@ pub struct SimCluster<S> {
     at_once: usize,
     command_bytes: usize,
     reply_bytes: usize,
-    /// A planted bug of Stentor's.
+    /// Mutant of Stentor's code.
     mutant: Mutant,
 }
 
-/// What was found in a run.
+/// The result of a run.
 struct Ran {
     report: SimReport,
     digest: u64,
     trace: Vec<String>,
     violations: Vec<(SimProperty, String)>,
-    /// The call that shows the violation, if it is one.
+    /// The call that shows the violation, if a call does.
     call: Option<u64>,
 }
 
 impl<S: StateMachine> SimCluster<S> {
-    /// Begins a cluster of one group with three members, and two clients that make at most 20 calls each.
+    /// Creates a cluster of one group with three members, and two clients that make at most 20 calls each.
     ///
-    /// `machine` makes a member's machine, equal ones for all members. `script` makes the script of a client, by the client's number from 0.
-    /// It is called for all clients at the beginning of each seed, in the order of their numbers.
+    /// `machine` makes a member's machine, equal for all members. `script` makes the script of a client from the
+    /// client's number, which starts at 0. It is called for all clients at the beginning of each seed, in the order of
+    /// their numbers.
     pub fn new<C: Script + 'static>(
         machine: impl Fn() -> S + 'static,
         script: impl Fn(usize) -> C + 'static,
@@ -79,12 +81,12 @@ impl<S: StateMachine> SimCluster<S> {
         }
     }
 
-    /// Plants a bug of Stentor's, by its name in the simulation of sessions.
+    /// Runs with a mutant of Stentor's code, by its name in the simulation of sessions.
     #[cfg(feature = "plants")]
     #[doc(hidden)]
     #[must_use]
     pub fn plant(self, name: &str) -> Self {
-        SimCluster { mutant: Mutant::named(name).expect("the name of a planted bug"), ..self }
+        SimCluster { mutant: Mutant::named(name).expect("the name of a mutant"), ..self }
     }
 
     /// Sets the number of groups, 1 to 8.
@@ -99,60 +101,63 @@ impl<S: StateMachine> SimCluster<S> {
         SimCluster { members, ..self }
     }
 
-    /// Sets the number of clients, 1 to 8. Members of all groups and clients are at most 32.
+    /// Sets the number of clients, 1 to 8. There may be at most 32 members of all groups and clients together.
     #[must_use]
     pub fn clients(self, clients: usize) -> Self {
         SimCluster { clients, ..self }
     }
 
-    /// Sets how many calls a client makes at most, 1 to 1000. Those for which there was no room, which end as
-    /// [`Fate::NotApplied`](super::Fate::NotApplied), do not count. The calls are spread over the time in which there are faults.
-    /// When the last one has begun, the script is not asked again, and the client ends its session when all are answered.
+    /// Sets the largest number of calls of a client, 1 to 1000. Calls for which there was no room, which end as
+    /// [`Fate::NotApplied`](super::Fate::NotApplied), do not count. The calls are spread over the time in which faults
+    /// occur. After the last call the script is not asked again, and the client ends its session when all calls are
+    /// answered.
     #[must_use]
     pub fn calls(self, calls: u64) -> Self {
         SimCluster { calls, ..self }
     }
 
-    /// Sets how many calls a client has under way at a time, 1 to 8.
+    /// Sets how many calls of a client are in flight at a time, 1 to 8.
     #[must_use]
     pub fn at_once(self, calls: usize) -> Self {
         SimCluster { at_once: calls, ..self }
     }
 
-    /// Sets the length of the longest command or query, at most 4096 bytes; 256 without this.
+    /// Sets the length of the longest command or query, at most 4096 bytes. The default is 256 bytes.
     #[must_use]
     pub fn command_bytes(self, bytes: usize) -> Self {
         SimCluster { command_bytes: bytes, ..self }
     }
 
-    /// Sets the length of the longest reply, at most 4096 bytes; 256 without this.
+    /// Sets the length of the longest reply, at most 4096 bytes. The default is 256 bytes.
     #[must_use]
     pub fn reply_bytes(self, bytes: usize) -> Self {
         SimCluster { reply_bytes: bytes, ..self }
     }
 
-    /// Sets the model against which replies are judged: another state machine, as simple as can be, which is neither frozen nor restored.
+    /// Sets the model that decides which replies are right: another state machine, as simple as possible, which is
+    /// neither frozen nor restored.
     ///
-    /// Without this the model is the machine itself, to which one call comes after the other. Then what the machine does wrong at every member
-    /// alike is not seen, unless a script [says so](super::Next::Fail).
+    /// The default model is the machine itself, which processes the calls one after the other. Errors that the machine
+    /// makes alike at every member are then not found, unless a script [reports them](super::Next::Fail).
     #[must_use]
     pub fn model<M: StateMachine>(self, model: impl Fn() -> M + 'static) -> Self {
         SimCluster { model: Some(Box::new(move || Box::new(model()))), ..self }
     }
 
-    /// Sets what must be equal at all members after the same calls. Without this it is what a frozen value writes; that is not right if one
-    /// value can be written in several ways, in the order of a `HashMap` for example.
+    /// Sets which bytes of the value are compared between members, which must be equal after the same calls. The
+    /// default is the output of the frozen value. The default is unsuitable if one value can be written in several
+    /// ways, for example in the order of a `HashMap`.
     #[must_use]
     pub fn compare_by(self, compared: impl Fn(&S) -> Vec<u8> + 'static) -> Self {
         SimCluster { compare: Some(Rc::new(compared)), ..self }
     }
 
-    /// Runs seeds, one after the other on this thread, up to the first that fails. With the environment variable `STENTOR_SIM_SEED` it runs
-    /// that seed alone and prints its trace.
+    /// Runs seeds, one after the other on this thread, up to the first that fails. If the environment variable
+    /// `STENTOR_SIM_SEED` is set, only that seed runs, and its trace is printed.
     ///
     /// # Errors
-    /// [`SimError::Failed`] with the seed that failed; [`SimError::NotReached`] if nothing was answered, or if a kind of fault never happened
-    /// in a hundred seeds or more; and others if nothing could be run.
+    /// [`SimError::Failed`] with the seed that failed; [`SimError::NotReached`] if no call was answered, or if a kind
+    /// of fault never happened in a hundred seeds or more; other errors if nothing could be run.
     pub fn run(&self, seeds: impl IntoIterator<Item = u64>) -> Result<SimReport, SimError> {
         self.check()?;
         if let Some(seed) = seed_of_variable()? {
@@ -176,10 +181,10 @@ impl<S: StateMachine> SimCluster<S> {
         Ok(report)
     }
 
-    /// Runs one seed and returns all that is to be told of it.
+    /// Runs one seed and returns its report, trace and failure.
     ///
     /// # Errors
-    /// [`SimError`], if nothing could be run. A seed that fails is no error here: see [`SimRun::failure`].
+    /// [`SimError`], if nothing could be run. A seed that fails is not an error here: see [`SimRun::failure`].
     pub fn replay(&self, seed: u64) -> Result<SimRun, SimError> {
         self.check()?;
         let ran = self.run_one(seed, true)?;
@@ -197,7 +202,7 @@ impl<S: StateMachine> SimCluster<S> {
         }
     }
 
-    /// Runs a seed that failed again, for its trace.
+    /// Runs a failed seed again to obtain its trace.
     fn failure(&self, seed: u64, first: &Ran) -> Result<SimFailure, SimError> {
         let again = self.run_one(seed, true)?;
         let repeats = again.violations == first.violations && again.report == first.report;
@@ -267,7 +272,7 @@ impl<S: StateMachine> SimCluster<S> {
         }
     }
 
-    /// What makes a member's machine.
+    /// Returns a constructor of members' machines.
     fn hosts(&self, wrongs: &Wrongs) -> Box<dyn Fn(GroupId) -> Box<dyn Machine>> {
         let (machine, compare, wrongs) = (Rc::clone(&self.machine), self.compare.clone(), wrongs.clone());
         let most_reply = self.reply_bytes;
@@ -304,7 +309,7 @@ impl<S> fmt::Debug for SimCluster<S> {
     }
 }
 
-/// What the simulation itself has found.
+/// Returns the violations that the simulation itself has found.
 fn of_simulation(run: &ServiceRun) -> impl Iterator<Item = (SimProperty, String)> + '_ {
     run.report.report.properties.iter().filter_map(|(name, verdict)| match verdict {
         stentor_checker::Verdict::Violated(example) => {
@@ -314,7 +319,7 @@ fn of_simulation(run: &ServiceRun) -> impl Iterator<Item = (SimProperty, String)
     })
 }
 
-/// The story, with what was called in the place of the numbers of calls that begin.
+/// Returns the trace, in which each number of a new call is followed by the content of the call.
 fn whole_trace(run: &ServiceRun, clients: &Clients) -> Vec<String> {
     let with_call = |line: &String| {
         let begins = line.split_once(" begins call ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
@@ -327,14 +332,14 @@ fn whole_trace(run: &ServiceRun, clients: &Clients) -> Vec<String> {
     run.story.iter().map(with_call).collect()
 }
 
-/// The failure of a seed, with the trace of its second run.
+/// Returns the failure of a seed, with the trace of its second run.
 fn failure_of(seed: u64, first: &Ran, traced: &Ran, repeats: bool) -> SimFailure {
     let test = std::thread::current().name().filter(|name| *name != "main").map(str::to_owned);
     let (violations, trace) = (first.violations.clone(), traced.trace.clone());
     SimFailure { seed, violations, trace, call: first.call, repeats, test }
 }
 
-/// The seed that the environment asks for.
+/// Returns the seed that the environment variable names.
 fn seed_of_variable() -> Result<Option<u64>, SimError> {
     let Some(text) = std::env::var_os(SEED_VARIABLE) else { return Ok(None) };
     let text = text.to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! Why a simulation did not pass.
+//! The errors of a simulation.
 
 use thiserror::Error;
 
@@ -12,45 +12,45 @@ debug_as_display!(SimError);
 #[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// A number is not possible.
+    /// A number is out of range.
     #[error("`{name}` is {given}: from {least} to {most} are possible")]
     Argument {
-        /// The method that sets it.
+        /// Method that sets the number.
         name: &'static str,
-        /// What was given.
+        /// The number.
         given: u64,
-        /// The least possible number.
+        /// Smallest possible number.
         least: u64,
-        /// The largest one.
+        /// Largest possible number.
         most: u64,
     },
-    /// There is no seed to run.
+    /// `run` received no seed.
     #[error("there is no seed: give `run` some, 0..200 for example")]
     NoSeeds,
-    /// The environment variable `STENTOR_SIM_SEED` is no number.
+    /// The environment variable `STENTOR_SIM_SEED` is not a number.
     #[error("{SEED_VARIABLE} is \"{0}\": it must be a seed, 42 or 0x2a for example")]
     Variable(String),
-    /// The members could not be made.
+    /// The members could not be created.
     #[error("the simulated processes do not start: {0}; smaller commands, replies or clusters may help")]
     Start(String),
     /// A seed failed.
     #[error("{0}")]
     Failed(Box<SimFailure>),
-    /// No seed failed, and something never happened: the seeds test less than they seem to.
+    /// No seed failed, but some event never happened: the seeds test less than they seem to.
     #[error(
         "in {} seeds these never happened: {}; run more seeds, or let clients call more and longer\n{}", .report.seeds(), .missing.join(", "),
         .report
     )]
     NotReached {
-        /// What never happened, as [`SimReport::counts`] names it.
+        /// Events that never happened, as [`SimReport::counts`] names them.
         missing: Vec<&'static str>,
-        /// What did.
+        /// The events that happened.
         report: Box<SimReport>,
     },
 }
 
 impl SimError {
-    /// Returns the failure of a seed, if that is what it is.
+    /// Returns the failure of a seed, if the error is one.
     #[must_use]
     pub fn failure(&self) -> Option<&SimFailure> {
         match self {

@@ -1,47 +1,48 @@
-//! A seed that failed.
+//! The failure of a seed, and its text.
 
 use std::fmt;
 
 use crate::debug::debug_as_display;
 
-/// Lines of the trace in the text of a failure.
+/// Number of trace lines in the text of a failure.
 const SHOWN_LINES: usize = 40;
 
-/// The environment variable that names the only seed to run.
+/// Name of the environment variable that selects a single seed.
 pub(super) const SEED_VARIABLE: &str = "STENTOR_SIM_SEED";
 
-/// What a seed violated.
+/// The property that a seed violated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum SimProperty {
     /// A machine or a script panicked.
     Panic,
-    /// A script said that something is wrong, or called what cannot be called.
+    /// A script reported an error, or made an invalid call.
     Script,
-    /// A value could not be written, or not be read.
+    /// A value could not be written or read.
     Restore,
     /// [`StateMachine::read`](crate::StateMachine::read) changed the value.
     ReadChanges,
     /// Two members of a group have different values after the same calls.
     States,
-    /// Two members of a group notify sessions differently at the same place, or otherwise than the model. Or a session does not hear of each
-    /// notification once and in order, or that it was lost.
+    /// Two members of a group send different notifications at the same position, or others than the model. Or a session
+    /// does not receive each notification once and in order, with a report of those that were lost.
     Notifications,
     /// Two members of a group reply differently to the same call, although their values are equal.
     Replies,
-    /// A read that is not ordered is answered otherwise than by the value at the place that its answer names, or misses what its
-    /// [`Consistency`](crate::Consistency) promises.
+    /// The answer to an unordered read differs from the value at the position that it names, or the position is too
+    /// early for its [`Consistency`](crate::Consistency).
     Reads,
-    /// No serial order of the calls that respects real time in each group, and each session, gives the replies.
+    /// No serial order of the calls that respects real time in each group, and each session, produces the replies.
     Calls,
-    /// A client did not come to its end after the faults had stopped.
+    /// A client did not finish after the faults had stopped.
     Liveness,
-    /// A call was applied twice, or not by all of its groups, or against what its client was told. That is not the machine's fault: report it.
+    /// A call was applied twice, or not by all of its groups, or contrary to what its client learned. This is an error
+    /// in Stentor, not in the machine: report it.
     Protocol,
 }
 
 impl SimProperty {
-    /// The property of this name in the simulation.
+    /// Returns the property with this name in the simulation.
     pub(super) fn of(name: &str, values_differ: bool) -> SimProperty {
         match name {
             "X6" if values_differ => SimProperty::States,
@@ -84,18 +85,18 @@ impl fmt::Display for SimProperty {
     }
 }
 
-/// A seed that failed: what it violated, and how to run it again. Its text has the end of the trace.
+/// The failure of a seed: the violated property, and how to reproduce it. Its text includes the end of the trace.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SimFailure {
     pub(super) seed: u64,
-    /// What was violated, and how, in words; the most telling first. Not empty.
+    /// Violated properties with an explanation in words, the most informative first. Not empty.
     pub(super) violations: Vec<(SimProperty, String)>,
     pub(super) trace: Vec<String>,
-    /// The call that shows it, if it is one.
+    /// The call that shows the violation, if a call does.
     pub(super) call: Option<u64>,
-    /// A second run of the seed did the same.
+    /// `true` if a second run of the seed had the same result.
     pub(super) repeats: bool,
-    /// The test that ran, as far as its thread has a name.
+    /// Name of the test that ran, if its thread has a name.
     pub(super) test: Option<String>,
 }
 
@@ -106,36 +107,37 @@ impl SimFailure {
         self.seed
     }
 
-    /// Returns what was violated; of several properties the most telling one.
+    /// Returns the violated property; the most informative one if there are several.
     #[must_use]
     pub fn property(&self) -> SimProperty {
         self.violations[0].0
     }
 
-    /// Returns all properties that were violated, each with what shows it.
+    /// Returns all violated properties, each with the evidence.
     pub fn violations(&self) -> impl Iterator<Item = (SimProperty, &str)> {
         self.violations.iter().map(|(property, witness)| (*property, witness.as_str()))
     }
 
-    /// Returns what shows the violation: calls, members or the text of a panic.
+    /// Returns the evidence of the violation: calls, members or the text of a panic.
     #[must_use]
     pub fn witness(&self) -> &str {
         &self.violations[0].1
     }
 
-    /// Returns what happened, a line for each event, in order; of a long run the last 4000 lines.
+    /// Returns the trace: one line for each event, in order. A long run keeps the last 4000 lines.
     #[must_use]
     pub fn trace(&self) -> &[String] {
         &self.trace
     }
 
-    /// Returns whether a second run of the seed did the same. If not, the machine or a script depends on something beside the seed.
+    /// Returns whether a second run of the seed had the same result. If not, the machine or a script depends on
+    /// something besides the seed.
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.repeats
     }
 
-    /// The lines around the first violation that was seen while the run went on, or the last ones.
+    /// Returns the range of lines up to the first violation that was detected during the run, or the last lines.
     fn shown(&self) -> std::ops::Range<usize> {
         let ends = self.call.map(|call| format!(" has the answer to call {call}: "));
         let shows =

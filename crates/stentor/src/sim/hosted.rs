@@ -1,4 +1,4 @@
-//! A user's machine at one simulated member.
+//! A user's state machine at one simulated member.
 
 use std::rc::Rc;
 
@@ -12,22 +12,22 @@ use super::wrongs::Wrongs;
 use crate::timers::SharedTimers;
 use crate::{Frozen, Reply, SessionId, StateMachine};
 
-/// What must be equal at all members.
+/// Returns the bytes of a value that must be equal at all members.
 pub(super) type Compare<S> = Rc<dyn Fn(&S) -> Vec<u8>>;
 
-/// A user's machine at one simulated member. After a panic it does nothing more: the run has failed.
+/// A user's state machine at one simulated member. After a panic it does nothing: the run has failed.
 pub(super) struct Hosted<S> {
     pub(super) machine: Option<S>,
     pub(super) lent: Lent,
     pub(super) group: GroupId,
-    /// `None`: what is frozen.
+    /// Function that returns the compared bytes; `None`: the frozen value is compared.
     pub(super) compare: Option<Compare<S>>,
     pub(super) most_reply: usize,
     pub(super) wrongs: Wrongs,
 }
 
 impl<S: StateMachine> Hosted<S> {
-    /// Runs a method of the machine, unless it has panicked.
+    /// Runs a method of the machine, unless it has panicked. Returns `None` if it has.
     fn run<T>(&mut self, method: &str, with: impl FnOnce(&mut S, &Lent) -> T) -> Option<T> {
         let (machine, lent, group) = (self.machine.as_mut()?, &self.lent, self.group.0);
         let done = self.wrongs.run(|| format!("`{method}` in group {group}"), || with(machine, lent));

@@ -1,4 +1,5 @@
-//! Decides whether the calls of a run are those of one serial order.
+//! Decides whether the replies to the calls of a run are those of one serial order. The members' own order is tried
+//! first; only if it does not explain the replies, the checker searches for another.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +15,22 @@ use super::seen::Fate;
 use super::sequential::{Sequential, operation};
 use crate::Consistency;
 
-/// What was decided of the calls of a run.
+/// The verdict on the calls of a run.
 pub(super) enum Decided {
     Kept,
-    /// What contradicts the promise; and the first call, in the order that members had, to which the model replies otherwise.
+    /// The contradiction, and the first call, in the members' order, whose reply differs from the model's.
     Violated(String, Option<u64>),
-    /// The search was given up.
+    /// The search was too expensive and was stopped.
     TooHard,
 }
 
-/// Decides whether the calls of a run are those of one serial order. `finished`: nothing is under way any more.
+/// Decides whether the calls of a run are those of one serial order. `finished`: no call is in flight any more.
 pub(super) fn decided(model: &Sequential<'_>, finished: bool) -> Decided {
     let history = match history(model, finished) {
         Ok(history) => history,
         Err(why) => return Decided::Violated(why, None),
     };
-    // The order that members had is the one that shows it, unless something is wrong.
+    // The members' order is the one that explains the replies, unless something is wrong.
     let calls = history.calls();
     let mut order: Vec<usize> =
         (1..calls.len()).filter(|token| took_effect(&calls[*token], *token, model.applied)).collect();
@@ -47,7 +48,7 @@ pub(super) fn decided(model: &Sequential<'_>, finished: bool) -> Decided {
     }
 }
 
-/// The first call of an order to which the model replies otherwise than members did.
+/// Returns the first call of an order whose reply differs from the model's.
 fn first_difference(model: &Sequential<'_>, history: &History, order: &[usize]) -> Option<(u64, String)> {
     let mut before: BTreeMap<GroupId, Vec<u64>> = BTreeMap::new();
     for index in order {
@@ -70,8 +71,9 @@ fn first_difference(model: &Sequential<'_>, history: &History, order: &[usize]) 
     None
 }
 
-/// Where a call stands in the order that members had. A read that is not ordered stands behind what its answer contains: the calls of its
-/// group up to its index, and at the leader all calls up to the time that it comes after, as far as that is before the next of its group.
+/// Returns the place of a call in the members' order. An unordered read comes after everything that its answer
+/// contains: the calls of its group up to its index, and for a read at the leader all calls up to the time that it
+/// comes after, as long as that precedes the next position of its group.
 fn place_in_order(model: &Sequential<'_>, token: u64, call: &Call) -> (u64, u16, bool, Option<u64>) {
     let Some(position) = model.calls.get(&token).and_then(SimCall::answered_at) else {
         let applied = model.applied.get(&token).and_then(|groups| groups.values().next());
@@ -82,7 +84,7 @@ fn place_in_order(model: &Sequential<'_>, token: u64, call: &Call) -> (u64, u16,
     (time, group, true, call.answered())
 }
 
-/// Where a read that is not ordered stands.
+/// Returns the place of an unordered read.
 fn place_of_read(model: &Sequential<'_>, position: &crate::Position, is_led: bool) -> (u64, u16) {
     let last = model.timestamp_at(position.applied_in.0, position.index);
     let next = model.timestamp_at(position.applied_in.0, position.index + 1).time.checked_sub(1).unwrap_or(u64::MAX);
@@ -90,7 +92,7 @@ fn place_of_read(model: &Sequential<'_>, position: &crate::Position, is_led: boo
     if is_led && latest > last.time { (latest, u16::MAX) } else { (last.time, last.group) }
 }
 
-/// Whether a call has a place in the order that members had.
+/// Returns whether a call has a place in the members' order.
 fn took_effect(call: &Call, token: usize, applied: &AppliedCalls) -> bool {
     if !call.kind.is_multicast() && call.kind.is_read() {
         return call.answered().is_some();
@@ -103,7 +105,8 @@ fn took_effect(call: &Call, token: usize, applied: &AppliedCalls) -> bool {
     }
 }
 
-/// The history of the calls. Tokens count from 1, and a call that was not made stands in front, so that numbers of calls are tokens.
+/// Returns the history of the calls. Tokens count from 1. A call that was never made precedes them, so that the numbers
+/// of calls are tokens.
 fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
     let mut sessions: BTreeMap<SessionId, u64> = BTreeMap::new();
     let mut history = History::new();
@@ -123,7 +126,7 @@ fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
         let session = *sessions.entry(call.session).or_insert(next);
         let is_applied = model.applied.get(token).is_some_and(|groups| !groups.is_empty());
         let outcome = match &call.ended {
-            // Who called cannot know that nobody will apply it, and here it is known.
+            // The caller cannot know that no member will apply the call, but here it is known.
             Some((_, Fate::Unknown)) if finished && !is_applied => Outcome::NotApplied,
             ended => outcome(model, call, ended.as_ref()),
         };
@@ -138,12 +141,13 @@ fn history(model: &Sequential<'_>, finished: bool) -> Result<History, String> {
             observed: Vec::new(),
         });
         let number = added.map_err(|error| format!("call {token}: {error}"))?;
-        debug_assert_eq!(number as u64, *token, "tokens are given one after the other");
+        debug_assert_eq!(number as u64, *token, "tokens are consecutive");
     }
     Ok(history)
 }
 
-/// What a call asks for. A read after a place of its own group waits for the index there, so the time is that of this place.
+/// Returns the kind of a call. A read after a position of its own group waits for the index there, so its time is that
+/// of this position.
 fn kind(model: &Sequential<'_>, call: &SimCall) -> Kind {
     let at = |timestamp: Timestamp| Position { time: timestamp.time, group: checker::Group(timestamp.group) };
     match call.how {

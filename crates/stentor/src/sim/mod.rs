@@ -1,15 +1,20 @@
-//! A user's own state machine and clients under simulation: all faults, virtual time, and one seed that decides a run.
+//! Simulation of a user's state machine and clients: all faults, virtual time, and one seed that determines a run.
 //!
-//! A [`SimCluster`] runs the members' real protocol and the clients' real sessions on simulated NICs, on one thread. Members crash and come back
-//! without memory, processes stand still, links are cut, leaders change, packets are lost and sent again, and clients die and take their
-//! sessions up. The same seed gives the same run, bit for bit.
+//! A [`SimCluster`] runs the members' real protocol and the clients' real sessions on simulated NICs, on one thread.
+//! Members crash and return without memory, processes pause, links are cut, leaders change, packets are lost and
+//! retransmitted, and clients die and resume their sessions. The same seed produces the same run, bit for bit.
 //!
-//! Every run is judged by what Stentor promises: each group is linearizable, and over groups there is one serial order that respects sessions.
-//! So the replies that clients got must be those of some such order of their calls, applied to a *model* one after the other. The model is the
-//! machine itself, if no other is [given](SimCluster::model). Besides, members of a group must have equal values and timers after the same calls, a read
-//! must not change the value, and every client must come to its end when the faults have stopped. A read that is not
-//! [ordered](crate::Consistency) must show the value at the place that its answer names, and [notifications](crate::Context::notify) must
-//! come once and in order, or be told as missed.
+//! Every run is checked against Stentor's guarantees: each group is linearizable, and over several groups there is one
+//! serial order that respects sessions. The replies that clients received must therefore be those of some such order of
+//! their calls, applied to a *model* one after the other. The model is the machine itself, unless another one is
+//! [set](SimCluster::model).
+//!
+//! In addition:
+//! - Members of a group must have equal values and timers after the same calls.
+//! - A read must not change the value.
+//! - Every client must finish after the faults have stopped.
+//! - A read that is not [ordered](crate::Consistency) must return the value at the position that its answer names.
+//! - [Notifications](crate::Context::notify) must arrive once and in order, or be reported as missed.
 //!
 //! ```
 //! use std::io::{self, Read, Write};
@@ -61,16 +66,17 @@
 //! # Ok::<(), stentor::sim::SimError>(())
 //! ```
 //!
-//! [Timers](crate::Context::set_timer) fire and sessions end as in a cluster: where nobody calls, the leader of a group orders time entries. The
-//! model's timers fire at the places that members passed.
+//! [Timers](crate::Context::set_timer) fire and sessions end as in a real cluster: if no client calls, the leader of a
+//! group orders time entries. The model's timers fire at the positions that members passed.
 //!
 //! # When a seed fails
-//! The error names the seed, what was violated, what shows it, and the last lines of the trace. The environment variable `STENTOR_SIM_SEED` has
-//! the test run that seed alone.
+//! The error names the seed, the violated property, the evidence and the last lines of the trace. To run that seed
+//! alone, set the environment variable `STENTOR_SIM_SEED`.
 //!
-//! # What is not simulated
-//! Groups that lose all their members at once, resets by operators, and [`CallError::Unknown`](crate::CallError::Unknown) by a caller's
-//! patience: a simulated client resolves what is under way before its script hears of it.
+//! # Limits of the simulation
+//! It does not simulate groups that lose all their members at once, resets by operators, and
+//! [`CallError::Unknown`](crate::CallError::Unknown) after a caller's timeout: a simulated client resolves its calls in
+//! flight before its script learns their fate.
 
 mod applies;
 mod clients;

@@ -2,12 +2,12 @@
 
 use stentor_fabric::SplitMix64;
 
-/// Random numbers that follow from the seed of a run.
+/// Random numbers that depend on the seed of a run only.
 #[derive(Clone, Debug)]
 pub struct SimRandom(SplitMix64);
 
 impl SimRandom {
-    /// The numbers of one client.
+    /// Returns the generator of one client.
     pub(super) fn of_client(seed: u64, client: usize) -> SimRandom {
         SimRandom(SplitMix64(SplitMix64::mix(seed ^ SplitMix64::mix(client as u64 ^ 0x7363_7269_7074))))
     }
@@ -22,12 +22,12 @@ impl SimRandom {
         self.0.below(limit)
     }
 
-    /// Returns true in about so many of a hundred draws.
+    /// Returns true in about `percent` of a hundred draws.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.0.below(100) < percent
     }
 
-    /// Draws one of several; `None` of none.
+    /// Draws one of several values; `None` if there are none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         from.get(self.0.index(from.len()))
     }

@@ -1,4 +1,4 @@
-//! Replays the order that members had, for what has no place in it: reads at one member, and notifications.
+//! Replays the members' order for events that have no position in it: reads at one member, and notifications.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,21 @@ use super::failure::SimProperty;
 use super::seen::Fate;
 use super::sequential::{Reached, Sequential};
 
-/// Something that the model does otherwise than members did.
+/// A difference between the model and the members.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
     pub(super) property: SimProperty,
     pub(super) witness: String,
-    /// The read that shows it, if it is one.
+    /// The read that shows it, if a read does.
     pub(super) call: Option<u64>,
 }
 
-/// What machines notified sessions of, by group and place.
+/// The notifications of all machines, by group and position.
 pub(super) type AllNotes = BTreeMap<(GroupId, u64), Notes>;
 
-/// Returns the first read and the first notification that the model gives otherwise, after exactly the places that members had passed.
-/// `speaks`: the model is the machine itself, and notifies sessions. Another model may leave that out: it speaks if it notifies anybody.
+/// Returns the first read and the first notification that differ from the model's, after exactly the positions that
+/// members had passed. `speaks`: the model is the machine itself, and sends notifications. Another model may omit them;
+/// its notifications are compared only if it sends any.
 pub(super) fn differences(model: &Sequential<'_>, notes: &AllNotes, groups: u16, speaks: bool) -> Vec<Difference> {
     let (mut reads, mut notified, mut speaks) = (None, None, speaks);
     for group in (0..groups).map(GroupId) {
@@ -42,18 +43,18 @@ struct Replay<'a> {
     notes: &'a AllNotes,
     group: GroupId,
     reached: Reached,
-    /// The calls that were applied, by their number.
+    /// Tokens of the applied calls, by their number.
     calls: BTreeMap<u64, u64>,
-    /// The reads that were answered, by the index in the answer.
+    /// Tokens of the answered reads, by the index in the answer.
     reads: BTreeMap<u64, Vec<u64>>,
 }
 
-/// What came of it.
+/// The result of a replay.
 #[derive(Default)]
 struct Replayed {
     read: Option<Difference>,
     notified: Option<Difference>,
-    /// The model has notified somebody.
+    /// `true` if the model has sent a notification.
     speaks: bool,
 }
 
@@ -106,7 +107,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Answers the reads after a place.
+    /// Answers the reads after a position.
     fn answer(&mut self, number: u64, replayed: &mut Replayed) {
         for token in self.reads.remove(&number).unwrap_or_default() {
             let Some(call) = self.model.calls.get(&token) else { continue };
@@ -128,7 +129,7 @@ fn number_in(groups: &BTreeMap<GroupId, stentor_simulation::sessions::Applied>, 
     groups.get(&group).map(|applied| applied.number)
 }
 
-/// The answer to a read.
+/// Returns the answer to a read.
 fn reply(call: &SimCall, most: usize) -> Vec<u8> {
     match &call.ended {
         Some((_, Fate::Applied { replies, .. })) => {

@@ -1,4 +1,4 @@
-//! What was reached in a simulation.
+//! Counts of the events in simulated runs.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use super::clients::Clients;
 use super::seen::Fate;
 use crate::Consistency;
 
-/// Fewer seeds may miss a kind of fault by chance.
+/// Number of seeds from which on every kind of fault must occur. Fewer seeds may miss one by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
-/// What so many seeds must have reached, in groups of any size and in those that may lose a member.
+/// Events that must occur then: in groups of any size, and in those of at least three members, which may lose one.
 const ALWAYS: [&str; 5] = ["answered", "partitions", "pauses", "client crashes", "sessions taken up"];
 const OF_THREE: [&str; 4] = ["member crashes", "restarts", "leader changes", "state transfers"];
 
-/// What was reached in a simulation: seeds, and how often what happened in all of them.
+/// The number of seeds of a simulation, and the events in all of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SimReport {
     pub(super) seeds: u64,
@@ -22,7 +22,7 @@ pub struct SimReport {
 }
 
 impl SimReport {
-    /// Counts one seed.
+    /// Counts the events of one seed.
     pub(super) fn of(run: &ServiceRun, clients: &Clients, groups: usize) -> SimReport {
         let (mut answered, mut not_applied, mut unknown, mut all) = (0, 0, 0, 0);
         let [mut led, mut after, mut local] = [0; 3];
@@ -70,20 +70,20 @@ impl SimReport {
         SimReport { seeds: 1, counts }
     }
 
-    /// Returns how many seeds were run.
+    /// Returns the number of seeds that were run.
     #[must_use]
     pub fn seeds(&self) -> u64 {
         self.seeds
     }
 
-    /// Returns what was counted, by name, in a fixed order. `undecided` counts seeds with calls for which no serial order was found and none
-    /// excluded: the search was given up.
+    /// Returns the counts of events by name, in a fixed order. `undecided` counts seeds in which the search for a
+    /// serial order of the calls was stopped: no order was found and none was excluded.
     #[must_use]
     pub fn counts(&self) -> &[(&'static str, u64)] {
         &self.counts
     }
 
-    /// Returns one of the [counts](SimReport::counts); 0 for any other name.
+    /// Returns one of the [counts](SimReport::counts); 0 for an unknown name.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         self.counts.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
@@ -102,7 +102,7 @@ impl SimReport {
         self.counts.iter_mut().zip(&other.counts).for_each(|((_, sum), (_, more))| *sum += more);
     }
 
-    /// What should have happened and never did.
+    /// Returns the events that should have occurred and never did.
     pub(super) fn missing(&self, members: usize) -> Vec<&'static str> {
         let few = self.seeds < CLAIMED_FROM_SEEDS;
         let always = if few { &ALWAYS[..1] } else { &ALWAYS };

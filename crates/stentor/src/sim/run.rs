@@ -1,9 +1,9 @@
-//! One seed that was run.
+//! The result of one seed.
 
 use super::failure::SimFailure;
 use super::report::SimReport;
 
-/// One seed that was run, with all that is to be told of it.
+/// The result of one seed: its report, digest, trace and failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimRun {
     pub(super) report: SimReport,
@@ -13,25 +13,26 @@ pub struct SimRun {
 }
 
 impl SimRun {
-    /// Returns how often what happened.
+    /// Returns the counts of events.
     #[must_use]
     pub fn report(&self) -> &SimReport {
         &self.report
     }
 
-    /// Returns a hash of everything that happened, down to each write of a member. Two runs with the same hash are the same.
+    /// Returns a hash of everything that happened, down to each write of a member. Two runs with equal hashes are
+    /// equal.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Returns what happened, a line for each event, in order; of a long run the last 4000 lines.
+    /// Returns the trace: one line for each event, in order. A long run keeps the last 4000 lines.
     #[must_use]
     pub fn trace(&self) -> &[String] {
         &self.trace
     }
 
-    /// Returns how the seed failed, if it did.
+    /// Returns the failure of the seed, if it failed.
     #[must_use]
     pub fn failure(&self) -> Option<&SimFailure> {
         self.failure.as_ref()

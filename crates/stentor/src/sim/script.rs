@@ -1,4 +1,4 @@
-//! What a simulated client does.
+//! Scripts: the behaviour of simulated clients.
 
 use std::time::Duration;
 
@@ -6,15 +6,17 @@ use super::random::SimRandom;
 use super::seen::Seen;
 use crate::{Consistency, Group, Groups, Notification, SessionId};
 
-/// What one client of a [`SimCluster`](super::SimCluster) does: a program, of which the simulation asks one step after the other.
+/// The behaviour of one client of a [`SimCluster`](super::SimCluster): a program that the simulation asks for one step
+/// after the other.
 ///
-/// A script stands for a program that writes down what it does. When its process dies, the next process takes the session up, resolves what
-/// was under way, and goes on with the same script. A closure `FnMut(&mut Turn<'_>) -> Next` is a script.
+/// A script represents a program that stores its progress durably. When its process dies, the next process resumes the
+/// session, resolves the calls in flight, and continues with the same script. A closure `FnMut(&mut Turn<'_>) -> Next`
+/// is a script.
 ///
-/// A script depends on its [`Turn`] alone. Otherwise a seed does not repeat its run.
+/// A script must depend on its [`Turn`] alone. Otherwise a seed does not reproduce its run.
 pub trait Script {
-    /// Decides what the client does next. It is asked while fewer calls are under way than
-    /// [`SimCluster::at_once`](super::SimCluster::at_once) allows: one, if nothing else was said.
+    /// Returns the next step of the client. It is called while fewer calls are in flight than
+    /// [`SimCluster::at_once`](super::SimCluster::at_once) allows; the default is one.
     fn next(&mut self, turn: &mut Turn<'_>) -> Next;
 }
 
@@ -24,7 +26,7 @@ impl<F: FnMut(&mut Turn<'_>) -> Next> Script for F {
     }
 }
 
-/// The moment at which a script decides.
+/// The situation in which a script decides on its next step.
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(super) client: usize,
@@ -45,8 +47,9 @@ impl Turn<'_> {
         self.client
     }
 
-    /// Returns the number of the client's process, from 1. Another one than at the turn before: that process died. What machines have sent to
-    /// the session since then is lost without a word, so a script that watches something reads it again.
+    /// Returns the number of the client's process, from 1. If it differs from that of the previous turn, the previous
+    /// process died. Notifications to the session since then are lost without a report, so a script that watches a
+    /// value must read it again.
     #[must_use]
     pub fn process(&self) -> u64 {
         self.process
@@ -58,62 +61,63 @@ impl Turn<'_> {
         self.groups
     }
 
-    /// Returns the client's session. Another one than at the turn before: that one has ended or run out.
+    /// Returns the client's session. If it differs from that of the previous turn, the previous session has ended or
+    /// expired.
     #[must_use]
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Returns the virtual time since the run began.
+    /// Returns the virtual time since the start of the run.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.time
     }
 
-    /// Returns how many calls of this client are under way.
+    /// Returns the number of calls of this client in flight.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// Returns the calls and reads of this client that have ended, in the order in which they ended.
+    /// Returns the finished calls and reads of this client, in the order in which they finished.
     #[must_use]
     pub fn seen(&self) -> &[Seen] {
         self.seen
     }
 
-    /// Returns the call that ended last.
+    /// Returns the call that finished last.
     #[must_use]
     pub fn last(&self) -> Option<&Seen> {
         self.seen.last()
     }
 
-    /// Returns the notifications that this client has got, in the order in which they came, under whatever session. As at a
-    /// [`Client`](crate::Client), [`Notification::Missed`] says where some were lost.
+    /// Returns the notifications that this client has received under any session, in order of arrival. As at a
+    /// [`Client`](crate::Client), [`Notification::Missed`] marks the places where some were lost.
     #[must_use]
     pub fn notifications(&self) -> &[Notification] {
         self.notifications
     }
 
-    /// Returns the source of random numbers. They follow from the seed and the client's number.
+    /// Returns the source of random numbers, which depend on the seed and the client's number.
     pub fn random(&mut self) -> &mut SimRandom {
         self.random
     }
 }
 
-/// What a client does next.
+/// The next step of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Next {
-    /// Sends a command to these groups. Its fate is [seen](Turn::seen) later.
+    /// Sends a command to these groups. [`Turn::seen`] returns its fate later.
     Call(Groups, Vec<u8>),
-    /// Asks a query of these groups, with this guarantee. All but ordered reads are of one group.
+    /// Sends a query to these groups, with this guarantee. Only ordered reads may name several groups.
     Read(Groups, Vec<u8>, Consistency),
-    /// Does nothing for so long, in virtual time. A run has faults for 3 ms.
+    /// Waits for this time, in virtual time. A run has faults for 3 ms.
     Wait(Duration),
-    /// Has nothing more to do. The client waits for what is under way and ends its session.
+    /// Ends the script. The client waits for the calls in flight and ends its session.
     Done,
-    /// Says that something is wrong: the seed fails, with this text.
+    /// Reports an error: the seed fails, with this text.
     Fail(String),
 }
 
@@ -128,12 +132,12 @@ impl Next {
         Next::read_with(groups, query, Consistency::Ordered)
     }
 
-    /// Asks a query with this guarantee, as [`Client::read`](crate::Client::read) does.
+    /// Sends a query with this guarantee, as [`Client::read`](crate::Client::read) does.
     pub fn read_with(at: impl Into<Groups>, query: impl Into<Vec<u8>>, how: Consistency) -> Next {
         Next::Read(at.into(), query.into(), how)
     }
 
-    /// Says that something is wrong.
+    /// Reports an error.
     pub fn fail(what: impl Into<String>) -> Next {
         Next::Fail(what.into())
     }

@@ -1,8 +1,8 @@
-//! A call of a simulated client that has ended.
+//! The finished calls of a simulated client.
 
 use crate::{Consistency, Group, Groups, Position, SessionId};
 
-/// A call of a simulated client that has ended.
+/// A finished call of a simulated client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub(super) session: SessionId,
@@ -12,46 +12,47 @@ pub struct Seen {
     pub(super) fate: Fate,
 }
 
-/// What became of a call.
+/// The fate of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fate {
     /// It was applied once in each of its groups.
     Applied {
-        /// Its place in the order; the index is that of the first group. Of a read that is not ordered: the place up to which the answer
-        /// contains the order.
+        /// Position of the call in the order, with the index of the first group. For an unordered read, the position up
+        /// to which the answer contains the order.
         position: Position,
-        /// The reply of each group, in their order. `None`: it was longer than
+        /// Replies of the groups, in their order. `None`: the reply was longer than
         /// [`SimCluster::reply_bytes`](super::SimCluster::reply_bytes), and is lost.
         replies: Vec<(Group, Option<Vec<u8>>)>,
     },
-    /// It was not applied and never will be: there was no room for it, or it was lost with its process. Or a read that is not ordered was not
-    /// answered in time, within 1 ms of virtual time.
+    /// It was not applied and never will be: there was no room for it, or it was lost with its process. Or an unordered
+    /// read was not answered within 1 ms of virtual time.
     NotApplied,
-    /// It was applied once, or will be, or never: nobody can say any more, because its session ran out or too much came after it.
+    /// It may have been applied, may be applied later, or never: the outcome can no longer be known, because its
+    /// session expired or too many calls followed it.
     Unknown,
 }
 
 impl Seen {
-    /// Returns the session under which it was called.
+    /// Returns the session that made the call.
     #[must_use]
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Returns whether it was a read.
+    /// Returns whether the call was a read.
     #[must_use]
     pub fn is_read(&self) -> bool {
         self.how.is_some()
     }
 
-    /// Returns the guarantee that was asked for, if it was a read.
+    /// Returns the requested guarantee, if the call was a read.
     #[must_use]
     pub fn consistency(&self) -> Option<Consistency> {
         self.how
     }
 
-    /// Returns where it went.
+    /// Returns the groups of the call.
     #[must_use]
     pub fn groups(&self) -> &Groups {
         &self.groups
@@ -63,13 +64,13 @@ impl Seen {
         &self.bytes
     }
 
-    /// Returns what became of it.
+    /// Returns the fate of the call.
     #[must_use]
     pub fn fate(&self) -> &Fate {
         &self.fate
     }
 
-    /// Returns the reply of the first group; `None` if the call has none.
+    /// Returns the reply of the first group; `None` if there is no reply.
     #[must_use]
     pub fn reply(&self) -> Option<&[u8]> {
         match &self.fate {
@@ -78,7 +79,8 @@ impl Seen {
         }
     }
 
-    /// Returns its place in the order, if it is known to be applied; of a read that is not ordered, that of its answer.
+    /// Returns the position of the call if it is known to be applied; for an unordered read, the position of its
+    /// answer.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         match &self.fate {

@@ -1,4 +1,4 @@
-//! The sequential model of a service: one machine per group, to which one call comes after the other.
+//! The sequential model of a service: one machine per group, which processes one call after the other.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,34 +16,35 @@ use crate::{Position, Reply, SessionId};
 
 /// The sequential model of a service.
 ///
-/// Replies may depend on the context of a call: on its place, its session, and on sessions that have ended and timers that have fired before. So
-/// each call has the context here that members gave it, the ends of sessions come where members were told of them, and timers fire at the
-/// places that members passed. The order of the calls is the search's.
+/// Replies may depend on the context of a call: on its position, its session, and on earlier ends of sessions and
+/// timers. Each call therefore has the same context here as at the members, sessions end where they ended at the
+/// members, and timers fire at the positions that members passed. Only the order of the calls is the search's.
 pub(super) struct Sequential<'a> {
     pub(super) fresh: &'a dyn Fn() -> Box<dyn Applies>,
-    /// The version that is in force at members.
+    /// Version in force at the members.
     pub(super) version: u32,
     pub(super) calls: &'a BTreeMap<u64, SimCall>,
     pub(super) applied: &'a AppliedCalls,
     pub(super) passed: &'a BTreeMap<(GroupId, u64), Passed>,
     pub(super) most_reply: usize,
-    /// By group: a machine and what was done to it. Most searches go on where they were.
+    /// By group, a machine and the calls it has processed. Most searches continue from there.
     pub(super) reached: RefCell<BTreeMap<u16, Reached>>,
     pub(super) wrongs: Wrongs,
 }
 
-/// A machine to which a sequence of calls has come.
+/// A machine that has processed a sequence of calls.
 pub(super) struct Reached {
     machine: Box<dyn Applies>,
     pub(super) lent: Lent,
     calls: Vec<u64>,
-    /// Places up to this number are passed.
+    /// Number of the last position that was passed.
     passed: u64,
-    /// The last of them at which a session ended or a timer fired.
+    /// Number of the last passed position at which a session ended or a timer fired.
     told: u64,
 }
 
-/// The bytes of an operation in a history: its token, so that it can be found here, and what was called.
+/// Returns the bytes of an operation in a history: the token, by which this model finds the call, and the content of
+/// the call.
 pub(super) fn operation(token: u64, call: &SimCall) -> Vec<u8> {
     [format!("#{token} ").as_bytes(), &call.bytes].concat()
 }
@@ -54,13 +55,13 @@ fn token(operation: &[u8]) -> u64 {
 }
 
 impl Sequential<'_> {
-    /// Returns what the model replies to a call after these, in a group.
+    /// Returns the model's reply to a call in a group after the calls `calls`.
     pub(super) fn reply(&self, group: GroupId, calls: &[u64], token: u64) -> Vec<u8> {
         self.with_machine(group, calls, token, |reached| self.carry_out(group, reached, token))
     }
 
-    /// The number of a call in the order of a group, with its timestamp; 0 if it was applied nowhere. Of a read that is not ordered: what its
-    /// answer says.
+    /// Returns the number of a call in the order of a group, with its timestamp; 0 if it was not applied there. For an
+    /// unordered read, returns the position that its answer names.
     fn place_of(&self, group: GroupId, token: u64) -> (u64, Timestamp) {
         let answered = self.calls.get(&token).and_then(SimCall::answered_at);
         if let Some(Position { time, group, index, .. }) = answered {
@@ -70,12 +71,12 @@ impl Sequential<'_> {
         place.map_or((0, Timestamp::default()), |applied| (applied.number, applied.timestamp))
     }
 
-    /// The timestamp of a place in the order of a group; that before all others if members have not passed it.
+    /// Returns the timestamp at a position of a group's order; the earliest timestamp if members have not passed it.
     pub(super) fn timestamp_at(&self, group: GroupId, number: u64) -> Timestamp {
         self.passed.get(&(group, number)).map(|passed| passed.timestamp).unwrap_or_default()
     }
 
-    /// Runs `with` with the machine of a group after `calls` and the places that precede the call `token`.
+    /// Runs `with` on the machine of a group after `calls` and the positions that precede the call `token`.
     fn with_machine<T>(&self, group: GroupId, calls: &[u64], token: u64, with: impl FnOnce(&mut Reached) -> T) -> T {
         let mut all = self.reached.borrow_mut();
         let reached = all.entry(group.0).or_insert_with(|| self.begin());
@@ -88,18 +89,18 @@ impl Sequential<'_> {
         }
         self.pass_places(group, reached, number);
         let done = with(reached);
-        // The search asks for replies alone.
+        // The search compares replies only, so notifications are dropped.
         reached.lent.notes.take(|_, _| ());
         done
     }
 
-    /// A machine to which nothing has come.
+    /// Returns a machine that has processed nothing.
     pub(super) fn begin(&self) -> Reached {
         let (machine, lent) = ((self.fresh)(), Lent::new(self.version));
         Reached { machine, lent, calls: Vec::new(), passed: 0, told: 0 }
     }
 
-    /// Tells of the sessions that end up to a number, and fires timers.
+    /// Passes the positions up to a number: reports the sessions that end there, and fires timers.
     pub(super) fn pass_places(&self, group: GroupId, reached: &mut Reached, number: u64) {
         if number <= reached.passed || self.wrongs.are_fatal() {
             return;
@@ -132,11 +133,11 @@ impl Sequential<'_> {
         }
     }
 
-    /// Applies a command, or answers a read, and returns the reply.
+    /// Applies a command or answers a read, and returns the reply.
     pub(super) fn carry_out(&self, group: GroupId, reached: &mut Reached, token: u64) -> Vec<u8> {
         self.pass_places(group, reached, self.place_of(group, token).0);
         let mut reply = Reply::new(self.most_reply);
-        // After a panic the machine may be broken, and the run has failed.
+        // After a panic the machine may be inconsistent, and the run has failed.
         if let Some(call) = self.calls.get(&token).filter(|_| !self.wrongs.are_fatal()) {
             let Reached { machine, lent, .. } = &mut *reached;
             let place = self.place(group, token, call);
@@ -169,7 +170,7 @@ impl Sequential<'_> {
 }
 
 impl Model for Sequential<'_> {
-    /// The calls that have come to the group.
+    /// The calls that the group has processed.
     type State = Vec<u64>;
 
     fn initial(&self, _: checker::Group) -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! What a run finds wrong with a user's machine or script while it runs.
+//! Errors of a user's machine or script that are found during a run.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use super::failure::SimProperty;
 
-/// What was found wrong, in order; the first of each property.
+/// The errors, in the order in which they were found; the first of each property.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrongs(Rc<RefCell<Found>>);
 
 #[derive(Debug, Default)]
 struct Found {
     all: Vec<(SimProperty, String)>,
-    /// So many of them are in the story of the run.
+    /// Number of errors that are in the trace already.
     told: usize,
 }
 
@@ -26,7 +26,7 @@ impl Wrongs {
         }
     }
 
-    /// Returns what is not in the story yet.
+    /// Returns the errors that are not in the trace yet.
     pub(super) fn news(&self) -> Vec<String> {
         let Found { all, told } = &mut *self.0.borrow_mut();
         let news = all[*told..].iter().map(|(_, what)| what.clone()).collect();
@@ -34,19 +34,19 @@ impl Wrongs {
         news
     }
 
-    /// Whether something of the user's panicked, or a value is lost: nothing that follows tells anything.
+    /// Returns whether user code panicked or a value is lost. Later results are then meaningless.
     pub(super) fn are_fatal(&self) -> bool {
         let is_fatal =
             |(property, _): &(SimProperty, String)| matches!(property, SimProperty::Panic | SimProperty::Restore);
         self.0.borrow().all.iter().any(is_fatal)
     }
 
-    /// Returns all that was found.
+    /// Returns all errors.
     pub(super) fn all(&self) -> Vec<(SimProperty, String)> {
         self.0.borrow().all.clone()
     }
 
-    /// Runs something of the user's. `None`: it panicked, which is noted.
+    /// Runs user code. Returns `None` if it panicked, and records the panic.
     pub(super) fn run<T>(&self, who: impl FnOnce() -> String, what: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(what)) {
             Ok(value) => Some(value),
