@@ -1,8 +1,9 @@
-//! Reads after a position: any member answers, and the answer contains one's own write.
+//! Reads after a position: any member may answer, and the answer contains the client's own write.
 //!
-//! `cargo run -p stentor --example after_position` starts three nodes of a replicated counter in this process. A client adds 1 again and
-//! again. After each answer four other clients read the counter `After` its position. Each asks a member that it has drawn, so the members
-//! share the work. A member that has not applied the write yet answers when it has. A `Local` read would be answered without it.
+//! `cargo run -p stentor --example after_position` starts three nodes of a replicated counter in this process. A client
+//! adds 1 repeatedly. After each answer, four other clients read the counter `After` its position. Each client asks a
+//! random member, so the members share the load. A member that has not applied the write yet waits until it has. A
+//! `Local` read would not wait.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use stentor::{Client, Cluster, Consistency, Context, Frozen, ReadContext, Reply,
 const ROUNDS: u64 = 100;
 const READERS: usize = 4;
 
-/// Every command adds 1.
+/// A counter. Every command adds 1.
 #[derive(Clone, Copy, Default)]
 struct Counter(u64);
 
@@ -58,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut missed = 0;
     for written in 1..=ROUNDS {
         let position = writer.call(group, b"").wait()?.position();
-        // The readers were told nothing but the position. All of them ask at a time.
+        // The readers know nothing but the position. They all read concurrently.
         let ask = |reader: &Client| reader.read(group, b"", Consistency::After(position));
         let asked: Vec<_> = readers.iter().map(ask).collect();
         for read in asked {

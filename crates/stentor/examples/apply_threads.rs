@@ -1,6 +1,6 @@
-//! Compares the two threads on which a node can apply commands: `apply_threads ROUNDS`. Three nodes and a client run in this process, on
-//! shared memory. Each round measures both, one after the other: commands per second with a full window, and the latency of one command
-//! at a time until a majority has applied it. The last lines are medians.
+//! Compares the two threads on which a node can apply commands: `apply_threads ROUNDS`. Three nodes and a client run in
+//! this process, on shared memory. Each round measures both threads, one after the other: the rate of commands with a
+//! full window, and the latency of single commands until a majority has applied them. The last lines are medians.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -17,7 +17,7 @@ const CONFIG: &str = "cluster = \"applythreads\"\nfabric = \"shm\"\n[election]\n
 const FLOOD: u64 = 100_000;
 const SINGLE: usize = 2000;
 
-/// A light machine: it adds, and replies the sum.
+/// A cheap machine: it adds, and replies with the sum.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -66,7 +66,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Returns commands per second, counted when all members have applied them.
+    /// Returns the rate of commands per second, measured until all members have applied them.
     fn flood(&mut self) -> Result<f64, Box<dyn std::error::Error>> {
         let before = self.applied()?;
         let (since, mut sent) = (Instant::now(), 0);
@@ -86,7 +86,7 @@ impl Bed {
         Ok(counts.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0))
     }
 
-    /// Returns the median time until a majority has the command.
+    /// Returns the median time until a majority has a command.
     fn single(&mut self) -> Result<Duration, Box<dyn std::error::Error>> {
         let mut times = Vec::with_capacity(SINGLE);
         for _ in 0..SINGLE {

@@ -1,5 +1,6 @@
-//! A broadcast that liars cannot split: `broadcast NAME` is one process of the `[neb]` section of the `cluster.toml` in the working directory.
-//! It sends each line of its input to all, and prints what it hears. Run one for each process of the group, each in a terminal of its own.
+//! A broadcast that tolerates lying processes: `broadcast NAME` runs one process of the `[neb]` section of the
+//! `cluster.toml` in the working directory. It broadcasts each line of its input, and prints the messages that it
+//! delivers. Run one for each process of the group, each in its own terminal.
 
 use std::error::Error;
 use std::io::{self, BufRead};
@@ -9,20 +10,20 @@ use std::time::Duration;
 
 use stentor::{Cluster, Heard, NotSent};
 
-/// The longest sleep, so that input is looked at soon.
+/// Longest sleep between two checks of the input.
 const LOOK: Duration = Duration::from_millis(5);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).ok_or("name a process of the broadcast")?;
     let mut process = Cluster::load("cluster.toml")?.broadcast(&name).start()?;
     let (lines, mut waiting) = (lines(), None);
-    // It goes on when its input has ended: the others count on it until it is killed.
+    // The process continues after the end of its input, because the others rely on it until it is killed.
     while process.turn_or_sleep(LOOK, hear)? {
         waiting = waiting.or_else(|| lines.try_recv().ok());
         let Some(line) = &waiting else { continue };
         match process.send(line.as_bytes()) {
             Ok(_) => waiting = None,
-            // There will be room.
+            // Try again later: there will be room.
             Err(NotSent::NotBegun | NotSent::Full) => {}
             Err(why) => return Err(why.into()),
         }
@@ -42,7 +43,7 @@ fn hear(heard: Heard<'_>) {
     }
 }
 
-/// The lines of the input, which a thread waits for.
+/// Returns the lines of the input, which a thread reads.
 fn lines() -> Receiver<String> {
     let (give, take) = sync_channel(16);
     thread::spawn(move || io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| give.send(line)));

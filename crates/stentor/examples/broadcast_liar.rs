@@ -1,10 +1,12 @@
-//! A broadcast with a liar: it sends two messages under one number, nobody is split, and everybody can prove who lied.
+//! A broadcast with a lying process: it sends two messages with the same number. No two processes deliver different
+//! messages, and all can prove who lied.
 //!
-//! `cargo run -p stentor --example broadcast_liar` runs four processes of a broadcast in this one, turned by one thread. Process `d` lies at
-//! every fifth message. The others hear the same of it, and get evidence that its signatures are under both messages.
+//! `cargo run -p stentor --example broadcast_liar` runs four processes of a broadcast in this process, turned by one
+//! thread. Process `d` lies in every fifth message. The others deliver the same messages from it, and obtain evidence
+//! that it signed both messages.
 //!
-//! A process of the library cannot lie. So the liar is made of the parts below it: the feature `unstable-core` and the crate `stentor-neb`.
-//! A program of your own needs neither.
+//! A process of this library cannot lie. The liar is therefore built from lower layers: the feature `unstable-core` and
+//! the crate `stentor-neb`. Your own program needs neither.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,15 +20,15 @@ use stentor_fabric::ProcessId;
 use stentor_neb::{Authority, Liar, Lies};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-/// Nothing here takes longer, unless it hangs.
+/// Time limit of the example; reached only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `stentor neb key` makes real keys.
+/// Returns the secret key of a process. Use `stentor neb key` to create real keys.
 fn secret(at: u8) -> [u8; 32] {
     [at + 1; 32]
 }
 
-/// One of four hosts may lie in every way. Messages are signed, because `keys` are there.
+/// Returns the configuration. One of the four hosts may lie in any way. Messages are signed because `keys` is set.
 fn configuration() -> String {
     let hex = |bytes: [u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let key = |(at, name)| format!("{name} = \"{}\", ", hex(Authority::public_of(&secret(at))));
@@ -39,7 +41,7 @@ fn configuration() -> String {
     )
 }
 
-/// Starts `d`, which sends 30 messages. At every fifth one it sends `b` and `c` mostly another one than `a`.
+/// Starts `d`, which sends 30 messages. In every fifth one, it sends `b` and `c` mostly another message than `a`.
 fn liar(directory: &Path) -> Result<Liar<ShmFabric>, Box<dyn Error>> {
     let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &configuration())?)?;
     let neb = plan.config().neb().ok_or("there is a section [neb]")?;
@@ -52,7 +54,7 @@ fn liar(directory: &Path) -> Result<Liar<ShmFabric>, Box<dyn Error>> {
     Ok(Liar::new(fabric, *neb.config(), salt, Some(authority), lies, 30, others)?.equivocating_every(5))
 }
 
-/// A correct process, with what it has heard of the liar.
+/// A correct process, with the messages that it has delivered from the liar.
 struct Honest {
     process: Broadcast,
     heard: BTreeMap<u64, Vec<u8>>,
@@ -92,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         state >> 33
     };
     let (since, mut caught) = (Instant::now(), None);
-    // Whoever has seen only one of the two messages hears of the other one a moment later.
+    // A process that has seen only one of the two messages receives the other one a moment later.
     while caught.is_none_or(|at: Instant| at.elapsed() < Duration::from_millis(200)) {
         liar.step(&mut chance, &mut |_| {});
         honest.iter_mut().try_for_each(Honest::turn)?;

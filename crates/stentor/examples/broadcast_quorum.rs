@@ -1,7 +1,8 @@
-//! A broadcast in mode `quorum`: it goes on when a process ends.
+//! A broadcast in mode `quorum`: it continues when a process ends.
 //!
-//! `cargo run -p stentor --example broadcast_quorum` runs four processes of a broadcast in this one, turned by one thread. They say hello.
-//! Then one of them ends, and the others do without it. In mode `all` they would wait for it until an operator removes it.
+//! `cargo run -p stentor --example broadcast_quorum` runs four processes of a broadcast in this process, turned by one
+//! thread. Each sends a message. Then one of them ends, and the others continue without it. In mode `all` they would
+//! wait for it until an operator removes it.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -9,25 +10,25 @@ use std::time::{Duration, Instant};
 use stentor::{Broadcast, Cluster, Heard, NotSent, WaitMode};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-/// A majority of the three processes that do not send has to confirm a message: one of them may be down. A sender waits 100 ms for a
+/// A majority of the three receivers must confirm a message, so one of them may be down. A sender waits 100 ms for a
 /// process that is a window of 8 messages behind.
 const QUORUM: &str =
     "[neb]\nmode = \"quorum\"\nfault_model = \"lying-sender\"\nfaults = 1\nwindow = 8\npatience_ms = 100\n";
-/// Nothing here takes longer, unless it hangs.
+/// Time limit of the example; reached only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `ClusterBuilder` knows no section `[neb]`, so this cluster comes from a text.
+/// Returns the configuration as text, because `ClusterBuilder` does not support the section `[neb]`.
 fn configuration() -> String {
     let member = |(n, name)| format!("{{ id = \"{name}\", address = \"127.0.0.{n}:7101\" }}, ");
     let members: String = (1..).zip(NAMES).map(member).collect();
     format!("cluster = \"quorum\"\nfabric = \"shm\"\n{QUORUM}[[group]]\nid = \"all\"\nprocess = [ {members} ]\n")
 }
 
-/// Processes, each with the number of messages that it has heard.
+/// The processes, each with the number of messages that it has delivered.
 struct Processes(Vec<(Broadcast, u64)>);
 
 impl Processes {
-    /// Turns all of them until something is so.
+    /// Turns all processes until the condition holds.
     fn until(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, NotSent>) -> Result<(), Box<dyn Error>> {
         let since = Instant::now();
         while !is_so(self)? {
@@ -41,7 +42,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Lets one process send messages, and all hear them. What does not fit the window is sent later.
+    /// Sends messages from one process, until all processes have delivered them. If the window is full, the rest is
+    /// sent later.
     fn send(&mut self, from: usize, count: u64) -> Result<(), Box<dyn Error>> {
         let (due, mut sent) = (self.0[from].1 + count, 0);
         self.until(|processes| {
@@ -68,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join("cluster.toml"), configuration())?;
     let cluster = Cluster::load(directory.join("cluster.toml"))?.in_directory(directory.join("sockets"));
-    // One thread turns all of them, so none may spin while it has nothing to do.
+    // One thread turns all processes, so an idle process must not spin.
     let start = |name| Ok((cluster.broadcast(name).wait(WaitMode::BLOCK).start()?, 0));
     let mut processes = Processes(NAMES.into_iter().map(start).collect::<Result<_, Box<dyn Error>>>()?);
 

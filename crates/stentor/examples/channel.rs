@@ -1,6 +1,6 @@
-//! Two processes that talk: `channel listen` answers each line in capitals, `channel` sends the lines of its input and prints the answers.
-//! Run them in two terminals, in either order. Without arguments on a network: `channel listen 10.0.0.1:7300` and `channel 10.0.0.1:7300`
-//! need `.fabric(FabricKind::Roce)` and a `.key(…)`.
+//! A channel between two processes: `channel listen` answers each line in capitals, `channel` sends the lines of its
+//! input and prints the answers. Run them in two terminals, in either order. On a network, `channel listen
+//! 10.0.0.1:7300` and `channel 10.0.0.1:7300` need `.fabric(FabricKind::Roce)` and a `.key(…)` in the code.
 
 use std::error::Error;
 use std::io::{self, BufRead};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use stentor::Channel;
 
-/// How long one end waits for the other before that is an error.
+/// Time that one end waits for the other before it returns an error.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Box<dyn Error>> {

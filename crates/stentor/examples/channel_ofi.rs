@@ -1,8 +1,9 @@
-//! A channel over libfabric: EFA, InfiniBand, or TCP where there is no such card.
+//! A channel over libfabric: EFA, InfiniBand, or TCP without such a card.
 //!
-//! `cargo run -p stentor --example channel_ofi [PROVIDER]` opens both ends in this process, sends three messages there and back, and prints
-//! them. The provider is `tcp;ofi_rxm` if none is named; `stentor doctor` says which ones this machine has. A program of your own needs the
-//! feature `ofi`. libfabric is looked for when a process starts, not when it is built.
+//! `cargo run -p stentor --example channel_ofi [PROVIDER]` opens both ends in this process, sends three messages there
+//! and back, and prints the result. The default provider is `tcp;ofi_rxm`; `stentor doctor` lists the providers of this
+//! machine. Your own program needs the feature `ofi`. libfabric is loaded when a process starts; it is not needed to
+//! build.
 
 use std::error::Error;
 use std::thread;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use stentor::{Channel, ChannelBuilder, ChannelError, ChannelErrorKind, FabricKind};
 
-/// The end that listens names its own address here. Between two hosts both ends also need a `key`.
+/// Address of the listening end. Between two hosts, both ends also need a `key`.
 const PLACE: &str = "127.0.0.1:7300";
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -18,7 +19,7 @@ fn on(end: ChannelBuilder, provider: &str) -> ChannelBuilder {
     end.fabric(FabricKind::Ofi).providers([provider]).patience(PATIENCE)
 }
 
-/// The other end: sends back what it gets. It opens first or second.
+/// Runs the other end, which sends each message back. The ends may open in either order.
 fn echo(end: ChannelBuilder) -> Result<(), ChannelError> {
     let (mut channel, mut message) = (end.open()?, Vec::new());
     while channel.recv_timeout(&mut message, PATIENCE)? {
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let other = thread::spawn(move || echo(other));
     match ask(on(Channel::connect(PLACE), &provider)) {
         Ok(()) => {}
-        // The error names what is missing, and the remedy. Not every machine has libfabric.
+        // The error names the missing part and the remedy. Not every machine has libfabric.
         Err(error) if error.kind() == ChannelErrorKind::NotStarted => {
             println!("{error}");
             return Ok(());

@@ -1,5 +1,6 @@
-//! Channels in tokio: a task for each of three channels, all on one thread. The other ends are threads here, to keep it in one file; they may
-//! as well be processes. The futures need nothing of tokio, and work with every executor.
+//! Channels in tokio: one task for each of three channels, all on one thread. The other ends are threads here, so that
+//! the example is one file; they may also be processes. The futures do not depend on tokio and work with every
+//! executor.
 
 use std::error::Error;
 use std::thread;
@@ -9,7 +10,7 @@ use stentor::{Channel, ChannelError};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends three numbers, each when the one before has been answered, and returns the sum of the answers.
+/// Sends three numbers, each after the answer to the previous one, and returns the sum of the answers.
 async fn sum(place: String) -> Result<u64, ChannelError> {
     let mut channel = Channel::connect(&place).start()?;
     channel.ready().await?;
@@ -25,7 +26,7 @@ async fn sum(place: String) -> Result<u64, ChannelError> {
     Ok(sum)
 }
 
-/// The other end: answers each message with its number in the channel, times ten.
+/// Runs the other end, which answers each message with ten times its number in the channel.
 fn count(place: &str) -> Result<(), ChannelError> {
     let mut channel = Channel::listen(place).patience(PATIENCE).open()?;
     let mut message = Vec::new();

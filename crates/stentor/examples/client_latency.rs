@@ -1,9 +1,11 @@
-//! Measures what a reply costs: `client_latency FABRIC WAIT [ROUNDS]`, with `shm` or `roce`, and `poll`, `adaptive` or `block`.
+//! Measures the cost of a reply: `client_latency FABRIC WAIT [ROUNDS]`, where the fabric is `shm` or `roce`, and the
+//! wait mode is `poll`, `adaptive` or `block`.
 //!
-//! Three processes of this program are the nodes, with their machines on threads of their own. In each round the same process sends one command
-//! at a time: by the protocol's client, which waits until a majority of the group has delivered it and gets no reply; by a [`LocalClient`]
-//! and by a [`Client`], which wait for the reply; and it hands a value to another thread and back. The last lines are medians, and their
-//! ratio to the first figure and the hand-overs: two for a `LocalClient`, to the apply thread and back, and four for a `Client`.
+//! Three processes of this program run the nodes, whose machines have their own threads. In each round, this process
+//! sends one command at a time. It uses the protocol's client, which waits until a majority of the group has delivered
+//! the command and gets no reply, a [`LocalClient`] and a [`Client`], which wait for the reply. It also passes a value
+//! to another thread and back. The last lines are medians, and their ratio to the first figure plus the hand-overs: two
+//! for a `LocalClient`, to the apply thread and back, and four for a `Client`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,17 +26,17 @@ mod nodes;
 use hand_overs::HandOvers;
 use nodes::{Nodes, Result, configuration, wait_mode};
 
-/// Commands of each kind in a round.
+/// Number of commands of each kind in a round.
 const COMMANDS: usize = 500;
 const COMMAND: [u8; 64] = [7; 64];
 
-/// Sends one command at a time.
+/// A way to send one command at a time.
 trait Sender {
-    /// Sends a command and waits for its end.
+    /// Sends a command and waits for its completion.
     fn send(&mut self) -> Result<()>;
 }
 
-/// The protocol's client: nobody replies to it.
+/// The protocol's client, which gets no replies.
 struct Plain<F: FabricDiagnostics> {
     client: runtime::Client<F>,
     backoff: Backoff,
@@ -48,7 +50,7 @@ impl<F: ClusterFabric> Plain<F> {
     {
         let plan = ClusterRuntime::new(ClusterConfig::load(path)?)?.with_file(path);
         let bind = BindConfig { sockets: sockets.to_owned(), ..BindConfig::beside(path) };
-        // The last place: the other clients take the first ones.
+        // The last client id, because the other clients use the first ones.
         let place = ClientId(plan.topology().clients() as u16 - 1);
         let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());
         let mut plain = Plain { client: plan.start_client::<F>(place, &bind)?, backoff, housekeeper };
@@ -135,7 +137,7 @@ fn measure(fabric: &str, mode: &str, rounds: usize) -> Result<()> {
             for _ in 0..COMMANDS {
                 let since = Instant::now();
                 sender.send()?;
-                // The first round warms up.
+                // The first round is a warm-up.
                 if round > 0 {
                     times.push(since.elapsed());
                 }

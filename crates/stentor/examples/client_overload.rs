@@ -1,11 +1,12 @@
-//! Measures clients that ask for more than a group can do: `client_overload FABRIC WAIT [SECONDS]`, with `shm` or `roce`, and `poll`,
-//! `adaptive` or `block`.
+//! Measures clients that demand more than a group can deliver: `client_overload FABRIC WAIT [SECONDS]`, where the
+//! fabric is `shm` or `roce`, and the wait mode is `poll`, `adaptive` or `block`.
 //!
-//! Three processes of this program are the nodes. First one client has as many calls under way as its window holds: what it gets done is the
-//! peak. Then calls are made at twice that rate, whether there is room for them or not: of those that were let in, the rate and the latency
-//! are printed. Last, two modest clients with four calls under way each are measured alone, and beside a greedy one that calls whenever there
-//! is room: their rates, and how many commands were ordered between the last answer before a call and the call's own command. All processes
-//! share the machine's processors, so the rates depend on those; the number of commands does not.
+//! Three processes of this program run the nodes. First, one client keeps its window full; its rate is the peak. Then
+//! it makes calls at twice that rate, whether there is room or not; the rate and the latency of the accepted calls are
+//! printed. Last, two modest clients with four calls in flight each are measured alone, and beside a greedy client that
+//! calls whenever there is room. Their rates are printed, and the number of commands that were ordered between the last
+//! answer before a call and the call's own command. All processes share the machine's processors, so the rates depend
+//! on those; the number of commands does not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,21 +22,22 @@ mod nodes;
 use nodes::{Nodes, Result, configuration, wait_mode};
 
 const COMMAND: [u8; 64] = [7; 64];
-/// Calls of one client under way, for its peak.
+/// Calls in flight of one client, for its peak.
 const FULL: usize = 512;
 const MODEST: usize = 4;
-/// Calls that an overloaded client takes.
+/// Calls that an overloaded client accepts.
 const TAKEN: u32 = 1024;
 
-/// What a client with so many calls under way gets.
+/// The service that a client with a fixed number of calls in flight receives.
 struct Served {
-    /// Answered calls in each second.
+    /// Answered calls per second.
     rate: f64,
-    /// Commands of all clients that were ordered between the last answer before a call, and the call's own command; the median.
+    /// Median number of commands of all clients that were ordered between the last answer before a call and the call's
+    /// own command.
     between: u64,
 }
 
-/// Keeps so many calls under way for so long.
+/// Keeps `depth` calls in flight for `time`.
 fn closed_loop(client: &Client, group: Group, depth: usize, time: Duration) -> Result<Served> {
     let (since, mut calls, mut last, mut between) = (Instant::now(), VecDeque::new(), 0, Vec::new());
     while since.elapsed() < time {
@@ -57,9 +59,9 @@ fn closed_loop(client: &Client, group: Group, depth: usize, time: Duration) -> R
     Ok(Served { rate, between: between.get(between.len() / 2).copied().unwrap_or_default() })
 }
 
-/// Counts the outcomes of calls at a given rate.
+/// The outcomes of calls at a given rate.
 struct Overload {
-    /// Answered calls in each second.
+    /// Answered calls per second.
     goodput: f64,
     refused: f64,
     p50: Duration,
@@ -103,7 +105,7 @@ fn open_loop(client: &Client, group: Group, rate: f64, time: Duration) -> Result
     Ok(Overload { goodput: times.len() as f64 / took, refused: f64::from(refused) / took, p50: at(50), p99: at(99) })
 }
 
-/// Two modest clients at once. Returns what the slower one gets.
+/// Runs two modest clients concurrently, and returns the service of the slower one.
 fn modest(clients: &[Client; 2], group: Group, time: Duration) -> Result<Served> {
     let rates = thread::scope(|scope| {
         let run = |client| {
@@ -145,7 +147,7 @@ fn measure(fabric: &str, mode: &str, seconds: u64) -> Result<()> {
         let rate = thread::scope(|scope| {
             scope.spawn(|| {
                 while !ends.load(Ordering::Relaxed) {
-                    // It waits for none of them.
+                    // The greedy client does not wait for its calls.
                     drop(client.call(group, &COMMAND));
                     if client.room() == 0 {
                         thread::yield_now();

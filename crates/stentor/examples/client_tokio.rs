@@ -1,7 +1,8 @@
 //! A client in tokio: calls are futures, and each task awaits its own.
 //!
-//! `cargo run -p stentor --example client_tokio` starts three nodes of a replicated counter in this process, and a client with 20 tasks on
-//! one thread. All their calls are under way at a time. The futures need nothing of tokio, and work with every executor.
+//! `cargo run -p stentor --example client_tokio` starts three nodes of a replicated counter in this process, and a
+//! client with 20 tasks on one thread. All their calls are in flight concurrently. The futures do not depend on tokio
+//! and work with every executor.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -45,7 +46,7 @@ impl Frozen for Counter {
     }
 }
 
-/// Adds a number twice, the second time when the first one has been answered.
+/// Adds a number twice. The second call waits for the answer to the first.
 async fn add_twice(client: Client, group: Group, number: u64) -> Result<(), CallError> {
     for _ in 0..2 {
         client.call(group, &number.to_le_bytes()).await?;
@@ -58,7 +59,8 @@ async fn run(client: Client, group: Group) -> Result<(), Box<dyn Error>> {
     for task in tasks {
         task.await??;
     }
-    // A read may be given up at any time. A command that is given up may be applied all the same: keep its `ticket` to find out.
+    // A read may be abandoned at any time. An abandoned command may be applied nevertheless: keep its `ticket` to find
+    // out.
     let read = client.read(group, b"", Consistency::Leader);
     let answer = tokio::time::timeout(Duration::from_secs(5), read).await??;
     println!("{TASKS} tasks are done, and the counter is {}", u64::from_le_bytes(answer.bytes().try_into()?));
@@ -73,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nodes = names.map(|name| cluster.node(name, Counter::default()).spawn());
     let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
 
-    // `connect` and `close` wait. So they are called outside the runtime, or on a thread for such calls (`spawn_blocking`).
+    // `connect` and `close` block. Call them outside the runtime, or on a thread for blocking calls (`spawn_blocking`).
     let client = cluster.client().connect()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(run(client.clone(), group))?;

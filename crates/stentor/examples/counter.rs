@@ -1,6 +1,6 @@
-//! A replicated counter. `counter g1.1`, `counter g1.2` and `counter g1.3` run its nodes, each in a terminal of its own, in a directory with
-//! a `cluster.toml` (`stentor config init` writes one). `counter` adds 5, and says what the counter is then. Kill any node with `kill -9`,
-//! and add again.
+//! A replicated counter. `counter g1.1`, `counter g1.2` and `counter g1.3` run its nodes, each in its own terminal, in
+//! a directory with a `cluster.toml` (`stentor config init` writes one). `counter` adds 5, and prints the result. Kill
+//! any node with `kill -9`, and add again.
 
 use std::io::{self, Read, Write};
 

@@ -1,7 +1,7 @@
-//! A server that is its own client: three nodes of a replicated counter in this process, each with a client in it. A client needs no thread
-//! of its own, and on `roce` no address: the node turns it.
+//! A server that is its own client: three nodes of a replicated counter in this process, each with an embedded client.
+//! The node turns the client, which needs neither its own thread nor, on `roce`, its own address.
 //!
-//! `cargo run -p stentor --example embedded` prints what each of them was answered.
+//! `cargo run -p stentor --example embedded` prints the answer to each of them.
 
 use std::io::{self, Read, Write};
 
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
     for (node, name) in nodes.iter().zip(names) {
         let client = node.client().connect()?;
-        // On any thread but the node's own, where the wait is the error `WouldDeadlock`.
+        // This works on any thread but the node's own, where waiting returns the error `WouldDeadlock`.
         let answer = client.call(group, &5_i64.to_le_bytes()).wait()?;
         println!("{name}: {}", i64::from_le_bytes(answer.bytes().try_into()?));
         client.close()?;

@@ -1,7 +1,9 @@
-//! An event loop of one's own: one thread turns nodes and serves a socket, and sleeps in `epoll_wait` when nothing is to be done.
+//! A custom event loop: one thread turns nodes and serves a socket, and sleeps in `epoll_wait` when there is nothing to
+//! do.
 //!
-//! `cargo run -p stentor --example event_loop` turns three nodes of a replicated counter in one thread of this process. In a real program it
-//! is one node. The loop also answers questions on a socket that Stentor knows nothing of. The main thread is a client of both.
+//! `cargo run -p stentor --example event_loop` turns three nodes of a replicated counter in one thread of this process;
+//! a real program would have one node. The loop also answers questions on a socket that is unrelated to Stentor. The
+//! main thread is a client of both.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -46,7 +48,7 @@ impl Frozen for Counter {
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Adds a descriptor to the set, unless it is there. A closed one leaves the set by itself.
+/// Adds a descriptor to the set, unless it is there. A closed descriptor leaves the set by itself.
 fn watch(set: impl AsFd, descriptor: impl AsFd) -> io::Result<()> {
     match epoll::add(set, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -54,8 +56,8 @@ fn watch(set: impl AsFd, descriptor: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Answers each question with the name of the leader. Returns whether the other end is still there. This is a system call in every round: a
-/// loop that is often busy looks less often.
+/// Answers each question with the name of the leader. Returns whether the other end is still open. This costs a system
+/// call in every round: a loop that is often busy should check less often.
 fn answer(socket: &mut UnixStream, node: &Node<Counter>) -> io::Result<bool> {
     match socket.read(&mut [0; 64]) {
         Ok(0) => Ok(false),
@@ -65,7 +67,7 @@ fn answer(socket: &mut UnixStream, node: &Node<Counter>) -> io::Result<bool> {
     }
 }
 
-/// Turns the nodes and serves the socket until its other end is closed. Returns how often it slept.
+/// Turns the nodes and serves the socket until its other end is closed. Returns the number of sleeps.
 fn serve(mut nodes: Vec<Node<Counter>>, mut socket: UnixStream) -> Result<u64, Failure> {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     socket.set_nonblocking(true)?;
@@ -84,19 +86,22 @@ fn serve(mut nodes: Vec<Node<Counter>>, mut socket: UnixStream) -> Result<u64, F
         if busy {
             continue;
         }
-        // A node has another descriptor after a panic of its state machine, and when clients are embedded in it. So ask before each sleep.
+        // A node gets another descriptor after a panic of its state machine, and when clients are embedded in it.
+        // Therefore ask for it before each sleep.
         nodes.iter().try_for_each(|node| watch(&set, node))?;
         let longest = wake_at.map_or_else(Default::default, |at| at.saturating_duration_since(Instant::now()));
         let longest = Timespec::try_from(longest)?;
         match epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), Some(&longest)) {
-            // Which descriptor it was does not matter here: the next round looks at everything. It does so after a signal, too.
+            // The next round checks everything, so it does not matter which descriptor is ready, or whether a signal
+            // arrived.
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         events.clear();
         sleeps += 1;
     }
-    // The nodes end here as if their process had died. For an orderly end call `Stopper::stop`, and turn until `Turn::Stopped`.
+    // Here the nodes end as if their process had died. For an orderly end, call `Stopper::stop`, and turn until
+    // `Turn::Stopped`.
     Ok(sleeps)
 }
 
@@ -105,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let members = names.iter().zip(7101..).map(|(name, port)| (*name, format!("127.0.0.1:{port}")));
     let cluster = Cluster::builder("loop").group("counter", members).build()?;
     let group = cluster.group("counter")?;
-    // In this mode `turn` neither spins nor yields. The others that the thread turns must not wait for that.
+    // In this mode `turn` neither spins nor yields, which would delay the other nodes on this thread.
     let start = |name| cluster.node(name, Counter::default()).wait(WaitMode::BLOCK).start();
     let nodes = names.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
     let (ours, theirs) = UnixStream::pair()?;

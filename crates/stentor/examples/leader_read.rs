@@ -1,7 +1,9 @@
-//! Reads at the leader: each misses nothing that anybody was answered before, and takes no place in the order.
+//! Reads at the leader: each contains every command that any client was answered before, and takes no position in the
+//! order.
 //!
-//! `cargo run -p stentor --example leader_read` starts three nodes of a replicated value in this process. One client changes the value, and
-//! another one reads it after each change. The same is done with ordered reads, which promise the same and take a place each.
+//! `cargo run -p stentor --example leader_read` starts three nodes of a replicated value in this process. One client
+//! changes the value, and another one reads it after each change. Then the example repeats this with ordered reads,
+//! which have the same guarantee and take one position each.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -10,7 +12,7 @@ use stentor::{Client, Cluster, Consistency, Context, Frozen, Group, ReadContext,
 
 const ROUNDS: u64 = 50;
 
-/// A command replaces the value, and a query reads it.
+/// A value. A command replaces it, and a query reads it.
 #[derive(Clone, Default)]
 struct Value(Vec<u8>);
 
@@ -41,13 +43,14 @@ impl Frozen for Value {
     }
 }
 
-/// Writes and reads in turns. Returns how many reads saw the last write, and how many places the order has from the first write on.
+/// Writes and reads alternately. Returns how many reads saw the last write, and the number of positions from the first
+/// write on.
 fn rounds(writer: &Client, reader: &Client, group: Group, how: Consistency) -> Result<(u64, u64), Box<dyn Error>> {
     let (mut fresh, mut first, mut last) = (0, None, 0);
     for round in 0..ROUNDS {
         let value = round.to_le_bytes();
         let position = writer.call(group, &value).wait()?.position();
-        // The reader was told nothing of the write. The guarantee alone makes it visible.
+        // The reader knows nothing of the write. The guarantee alone makes it visible.
         let answer = reader.read(group, b"", how).wait()?;
         fresh += u64::from(answer.bytes() == value);
         first = first.or(Some(position.index));

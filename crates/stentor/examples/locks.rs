@@ -1,6 +1,7 @@
-//! A lock service. `locks g1.1`, `locks g1.2` and `locks g1.3` run its nodes, each in a terminal of its own, in a directory with a
-//! `cluster.toml` (`stentor config init` writes one). `locks take NAME` waits for a lock, says that it has it, and holds it until its input
-//! ends. Take one twice, and kill who has it with `kill -9`: the other one gets it when the session of the first has run out.
+//! A lock service. `locks g1.1`, `locks g1.2` and `locks g1.3` run its nodes, each in its own terminal, in a directory
+//! with a `cluster.toml` (`stentor config init` writes one). `locks take NAME` waits for a lock, prints that it holds
+//! the lock, and holds it until its input ends. Run it twice, and kill the holder with `kill -9`: the other one
+//! acquires the lock when the holder's session expires.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -8,17 +9,17 @@ use std::time::Duration;
 
 use stentor::{Client, Cluster, Context, Frozen, Group, Reply, SessionId, StateMachine};
 
-/// Who has a lock and who waits for it, the longest first; and the number that says how late the lock was given.
+/// A lock: its holder, the sessions that wait for it in order of arrival, and the fencing number of the holder.
 #[derive(Clone, Default)]
 struct Lock {
     number: u64,
     queue: VecDeque<SessionId>,
 }
 
-/// A command is `+` or `-` and the name of a lock: a session takes it, or does not want it any more.
+/// The locks. A command is `+` or `-` and the name of a lock: a session acquires it, or releases it.
 #[derive(Clone, Default)]
 struct Locks {
-    /// The last number. Numbers rise: whoever is shown one refuses those below it.
+    /// Last number. Numbers rise, so a resource that has seen one number refuses smaller ones.
     last: u64,
     by_name: BTreeMap<Vec<u8>, Lock>,
 }
@@ -29,7 +30,8 @@ impl Locks {
         self.last
     }
 
-    /// A session wants a lock no more. The next one that waits has it from now on, and is told.
+    /// Releases a lock, or stops waiting for it. The next waiting session becomes the holder and receives a
+    /// notification.
     fn leave(&mut self, at: &Context<'_>, name: &[u8], session: SessionId) {
         let Some(lock) = self.by_name.get_mut(name) else { return };
         let had_it = lock.queue.front() == Some(&session);
@@ -49,7 +51,8 @@ impl Locks {
 impl StateMachine for Locks {
     type Frozen = Locks;
 
-    /// The reply is the number of a lock that the session has, and empty while it waits. To take a lock again changes nothing.
+    /// Replies with the number of the lock if the session holds it, and with nothing while it waits. Acquiring a lock
+    /// again changes nothing.
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
         let (Some(session), Some((does, name))) = (at.session(), command.split_first()) else { return };
         if *does != b'+' {
@@ -122,7 +125,7 @@ fn take(client: &Client, group: Group, name: &str) -> Result<u64, Box<dyn std::e
         if let Ok(number) = answer.bytes().try_into() {
             return Ok(u64::from_le_bytes(number));
         }
-        // Whatever comes, the lock may be there now: one that was missed is told, too.
+        // Any notification may mean that the lock is free, including the report of a missed one.
         while notifications.recv_timeout(Duration::from_secs(60)).is_none() {
             client.failure().map_or(Ok(()), Err)?;
         }

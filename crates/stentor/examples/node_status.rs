@@ -1,7 +1,8 @@
-//! Watching a node: what `status` says while a leader is stopped and comes back.
+//! Monitoring a node: the output of `status` while a leader stops and restarts.
 //!
-//! `cargo run -p stentor --example node_status` starts three nodes in this process and prints each change that one of them sees. The leader
-//! is stopped; it hands over first. Then it is started again, and gets the state from the others.
+//! `cargo run -p stentor --example node_status` starts three nodes in this process and prints each change that one of
+//! them sees. The leader is stopped, and hands over first. Then it is started again, and receives the state from the
+//! others.
 
 use std::error::Error;
 use std::io::{self, Read};
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 use stentor::{Cluster, Context, NodeHandle, Reply, StateMachine, Stateless, Status};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// Nothing here takes longer, unless it hangs.
+/// Time limit of the example; reached only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A machine that keeps nothing: this example is about its node.
+/// A machine without a value, because this example is about its node.
 struct Nothing;
 
 impl StateMachine for Nothing {
@@ -31,7 +32,7 @@ impl StateMachine for Nothing {
     }
 }
 
-/// What is worth a line. The numbers of commands change too often for that.
+/// Returns the part of the status that is printed. The numbers of commands change too often for that.
 fn summary(status: &Status) -> String {
     let does = match &status.leader {
         _ if status.joining => "joins".to_owned(),
@@ -43,7 +44,7 @@ fn summary(status: &Status) -> String {
     format!("{} {does}, connected to [{}]", status.name, connected.join(", "))
 }
 
-/// Prints what changes at a node until something is so.
+/// Prints the changes at a node until the condition holds.
 fn watch(node: &NodeHandle<Nothing>, last: &mut String, done: impl Fn(&Status) -> bool) -> Result<(), Box<dyn Error>> {
     let since = Instant::now();
     loop {
@@ -69,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nodes = NAMES.map(|name| cluster.node(name, Nothing).spawn());
     let mut nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
 
-    // Wait until one leads and all are connected.
+    // Wait until there is a leader and all members are connected.
     let is_whole = |status: &Status| !status.joining && status.others.iter().all(|other| other.connected);
     watch(&nodes[0], &mut String::new(), |status| is_whole(status) && status.leader.is_some())?;
     let leader = nodes[0].status()?.leader.ok_or("one leads")?;
@@ -84,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{leader} is started again");
     nodes.push(cluster.node(&leader, Nothing).spawn()?);
     watch(&nodes[0], &mut last, is_whole)?;
-    // From here on another node may be stopped: a majority has the state without it.
+    // From now on another node may be stopped, because a majority has the state without it.
     watch(&nodes[2], &mut String::new(), |status| !status.joining)?;
 
     for node in nodes {

@@ -1,7 +1,7 @@
-//! Follows a group, and prints what it sees: `observe g1` in the directory of `cluster.toml`. With a file, `observe g1 position`, it writes its
-//! position there, and goes on from it when it is started again.
+//! Follows a group, and prints its commands: `observe g1` in the directory of `cluster.toml`. With a file, `observe g1
+//! position`, it stores its position there, and resumes from it after a restart.
 //!
-//! The group may be that of `stentor node`, or one of a program.
+//! The group may be run by `stentor node` or by another program.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use stentor::{Cluster, Observed, ObservedPosition};
 
-/// Writes a file whole or not at all.
+/// Replaces a file atomically.
 fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let new = file.with_extension("new");
     std::fs::write(&new, bytes)?;
@@ -39,9 +39,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let what = if reset.goes_on { "goes on from here" } else { "goes on from another state" };
                 writeln!(out, "{} the group was reset, and {what}", reset.last.index())?;
             }
-            // A step without a command.
+            // Another step, without a command.
             Some(_) => {}
-            // A pause is the time to write down how far it came.
+            // A pause is a good time to store the position.
             None => {
                 if let (Some(file), Some(position)) = (&file, observer.position()) {
                     replace(file, &position.to_bytes())?;

@@ -1,8 +1,8 @@
-//! What one multicast costs in code, without waiting and without switches: two groups of three and a client on shared
-//! memory, stepped in turn by one thread, one message outstanding.
+//! Measures the code of one multicast, without waiting and without context switches: two groups of three and a client
+//! on shared memory, stepped in turn by one thread, with one message in flight.
 //!
-//! `cargo run --release -p stentor --example one_thread [MESSAGES]` prints the time per message. Instructions vary less:
-//! count them for two numbers of messages and divide the difference, so that the start does not count:
+//! `cargo run --release -p stentor --example one_thread [MESSAGES]` prints the time per message. Instruction counts
+//! vary less: count them for two numbers of messages and divide the difference, so that the start does not count:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/one_thread 2000
@@ -39,13 +39,13 @@ const MEMBERS: u16 = 6;
 const BOTH: [GroupId; 2] = [GroupId(0), GroupId(1)];
 const PAYLOAD: [u8; 64] = [7; 64];
 const WARM_UP: u64 = 300;
-/// Messages that are timed together.
+/// Number of messages that are timed together.
 const BATCH: u64 = 500;
 
 struct Nodes {
     members: Vec<Member<ShmFabric>>,
     client: Client<ShmFabric>,
-    /// The clock of the nodes stands still while messages are counted: no ticks.
+    /// Clock of the nodes. It is constant while messages are counted, so there are no ticks.
     now: Duration,
     delivered: u64,
     rounds: u64,

@@ -1,9 +1,9 @@
-//! What one broadcast costs in code, without waiting and without switches: three processes on shared memory, stepped in
-//! turn by one thread, a window outstanding.
+//! Measures the code of one broadcast, without waiting and without context switches: three processes on shared memory,
+//! stepped in turn by one thread, with a full window in flight.
 //!
 //! `cargo run --release -p stentor --example one_thread_neb [BROADCASTS] [WINDOW] [all]` prints the time per broadcast.
-//! Instructions vary less: count them for two numbers of broadcasts and divide the difference, so that the start does not
-//! count:
+//! Instruction counts vary less: count them for two numbers of broadcasts and divide the difference, so that the start
+//! does not count:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/one_thread_neb 2000 64

@@ -1,10 +1,12 @@
-//! An election of one's own: an operator appoints the leader, and no member ever decides by itself.
+//! A custom election: an operator appoints the leader, and no member ever decides by itself.
 //!
-//! `cargo run -p stentor --example own_election` runs three members of a group in one thread and appoints one after the other. Safety never
-//! depends on an election. An election that is wrong costs time, because ballots and majorities protect what is agreed.
+//! `cargo run -p stentor --example own_election` runs three members of a group in one thread and appoints one after the
+//! other. Safety never depends on an election. A wrong election costs time, but ballots and majorities protect what is
+//! agreed.
 //!
-//! A node elects by heartbeats. The feature `unstable-core` has `NodeBuilder::start_hooked`, by which a program replaces that. This one
-//! turns members without nodes, which is shorter. The documentation of the crate `stentor-election` has the rules of an election.
+//! A node elects by heartbeats. With the feature `unstable-core`, `NodeBuilder::start_hooked` lets a program replace
+//! that. This example turns members without nodes, which is shorter. The documentation of the crate `stentor-election`
+//! has the rules of an election.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -25,10 +27,11 @@ kind = "heartbeat"
 id = "g"
 process = [ { id = "a", address = "h1:1" }, { id = "b", address = "h2:1" }, { id = "c", address = "h3:1" } ]
 "#;
-/// Nothing here takes longer, unless it hangs.
+/// Time limit of the example; reached only if it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Who was appointed last, and the number of the appointment. Every member sees it. In a real program it is a file or a service.
+/// The last appointment: its number and the process. Every member can read it. In a real program it is a file or a
+/// service.
 #[derive(Clone, Default)]
 struct Board(Rc<Cell<Option<(u64, ProcessId)>>>);
 
@@ -39,7 +42,7 @@ impl Board {
     }
 }
 
-/// What one member has told of the board.
+/// The election at one member, which reports the changes of the board.
 struct Appointed {
     board: Board,
     me: ProcessId,
@@ -48,7 +51,7 @@ struct Appointed {
 }
 
 impl Election for Appointed {
-    /// Tells one change at a time. Epochs never fall, and a leader resigns before another one is named.
+    /// Reports one change at a time. Epochs never decrease, and a leader resigns before another process is named.
     fn poll(&mut self, _now: Duration) -> Option<Change> {
         let (epoch, process) = self.board.0.get().filter(|(epoch, _)| *epoch > self.told)?;
         if process != self.me
@@ -61,12 +64,12 @@ impl Election for Appointed {
         Some(Change::Leader { epoch, process })
     }
 
-    /// Only the operator appoints.
+    /// Refuses to hand over: only the operator appoints.
     fn hand_over(&mut self, _: ProcessId) -> Result<(), HandOverError> {
         Err(HandOverError::Unsupported)
     }
 
-    /// The protocol has met a ballot. A leader under a smaller one is appointed again, above it.
+    /// Called when the protocol meets a ballot. A leader with a smaller one is appointed again, above it.
     fn witness(&mut self, epoch: u64, _: ProcessId) {
         if self.leads_in.is_some_and(|own| own <= epoch) {
             self.board.appoint(self.me, epoch);
@@ -85,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let driver = ElectionDriver::new(election, me, &processes, interval, patience);
         members.push((plan.joining_on(plan.shm(me, directory.clone())?, me)?, driver));
     }
-    // A group begins with its first member. Then the operator decides.
+    // A group starts with its first member as leader. Afterwards the operator decides.
     let start = Instant::now();
     for (at, appoint) in [(0, None), (2, Some(2)), (1, Some(1))] {
         if let Some(next) = appoint {
@@ -105,6 +108,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         println!("{} leads", plan.name(processes[at]));
     }
-    // The directory goes with its last member.
+    // The directory is removed with its last member.
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! A replicated queue: every item is popped once, whichever client pops it.
 //!
-//! `cargo run -p stentor --example queue` starts three nodes in this process, pushes items and pops them. A reply has a limit, 1024 bytes if
-//! the configuration says nothing else. So a pop looks whether the item fits before the item leaves the queue.
+//! `cargo run -p stentor --example queue` starts three nodes in this process, pushes items and pops them. The length of
+//! a reply is limited, by default to 1024 bytes. A pop therefore checks whether the item fits before it removes the
+//! item from the queue.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -9,14 +10,15 @@ use std::io::{self, Read, Write};
 
 use stentor::{Client, Cluster, Context, Frozen, Group, Reply, StateMachine};
 
-/// The command `+ITEM` pushes an item, and `-` pops one.
+/// A queue. The command `+ITEM` pushes an item, and `-` pops one.
 #[derive(Clone, Default)]
 struct Queue(VecDeque<Vec<u8>>);
 
 impl Queue {
-    /// Replies `=ITEM`, `empty`, or `long` and leaves the item where it is.
+    /// Replies `=ITEM` or `empty`. If the item does not fit, replies `long` and keeps the item.
     fn pop(&mut self, reply: &mut Reply) {
-        // The client never gets a reply that is too long: it gets the error `ReplyTooLong`, and an item that had left the queue would be lost.
+        // A reply that is too long never reaches the client, which gets the error `ReplyTooLong`. An item already
+        // removed would be lost.
         if self.0.front().is_some_and(|item| item.len() + 1 > reply.room()) {
             return reply.extend(b"long");
         }
@@ -90,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (turn, client) in [0, 1, 0, 1].map(|at| (at, &clients[at])) {
         println!("client {turn}: {}", pop(client, group)?);
     }
-    // The last item did not fit. It is still there, in a queue of one.
+    // The last item did not fit, so it is still in the queue.
     println!("left: {}", nodes[0].inspect(|queue| queue.0.len())?);
 
     for client in clients {

@@ -1,9 +1,11 @@
-//! Measures what reads cost: `read_latency FABRIC WAIT [ROUNDS]`, with `shm` or `roce`, and `poll`, `adaptive` or `block`.
+//! Measures the cost of reads: `read_latency FABRIC WAIT [ROUNDS]`, where the fabric is `shm` or `roce`, and the wait
+//! mode is `poll`, `adaptive` or `block`.
 //!
-//! Three processes of this program are the nodes, with their machines on threads of their own. In each round the same process reads one
-//! value at a time by a [`LocalClient`]: in the order, at the leader, and at any member. It does what a read at the leader consists of, too: it
-//! hands a value to another thread and back, and it and a fourth process write to each other on the fabric alone, there and back, and with
-//! the completion of a write. Then it reads with 256 reads under way, in the order and at the leader in turn. The last lines are medians.
+//! Three processes of this program run the nodes, whose machines have their own threads. In each round, this process
+//! reads one value at a time with a [`LocalClient`]: ordered, at the leader, and at any member. It also measures the
+//! parts of a read at the leader: it passes a value to another thread and back, and exchanges writes with a fourth
+//! process on the bare fabric, there and back, and with the completion of a write. Then it runs ordered reads, and
+//! reads at the leader, with 256 reads in flight. The last lines are medians.
 
 use std::time::{Duration, Instant};
 
@@ -23,11 +25,11 @@ use bare_writes::BareWrites;
 use hand_overs::HandOvers;
 use nodes::{Nodes, Result, configuration, wait_mode};
 
-/// Reads of each kind in a round, one at a time.
+/// Number of reads of each kind in a round, one at a time.
 const READS: usize = 500;
-/// Reads of each kind in a round, many at a time.
+/// Number of reads of each kind in a round, with many in flight.
 const MANY: usize = 20_000;
-/// Reads under way then.
+/// Number of reads in flight then.
 const UNDER_WAY: usize = 256;
 const QUERY: [u8; 16] = [7; 16];
 const USAGE: &str = "usage: read_latency shm|roce poll|adaptive|block [ROUNDS]";
@@ -38,7 +40,7 @@ struct Reads {
 }
 
 impl Reads {
-    /// Reads so many times with so many under way, and waits for all answers.
+    /// Makes `times` reads with up to `under_way` in flight, and waits for all answers.
     fn read(&mut self, how: Consistency, times: usize, under_way: usize) -> Result<()> {
         let (mut begun, mut done) = (0, 0);
         while done < times {
@@ -83,7 +85,7 @@ fn measure<F: ClusterFabric>(fabric: &str, mode: &str, rounds: usize) -> Result<
             for _ in 0..READS {
                 let since = Instant::now();
                 reads.read(*how, 1, 1)?;
-                // The first round warms up.
+                // The first round is a warm-up.
                 times.extend((round > 0).then(|| since.elapsed()));
             }
         }
@@ -128,7 +130,7 @@ fn measure<F: ClusterFabric>(fabric: &str, mode: &str, rounds: usize) -> Result<
     Ok(())
 }
 
-/// The rounds that are asked for.
+/// Parses the number of rounds.
 fn count(words: &[&str]) -> Result<usize> {
     match words {
         [] => Ok(20),

@@ -1,7 +1,8 @@
-//! Timers: a state machine does something when a time has come, at one place in the order, and notifies a client.
+//! Timers: a state machine acts at a given time, at one position in the order, and notifies a client.
 //!
-//! `cargo run -p stentor --example reminders` starts three nodes in this process. A client asks for two reminders, the later one first. Then
-//! nobody sends anything, and the reminders still come: the leader gives the time a place in the order.
+//! `cargo run -p stentor --example reminders` starts three nodes in this process. A client requests two reminders, the
+//! later one first. Then no client sends anything, and the reminders still arrive: the leader orders an entry that
+//! advances the time.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use stentor::{Cluster, Context, Frozen, Notification, Reply, SessionId, StateMachine};
 
-/// What is set, by the number of the timer: whom to remind, and of what.
+/// The reminders, by the number of their timer: the session to remind, and the text.
 #[derive(Clone, Default)]
 struct Reminders {
     last: u64,
@@ -20,14 +21,14 @@ struct Reminders {
 impl StateMachine for Reminders {
     type Frozen = Reminders;
 
-    /// A command is a number of milliseconds, 8 bytes, and a text.
+    /// Adds a reminder. A command is a number of milliseconds, 8 bytes, and a text.
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
         let (Some(session), Some((ms, text))) = (at.session(), command.split_first_chunk()) else {
             return reply.extend(b"no time");
         };
         self.last += 1;
         self.set.insert(self.last, (session, text.to_vec()));
-        // The time of the order, and no clock: all nodes must set the timer to the same time.
+        // This is the time of the order, not of a clock: all nodes must set the timer to the same time.
         at.set_timer(at.time().saturating_add(u64::from_le_bytes(*ms).saturating_mul(1_000_000)), self.last);
     }
 
@@ -37,7 +38,7 @@ impl StateMachine for Reminders {
         }
     }
 
-    /// Nobody would read these reminders. Their timers fire and find nothing.
+    /// Drops reminders that nobody would read. Their timers fire and find nothing.
     fn session_ended(&mut self, _: &Context<'_>, ended: SessionId) {
         self.set.retain(|_, (session, _)| *session != ended);
     }
@@ -46,7 +47,7 @@ impl StateMachine for Reminders {
         self.clone()
     }
 
-    /// The timers themselves are kept by the node, and come with the state.
+    /// The node stores the timers themselves, and transfers them with the state.
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         *self = Reminders { last: u64::from_le_bytes(read(from)?), set: BTreeMap::new() };
         for _ in 0..u64::from_le_bytes(read(from)?) {
@@ -88,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
 
     let client = cluster.client().connect()?;
-    // Before the calls: what comes while nobody has asked for notifications is lost.
+    // This precedes the calls, because notifications before it are lost.
     let mut notifications = client.notifications();
     let mut asked = 0;
     for (ms, text) in [(400_u64, "eat the cake"), (200, "bake the cake")] {
@@ -101,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let after = position.time.saturating_sub(asked) / 1_000_000;
                 println!("now: {} ({after} ms after the last command)", String::from_utf8(bytes)?);
             }
-            // A change of leaders may lose one. A program that must not miss it reads its reminders now.
+            // A change of leaders may lose a reminder. A program that must not miss it should read its reminders now.
             other => return Err(format!("no reminder: {other:?}").into()),
         }
     }

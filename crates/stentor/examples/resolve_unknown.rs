@@ -1,8 +1,9 @@
-//! A command whose outcome nobody knows: the process that sent it has died, and a later process finds out.
+//! A command with an unknown outcome: the process that sent it has died, and a later process finds out.
 //!
-//! `cargo run -p stentor --example resolve_unknown` starts three nodes of an account in this process. Then it starts itself again, several
-//! times in turn, as `resolve_unknown pay DIRECTORY`. Such a process writes its session and the ticket of a payment to files, sends the
-//! payment, and dies without an answer. This process takes the session up and resolves the ticket. So each payment is made exactly once.
+//! `cargo run -p stentor --example resolve_unknown` starts three nodes of an account in this process. Then it starts
+//! itself again, several times in turn, as `resolve_unknown pay DIRECTORY`. Such a process writes its session and the
+//! ticket of a payment to files, sends the payment, and dies without an answer. This process resumes the session and
+//! resolves the ticket. Each payment is therefore made exactly once.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -15,7 +16,7 @@ use stentor::{CallError, Client, Cluster, Context, Frozen, Reply, Session, State
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const PRICE: u64 = 5;
 
-/// A balance. A command takes an amount from it.
+/// A balance. A command subtracts an amount from it.
 #[derive(Clone, Copy)]
 struct Account(u64);
 
@@ -46,14 +47,15 @@ impl Frozen for Account {
     }
 }
 
-/// Writes a file whole or not at all: whoever reads it later never finds half of a ticket.
+/// Replaces a file atomically, so that a later process never reads half of a ticket.
 fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = file.with_extension("new");
     std::fs::write(&new, bytes)?;
     std::fs::rename(&new, file)
 }
 
-/// Pays, and dies before the answer. The ticket is written down before the command is sent: afterwards may be too late.
+/// Pays, and dies before the answer. The ticket is stored before the command is sent, because the process may die at
+/// any time afterwards.
 fn pay(cluster: &Cluster, directory: &Path, delay: u64) -> Result<(), Box<dyn Error>> {
     let client = cluster.client().connect()?;
     replace(&directory.join("session"), &client.session().to_bytes())?;
@@ -64,7 +66,7 @@ fn pay(cluster: &Cluster, directory: &Path, delay: u64) -> Result<(), Box<dyn Er
     std::process::exit(1)
 }
 
-/// Finds out what became of the payment. If it was never made, it is closed for good, and is made now.
+/// Finds the outcome of the payment. A payment that was never made is closed for good, and is made now.
 fn resolve(cluster: &Cluster, directory: &Path) -> Result<String, Box<dyn Error>> {
     let session = Session::from_bytes(&std::fs::read(directory.join("session"))?)?;
     let ticket = Ticket::from_bytes(&std::fs::read(directory.join("ticket"))?)?;
@@ -72,14 +74,14 @@ fn resolve(cluster: &Cluster, directory: &Path) -> Result<String, Box<dyn Error>
     let (what, answer) = match client.resolve(&ticket).wait() {
         Ok(answer) => ("it was made", answer),
         Err(CallError::NotApplied(_)) => ("it is made now", client.call(ticket.groups(), &PRICE.to_le_bytes()).wait()?),
-        // It is still unknown. `leave` keeps the session alive, so that a later process can ask again.
+        // The outcome is still unknown. `leave` keeps the session alive, so that a later process can ask again.
         Err(error) => {
             client.leave()?;
             return Err(error.into());
         }
     };
     let balance = u64::from_le_bytes(answer.bytes().try_into()?);
-    // No ticket is open any more, so nobody needs the session.
+    // No ticket is open any more, so the session is no longer needed.
     client.close()?;
     Ok(format!("{what}, and {balance} is left"))
 }
@@ -95,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
     let directory = std::env::temp_dir().join(format!("stentor-resolve-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
-    // The longer it lives, the likelier the payment was made. Either outcome is right.
+    // The longer the process lives, the more likely the payment was made. Either outcome is correct.
     for (number, delay) in [(1, "0"), (2, "200"), (3, "20000")] {
         Command::new(std::env::current_exe()?).arg("pay").arg(&directory).arg(delay).status()?;
         println!("payment {number}: {}", resolve(&cluster, &directory)?);

@@ -1,4 +1,4 @@
-//! A lock service under simulation: 200 seeds with all faults. In a project of your own this is a `#[test]`.
+//! A lock service under simulation: 200 seeds with all faults. In your own project this is a `#[test]`.
 //!
 //! cargo run --example simulated_locks --features sim
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use stentor::sim::{Next, SimCluster, SimError, Turn};
 use stentor::{Consistency, Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 
-/// Who holds which lock, and the number that the last holder got.
+/// The holders of the locks, and the number of the last holder.
 #[derive(Clone, Default)]
 struct Locks {
     fence: u64,
@@ -19,7 +19,7 @@ struct Locks {
 impl StateMachine for Locks {
     type Frozen = Locks;
 
-    /// Takes the lock of this name. Replies with the holder's number if the caller has it now.
+    /// Acquires the lock with this name. Replies with the holder's number if the caller holds it.
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
         let (Some(session), [name]) = (at.session(), command) else { return };
         let fence = &mut self.fence;
@@ -32,7 +32,7 @@ impl StateMachine for Locks {
         }
     }
 
-    /// Tells the last number that anybody got.
+    /// Replies with the last number of any holder.
     fn read(&self, _: &ReadContext<'_>, _: &[u8], reply: &mut Reply) {
         reply.extend(&self.fence.to_le_bytes());
     }
@@ -71,8 +71,9 @@ impl Frozen for Locks {
     }
 }
 
-/// A client asks for the lock again and again, and for the last number at the leader. It says so if another session of it gets a number that has
-/// not risen, or if the last number is not as large as one that it got.
+/// Returns a script that requests the lock repeatedly, and reads the last number at the leader. It reports an error if
+/// a new session of this client gets a number that has not risen, or if the last number is smaller than one that this
+/// client got.
 fn locker() -> impl FnMut(&mut Turn<'_>) -> Next {
     let (mut judged, mut held): (usize, Option<(SessionId, u64)>) = (0, None);
     move |turn| {

@@ -1,7 +1,9 @@
-//! Two clusters in one process, and a bridge between them: what one group applies is sent to the other cluster.
+//! Two clusters in one process, and a bridge between them, which sends the commands of one cluster's group to the other
+//! cluster.
 //!
-//! `cargo run -p stentor --example two_clusters` starts two clusters of three nodes each in this process. They share nothing: each has its
-//! name, its order and its clients. The bridge is an observer of the first one and a client of the second one.
+//! `cargo run -p stentor --example two_clusters` starts two clusters of three nodes each in this process. They share
+//! nothing: each has its own name, order and clients. The bridge is an observer of the first cluster and a client of
+//! the second.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use stentor::{Cluster, Consistency, Context, Frozen, NodeHandle, Observed, ReadContext, Reply, StateMachine};
 
-/// All commands so far, one after the other.
+/// A text: the concatenation of all commands.
 #[derive(Clone, Default)]
 struct Text(Vec<u8>);
 
@@ -40,10 +42,11 @@ impl Frozen for Text {
     }
 }
 
-/// A cluster, and its nodes.
+/// A cluster with its nodes.
 type Started = (Cluster, Vec<NodeHandle<Text>>);
 
-/// Starts a cluster. Processes meet by its name, so names of members and addresses may be the same in another one.
+/// Starts a cluster. Processes find each other by its name, so two clusters may use the same member names and
+/// addresses.
 fn start(name: &str) -> Result<Started, Box<dyn Error>> {
     let members = (1..=3).map(|n| (format!("text.{n}"), format!("127.0.0.{n}:7101")));
     let cluster = Cluster::builder(name).group("text", members).build()?;
@@ -55,7 +58,7 @@ fn start(name: &str) -> Result<Started, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let (near, near_nodes) = start("near")?;
     let (far, far_nodes) = start("far")?;
-    // A group belongs to its cluster. Do not name it to the other one.
+    // A group value belongs to its cluster. Do not use it with the other one.
     let (near_group, far_group) = (near.group("text")?, far.group("text")?);
 
     let writer = near.client().connect()?;
@@ -67,13 +70,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut sent = 0;
     while sent < words.len() {
-        // A bridge that may die puts `command.position` into what it sends, and the far machine drops what it has seen.
+        // A bridge that may die should include `command.position` in what it sends, so that the far machine can drop
+        // duplicates.
         match observer.next(Duration::from_secs(10))? {
             Some(Observed::Command(command)) => {
                 bridge.call(far_group, &command.bytes).wait()?;
                 sent += 1;
             }
-            // The observer may begin with the state, which has the commands so far.
+            // The observer may start with the state, which contains the commands so far.
             Some(Observed::State(state)) => println!("the state at the beginning: {} bytes", state.bytes.len()),
             Some(_) => {}
             None => return Err("nothing comes".into()),

@@ -1,8 +1,8 @@
-//! A command to two groups: both apply it at one place in the order, or none does.
+//! A command to two groups: both apply it at one position in the order, or neither does.
 //!
-//! `cargo run -p stentor --example two_groups` starts two banks in this process, each a group of three nodes. One client moves money from
-//! one bank to the other by commands to both. Another client reads both at one moment, again and again: no read ever shows money that has
-//! left one bank and has not arrived at the other.
+//! `cargo run -p stentor --example two_groups` starts two banks in this process, each a group of three nodes. One
+//! client moves money from one bank to the other by commands to both. Another client repeatedly reads both at one
+//! position: no read ever shows money that has left one bank and has not arrived at the other.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -21,7 +21,7 @@ struct Bank {
 impl StateMachine for Bank {
     type Frozen = Bank;
 
-    /// Each group sees its own value only, so the command says what both have to do.
+    /// Applies a transfer. Each group sees only its own value, so the command describes the change for both.
     fn apply(&mut self, _: &Context<'_>, command: &[u8], _: &mut Reply) {
         let Ok(amount) = command.try_into().map(i64::from_le_bytes) else { return };
         self.money += if self.is_first { -amount } else { amount };
@@ -49,7 +49,7 @@ impl Frozen for Bank {
     }
 }
 
-/// Reads both banks at one place in the order.
+/// Reads both banks at one position in the order.
 fn read(client: &Client, both: [Group; 2]) -> Result<[i64; 2], Box<dyn Error>> {
     let answer = client.read(both, b"", Consistency::Ordered).wait()?;
     let mut money = [0; 2];
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let (mover, auditor) = (cluster.client().connect()?, cluster.client().connect()?);
-    // All are under way at once, in the order of these calls.
+    // All calls are in flight concurrently; their order is that of these calls.
     let calls: Vec<_> = (1..=TRANSFERS).map(|amount| mover.call(both, &(amount % 7).to_le_bytes())).collect();
     let (mut audits, mut wrong) = (0, 0);
     while audits < 50 {

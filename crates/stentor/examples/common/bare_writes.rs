@@ -1,4 +1,4 @@
-//! What the fabric alone needs for the writes of a call: two processes that write to each other, without a protocol.
+//! Measures the fabric's share of a call: two processes that write to each other, without a protocol.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -14,12 +14,12 @@ use stentor_fabric::{
 
 use super::nodes::{KEY, Result, wait_mode};
 
-/// Words of each write: a cache line, as a short query and its answer have at least.
+/// Number of words of each write: one cache line, the least for a short query and its answer.
 const WORDS: usize = 8;
 const TARGET: Purpose = Purpose(1);
-/// Nothing takes longer, unless the other process is gone.
+/// Time limit; reached only if the other process has died.
 const LONG: Duration = Duration::from_secs(20);
-/// The longest sleep while nothing comes.
+/// Longest sleep while nothing lands.
 const SLEEP: Duration = Duration::from_millis(2);
 
 /// One of the two processes.
@@ -30,13 +30,13 @@ struct End<F> {
     to: Option<RemoteSpan>,
     wait: WaitMode,
     writes: u64,
-    /// Signalled writes, and their completions.
+    /// Numbers of signalled writes, and of their completions.
     posted: u64,
     completed: u64,
 }
 
 impl<F: Fabric> End<F> {
-    /// Connects the two.
+    /// Connects to the other process.
     fn new(mut fabric: F, wait: WaitMode) -> Result<Self> {
         let peer = ProcessId(1 - fabric.me().0);
         let target = fabric.register(RegionSpec { purpose: TARGET, writer: peer, bytes: (WORDS * 8) as u64 })?;
@@ -52,7 +52,7 @@ impl<F: Fabric> End<F> {
         Ok(end)
     }
 
-    /// Polls, and pauses as the mode says, until something is so.
+    /// Polls, and pauses according to the wait mode, until the condition holds.
     fn until(&mut self, mut is: impl FnMut(&mut Self) -> bool) -> Result<()> {
         let (mut backoff, since) = (Backoff::new(self.wait), Instant::now());
         let mut completions = [Completion::BLANK; 4];
@@ -68,7 +68,7 @@ impl<F: Fabric> End<F> {
         }
     }
 
-    /// Writes a value. Every eighth write is signalled: completions free the queue.
+    /// Writes a value. Every eighth write is signalled, because completions free the queue.
     fn write(&mut self, value: u64, signalled: bool) -> Result<()> {
         self.writes += 1;
         let signalled = signalled || self.writes.is_multiple_of(8);
@@ -86,19 +86,19 @@ impl<F: Fabric> End<F> {
         self.fabric.memory(self.target)[WORDS - 1].load(Ordering::Acquire)
     }
 
-    /// A write there, and one back.
+    /// Writes a value, and waits for the write back.
     fn there_and_back(&mut self, value: u64) -> Result<()> {
         self.write(value, false)?;
         self.until(|end| end.landed() == value)
     }
 
-    /// A write, and its completion.
+    /// Writes a value, and waits for its completion.
     fn completed(&mut self, value: u64) -> Result<()> {
         self.write(value, true)?;
         self.until(|end| end.completed == end.posted)
     }
 
-    /// Answers each write with one, but for those that end with the bit 1: nobody waits for them.
+    /// Answers each even value with a write. Nobody waits for an answer to odd values.
     fn echo(&mut self) -> Result<()> {
         let mut last = 0;
         loop {
@@ -111,7 +111,7 @@ impl<F: Fabric> End<F> {
     }
 }
 
-/// Starts one end on a fabric, in a directory of its own.
+/// Starts one end on a fabric, in its own directory.
 fn start<F: ClusterFabric>(fabric: &str, me: u16, directory: &Path, wait: WaitMode) -> Result<End<F>> {
     let process = |n: u8| format!("{{ id = \"n{n}\", address = \"127.77.1.{n}:7001\" }}");
     let text = format!(
@@ -127,12 +127,12 @@ fn start<F: ClusterFabric>(fabric: &str, me: u16, directory: &Path, wait: WaitMo
     End::new(F::start_in(&plan, Role::Groups, ProcessId(me), &bind)?, wait)
 }
 
-/// Is the other process until somebody ends it.
+/// Runs the other process until it is killed.
 pub(crate) fn echo<F: ClusterFabric>(fabric: &str, directory: &str, wait: &str) -> Result<()> {
     start::<F>(fabric, 1, Path::new(directory), wait_mode(wait)?)?.echo()
 }
 
-/// The two processes: this one, and one that ends with it.
+/// The two processes: this one, and a child that ends with it.
 pub(crate) struct BareWrites<F> {
     end: End<F>,
     echo: Child,
@@ -140,7 +140,7 @@ pub(crate) struct BareWrites<F> {
 }
 
 impl<F: ClusterFabric> BareWrites<F> {
-    /// Starts this program as `PROGRAM echo FABRIC DIRECTORY WAIT`, for which it calls [`echo`].
+    /// Starts this program as `PROGRAM echo FABRIC DIRECTORY WAIT`, which must call [`echo`].
     pub(crate) fn start(fabric: &str, directory: &Path, wait: &str) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let echo = command.args(["echo", fabric]).arg(directory).arg(wait).spawn()?;
@@ -148,13 +148,13 @@ impl<F: ClusterFabric> BareWrites<F> {
         Ok(BareWrites { end, echo, value: 0 })
     }
 
-    /// A write to the other process, and one back.
+    /// Writes to the other process, and waits for the write back.
     pub(crate) fn there_and_back(&mut self) -> Result<()> {
         self.value += 2;
         self.end.there_and_back(self.value & !1)
     }
 
-    /// A write to the other process, and its completion.
+    /// Writes to the other process, and waits for the completion.
     pub(crate) fn completed(&mut self) -> Result<()> {
         self.value += 2;
         self.end.completed(self.value | 1)
@@ -163,7 +163,7 @@ impl<F: ClusterFabric> BareWrites<F> {
 
 impl<F> Drop for BareWrites<F> {
     fn drop(&mut self) {
-        // One that is gone already is none the worse.
+        // The process may have ended already.
         let _ = self.echo.kill();
         let _ = self.echo.wait();
     }

@@ -1,4 +1,4 @@
-//! What it costs to hand a value to another thread.
+//! Measures the cost of passing a value to another thread.
 
 use std::hint::spin_loop;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -8,7 +8,7 @@ use stentor::WaitMode;
 
 use super::nodes::Result;
 
-/// Hands a value to another thread, and gets it back: two hand-overs, each by a queue whose reader waits in the same mode.
+/// Passes a value to another thread and back: two hand-overs, each through a queue whose reader waits in the same mode.
 pub(crate) struct HandOvers {
     there: SyncSender<u64>,
     back: Receiver<u64>,
@@ -22,7 +22,7 @@ impl HandOvers {
         HandOvers { there, back, wait }
     }
 
-    /// Hands a value over, and gets it back.
+    /// Passes a value to the thread, and receives it back.
     pub(crate) fn two(&mut self) -> Result<()> {
         self.there.send(1)?;
         receive(&self.back, self.wait).ok_or("the thread has ended")?;

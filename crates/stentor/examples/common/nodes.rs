@@ -1,4 +1,4 @@
-//! Three nodes of a measurement, in processes of their own.
+//! Three nodes for a measurement, in their own processes.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -11,10 +11,10 @@ use stentor::{Cluster, Context, Reply, StateMachine, Stateless, WaitMode};
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
-/// The key of clusters on a network.
+/// Key of clusters on a network.
 pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// Replies with the number of commands.
+/// A machine that replies with the number of commands.
 #[derive(Default)]
 struct Counter(u64);
 
@@ -57,11 +57,12 @@ pub(crate) fn configuration(fabric: &str, directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The processes of the nodes. They end with this.
+/// The processes of the nodes, which end when this is dropped.
 pub(crate) struct Nodes(Vec<Child>);
 
 impl Nodes {
-    /// Starts this program once for each node, as `PROGRAM node CONFIGURATION NAME WAIT`, for which it calls [`run`](Nodes::run).
+    /// Starts this program once for each node, as `PROGRAM node CONFIGURATION NAME WAIT`, which must call
+    /// [`run`](Nodes::run).
     pub(crate) fn start(configuration: &Path, wait: &str) -> Result<Nodes> {
         let program = std::env::current_exe()?;
         let mut nodes = Nodes(Vec::new());
@@ -72,7 +73,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Is a node until somebody ends it.
+    /// Runs a node until it is killed.
     pub(crate) fn run(configuration: &str, name: &str, wait: &str) -> Result<()> {
         let cluster = Cluster::load(configuration)?;
         let cluster = cluster.in_directory(Path::new(configuration).parent().unwrap_or(Path::new("")));
@@ -83,7 +84,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for node in &mut self.0 {
-            // One that is gone already is none the worse.
+            // The process may have ended already.
             let _ = node.kill();
             let _ = node.wait();
         }
