@@ -1,4 +1,4 @@
-//! Channels under tokio: round trips as fast as the event loop lets them be, and tasks that are woken.
+//! Channels under tokio: round trips at the speed of the event loop, and wake-ups of tasks.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_io().build().expect("a runtime")
 }
 
-/// How both ends wait for messages.
+/// The way in which both ends wait for messages.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Blocking,
@@ -25,8 +25,8 @@ enum Way {
     Futures,
 }
 
-/// Puts a channel into tokio's event loop. What is deprecated there is that the number of a descriptor says nothing of how long it is open: that
-/// of a channel is until the channel is dropped, and `AsyncFd` owns the channel.
+/// Registers a channel with tokio's event loop. The call is deprecated because a descriptor's number does not show how
+/// long it stays open. A channel's descriptor stays open until the channel is dropped, and `AsyncFd` owns the channel.
 #[allow(deprecated)]
 fn in_loop(channel: Channel) -> AsyncFd<Channel> {
     AsyncFd::with_interest(channel, Interest::READABLE).expect("a descriptor")
@@ -47,7 +47,7 @@ async fn receive(channel: &mut AsyncFd<Channel>, message: &mut Vec<u8>) -> bool 
     }
 }
 
-/// Echoes until the other end has finished.
+/// Echoes messages until the other end has finished.
 fn echo(mut channel: Channel, way: Way) {
     let mut message = Vec::new();
     match way {
@@ -72,7 +72,7 @@ fn echo(mut channel: Channel, way: Way) {
     }
 }
 
-/// Makes so many round trips and closes. Returns the time of one.
+/// Makes `trips` round trips and closes. Returns the time of one.
 fn trips(mut channel: Channel, way: Way, trips: u32) -> Duration {
     let (mut message, since) = (Vec::new(), Instant::now());
     let question = [7; 64];
@@ -121,10 +121,10 @@ fn measure(way: Way, mode: WaitMode) -> Duration {
     took
 }
 
-/// The same round trips with calls that block and in tokio's event loop, by turns. A sleep of a timer in the loop would show: it takes a
-/// millisecond.
+/// Measures the same round trips with blocking calls and in tokio's event loop, alternately. A timer's sleep in the
+/// loop would be visible: it takes a millisecond.
 #[test]
-fn round_trips_in_tokio_take_as_long_as_those_that_block() {
+fn round_trips_in_tokio_take_as_long_as_blocking_ones() {
     for (name, mode) in [("adaptive", WaitMode::ADAPTIVE), ("block", WaitMode::BLOCK)] {
         let (mut by_way, ways) = ([const { Vec::new() }; 3], [Way::Blocking, Way::AsyncFd, Way::Futures]);
         for _ in 0..ROUNDS {
@@ -138,15 +138,15 @@ fn round_trips_in_tokio_take_as_long_as_those_that_block() {
             fd / blocking,
             futures / blocking
         );
-        // The goal is 2; a busy machine and a build without optimisation have their say.
+        // The goal is a factor of 2. The bounds leave room for a busy machine and an unoptimised build.
         assert!(fd < 4.0 * blocking + 50.0, "{name}: {fd} µs, {blocking} µs");
         assert!(futures < 8.0 * blocking + 100.0, "{name}: {futures} µs, {blocking} µs");
     }
 }
 
-/// Descriptors of fabrics are nested in that of a channel, and this one in tokio's.
+/// The fabric's descriptors are nested in the channel's descriptor, and that one in tokio's.
 #[test]
-fn channel_between_addresses_is_used_in_tokio() {
+fn channel_between_addresses_works_in_tokio() {
     use stentor::config::FabricKind;
     for way in [Way::AsyncFd, Way::Futures] {
         let place = format!("127.81.{}.1:7300", 1 + std::process::id() % 250);
@@ -156,13 +156,14 @@ fn channel_between_addresses_is_used_in_tokio() {
         let took = trips(channel, way, 300);
         println!("roce, {way:?}: {took:?}");
         other.join().unwrap();
-        assert!(took < Duration::from_millis(3), "nobody was woken: {took:?}");
+        assert!(took < Duration::from_millis(3), "no task was woken: {took:?}");
     }
 }
 
-/// A task that sleeps is woken by a message, and by the end of the other process; many channels share the thread that wakes.
+/// A message wakes a sleeping task, and so does the end of the other process. Many channels share the thread that wakes
+/// tasks.
 #[test]
-fn tasks_that_sleep_are_woken() {
+fn sleeping_tasks_are_woken() {
     let directory = TempDir::new();
     let mode = WaitMode { spins: 0, yields: 0, sleep: true };
     let channels: Vec<_> = (0..8).map(|n| format!("sleepy-{n}")).collect();
@@ -193,12 +194,12 @@ fn tasks_that_sleep_are_woken() {
                     assert_eq!(message, [number]);
                 }
                 channel.send(b"done").await.unwrap();
-                // The other end is dropped then.
+                // By now the other end has been dropped.
                 channel.recv(&mut message).await.unwrap_err().kind()
             })
         })
         .collect();
-    // A task that nobody wakes would wait for ever: the end of the other process shows that.
+    // A task that is never woken would wait forever. The end of the other process reveals it.
     let done = async {
         for task in tasks {
             assert_eq!(task.await.unwrap(), stentor::ChannelErrorKind::PeerGone);

@@ -1,4 +1,4 @@
-//! The cost of an idle cluster in processor time. Wall time is not judged, so a busy machine does not count.
+//! Measures the cost of an idle cluster in processor time. Wall time is not checked, so a busy machine does not matter.
 
 mod common;
 
@@ -14,16 +14,16 @@ use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 use common::cluster;
 
 const MEMBERS: u16 = 3;
-/// Members may begin to rest until this.
+/// Time that members have to enter their idle mode.
 const SETTLED: Duration = Duration::from_secs(3);
-/// For so long they are measured.
+/// Time for which they are measured.
 const MEASURED: Duration = Duration::from_secs(4);
 
 fn plan(name: &str) -> ClusterRuntime {
     cluster(name, 1, "", "clients = 1")
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn processor_time() -> Duration {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).expect("the kernel counts a thread's time (CONFIG_SCHED_INFO)");
@@ -31,16 +31,16 @@ fn processor_time() -> Duration {
     Duration::from_nanos(first.unwrap_or_else(|| panic!("{path}: {text:?}")))
 }
 
-/// What one member used.
+/// The measurements of one member.
 #[derive(Debug, Clone, Copy)]
 struct Used {
-    /// Of one processor, in thousandths.
+    /// Share of one processor, in thousandths.
     permille: f64,
-    /// How long the heartbeats of the others stood still, at most.
+    /// Longest time without progress of another member's heartbeat.
     silence: Duration,
 }
 
-/// Runs one member that does nothing; the last to be measured stops all of them.
+/// Runs one idle member. The last one to be measured stops all of them.
 fn idle<F: Fabric>(plan: &ClusterRuntime, me: ProcessId, mut member: Member<F>, stop: &Stop) -> Used {
     let mut keeper = ElectionDriver::heartbeat(plan, me).expect("possible");
     let (mut from, mut to, mut silence) = (None, None, Duration::ZERO);
@@ -63,7 +63,7 @@ fn idle<F: Fabric>(plan: &ClusterRuntime, me: ProcessId, mut member: Member<F>, 
     Used { permille: (after - before).as_secs_f64() / (ended - begun).as_secs_f64() * 1000.0, silence }
 }
 
-/// The median of three members is at most a hundredth of a processor each, and nobody's heartbeat is late.
+/// Asserts that the median of three members uses at most a hundredth of a processor, and that no heartbeat is late.
 fn assert_cheap<F: Fabric>(plan: &ClusterRuntime, make: impl Fn(ProcessId) -> Member<F> + Sync) {
     let stop = Stop::default();
     let mut used: Vec<Used> = thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! What a node tells the log: its start, what its group waits for, who leads, that the memory of a majority is gone, and a reset.
+//! The log of a node: its start, the members that its group waits for, the leader, the loss of a majority's memory, and
+//! a reset.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ mod until;
 
 use state::{Log, numbers, until};
 
-/// Keeps all lines of nodes.
+/// A logger that keeps all lines of nodes.
 struct Capture(Mutex<Vec<(Level, String)>>);
 
 static CAPTURE: Capture = Capture(Mutex::new(Vec::new()));
@@ -46,15 +47,15 @@ impl Capture {
         until(start, || self.has(level, start).then_some(()));
     }
 
-    /// Removes all lines, so that later ones are told apart.
+    /// Removes all lines, so that later ones can be distinguished.
     fn clear(&self) {
         self.lines().clear();
     }
 }
 
 #[test]
-fn a_node_logs_what_its_group_waits_for_who_leads_and_that_the_memory_is_gone() {
-    log::set_logger(&CAPTURE).expect("it is the only one");
+fn node_logs_missing_members_the_leader_and_the_loss_of_memory() {
+    log::set_logger(&CAPTURE).expect("it is the only logger");
     log::set_max_level(LevelFilter::Info);
     let directory = TempDir::new();
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
@@ -71,7 +72,7 @@ fn a_node_logs_what_its_group_waits_for_who_leads_and_that_the_memory_is_gone() 
         CAPTURE.until(Level::Info, &format!("{name}: g1 begins from nothing"));
     }
     let told = |start: &str| CAPTURE.lines().iter().filter(|(_, line)| line.contains(start)).count();
-    until("all know who leads", || (told(": leads g1") == 1 && told(": follows ") >= 2).then_some(()));
+    until("all members know the leader", || (told(": leads g1") == 1 && told(": follows ") >= 2).then_some(()));
 
     let group = cluster.group("g1").expect("it is there");
     let client = cluster.client().connect().expect("it is let in");
@@ -99,15 +100,15 @@ fn a_node_logs_what_its_group_waits_for_who_leads_and_that_the_memory_is_gone() 
         "a: g1 has lost its majority: 1 of its 3 members have its state and are there, 2 have to, and nothing is \
                                 delivered; b, c without memory; ",
     );
-    // As the line says.
+    // This is the remedy that the line names.
     drop(a.stop());
     let a = spawn("a");
     CAPTURE.until(Level::Info, "a: starts as a member of g1");
-    until("it begins anew", || (told(": g1 begins from nothing") == 3).then_some(()));
+    until("the group starts again", || (told(": g1 begins from nothing") == 3).then_some(()));
     a_reset_is_logged(&cluster, &directory, [a, b, c]);
 }
 
-/// The memory of two members is lost, and an operator lets the group go on with what the third has.
+/// Two members lose their memory, and an operator resets the group, which continues with the state of the third.
 fn a_reset_is_logged(cluster: &Cluster, directory: &TempDir, [a, b, c]: [NodeHandle<Log>; 3]) {
     let spawn = |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("it starts") };
     let client = cluster.client().connect().expect("it is let in");

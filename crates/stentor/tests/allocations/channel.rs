@@ -1,4 +1,4 @@
-//! After warm-up a channel that its owner turns allocates nothing for a message, whichever way it is used.
+//! After warm-up, a channel that its owner turns allocates nothing for a message, with any of its interfaces.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use stentor_testutil::TempDir;
 
 const MESSAGES: u32 = 10_000;
 
-/// Both ends, in one thread.
+/// Both ends of a channel, in one thread.
 struct Both {
     from: Channel,
     to: Channel,
@@ -49,7 +49,7 @@ fn ten_thousand_messages_allocate_nothing() {
     let ends = [Channel::listen("here"), Channel::connect("here")];
     let [from, to] = ends.map(|end| end.directory(&directory).start().expect("it starts"));
     let mut both = Both { from, to, message: Vec::new() };
-    // Buffers grow, and the connection is made.
+    // Warm-up: buffers grow, and the connection is established.
     both.send_and_receive(2000, 6000);
     both.await_messages(2000);
     for length in [0, 64, 4096, 6000] {

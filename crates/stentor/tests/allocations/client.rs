@@ -1,4 +1,4 @@
-//! In the steady state neither a local client nor the caller of a client allocates for a command.
+//! In the steady state, neither a local client nor the caller of a client allocates for a command.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn start(name: &str) -> (Cluster, NodeHandle<Log>, Group, TempDir) {
     let directory = TempDir::new();
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
     let builder = Cluster::builder(name).election(silence).directory(&directory);
-    let cluster = builder.group("g1", [("a", "127.0.0.1:7101")]).build().expect("a sound cluster");
+    let cluster = builder.group("g1", [("a", "127.0.0.1:7101")]).build().expect("a valid cluster");
     let node = cluster.node("a", Log::default()).spawn().expect("it starts");
     let group = cluster.group("g1").expect("it is in the configuration");
     (cluster, node, group, directory)
@@ -20,7 +20,7 @@ fn start(name: &str) -> (Cluster, NodeHandle<Log>, Group, TempDir) {
 #[test]
 fn a_local_client_allocates_nothing_for_a_command() {
     let (cluster, _node, group, _directory) = start("local-allocations");
-    let mut client = cluster.client().connect_local().expect("it is let in");
+    let mut client = cluster.client().connect_local().expect("it connects");
     let run = |client: &mut LocalClient| {
         for number in 0..2_000_u64 {
             let request = client.submit(group, &number.to_le_bytes()).expect("there is room");
@@ -30,7 +30,7 @@ fn a_local_client_allocates_nothing_for_a_command() {
                     assert!(finished == request && matches!(outcome, Outcome::Applied(_)));
                     done = true;
                 };
-                let _ = client.turn(each).expect("it goes on");
+                let _ = client.turn(each).expect("it turns");
             }
         }
     };
@@ -42,7 +42,7 @@ fn a_local_client_allocates_nothing_for_a_command() {
 #[test]
 fn the_caller_of_a_client_allocates_nothing() {
     let (cluster, _node, group, _directory) = start("call-allocations");
-    let client = cluster.client().calls(8).connect().expect("it is let in");
+    let client = cluster.client().calls(8).connect().expect("it connects");
     let run = |client: &Client| {
         for number in 0..2_000_u64 {
             client.call(group, &number.to_le_bytes()).wait().expect("it is applied");

@@ -1,4 +1,5 @@
-//! What allocates nothing in the steady state. The counter of allocations is each thread's own, so these tests run side by side.
+//! Tests that nothing is allocated in the steady state. Allocations are counted per thread, so these tests run in
+//! parallel.
 
 mod channel;
 mod client;

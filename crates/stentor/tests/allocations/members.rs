@@ -1,5 +1,5 @@
-//! After warm-up neither members nor clients allocate: two groups and a client on shared memory, stepped in turn by one
-//! thread, with a counting allocator.
+//! After warm-up, neither members nor clients allocate: two groups and a client on shared memory, stepped in turn by
+//! one thread, with a counting allocator.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use stentor_testutil::TempDir;
 
 use crate::common::cluster;
 
-/// Of each run; a multiple of the destination sets.
+/// Number of messages of each run; a multiple of the number of destination sets.
 const MESSAGES: u64 = 12_000;
-/// Nothing here takes longer, unless it hangs.
+/// Time limit; reached only if the test hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BOTH: [GroupId; 2] = [GroupId(0), GroupId(1)];
 const SETS: [&[GroupId]; 3] = [&BOTH, &[GroupId(0)], &[GroupId(1)]];
-/// Members that deliver one message of each set: 4, 3 and 1.
+/// Number of members that deliver one message of each set: 4, 3 and 1.
 const DELIVERIES_OF_SETS: u64 = 8;
 
 struct Cluster {
@@ -45,7 +45,7 @@ impl Cluster {
         cluster
     }
 
-    /// Everybody once, and the control plane when it is due.
+    /// Steps all processes once, and runs the control plane when it is due.
     fn round(&mut self) {
         let delivered = &mut self.delivered;
         let mut worked = false;
@@ -61,13 +61,13 @@ impl Cluster {
         }
     }
 
-    /// Multicasts messages of all lengths and waits until everybody delivered them.
+    /// Multicasts messages of all lengths, and waits until all members have delivered them.
     fn run(&mut self, messages: u64, outstanding: u64) {
         let (last, since) = (self.submitted + messages, Instant::now());
         while self.client.delivered_up_to() < last || !self.client.is_delivered_everywhere() {
             while self.submitted < last && self.submitted - self.client.delivered_up_to() < outstanding {
                 let bytes = (self.submitted * 37 % 512) as usize;
-                // Nobody sends a credit for one slot of a window unless asked to.
+                // A member sends a credit for a single slot of a window only on request.
                 let notify = outstanding == 1 || self.submitted + SETS.len() as u64 >= last;
                 match self.client.submit(SETS[self.submitted as usize % SETS.len()], &self.payload[..bytes], notify) {
                     Ok(_) => self.submitted += 1,
@@ -85,7 +85,7 @@ impl Cluster {
 fn twelve_thousand_messages_allocate_nothing() {
     let directory = TempDir::new();
     let mut cluster = Cluster::start(&directory);
-    // Warm-up: each ring goes round, each slot is used, under load and one by one.
+    // Warm-up: each ring wraps around and each slot is used, under load and one by one.
     cluster.run(3_000, 64);
     cluster.run(300, 1);
     for outstanding in [64, 1] {

@@ -1,4 +1,4 @@
-//! A state machine that tells whether a command was applied twice.
+//! A state machine whose replies reveal whether a command was applied twice.
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use stentor::{Context, Frozen, Reply, StateMachine};
 
-#[allow(unused_imports, reason = "not all who share this wait")]
+#[allow(unused_imports, reason = "some tests that share this file do not wait")]
 pub(crate) use crate::until::until;
 
-/// Appends each command to a log, and replies with the number of times that this command was applied so far and its place in the log.
+/// Appends each command to a log. Replies with the number of times that this command has been applied, and with its
+/// index in the log.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Log(pub(crate) Vec<Vec<u8>>);
 
@@ -56,7 +57,7 @@ impl Frozen for Log {
     }
 }
 
-/// How often the command was applied, and its place in the log of the group.
+/// Decodes a reply: the number of times that the command was applied, and its index in the group's log.
 pub(crate) fn numbers(reply: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(reply[at..at + 8].try_into().expect("a word"));
     (word(0), word(8))

@@ -1,12 +1,12 @@
-//! What the tests of clusters share: a configuration.
+//! The configuration that tests of clusters share.
 
 use std::path::Path;
 
 use stentor::ClusterConfig;
 use stentor::runtime::ClusterRuntime;
 
-/// A cluster with a group of three members and, if there are two groups, another one of one member. `election` and `limits`
-/// are further lines of these sections.
+/// Returns a cluster with a group of three members and, if `groups` is 2, a second group of one member. `election` and
+/// `limits` are additional lines of these sections.
 pub(crate) fn cluster(name: &str, groups: usize, election: &str, limits: &str) -> ClusterRuntime {
     let member = |group: usize, n: usize| format!("{{ id = \"g{group}.{n}\", address = \"127.0.0.1:7{group}0{n}\" }}");
     let group = |group: usize| {

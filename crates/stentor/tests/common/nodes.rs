@@ -12,12 +12,12 @@ use stentor::{Cluster, ClusterConfig, Context, Frozen, Reply, StateMachine};
 use stentor_fabric::Backoff;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// A command at which machines panic that are told to.
+/// Command at which machines panic if their manner says so.
 pub(crate) const PANIC: u64 = 1 << 62;
-/// Nothing takes longer, unless it hangs.
+/// Time limit; reached only if a test hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// How a machine behaves, beside its value: it may differ from member to member.
+/// The behaviour of a machine, apart from its value. It may differ from member to member.
 #[derive(Default)]
 pub(crate) struct Manner {
     /// Milliseconds that the next command takes.
@@ -25,11 +25,11 @@ pub(crate) struct Manner {
     /// Microseconds that each command takes.
     pub(crate) each_us: AtomicU64,
     pub(crate) panics: AtomicBool,
-    /// Whether clients have sessions, whose own messages have numbers, too.
+    /// `true` if clients have sessions. The sessions' own messages are numbered, too.
     pub(crate) has_sessions: AtomicBool,
 }
 
-/// Adds what is multicast, and keeps the order and the senders.
+/// Adds the numbers that are multicast, and records the order and the senders.
 #[derive(Clone, Default)]
 pub(crate) struct Sum {
     pub(crate) sum: u64,
@@ -50,15 +50,15 @@ impl StateMachine for Sum {
         self.count += 1;
         let has_sessions = self.manner.has_sessions.load(Ordering::Relaxed);
         let ahead = at.position().index.checked_sub(self.count);
-        assert!(ahead.is_some_and(|ahead| has_sessions || ahead == 0), "none is left out, and none comes twice");
-        assert!(at.time() >= self.last_time, "time never falls");
+        assert!(ahead.is_some_and(|ahead| has_sessions || ahead == 0), "no command is lost or applied twice");
+        assert!(at.time() >= self.last_time, "time never decreases");
         self.last_time = at.time();
         self.order = self.order.wrapping_mul(31).wrapping_add(number);
         self.sum = self.sum.wrapping_add(number);
         if self.senders.iter().all(|sender| sender != at.sender()) {
             self.senders.push(at.sender().to_owned());
         }
-        assert!(number != PANIC || !self.manner.panics.load(Ordering::Relaxed), "as it was told");
+        assert!(number != PANIC || !self.manner.panics.load(Ordering::Relaxed), "as requested");
         reply.extend(&self.sum.to_le_bytes());
     }
 
@@ -87,7 +87,7 @@ impl Frozen for Sum {
     }
 }
 
-/// A cluster on shared memory with these groups. The members of group `g` are `ga`, `gb` and `gc`.
+/// Returns a cluster on shared memory with these groups. The members of group `g` are `ga`, `gb` and `gc`.
 pub(crate) fn cluster(name: &str, directory: &Path, groups: &[&str]) -> Cluster {
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
     let (mut builder, mut ports) = (Cluster::builder(name).election(silence).directory(directory), 7101..);
@@ -96,10 +96,10 @@ pub(crate) fn cluster(name: &str, directory: &Path, groups: &[&str]) -> Cluster 
         builder =
             builder.group(group, members.map(|(name, port)| (format!("{group}{name}"), format!("127.0.0.1:{port}"))));
     }
-    builder.build().expect("a sound cluster")
+    builder.build().expect("a valid cluster")
 }
 
-/// The configuration of such a cluster, as a file has it.
+/// Returns the configuration of such a cluster as the text of a file.
 fn text(cluster: &Cluster) -> String {
     let mut text = format!(
         "cluster = \"{}\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\ntimeout_min_ms = 400\ntimeout_max_ms = 800\n",
@@ -115,7 +115,8 @@ fn text(cluster: &Cluster) -> String {
     text
 }
 
-/// Multicasts these numbers to a group, until a majority has each or `gives_up`. Returns how many it has.
+/// Multicasts these numbers to a group, until a majority has each of them or `gives_up` has passed. Returns the number
+/// of messages that a majority has.
 pub(crate) fn send(
     cluster: &Cluster,
     directory: &Path,

@@ -1,9 +1,9 @@
-//! Waits in tests of processes and threads.
+//! A wait in tests of processes and threads.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Looks again and again, for a minute at most.
+/// Calls `is` until it returns a value, for at most a minute.
 pub(crate) fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Arguments that are not possible are errors.
+//! Arguments out of range are errors.
 
 use stentor::sim::{Next, SimCluster, SimError, Turn};
 

@@ -1,4 +1,4 @@
-//! State machines under simulation: right ones pass, planted faults of theirs are found, and a seed repeats its run.
+//! State machines under simulation: correct ones pass, mutants are found, and a seed reproduces its run.
 
 mod arguments;
 mod notifications;

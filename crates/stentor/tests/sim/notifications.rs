@@ -8,15 +8,15 @@ use stentor::sim::{Next, SimCluster, SimFailure, SimProperty, Turn};
 use crate::shop::{Plant, Shop, reading_shop, shop};
 
 #[test]
-fn notifications_come_and_those_that_are_lost_are_told() {
+fn notifications_arrive_and_lost_ones_are_reported() {
     let report = shop(Plant::None).run(0..200).unwrap();
     println!("{report}");
     assert!(report.count("notifications") > 2000 && report.count("notifications missed") > 50, "{report}");
 }
 
-/// A client holds a lock, and is told of each change of the count, or that it missed some.
+/// A client holds a lock, and is notified of each change of the count, or that it missed some.
 #[test]
-fn a_script_follows_what_it_is_told() {
+fn a_script_follows_its_notifications() {
     let script = |client: usize| {
         let (mut judged, mut known) = (0, (0, 0));
         move |turn: &mut Turn<'_>| {
@@ -49,7 +49,7 @@ fn a_script_follows_what_it_is_told() {
 }
 
 #[test]
-fn the_trace_tells_of_them() {
+fn trace_contains_notifications() {
     let run = shop(Plant::None).replay(7).unwrap();
     let trace = run.trace().join("\n");
     for words in ["notifies session", "is notified by group", "added: "] {
@@ -58,20 +58,20 @@ fn the_trace_tells_of_them() {
 }
 
 #[test]
-fn a_process_that_died_is_told_from_the_next() {
+fn process_numbers_rise_after_a_death() {
     let script = |_| {
         let mut process = 0;
         move |turn: &mut Turn<'_>| {
             let (before, now) = (process, turn.process());
             process = now;
-            if now < before { Next::fail("processes go on") } else { Next::call(turn.groups()[0], [b'+', 1]) }
+            if now < before { Next::fail("it decreased") } else { Next::call(turn.groups()[0], [b'+', 1]) }
         }
     };
     SimCluster::new(|| Shop::new(Plant::None), script).run(0..50).unwrap();
 }
 
 fn find(plant: Plant) -> SimFailure {
-    let error = reading_shop(plant).run(0..1000).expect_err("a planted fault");
+    let error = reading_shop(plant).run(0..1000).expect_err("a mutant");
     let failure = error.failure().unwrap_or_else(|| panic!("{plant:?}: {error}")).clone();
     println!("{plant:?} at seed {}:\n{failure}", failure.seed());
     assert!(failure.repeats());
@@ -79,22 +79,23 @@ fn find(plant: Plant) -> SimFailure {
 }
 
 #[test]
-fn a_machine_that_notifies_of_something_else_than_others_is_found() {
+fn differing_notifications_are_found() {
     for plant in [Plant::NotifiesStale, Plant::SilentOnceRestored, Plant::NotifiesTwice] {
         assert_eq!(find(plant).property(), SimProperty::Notifications, "{plant:?}");
     }
 }
 
-/// A machine that is wrong everywhere in the same way agrees with itself, and not with a model. A model that notifies nobody says nothing.
+/// A machine that is wrong everywhere in the same way agrees with itself, but not with a model. A model without
+/// notifications is not compared.
 #[test]
-fn a_model_says_what_is_to_be_notified() {
+fn a_model_finds_wrong_notifications() {
     let stale = || reading_shop(Plant::NotifiesStale).members(1).groups(1);
-    let found = stale().model(|| Shop::new(Plant::None)).run(0..50).expect_err("a planted fault");
+    let found = stale().model(|| Shop::new(Plant::None)).run(0..50).expect_err("a mutant");
     assert_eq!(found.failure().map(|failure| failure.property()), Some(SimProperty::Notifications), "{found}");
     stale().model(|| Silent(Shop::new(Plant::None))).run(0..50).expect("the model notifies nobody");
 }
 
-/// A model that leaves notifications out.
+/// A model that omits notifications.
 struct Silent(Shop);
 
 impl stentor::StateMachine for Silent {

@@ -1,10 +1,10 @@
-//! Planted faults of a machine are found, each by what it breaks.
+//! Mutants of a state machine are found, each by the property that it violates.
 
 use stentor::sim::{SimError, SimFailure, SimProperty};
 
 use crate::shop::{Plant, Shop, shop};
 
-/// Seeds within which a fault must be found.
+/// Number of seeds within which a mutant must be found.
 const SEEDS: u64 = 1000;
 
 fn find(plant: Plant) -> SimFailure {
@@ -13,7 +13,7 @@ fn find(plant: Plant) -> SimFailure {
 }
 
 fn failure(plant: Plant, found: Result<stentor::sim::SimReport, SimError>) -> SimFailure {
-    let error = found.expect_err("a planted fault");
+    let error = found.expect_err("a mutant");
     let failure = error.failure().unwrap_or_else(|| panic!("{plant:?}: {error}")).clone();
     println!("{plant:?} at seed {}:\n{failure}", failure.seed());
     let text = failure.to_string();
@@ -23,7 +23,7 @@ fn failure(plant: Plant, found: Result<stentor::sim::SimReport, SimError>) -> Si
 }
 
 #[test]
-fn a_machine_that_differs_at_members_is_found() {
+fn differing_members_are_found() {
     let failure = find(Plant::Instance);
     assert!(matches!(failure.property(), SimProperty::States | SimProperty::Replies));
 }
@@ -34,14 +34,14 @@ fn a_read_of_a_stale_copy_is_found() {
     assert_eq!(failure(Plant::StaleRead, found).property(), SimProperty::Calls);
 }
 
-/// The model reads its own stale copy. But a member that is restored renews its copy at other commands.
+/// The model reads its own stale copy, but a restored member renews its copy at other commands.
 #[test]
 fn a_read_of_a_stale_copy_is_found_by_the_machine_itself() {
     assert!(matches!(find(Plant::StaleRead).property(), SimProperty::Calls | SimProperty::Replies));
 }
 
 #[test]
-fn a_restored_value_that_lacks_something_is_found() {
+fn an_incomplete_restore_is_found() {
     assert_eq!(find(Plant::ForgetsLocks).property(), SimProperty::States);
 }
 
@@ -55,7 +55,7 @@ fn a_command_that_is_written_twice_is_found() {
     assert_eq!(find(Plant::WritesTwice).property(), SimProperty::States);
 }
 
-/// Also where the states are not compared: by the replies, or by notifications of the count.
+/// The replies, or notifications of the count, reveal the faults even if states are not compared.
 #[test]
 fn faults_of_restored_values_are_found_by_their_replies() {
     for plant in [Plant::ForgetsLocks, Plant::RestoresTwice, Plant::WritesTwice] {

@@ -1,14 +1,14 @@
-//! Planted bugs of Stentor's own are found by what they break.
+//! Mutants of Stentor's own code are found by the property that they violate.
 
 use stentor::sim::{SimFailure, SimProperty};
 
 use crate::shop::{Plant, reading_shop};
 
-/// Seeds within which a bug must be found.
+/// Number of seeds within which a mutant must be found.
 const SEEDS: u64 = 1000;
 
 fn find(name: &str) -> SimFailure {
-    let error = reading_shop(Plant::None).plant(name).run(0..SEEDS).expect_err("a planted bug");
+    let error = reading_shop(Plant::None).plant(name).run(0..SEEDS).expect_err("a mutant");
     let failure = error.failure().unwrap_or_else(|| panic!("{name}: {error}")).clone();
     println!("{name} at seed {}: {:?}", failure.seed(), failure.violations().collect::<Vec<_>>());
     assert!(failure.repeats() && !failure.trace().is_empty());
@@ -16,19 +16,19 @@ fn find(name: &str) -> SimFailure {
 }
 
 #[test]
-fn a_leader_that_answers_before_it_is_confirmed_is_found() {
+fn an_unconfirmed_leaders_answer_is_found() {
     assert_eq!(find("read-unconfirmed").property(), SimProperty::Reads);
 }
 
 #[test]
-fn reads_that_miss_something_are_found() {
+fn incomplete_reads_are_found() {
     for name in ["read-ignores-vectors", "read-ignores-time", "reads-forget-time"] {
         assert_eq!(find(name).property(), SimProperty::Reads, "{name}");
     }
 }
 
 #[test]
-fn a_read_that_shows_another_place_is_found() {
+fn a_read_of_another_position_is_found() {
     let failure = find("read-misplaced");
     assert_eq!(failure.property(), SimProperty::Reads);
     let mut witnesses = failure.violations().map(|(_, witness)| witness);
@@ -36,8 +36,9 @@ fn a_read_that_shows_another_place_is_found() {
 }
 
 #[test]
-fn notifications_that_come_twice_are_found() {
-    // A lost one that nobody tells of takes a client that waits for it: the simulation of sessions has those.
+fn duplicate_notifications_are_found() {
+    // An unreported loss is only visible to a client that waits for the notification. The simulation of sessions covers
+    // it.
     for name in ["numbers-twice", "notifies-twice"] {
         assert_eq!(find(name).property(), SimProperty::Notifications, "{name}");
     }

@@ -1,4 +1,4 @@
-//! Reads that are not ordered, under simulation.
+//! Unordered reads under simulation.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use stentor::{Consistency, Position};
 use crate::shop::{Plant, Shop, reader, reading_shop};
 
 #[test]
-fn reads_of_every_kind_pass_and_are_reached() {
+fn reads_of_every_kind_occur_and_pass() {
     let report = reading_shop(Plant::None).run(0..200).unwrap();
     println!("{report}");
     assert!(report.count("answered") > 5000 && report.count("undecided") == 0, "{report}");
@@ -28,7 +28,7 @@ fn reads_pass_in_clusters_of_every_shape() {
 }
 
 #[test]
-fn a_seed_with_reads_repeats_its_run_and_tells_of_them() {
+fn a_seed_with_reads_reproduces_its_run_and_traces_them() {
     for seed in [1, 5, 0x77] {
         let (one, two) =
             (reading_shop(Plant::None).replay(seed).unwrap(), reading_shop(Plant::None).replay(seed).unwrap());
@@ -40,13 +40,14 @@ fn a_seed_with_reads_repeats_its_run_and_tells_of_them() {
     }
 }
 
-/// The count in a reply of the shop.
+/// Returns the count in a reply of the shop.
 fn count(seen: &Seen) -> Option<u64> {
     let text = std::str::from_utf8(seen.reply()?).ok()?;
     text.split(' ').next()?.parse().ok()
 }
 
-/// What the page about consistency promises to one client: it reads what it has written, at the leader and after its position.
+/// Checks the guarantee in `docs/consistency.md` for one client: it reads its own writes, at the leader and after its
+/// position.
 #[test]
 fn a_script_reads_what_it_wrote() {
     let script = |_| {
@@ -72,7 +73,7 @@ fn a_script_reads_what_it_wrote() {
 }
 
 #[test]
-fn a_read_that_nobody_can_answer_ends() {
+fn an_unanswerable_read_ends() {
     let script = |_| {
         |turn: &mut Turn<'_>| match turn.last().map(|last| (last.consistency(), last.fate().clone(), last.position())) {
             None => Next::call(turn.groups()[0], [b'+', 1]),
@@ -82,7 +83,7 @@ fn a_read_that_nobody_can_answer_ends() {
                 Next::read_with(turn.groups()[0], "", Consistency::After(later))
             }
             Some((Some(_), Fate::NotApplied, _)) => Next::Done,
-            Some((Some(_), fate, _)) => Next::fail(format!("a place that is not there was read: {fate:?}")),
+            Some((Some(_), fate, _)) => Next::fail(format!("a position that does not exist was read: {fate:?}")),
             Some(_) => Next::Wait(Duration::from_micros(10)),
         }
     };
@@ -91,7 +92,7 @@ fn a_read_that_nobody_can_answer_ends() {
 }
 
 #[test]
-fn a_read_of_a_stale_copy_is_found_by_its_place() {
+fn a_read_of_a_stale_copy_is_found_by_its_position() {
     let found = reading_shop(Plant::StaleRead).model(|| Shop::new(Plant::None)).run(0..1000).expect_err("a fault");
     let failure = found.failure().expect("a seed");
     println!("{failure}");
@@ -99,7 +100,7 @@ fn a_read_of_a_stale_copy_is_found_by_its_place() {
     assert!(is_read, "{failure}");
 }
 
-/// Where all reads are local the order of the calls does not show it.
+/// If all reads are local, the order of the calls does not reveal the fault.
 #[test]
 fn a_stale_local_read_is_found_by_the_machine_itself() {
     let script = |_| {

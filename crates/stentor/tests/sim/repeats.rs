@@ -1,9 +1,9 @@
-//! A seed repeats its run.
+//! A seed reproduces its run.
 
 use crate::shop::{Plant, shop};
 
 #[test]
-fn the_same_seed_gives_the_same_trace_twice() {
+fn a_seed_reproduces_its_trace() {
     for seed in [0, 7, 0x1234] {
         let (one, two) = (shop(Plant::None).replay(seed).unwrap(), shop(Plant::None).replay(seed).unwrap());
         assert_eq!(one, two);
@@ -14,7 +14,7 @@ fn the_same_seed_gives_the_same_trace_twice() {
 }
 
 #[test]
-fn a_failure_repeats_and_says_whether_it_does() {
+fn a_failure_repeats_and_reports_that() {
     let failure = |plant| shop(plant).run(0..1000).unwrap_err().failure().unwrap().clone();
     let (one, two) = (failure(Plant::ForgetsLocks), failure(Plant::ForgetsLocks));
     assert!(one == two && one.repeats());

@@ -1,4 +1,4 @@
-//! Right services pass.
+//! Correct services pass.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stentor::sim::{Next, SimCluster, Turn};
 use crate::shop::{Plant, Shop, reading_shop, shop, shopper};
 
 #[test]
-fn a_right_service_passes_and_everything_is_reached() {
+fn a_correct_service_passes_and_all_events_occur() {
     let report = shop(Plant::None).run(0..200).unwrap();
     println!("{report}");
     assert_eq!(report.seeds(), 200);
@@ -17,16 +17,16 @@ fn a_right_service_passes_and_everything_is_reached() {
 /// Many seeds: `SIM_SEEDS=100000 cargo test --release …`.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_right_service_passes_many_seeds() {
+fn a_correct_service_passes_many_seeds() {
     let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3000);
     println!("{}", shop(Plant::None).at_once(3).run(0..seeds).unwrap());
 }
 
-/// Directly after a change of leaders a read at the leader says a time that is later than that of a command which it lacks, and which the
-/// new leader orders again. Its index says what it has.
+/// Directly after a change of leaders, the answer of a read at the leader may name a time that is later than that of a
+/// command that it lacks, and that the new leader orders again. Its index shows what it contains.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_service_that_is_read_by_several_calls_at_once_passes() {
+fn concurrent_reads_pass() {
     let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     println!("{}", reading_shop(Plant::None).at_once(3).run(0..seeds).unwrap());
 }
@@ -42,7 +42,7 @@ fn clusters_of_every_shape_pass() {
 }
 
 #[test]
-fn long_commands_and_replies_pass_and_too_long_replies_are_lost_alike() {
+fn long_commands_pass_and_too_long_replies_are_lost() {
     let script = |_| |turn: &mut Turn<'_>| Next::call(turn.groups()[0], vec![b'x'; 4000]);
     let cluster = SimCluster::new(|| Shop::new(Plant::None), script).command_bytes(4000).reply_bytes(3);
     let report = cluster.run(0..20).unwrap();

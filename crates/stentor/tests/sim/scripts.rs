@@ -1,4 +1,4 @@
-//! What scripts say, and what they do wrong.
+//! Errors that scripts report, and errors of the scripts themselves.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use stentor::sim::{Next, SimCluster, SimError, SimProperty, Turn};
 use crate::shop::{Plant, Shop};
 
 fn failure<C: stentor::sim::Script + 'static>(plant: Plant, script: impl Fn(usize) -> C + 'static) -> SimError {
-    SimCluster::new(move || Shop::new(plant), script).clients(2).calls(200).run(0..300).expect_err("a wrong script")
+    SimCluster::new(move || Shop::new(plant), script).clients(2).calls(200).run(0..300).expect_err("a script error")
 }
 
-/// A client gives up when a lock is taken for a hundred times: its holder has ended by then.
+/// The client reports an error if a lock is taken a hundred times in a row, because its holder has ended by then.
 #[test]
 fn a_script_finds_a_lock_that_is_never_released() {
     let script = |client: usize| {
@@ -36,7 +36,7 @@ fn a_script_finds_a_lock_that_is_never_released() {
 }
 
 #[test]
-fn calls_that_cannot_be_made_are_named() {
+fn invalid_calls_are_reported() {
     let long = failure(Plant::None, |_| |turn: &mut Turn<'_>| Next::call(turn.groups()[0], vec![0; 257]));
     assert!(long.to_string().contains("command_bytes"), "{long}");
     let nowhere = failure(Plant::None, |_| |_: &mut Turn<'_>| Next::call(&[][..], "x"));

@@ -1,4 +1,4 @@
-//! A service as a user writes one: a counter and locks. It can have planted faults.
+//! A service as a user writes one: a counter and locks. It has mutants.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -7,35 +7,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stentor::sim::{Next, Seen, SimCluster, Turn};
 use stentor::{Consistency, Context, Frozen, Position, ReadContext, Reply, SessionId, StateMachine};
 
-/// A fault of the machine.
+/// A mutant of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Plant {
     None,
-    /// Some members count one more now and then, as one that draws random numbers does.
+    /// Some members occasionally count one too many, like a machine that draws random numbers.
     Instance,
-    /// Reads are answered from a copy that is renewed with every fourth command that this machine has applied.
+    /// Reads are answered from a copy that is updated at every fourth command that this machine has applied.
     StaleRead,
-    /// A restored value has no locks.
+    /// A restored value lacks its locks.
     ForgetsLocks,
-    /// A restored value is added to what the machine has.
+    /// A restored value is added to the machine's own value.
     RestoresTwice,
-    /// A value is written with the last command in it twice.
+    /// A value is written with its last command counted twice.
     WritesTwice,
-    /// A session that ends keeps its locks.
+    /// The locks of an ended session remain.
     KeepsLocks,
     /// A read counts.
     ReadCounts,
     /// A command panics.
     Panics,
-    /// Notifications tell of a copy that is renewed with every fourth command that this machine has applied.
+    /// Notifications contain a copy that is updated at every fourth command that this machine has applied.
     NotifiesStale,
-    /// A machine that has taken a value over notifies nobody.
+    /// A restored machine sends no notifications.
     SilentOnceRestored,
-    /// The first of those who are notified is notified twice, in a machine that has applied many commands.
+    /// The first recipient is notified twice, after the machine has applied many commands.
     NotifiesTwice,
 }
 
-/// A counter, and who holds which lock.
+/// A counter, and the holders of locks.
 #[derive(Clone, Debug)]
 pub(crate) struct Shop {
     plant: Plant,
@@ -71,7 +71,7 @@ impl Shop {
         self.last = amount;
     }
 
-    /// Runs `with` and notifies nobody.
+    /// Runs `with` without notifications.
     pub(crate) fn silent(&mut self, with: impl FnOnce(&mut Shop)) {
         let (plant, restored) = (self.plant, self.restored);
         (self.plant, self.restored) = (Plant::SilentOnceRestored, true);
@@ -79,7 +79,7 @@ impl Shop {
         (self.plant, self.restored) = (plant, restored);
     }
 
-    /// Tells everybody who holds a lock of the count.
+    /// Notifies every holder of a lock of the count.
     fn notify(&self, at: &Context<'_>, why: &str) {
         let count = if self.plant == Plant::NotifiesStale { self.copy } else { self.count };
         let note = format!("{why}: {count}");
@@ -170,7 +170,7 @@ impl StateMachine for Shop {
     }
 }
 
-/// A value, written.
+/// A written value.
 pub(crate) struct Written(Vec<u8>);
 
 impl Frozen for Written {
@@ -179,7 +179,7 @@ impl Frozen for Written {
     }
 }
 
-/// What a client of the shop does: it adds, locks, unlocks and reads, in one group or in several.
+/// The script of a client that adds, locks, unlocks and reads, in one group or in several.
 pub(crate) fn shopper(turn: &mut Turn<'_>) -> Next {
     let groups = turn.groups().to_vec();
     let all = turn.random().percent(20);
@@ -193,12 +193,13 @@ pub(crate) fn shopper(turn: &mut Turn<'_>) -> Next {
     }
 }
 
-/// A cluster of two groups with this fault, and three clients.
+/// Returns a cluster of two groups with this mutant, and three clients.
 pub(crate) fn shop(plant: Plant) -> SimCluster<Shop> {
     SimCluster::new(move || Shop::new(plant), |_| shopper).groups(2).clients(3)
 }
 
-/// What a client does that reads in every way: it counts in one group, locks there, and reads at leaders, after positions and anywhere.
+/// The script of a client that reads in every way: it counts and locks in one group, and reads at leaders, after
+/// positions and locally.
 pub(crate) fn reader(turn: &mut Turn<'_>) -> Next {
     let groups = turn.groups().to_vec();
     let group = groups[turn.random().below(groups.len() as u64) as usize];
@@ -218,7 +219,7 @@ pub(crate) fn reader(turn: &mut Turn<'_>) -> Next {
     }
 }
 
-/// The same cluster, whose clients read in every way.
+/// Returns a cluster like [`shop`], whose clients read in every way.
 pub(crate) fn reading_shop(plant: Plant) -> SimCluster<Shop> {
     SimCluster::new(move || Shop::new(plant), |_| reader).groups(2).clients(3)
 }

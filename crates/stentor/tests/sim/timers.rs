@@ -1,4 +1,4 @@
-//! Timers of machines under simulation: leases that run out.
+//! Timers of machines under simulation: leases that expire.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use stentor::sim::{Next, SimCluster, SimProperty, Turn};
 use stentor::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 
-/// How long a lease lasts, ns.
+/// Duration of a lease, in nanoseconds.
 const LEASE_NS: u64 = 60_000;
-/// The timer of the lease.
+/// Id of the lease's timer.
 const LEASE: u64 = 1;
 
-/// A lease that goes from one session to the next, in the order in which they asked.
+/// A lease that passes from one session to the next, in the order of their requests.
 #[derive(Clone, Default)]
 struct Lease {
-    /// Who has it, and who waits.
+    /// The holder, and the sessions that wait.
     queue: VecDeque<SessionId>,
-    /// How often it has run out.
+    /// Number of times that it has expired.
     runs_out: u64,
     plant: Plant,
 }
@@ -26,14 +26,14 @@ struct Lease {
 enum Plant {
     #[default]
     None,
-    /// A member that takes over a value counts a lease that did not run out.
+    /// A restored member counts an expiry that did not happen.
     CountsOne,
-    /// A lease that runs out goes to nobody.
+    /// An expired lease passes to nobody.
     Drops,
 }
 
 impl Lease {
-    /// The lease goes to the first of the queue.
+    /// Starts or stops the timer after the first of the queue has changed.
     fn give(&self, at: &Context<'_>) {
         if self.queue.is_empty() { at.clear_timer(LEASE) } else { at.set_timer(at.time() + LEASE_NS, LEASE) }
     }
@@ -67,7 +67,7 @@ impl StateMachine for Lease {
 
     fn timer(&mut self, at: &Context<'_>, timer: u64) {
         assert!(timer == LEASE && at.session().is_none());
-        assert!(!self.queue.is_empty(), "nobody has the lease that runs out");
+        assert!(!self.queue.is_empty(), "an expired lease has a holder");
         self.runs_out += 1;
         self.queue.pop_front();
         if self.plant == Plant::Drops {
@@ -115,7 +115,7 @@ fn leases(plant: Plant) -> SimCluster<Lease> {
                 0..=4 => Next::call(group, "take"),
                 5 => Next::call(group, "give"),
                 6 => Next::read(group, ""),
-                // Longer than a lease: it runs out while nobody calls.
+                // Longer than a lease, so that it expires while no client calls.
                 _ => Next::Wait(Duration::from_nanos(2 * LEASE_NS)),
             }
         }
@@ -124,7 +124,7 @@ fn leases(plant: Plant) -> SimCluster<Lease> {
 }
 
 #[test]
-fn leases_run_out_alike_at_all_members_while_nobody_calls() {
+fn leases_expire_alike_at_all_members_without_calls() {
     let report = leases(Plant::None).run(0..150).unwrap();
     println!("{report}");
     assert!(report.count("answered") > 3000 && report.count("undecided") == 0, "{report}");
@@ -132,21 +132,21 @@ fn leases_run_out_alike_at_all_members_while_nobody_calls() {
 }
 
 #[test]
-fn a_seed_with_timers_repeats_its_run() {
+fn a_seed_with_timers_reproduces_its_run() {
     let digest = |seed| leases(Plant::None).replay(seed).unwrap().digest();
     assert_eq!(digest(5), digest(5));
     assert_ne!(digest(5), digest(6));
 }
 
 #[test]
-fn a_timer_that_does_something_else_than_the_model_is_found() {
-    let found = leases(Plant::Drops).model(Lease::default).run(0..200).expect_err("a planted fault");
+fn a_timer_that_differs_from_the_model_is_found() {
+    let found = leases(Plant::Drops).model(Lease::default).run(0..200).expect_err("a mutant");
     assert_eq!(found.failure().expect("a seed that failed").property(), SimProperty::Calls);
 }
 
 #[test]
-fn a_member_that_goes_its_own_way_with_a_value_is_found() {
-    let found = leases(Plant::CountsOne).run(0..200).expect_err("a planted fault");
+fn a_diverging_restored_member_is_found() {
+    let found = leases(Plant::CountsOne).run(0..200).expect_err("a mutant");
     let property = found.failure().expect("a seed that failed").property();
     assert!(matches!(property, SimProperty::Calls | SimProperty::States), "{property:?}");
 }
