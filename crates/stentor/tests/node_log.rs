@@ -61,7 +61,7 @@ fn node_logs_missing_members_the_leader_and_the_loss_of_memory() {
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
     let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
     let builder = Cluster::builder("node-log").election(silence).directory(&directory);
-    let cluster = builder.group("g1", members).build().expect("a sound cluster");
+    let cluster = builder.group("g1", members).build().expect("a valid cluster");
     let spawn = |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("it starts") };
 
     let a = spawn("a");
@@ -75,7 +75,7 @@ fn node_logs_missing_members_the_leader_and_the_loss_of_memory() {
     until("all members know the leader", || (told(": leads g1") == 1 && told(": follows ") >= 2).then_some(()));
 
     let group = cluster.group("g1").expect("it is there");
-    let client = cluster.client().connect().expect("it is let in");
+    let client = cluster.client().connect().expect("it connects");
     let before = CAPTURE.lines().len();
     (0..500_u64).for_each(|number| {
         let answer = client.call(group, &number.to_le_bytes()).wait().expect("it is applied");
@@ -111,7 +111,7 @@ fn node_logs_missing_members_the_leader_and_the_loss_of_memory() {
 /// Two members lose their memory, and an operator resets the group, which continues with the state of the third.
 fn a_reset_is_logged(cluster: &Cluster, directory: &TempDir, [a, b, c]: [NodeHandle<Log>; 3]) {
     let spawn = |name: &str| -> NodeHandle<Log> { cluster.node(name, Log::default()).spawn().expect("it starts") };
-    let client = cluster.client().connect().expect("it is let in");
+    let client = cluster.client().connect().expect("it connects");
     client.call(cluster.group("g1").expect("it is there"), &7_u64.to_le_bytes()).wait().expect("it is applied");
     client.close().expect("it ends in order");
     CAPTURE.clear();

@@ -209,7 +209,7 @@ mod tests {
         let builder = three(Cluster::builder("c\"1")).limits(limits).election(silence);
         let error = builder.clone().build().expect_err("that is no name");
         assert_eq!(error.location(), format!("{ORIGIN}, the name"));
-        let cluster = ClusterBuilder { name: "c1".to_owned(), ..builder }.build().expect("a sound cluster");
+        let cluster = ClusterBuilder { name: "c1".to_owned(), ..builder }.build().expect("a valid cluster");
         let group = cluster.group("g1").expect("it was added");
         assert_eq!(cluster.members(group).collect::<Vec<_>>(), ["a", "b", "c"]);
         let config = cluster.runtime().config();
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_fabric_between_hosts_needs_a_key() {
         let builder = three(Cluster::builder("c1")).fabric(FabricKind::Roce);
-        let cluster = builder.key("env:STENTOR_TEST_KEY").build().expect("a sound cluster");
+        let cluster = builder.key("env:STENTOR_TEST_KEY").build().expect("a valid cluster");
         assert_eq!(cluster.runtime().config().fabric(), FabricKind::Roce);
     }
 

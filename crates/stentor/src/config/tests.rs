@@ -48,7 +48,7 @@ fn good_file_is_read_as_written() {
     assert_eq!(config.group_index("g2"), Some(1));
     assert_eq!(config.client_timeout(), stentor_multicast::CLIENT_TIMEOUT, "if nothing is said");
     assert_eq!(config.total_loss(), stentor_multicast::TotalLoss::Begin);
-    let careful = parse(&GOOD.replacen("[election]", "total_loss = \"refuse\"\n[election]", 1)).expect("sound");
+    let careful = parse(&GOOD.replacen("[election]", "total_loss = \"refuse\"\n[election]", 1)).expect("valid");
     assert_eq!(careful.total_loss(), stentor_multicast::TotalLoss::Refuse);
     let patient =
         parse(&GOOD.replacen("[election]", "client_timeout_ms = 600000\n[election]", 1)).expect("the longest");
@@ -528,7 +528,7 @@ fn memory_grows_with_each_limit_and_adds_up() {
 #[test]
 fn memory_for_replies_is_counted_at_both_ends() {
     let bytes = |limits: &str| {
-        let config = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("sound");
+        let config = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("valid");
         let memory = config.memory();
         [Some(1), None].map(|size| memory.of(size).expect("there are some").bytes())
     };
@@ -538,7 +538,7 @@ fn memory_for_replies_is_counted_at_both_ends() {
     assert!(replies > 128 << 10 && queries > 2 * limits.message_bytes as u64);
     assert_eq!([with[0] - without[0], with[1] - without[1]], [2 * (64 + queries), 3 * (64 + replies)]);
     let kept = |limits: &str| {
-        let memory = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("sound").memory();
+        let memory = parse(&GOOD.replacen("clients = 2", limits, 1)).expect("valid").memory();
         let rows = &memory.of(Some(1)).expect("there is one").rows;
         rows.iter().find(|row| row.what.starts_with("replies that")).expect("it is listed").bytes()
     };

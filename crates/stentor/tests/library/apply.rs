@@ -1,5 +1,4 @@
-//! The apply thread of nodes as a user runs them: machines that are slow, that panic, and that are frozen and restored while commands
-//! flow.
+//! The apply thread of nodes: machines that are slow, that panic, and that are frozen and restored under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use stentor_testutil::TempDir;
 use crate::nodes::{LONG, Manner, PANIC, Sum, cluster, send};
 use crate::until::until;
 
-/// Nodes of one cluster in this process, and what they do.
+/// The nodes of one cluster in this process, and the behaviour of their machines.
 struct Bed {
     cluster: Cluster,
     directory: TempDir,
@@ -55,7 +54,7 @@ impl Bed {
         self.node(at).status().expect("it runs")
     }
 
-    /// Waits until all members of a group have joined, and returns the one that leads.
+    /// Waits until all members of a group have joined, and returns the leader.
     fn leader(&self, group: usize) -> usize {
         let members = 3 * group..3 * group + 3;
         until("a leader", || {
@@ -79,7 +78,8 @@ impl Bed {
         assert!(states.windows(2).all(|two| two[0] == two[1]) && states[0].1 == count, "{states:?}");
     }
 
-    /// Multicasts these numbers to a group from another thread, until a majority has each or `gives_up`. Returns how many it has.
+    /// Multicasts these numbers to a group from another thread, until a majority has each of them or `gives_up` has
+    /// passed. Returns the number of messages that a majority has.
     fn send(
         &self,
         group: u16,
@@ -96,7 +96,7 @@ fn own(name: &str) -> Bed {
 }
 
 #[test]
-fn a_command_that_takes_two_seconds_changes_no_leader_and_stops_no_heartbeat() {
+fn a_slow_command_changes_no_leader_and_stops_no_heartbeat() {
     let bed = own("slow");
     let leader = bed.leader(0);
     bed.manners.iter().for_each(|manner| manner.once_ms.store(2000, Ordering::Relaxed));
@@ -132,7 +132,7 @@ fn slow_machines_slow_clients_and_lose_nothing() {
 }
 
 #[test]
-fn a_look_at_a_slow_machine_waits_for_one_command_and_not_for_the_queue() {
+fn inspect_waits_for_one_command_and_not_for_the_queue() {
     let bed = own("looks");
     bed.manners[0].each_us.store(20_000, Ordering::Relaxed);
     let sent = bed.send(0, 1..=200, LONG);
@@ -146,7 +146,7 @@ fn a_look_at_a_slow_machine_waits_for_one_command_and_not_for_the_queue() {
 }
 
 #[test]
-fn a_machine_that_panics_alone_is_named_and_gets_the_state_of_the_others() {
+fn a_lone_panic_is_reported_and_the_machine_is_restored() {
     for (name, on) in [("alone", ApplyThread::Own), ("aloneh", ApplyThread::Protocol)] {
         let bed = Bed::new(name, &["g"], (1024, 4 << 20), on);
         let leader = bed.leader(0);
@@ -156,15 +156,15 @@ fn a_machine_that_panics_alone_is_named_and_gets_the_state_of_the_others() {
         assert_eq!(poisoned.index, 101);
         bed.manners[leader].panics.store(false, Ordering::Relaxed);
         assert_eq!(sent.join().expect("it sends"), 201);
-        until("it is well again", || bed.status(leader).poisoned.is_none().then_some(()));
-        until("it is taken in", || (!bed.status(leader).joining).then_some(()));
+        until("it has recovered", || bed.status(leader).poisoned.is_none().then_some(()));
+        until("it has joined", || (!bed.status(leader).joining).then_some(()));
         bed.agree(&[0, 1, 2], 201);
         assert!((0..3).all(|at| bed.status(at).halted.is_none()));
     }
 }
 
 #[test]
-fn a_poisoned_leader_hands_over_votes_and_can_be_neither_seen_nor_stopped_well() {
+fn a_poisoned_leader_hands_over_and_votes_but_cannot_be_inspected() {
     let mut bed = own("votes");
     let leader = bed.leader(0);
     let (second, third) = ((leader + 1) % 3, (leader + 2) % 3);
@@ -185,7 +185,7 @@ fn a_poisoned_leader_hands_over_votes_and_can_be_neither_seen_nor_stopped_well()
 }
 
 #[test]
-fn a_group_in_which_all_panic_is_halted_and_another_group_goes_on() {
+fn a_group_whose_machines_all_panic_halts_and_others_continue() {
     let bed = Bed::new("halts", &["g", "h"], (1024, 4 << 20), ApplyThread::Own);
     bed.manners[..3].iter().for_each(|manner| manner.panics.store(true, Ordering::Relaxed));
     let sent = bed.send(0, (1..=5).chain([PANIC]).chain(1..=5), Duration::from_secs(4));
@@ -204,12 +204,12 @@ fn a_group_in_which_all_panic_is_halted_and_another_group_goes_on() {
 }
 
 #[test]
-fn calls_to_a_halted_group_are_answered_so_and_those_before_and_to_others_are_applied() {
+fn calls_to_a_halted_group_fail_and_other_calls_are_applied() {
     let bed = Bed::new("halted", &["g", "h"], (1024, 4 << 20), ApplyThread::Own);
     bed.manners.iter().for_each(|manner| manner.has_sessions.store(true, Ordering::Relaxed));
     bed.manners[..3].iter().for_each(|manner| manner.panics.store(true, Ordering::Relaxed));
     let [g, h] = ["g", "h"].map(|name| bed.cluster.group(name).expect("it is there"));
-    let client = bed.cluster.client().connect().expect("it is let in");
+    let client = bed.cluster.client().connect().expect("it connects");
     let call = |to: &[Group], number: u64| client.call(to, &number.to_le_bytes());
     let before: Vec<_> = (0..20).map(|number| call(&[g], number)).collect();
     let poison = call(&[g], PANIC);
@@ -237,15 +237,15 @@ fn calls_to_a_halted_group_are_answered_so_and_those_before_and_to_others_are_ap
         call(&[h], number).wait().expect("the other group goes on");
     }
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
-    // One that comes later is told, too.
-    let later = bed.cluster.client().groups(h).connect().expect("it is let in");
+    // A client that connects later gets the same error.
+    let later = bed.cluster.client().groups(h).connect().expect("it connects");
     later.call(h, &1_u64.to_le_bytes()).wait().expect("it goes on");
     let error = later.call(g, &1_u64.to_le_bytes()).wait().expect_err("it is halted");
     assert!(matches!(error, CallError::NotApplied(Refused::Halted(group)) if group == g), "{error}");
 }
 
 #[test]
-fn a_member_that_is_started_again_under_load_has_the_same_state_in_the_end() {
+fn a_member_restarted_under_load_reaches_the_same_state() {
     for (name, queue, on) in [
         ("again", (1024, 4 << 20), ApplyThread::Own),
         ("tiny", (2, 64), ApplyThread::Own),
@@ -272,7 +272,7 @@ fn a_member_that_is_started_again_under_load_has_the_same_state_in_the_end() {
 fn a_node_stops_in_every_state() {
     let directory = TempDir::new();
     let cluster = cluster("stops", &directory, &["g"]);
-    // Alone it joins for ever.
+    // A lone member joins forever.
     let node = cluster.node("ga", Sum::default()).spawn().expect("starts");
     assert_eq!(node.stop().expect("it has a value").count, 0);
     let mut bed = own("stopst");

@@ -1,4 +1,4 @@
-//! The broadcast as a program has it: what is sent is heard everywhere, liars are named, and nobody hangs.
+//! The broadcast of a program: messages are delivered everywhere, liars are proven, and no process hangs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use stentor_fabric::ProcessId;
 use stentor_neb::{Authority, Liar, Lies};
 use stentor_testutil::{SplitMix64, TempDir};
 
-/// Nothing here takes longer, unless it hangs.
+/// Time limit; reached only if a test hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const SIGNED: &str = "mode = \"quorum\"\nfault_model = \"lying-hosts\"\nfaults = 1\n";
@@ -27,7 +27,7 @@ fn secret(at: usize) -> [u8; 32] {
     [at as u8 + 1; 32]
 }
 
-/// The section with keys.
+/// Returns the section with keys.
 fn signed() -> String {
     let hex = |key: [u8; 32]| key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let key = |(at, name)| format!("\"{name}\" = \"{}\"", hex(Authority::public_of(&secret(at))));
@@ -38,10 +38,10 @@ fn signed() -> String {
 fn cluster(directory: &TempDir, neb: &str) -> Cluster {
     let file = directory.join("cluster.toml");
     std::fs::write(&file, text(neb)).unwrap();
-    Cluster::load(file).expect("a sound cluster").in_directory(directory.join("sockets"))
+    Cluster::load(file).expect("a valid cluster").in_directory(directory.join("sockets"))
 }
 
-/// A message that was heard, or another event in words.
+/// The delivered messages, and other events in words.
 type Log = Vec<(String, u64, Vec<u8>)>;
 
 fn note(log: &mut Log, heard: Heard<'_>) {
@@ -51,7 +51,7 @@ fn note(log: &mut Log, heard: Heard<'_>) {
     }
 }
 
-/// Processes of this thread, with what each has heard.
+/// The processes of this thread, with the messages that each has delivered.
 struct All {
     processes: Vec<Broadcast>,
     logs: Vec<Log>,
@@ -79,7 +79,7 @@ impl All {
 }
 
 #[test]
-fn what_each_sends_is_heard_by_all_in_its_order() {
+fn messages_are_delivered_everywhere_in_sender_order() {
     let directory = TempDir::new();
     let cluster = cluster(&directory, &format!("[neb]\n{SENDER}"));
     let mut all = All::start(&cluster, &NAMES);
@@ -116,7 +116,7 @@ fn what_each_sends_is_heard_by_all_in_its_order() {
 }
 
 #[test]
-fn what_cannot_be_sent_now_is_refused_and_uses_no_sequence() {
+fn refused_messages_use_no_sequence() {
     let directory = TempDir::new();
     let cluster = cluster(&directory, &format!("[neb]\n{SENDER}"));
     let mut all = All::start(&cluster, &NAMES);
@@ -134,7 +134,7 @@ fn what_cannot_be_sent_now_is_refused_and_uses_no_sequence() {
 }
 
 #[test]
-fn descriptor_tells_when_something_is_to_be_heard() {
+fn descriptor_is_readable_when_a_message_arrives() {
     let directory = TempDir::new();
     let cluster = cluster(&directory, &format!("[neb]\n{SENDER}"));
     let mut all = All::start(&cluster, &NAMES);
@@ -152,7 +152,7 @@ fn descriptor_tells_when_something_is_to_be_heard() {
         });
         let (sleeps, before) = (!readable(&all.processes[1], 0), all.logs[1].len());
         let since = Instant::now();
-        // Only the others are turned.
+        // Only the other processes are turned.
         while all.processes[0].send(b"wake up") != Ok(sequence) {
             for other in [0, 2, 3] {
                 let _ = all.processes[other].turn(|_| ()).unwrap();
@@ -165,14 +165,14 @@ fn descriptor_tells_when_something_is_to_be_heard() {
         all.until("it is heard", |all| all.logs[1].len() > before);
     }
     assert!(slept > 5 && woken > slept / 2, "of {slept} messages {woken} woke the process at once");
-    // Nothing comes any more; the time to look is told.
+    // No more messages arrive, but the next turn becomes due.
     all.until("it sleeps", |all| matches!(all.processes[1].turn(|_| ()).unwrap(), Turn::Idle(_)));
     assert!(readable(&all.processes[1], 900_000_000));
     assert!(all.processes[1].turn_or_sleep(Duration::from_millis(1), |_| ()).unwrap());
 }
 
 #[test]
-fn what_does_not_fit_the_configuration_is_refused_with_the_remedy() {
+fn invalid_settings_are_refused_with_a_remedy() {
     let directory = TempDir::new();
     let (plain, keyed) = (format!("[neb]\n{SENDER}"), signed());
     let (no_key, bad) = (directory.join("none.key"), directory.join("bad.key"));
@@ -206,9 +206,9 @@ fn what_does_not_fit_the_configuration_is_refused_with_the_remedy() {
     drop(kept);
 }
 
-/// One of four processes dies; the others go on. In its second life it is not let in, and is told so.
+/// One of four processes dies, and the others continue. A restart of the dead process is refused with an error.
 #[test]
-fn process_that_ended_is_done_without_and_its_second_life_is_refused() {
+fn ended_process_is_skipped_and_its_restart_is_refused() {
     let directory = TempDir::new();
     let cluster = cluster(&directory, &format!("[neb]\n{SENDER}patience_ms = 200\n"));
     let mut all = All::start(&cluster, &NAMES);
@@ -218,7 +218,7 @@ fn process_that_ended_is_done_without_and_its_second_life_is_refused() {
     drop(all.processes.pop());
     all.logs.pop();
     let mut sent = 0;
-    // More than a window: nobody waits for the dead for longer than patience lasts.
+    // This is more than a window: a sender waits for a dead process for `patience_ms` at most.
     all.until("the others go on", |all| {
         sent += u64::from(sent < 30 && all.processes[0].send(b"on").is_ok());
         all.logs.iter().all(|log| log.len() == 31)
@@ -245,9 +245,10 @@ fn process_that_ended_is_done_without_and_its_second_life_is_refused() {
     assert!(since.elapsed() < Duration::from_secs(10));
 }
 
-/// A liar sends one value to some and another to others: no two hear different ones, and the liar is named, with proof.
+/// A liar sends different values to different processes. No two correct processes deliver different values, and the
+/// liar is proven.
 #[test]
-fn liar_splits_nobody_and_is_named_with_proof() {
+fn liar_is_proven_and_no_two_processes_differ() {
     let directory = TempDir::new();
     let cluster = cluster(&directory, &signed());
     let plan = ClusterRuntime::new(ClusterConfig::parse(Path::new("cluster.toml"), &text(&signed())).unwrap()).unwrap();
@@ -287,7 +288,7 @@ fn liar_splits_nobody_and_is_named_with_proof() {
     for (at, log) in heard.iter().enumerate() {
         for other in &heard[at + 1..] {
             let both = log.len().min(other.len());
-            assert_eq!(log[..both], other[..both], "two correct processes heard different messages");
+            assert_eq!(log[..both], other[..both], "two correct processes delivered different messages");
         }
     }
     assert!(liar.equivocated() > 0 && caught.iter().all(|sequence| *sequence < 30));

@@ -1,4 +1,4 @@
-//! Channels as a user has them: every way to call, every way to stop, and everything that can be wrong.
+//! Channels: every way to call, every way to stop, and every error.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,16 +10,16 @@ use stentor::config::FabricKind;
 use stentor::{Channel, ChannelBuilder, ChannelErrorKind, Cluster, Received, Turn, WaitMode};
 use stentor_testutil::{SplitMix64, TempDir};
 
-/// Nothing here takes longer, unless it hangs.
+/// Time limit; reached only if a test hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Every idle round sleeps: a future is pending whenever there is nothing to do.
+/// A mode in which every idle round sleeps, so a future is pending whenever there is nothing to do.
 const DROWSY: WaitMode = WaitMode { spins: 0, yields: 0, sleep: true };
 
 fn ends(directory: &TempDir) -> [ChannelBuilder; 2] {
     [Channel::listen("here"), Channel::connect("here")].map(|end| end.directory(directory).wait(DROWSY))
 }
 
-/// Both ends in this thread, open.
+/// Opens both ends in this thread.
 fn pair(directory: &TempDir) -> [Channel; 2] {
     let mut both = ends(directory).map(|end| end.start().expect("it starts"));
     let since = Instant::now();
@@ -44,7 +44,7 @@ fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Polls until it is ready; the other end has a turn between.
+/// Polls until the future is ready. The other end has a turn after each poll.
 fn run<T>(other: &mut Channel, future: impl Future<Output = T>) -> T {
     let (mut future, since) = (pin!(future), Instant::now());
     loop {
@@ -57,7 +57,7 @@ fn run<T>(other: &mut Channel, future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn messages_of_all_lengths_come_both_ways_in_order_and_then_the_end() {
+fn messages_of_all_lengths_arrive_in_order_both_ways() {
     let directory = TempDir::new();
     let [listens, connects] = ends(&directory);
     let lengths = [0, 1, 8, 4095, 4096, 4097, 65_536, 65_537, 3 << 20, 5];
@@ -85,12 +85,12 @@ fn messages_of_all_lengths_come_both_ways_in_order_and_then_the_end() {
 }
 
 #[test]
-fn window_that_is_full_refuses_and_all_that_was_taken_arrives() {
+fn full_window_refuses_and_accepted_messages_arrive() {
     let directory = TempDir::new();
     let [mut from, mut to] = pair(&directory);
     for length in [100, 200_000] {
         for end in [&mut to, &mut from] {
-            // What was read is told, and heard.
+            // Exchanges the credits for the messages that have been read.
             while end.turn().unwrap() == Turn::Busy {}
         }
         let (begun, mut refused) = (from.sent(), false);
@@ -113,9 +113,9 @@ fn window_that_is_full_refuses_and_all_that_was_taken_arrives() {
     }
 }
 
-/// Drops every future after each number of polls, many times.
+/// Drops futures after various numbers of polls, many times.
 #[test]
-fn futures_that_are_dropped_lose_no_message_and_send_whole_ones_or_none() {
+fn dropped_futures_send_whole_messages_or_none() {
     let directory = TempDir::new();
     let [mut from, mut to] = pair(&directory);
     let mut random = SplitMix64(7);
@@ -165,7 +165,7 @@ fn futures_that_are_dropped_lose_no_message_and_send_whole_ones_or_none() {
 }
 
 #[test]
-fn end_that_is_dropped_in_any_state_is_missed_by_the_other() {
+fn dropped_end_is_noticed_in_any_state() {
     type Act = fn(&mut Channel);
     let acts: [(&str, Act); 5] = [
         ("at once", |_| ()),
@@ -200,7 +200,7 @@ fn end_that_is_dropped_in_any_state_is_missed_by_the_other() {
 }
 
 #[test]
-fn end_that_finished_and_one_that_closed_can_be_dropped() {
+fn finished_and_closed_ends_can_be_dropped() {
     let directory = TempDir::new();
     let [mut goes, mut stays] = pair(&directory);
     goes.finish().unwrap();
@@ -216,7 +216,7 @@ fn end_that_finished_and_one_that_closed_can_be_dropped() {
 }
 
 #[test]
-fn nobody_waits_longer_than_was_said() {
+fn waits_respect_their_timeouts() {
     let directory = TempDir::new();
     let [listens, _] = ends(&directory);
     let since = Instant::now();
@@ -252,7 +252,7 @@ fn nobody_waits_longer_than_was_said() {
 }
 
 #[test]
-fn messages_beyond_the_limit_are_refused_and_the_channel_goes_on() {
+fn too_long_messages_are_refused_and_the_channel_works_on() {
     let directory = TempDir::new();
     let [mut from, mut to] = ends(&directory).map(|end| end.message_bytes(1000).start().expect("it starts"));
     let error = from.try_send(&[0; 1001]).unwrap_err();
@@ -268,7 +268,7 @@ fn messages_beyond_the_limit_are_refused_and_the_channel_goes_on() {
 }
 
 #[test]
-fn ends_that_were_opened_differently_are_told_so() {
+fn mismatched_ends_get_an_error() {
     let directory = TempDir::new();
     let [listens, connects] = ends(&directory);
     let other = thread::spawn(move || connects.message_bytes(77).patience(PATIENCE).open().map(|_| ()).unwrap_err());
@@ -279,11 +279,11 @@ fn ends_that_were_opened_differently_are_told_so() {
 
 fn cluster(directory: &TempDir) -> Cluster {
     let members = [("a", "127.0.0.1:7101"), ("b", "127.0.0.2:7101"), ("c", "127.0.0.3:7101")];
-    Cluster::builder("front").group("g1", members).directory(directory).build().expect("a sound cluster")
+    Cluster::builder("front").group("g1", members).directory(directory).build().expect("a valid cluster")
 }
 
 #[test]
-fn processes_of_a_cluster_have_a_channel_for_each_two() {
+fn each_pair_of_a_cluster_has_a_channel() {
     let directory = TempDir::new();
     let cluster = cluster(&directory);
     let pairs = [("a", "b"), ("c", "a"), ("b", "c")];
@@ -305,7 +305,7 @@ fn processes_of_a_cluster_have_a_channel_for_each_two() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_refused_with_the_remedy() {
+fn invalid_channels_are_refused_with_a_remedy() {
     let directory = TempDir::new();
     let cluster = cluster(&directory);
     let roce = |place: &str| Channel::connect(place).fabric(FabricKind::Roce);
@@ -329,9 +329,9 @@ fn what_cannot_be_opened_is_refused_with_the_remedy() {
     }
 }
 
-/// One loop for both ends, as programs with an event loop of their own have it.
+/// One loop drives both ends, like a program with its own event loop.
 #[test]
-fn descriptor_tells_when_something_has_come_and_when_to_look() {
+fn descriptor_is_readable_for_messages_and_due_turns() {
     let directory = TempDir::new();
     let [mut from, mut to] = pair(&directory);
     let settle = |end: &mut Channel| {
@@ -348,7 +348,7 @@ fn descriptor_tells_when_something_has_come_and_when_to_look() {
     let (mut slept, mut woken, mut message) = (0, 0, Vec::new());
     for number in 0..100_u64 {
         settle(&mut to);
-        // The time to look may come first, after 5 ms; on an idle machine it hardly does.
+        // The next turn may become due first, after 5 ms. On an idle machine that hardly happens.
         let sleeps = !readable(&to, 0);
         assert!(from.try_send(&bytes(number, 64)).unwrap());
         slept += u32::from(sleeps);
@@ -366,7 +366,7 @@ fn descriptor_tells_when_something_has_come_and_when_to_look() {
     assert!(readable(&to, 900_000_000), "the time to look is told as well");
 }
 
-/// The other end of the test below, in a process of its own.
+/// The other end of the test below, in its own process.
 #[test]
 #[ignore = "the child of another test"]
 fn child_that_echoes() {
@@ -379,7 +379,7 @@ fn child_that_echoes() {
 }
 
 #[test]
-fn process_that_is_killed_is_missed_and_one_in_its_place_is_met_by_another_channel() {
+fn killed_process_is_noticed_and_a_new_channel_meets_its_successor() {
     let directory = TempDir::new();
     let mut message = Vec::new();
     for life in 0..3_u8 {
@@ -402,7 +402,7 @@ fn process_that_is_killed_is_missed_and_one_in_its_place_is_met_by_another_chann
     }
 }
 
-/// Asks and answers between two addresses of this host.
+/// Exchanges messages between two addresses of this host.
 pub(crate) fn talk([listens, connects]: [ChannelBuilder; 2]) {
     let echo = thread::spawn(move || {
         let (mut channel, mut message) = (listens.open().unwrap(), Vec::new());
@@ -421,7 +421,7 @@ pub(crate) fn talk([listens, connects]: [ChannelBuilder; 2]) {
     echo.join().unwrap();
 }
 
-/// One end goes without a word, and the other one is told.
+/// One end dies without closing, and the other one gets an error.
 pub(crate) fn miss([listens, connects]: [ChannelBuilder; 2]) {
     let other = thread::spawn(move || {
         let mut channel = listens.open().unwrap();
@@ -436,7 +436,7 @@ pub(crate) fn miss([listens, connects]: [ChannelBuilder; 2]) {
     other.join().unwrap();
 }
 
-/// A place at an address that other tests, which may run at the same time, do not have.
+/// Returns an address that no concurrent test uses.
 pub(crate) fn address(test: u8) -> String {
     format!("127.{test}.{}.1:7300", 1 + std::process::id() % 250)
 }
@@ -451,12 +451,12 @@ fn packets_between_addresses_carry_a_channel() {
 }
 
 #[test]
-fn end_that_dies_between_addresses_is_missed() {
+fn death_between_addresses_is_noticed() {
     miss(at(&address(79), FabricKind::Roce));
 }
 
 #[test]
-fn key_that_says_not_where_it_is_is_refused_and_not_shown() {
+fn literal_key_is_refused_and_not_shown() {
     for key in ["a secret of these words", "env:", "file:", "url:secret"] {
         let [listens, _] = at("127.0.0.1:1", FabricKind::Roce);
         let error = listens.key(key).start().map(drop).unwrap_err();
@@ -467,7 +467,7 @@ fn key_that_says_not_where_it_is_is_refused_and_not_shown() {
 }
 
 #[test]
-fn end_with_another_key_is_told_so_and_does_not_wait_for_its_patience() {
+fn wrong_key_fails_before_the_timeout() {
     let directory = TempDir::new();
     let [mut listens, mut connects] = at(&address(80), FabricKind::Roce);
     let key = |name: &str| {

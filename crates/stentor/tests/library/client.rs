@@ -1,4 +1,4 @@
-//! Clients as a user runs them: replies, several groups, failures of leaders, sessions, and every way to drop a call.
+//! Clients: replies, several groups, failures of leaders, sessions, and every way to drop a call.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::log::{Log, numbers, until};
 
 const GROUPS: [(&str, [&str; 3]); 2] = [("g1", ["a", "b", "c"]), ("g2", ["x", "y", "z"])];
 
-/// A cluster of two groups in one process.
+/// A cluster of one or two groups in one process.
 struct Running {
     cluster: Cluster,
     nodes: BTreeMap<&'static str, NodeHandle<Log>>,
@@ -51,7 +51,7 @@ impl Running {
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it is let in")
+        self.cluster.client().connect().expect("it connects")
     }
 
     fn leader(&self, group: usize) -> &'static str {
@@ -77,7 +77,7 @@ fn limited(name: &str, groups: usize, limits: Limits, directory: &Path) -> Clust
         let members = names.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.{at}.{n}:7101")));
         builder = builder.group(group, members);
     }
-    builder.build().expect("a sound cluster")
+    builder.build().expect("a valid cluster")
 }
 
 struct Unpark(Thread);
@@ -88,7 +88,7 @@ impl Wake for Unpark {
     }
 }
 
-/// The smallest runtime.
+/// A minimal executor.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -143,13 +143,13 @@ fn many_threads_share_a_client() {
     assert_eq!(numbers(answer.bytes()), (1, 1601));
 }
 
-/// A process that hears nobody waits for other clocks before it believes its own, and gives small times until then.
+/// A lone process waits for other clocks before it trusts its own, and assigns small times until then.
 #[test]
-fn a_session_is_opened_in_a_group_that_does_not_know_the_time_yet() {
+fn a_session_opens_in_a_group_that_does_not_know_the_time_yet() {
     let directory = TempDir::new();
     let cluster = Cluster::builder("client-clock").group("g1", [("a", "127.0.0.1:7001")]);
     let cluster =
-        cluster.group("g2", [("x", "127.0.0.1:7002")]).directory(&directory).build().expect("a sound cluster");
+        cluster.group("g2", [("x", "127.0.0.1:7002")]).directory(&directory).build().expect("a valid cluster");
     let node = cluster.node("a", Log::default()).spawn().expect("it starts");
     let group = cluster.group("g1").expect("it is in the configuration");
     let client = cluster.client().groups(group).connect().expect("the group learns the time");
@@ -176,10 +176,10 @@ fn a_command_to_two_groups_has_a_reply_of_each() {
 }
 
 #[test]
-fn no_command_is_lost_or_doubled_when_leaders_stop_and_come_back() {
+fn no_command_is_lost_or_doubled_when_leaders_restart() {
     let mut running = Running::new("client-failover", 2);
     let groups = [running.group("g1"), running.group("g2")];
-    let client = running.cluster.client().patience(Duration::from_secs(60)).connect().expect("it is let in");
+    let client = running.cluster.client().patience(Duration::from_secs(60)).connect().expect("it connects");
     thread::scope(|scope| {
         let load = scope.spawn(|| {
             let (mut number, since) = (0_u64, Instant::now());
@@ -229,7 +229,7 @@ fn no_command_is_lost_or_doubled_when_leaders_stop_and_come_back() {
 }
 
 #[test]
-fn nobody_there_is_an_error_with_a_remedy() {
+fn an_unreachable_cluster_is_an_error_with_a_remedy() {
     let directory = TempDir::new();
     let cluster = cluster("client-alone", 1, &directory);
     let since = Instant::now();
@@ -240,10 +240,10 @@ fn nobody_there_is_an_error_with_a_remedy() {
 }
 
 #[test]
-fn prepared_commands_of_a_local_client_have_places_until_they_are_given_up() {
+fn prepared_commands_hold_slots_until_they_are_abandoned() {
     let running = Running::new("client-places", 1);
     let group = running.group("g1");
-    let mut client = running.cluster.client().connect_local().expect("it is let in");
+    let mut client = running.cluster.client().connect_local().expect("it connects");
     let window = Limits::DEFAULT.window;
     let prepared: Vec<_> = (0..window).map(|_| client.prepare(group, b"x").expect("there is room")).collect();
     assert_eq!(client.submit(group, b"x"), Err(Refused::Busy(group)));
@@ -263,7 +263,7 @@ fn prepared_commands_of_a_local_client_have_places_until_they_are_given_up() {
 }
 
 #[test]
-fn sizes_with_which_no_session_is_possible_are_named_at_once() {
+fn sizes_without_room_for_a_session_are_reported_at_once() {
     let directory = TempDir::new();
     let least = 64 + 24 + 16;
     for (reply_bytes, message_bytes, key) in
@@ -272,7 +272,7 @@ fn sizes_with_which_no_session_is_possible_are_named_at_once() {
         let limits = Limits { reply_bytes, message_bytes, ..Limits::DEFAULT };
         let members = GROUPS[0].1.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
         let builder = Cluster::builder("client-sizes").limits(limits).directory(&directory).group("g1", members);
-        let cluster = builder.build().expect("a sound cluster");
+        let cluster = builder.build().expect("a valid cluster");
         let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is there").to_string();
         assert!(error.contains(key.unwrap_or("not reached in time")), "{error}");
     }
@@ -282,7 +282,7 @@ fn sizes_with_which_no_session_is_possible_are_named_at_once() {
 fn calls_end_in_time_without_a_majority() {
     let mut running = Running::new("client-minority", 1);
     let group = running.group("g1");
-    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it is let in");
+    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it connects");
     client.call(group, b"first").wait().expect("it is applied");
     let leader = running.leader(0);
     let others: Vec<_> = GROUPS[0].1.into_iter().filter(|name| *name != leader).collect();
@@ -315,10 +315,10 @@ fn calls_end_in_time_without_a_majority() {
 }
 
 #[test]
-fn a_call_that_is_dropped_goes_on_and_its_place_is_free_again() {
+fn a_dropped_call_continues_and_frees_its_slot() {
     let running = Running::new("client-drops", 1);
     let group = running.group("g1");
-    let client = running.cluster.client().calls(64).connect().expect("it is let in");
+    let client = running.cluster.client().calls(64).connect().expect("it connects");
     for round in 0..40_u64 {
         for number in 0..16_u64 {
             let mut call = client.call(group, &[round.to_le_bytes(), number.to_le_bytes()].concat());
@@ -342,10 +342,10 @@ fn a_call_that_is_dropped_goes_on_and_its_place_is_free_again() {
 }
 
 #[test]
-fn more_calls_than_there_is_room_for_are_refused() {
+fn excess_calls_are_refused() {
     let running = Running::new("client-busy", 1);
     let group = running.group("g1");
-    let client = running.cluster.client().calls(8).connect().expect("it is let in");
+    let client = running.cluster.client().calls(8).connect().expect("it connects");
     let calls: Vec<_> = (0..9).map(|_| client.call(group, b"slow")).collect();
     let outcomes: Vec<_> = calls.into_iter().map(|call| call.wait()).collect();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 8);
@@ -353,7 +353,7 @@ fn more_calls_than_there_is_room_for_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_by_name() {
+fn invalid_calls_are_refused_with_their_reason() {
     let running = Running::new("client-refusals", 1);
     let client = running.connect();
     let group = running.group("g1");
@@ -374,7 +374,7 @@ fn what_cannot_be_sent_is_refused_by_name() {
 }
 
 #[test]
-fn a_later_process_takes_up_the_session_and_settles_what_was_unknown() {
+fn a_later_process_resumes_the_session_and_resolves_a_ticket() {
     let running = Running::new("client-takeup", 1);
     let group = running.group("g1");
     let first = running.connect();
@@ -397,13 +397,13 @@ fn a_later_process_takes_up_the_session_and_settles_what_was_unknown() {
     assert!(!log.contains(&b"three".to_vec()));
 }
 
-/// A client that wants a place where there is none asks now and then, not in each round.
+/// A client that wants to open a session in a full group retries with pauses, not in each round.
 #[test]
-fn a_full_group_is_asked_with_rests_and_holds_up_no_other() {
+fn a_full_group_is_retried_with_pauses_and_delays_no_other() {
     let running = Running::with("client-full", 2, Limits { sessions: 1, ..Limits::DEFAULT });
     let [g1, g2] = [running.group("g1"), running.group("g2")];
     let first = running.cluster.client().groups(g2).connect().expect("there is room");
-    // One that is refused in a group leaves nothing in the other.
+    // A client that is refused in one group leaves nothing in the other.
     let refused = running.cluster.client().groups([g1, g2]).connect().expect_err("g2 is full");
     assert!(refused.to_string().contains("session"), "{refused}");
     let second = running.cluster.client().groups(g1).patience(Duration::from_secs(3)).connect().expect("there is room");
@@ -419,9 +419,9 @@ fn a_full_group_is_asked_with_rests_and_holds_up_no_other() {
     until("a place", room);
 }
 
-/// A process that dies between the taking up and writing its key down leaves the key of the one before.
+/// A process that dies after it has resumed a session, and before it has stored the new key, leaves the previous key.
 #[test]
-fn a_key_from_before_another_taking_up_takes_the_session_up() {
+fn an_old_session_key_resumes_the_session() {
     let running = Running::new("client-old-key", 1);
     let group = running.group("g1");
     let first = running.connect();
@@ -436,9 +436,10 @@ fn a_key_from_before_another_taking_up_takes_the_session_up() {
     drop((first, second, third));
 }
 
-/// Whoever is told that a command is not applied sends it again: a question that fails must not say so.
+/// A caller sends a command again if it learns that the command was not applied. A failed resolve must therefore not
+/// claim that.
 #[test]
-fn a_question_that_cannot_be_asked_says_nothing_of_the_command() {
+fn a_failed_resolve_does_not_claim_an_outcome() {
     let mut running = Running::new("client-questions", 1);
     let group = running.group("g1");
     let first = running.connect();

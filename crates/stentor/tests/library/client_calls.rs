@@ -1,4 +1,4 @@
-//! Calls of a client in every phase: prepared, given up, held up by others, and left alone.
+//! Calls of a client in every phase: prepared, abandoned, delayed by others, and dropped.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use stentor_testutil::TempDir;
 
 use crate::log::{Log, numbers, until};
 
-/// Requests of a client that may be unanswered.
+/// Number of requests of a client that may be unanswered.
 const WINDOW: usize = 16;
-/// Less than the patience of a client, and more than anything here takes.
+/// Time limit: less than the timeout of a client, and more than any call here takes.
 const SOON: Duration = Duration::from_secs(5);
 
-/// How far clocks are apart: less than they may be.
+/// Difference between the clocks: less than their bound.
 const LEAP: Duration = Duration::from_millis(800);
 
 /// Groups of one member each, in one process.
@@ -33,7 +33,7 @@ impl Running {
             .directory(&directory)
             .limits(Limits { window: WINDOW as u32, ..Limits::default() });
         let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
-        let cluster = builder.build().expect("a sound cluster");
+        let cluster = builder.build().expect("a valid cluster");
         let start = |name| (name, cluster.node(name, Log::default()).spawn().expect("it starts"));
         let nodes = ["a", "x"].into_iter().map(start).collect();
         Running { cluster, nodes, _directory: directory }
@@ -44,7 +44,7 @@ impl Running {
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it is let in")
+        self.cluster.client().connect().expect("it connects")
     }
 
     /// Stops the only member of a group, and waits until its clients have noticed.
@@ -55,7 +55,7 @@ impl Running {
 }
 
 #[test]
-fn a_question_about_an_old_command_answers_no_new_one() {
+fn resolving_an_old_command_does_not_affect_new_ones() {
     let running = Running::new("calls-question");
     let (client, group) = (running.connect(), running.group("g1"));
     let first = client.call(group, b"first");
@@ -70,7 +70,7 @@ fn a_question_about_an_old_command_answers_no_new_one() {
 }
 
 #[test]
-fn prepared_commands_that_nobody_waits_for_leave_the_window() {
+fn abandoned_prepared_commands_leave_the_window() {
     let running = Running::new("calls-given-up");
     let (client, group) = (running.connect(), running.group("g1"));
     for _ in 0..100 * WINDOW {
@@ -81,7 +81,7 @@ fn prepared_commands_that_nobody_waits_for_leave_the_window() {
 }
 
 #[test]
-fn prepared_commands_go_before_a_call_that_waits_for_their_places() {
+fn prepared_commands_precede_calls_that_wait_for_slots() {
     let running = Running::new("calls-prepared");
     let (client, group) = (running.connect(), running.group("g1"));
     for sends in [true, false] {
@@ -100,10 +100,10 @@ fn prepared_commands_go_before_a_call_that_waits_for_their_places() {
 }
 
 #[test]
-fn a_prepared_command_to_a_group_that_is_down_ends_in_time() {
+fn a_prepared_command_to_a_dead_group_times_out() {
     let mut running = Running::new("calls-down");
     let group = running.group("g2");
-    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it is let in");
+    let client = running.cluster.client().patience(Duration::from_secs(2)).connect().expect("it connects");
     let prepared = client.prepare(group, b"prepared").wait().expect("there is room");
     running.stop("x");
     let since = Instant::now();
@@ -112,7 +112,7 @@ fn a_prepared_command_to_a_group_that_is_down_ends_in_time() {
 }
 
 #[test]
-fn calls_to_a_group_that_is_down_hold_up_no_others() {
+fn calls_to_a_dead_group_delay_no_others() {
     let mut running = Running::new("calls-blocked");
     let (up, down, client) = (running.group("g1"), running.group("g2"), running.connect());
     running.stop("x");
@@ -122,11 +122,11 @@ fn calls_to_a_group_that_is_down_hold_up_no_others() {
 }
 
 #[test]
-fn a_call_made_just_before_the_last_handle_goes_is_applied() {
+fn a_call_before_the_last_handle_drops_is_applied() {
     let running = Running::new("calls-last");
     let group = running.group("g1");
     for round in 0..100_u64 {
-        let client = running.cluster.client().groups(group).wait(WaitMode::POLL).connect().expect("it is let in");
+        let client = running.cluster.client().groups(group).wait(WaitMode::POLL).connect().expect("it connects");
         client.call(group, b"first").wait().expect("it is applied");
         let call = client.call(group, &round.to_le_bytes());
         drop(client);
@@ -134,10 +134,10 @@ fn a_call_made_just_before_the_last_handle_goes_is_applied() {
     }
 }
 
-/// The clocks of two groups are apart, as those of hosts are. A session that goes from the one that is ahead to the other takes its place in
-/// the order with it; so does who is told of that place.
+/// The clocks of two groups differ, like those of two hosts. A session that moves from the group that is ahead to the
+/// other one takes its position in the order along. So does a session that observes that position.
 #[test]
-fn a_command_comes_after_all_that_its_session_has_heard_in_whatever_groups() {
+fn a_command_follows_all_that_its_session_has_observed() {
     let running = Running::new("session-order");
     let (ahead, behind) = (running.group("g1"), running.group("g2"));
     let [first, second, stranger] = [(); 3].map(|()| running.connect());
@@ -148,7 +148,7 @@ fn a_command_comes_after_all_that_its_session_has_heard_in_whatever_groups() {
         first.observe(later).expect("clocks may be so far apart");
         let far = call(&first, ahead);
         assert!(far > later);
-        // Nobody has told the stranger. On a slow machine its clock may be there by now.
+        // The stranger knows nothing of it. On a slow machine its clock may have caught up.
         (call(&stranger, behind) < far).then_some(far)
     });
     assert!(call(&first, behind) > far);

@@ -1,4 +1,4 @@
-//! Errors of clients, nodes and configurations, and what becomes of the session when a client ends.
+//! Errors of clients, nodes and configurations, and the fate of the session when a client ends.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn cluster(name: &str, limits: Limits, directory: &TempDir) -> Cluster {
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
     let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
     let builder = Cluster::builder(name).limits(limits).election(silence).directory(directory);
-    builder.group("g1", members).build().expect("a sound cluster")
+    builder.group("g1", members).build().expect("a valid cluster")
 }
 
 fn nodes(cluster: &Cluster) -> Vec<NodeHandle<Log>> {
@@ -25,17 +25,17 @@ fn nodes(cluster: &Cluster) -> Vec<NodeHandle<Log>> {
 }
 
 #[test]
-fn an_error_of_a_client_has_a_kind_to_decide_by() {
+fn client_errors_have_kinds() {
     let directory = TempDir::new();
     let cluster = cluster("error-kinds", Limits { clients: 2, sessions: 1, ..Limits::DEFAULT }, &directory);
-    let kind = |client: Result<Client, stentor::ClientError>| client.expect_err("it is not let in").kind();
+    let kind = |client: Result<Client, stentor::ClientError>| client.expect_err("it is refused").kind();
     let brief = cluster.client().patience(Duration::from_millis(300));
     assert_eq!(kind(brief.connect()), ClientErrorKind::Unreachable);
     assert_eq!(Session::from_bytes(b"none").expect_err("it is none").kind(), ClientErrorKind::Argument);
     assert_eq!(Ticket::from_bytes(b"none").expect_err("it is none").kind(), ClientErrorKind::Argument);
 
     let _nodes = nodes(&cluster);
-    let first = cluster.client().connect().expect("it is let in");
+    let first = cluster.client().connect().expect("it connects");
     let session = first.session();
     assert_eq!(kind(cluster.client().connect()), ClientErrorKind::TooManySessions);
     let second = cluster.client().session(session.clone()).connect().expect("it takes the session up");
@@ -51,7 +51,7 @@ fn an_error_of_a_client_has_a_kind_to_decide_by() {
 }
 
 #[test]
-fn sizes_that_leave_no_room_for_a_session_are_a_kind_of_their_own() {
+fn sizes_without_room_for_a_session_have_their_own_kind() {
     let directory = TempDir::new();
     let cluster = cluster("error-limits", Limits { reply_bytes: 0, ..Limits::DEFAULT }, &directory);
     let error = cluster.client().patience(Duration::ZERO).connect().expect_err("nobody is answered");
@@ -59,7 +59,7 @@ fn sizes_that_leave_no_room_for_a_session_are_a_kind_of_their_own() {
 }
 
 #[test]
-fn an_error_of_a_node_has_a_kind_to_decide_by() {
+fn node_errors_have_kinds() {
     let directory = TempDir::new();
     let cluster = cluster("error-nodes", Limits::DEFAULT, &directory);
     let kind = |name: &str| cluster.node(name, Log::default()).start().map(drop).expect_err("it does not start").kind();
@@ -73,7 +73,7 @@ fn an_error_of_a_node_has_a_kind_to_decide_by() {
 }
 
 #[test]
-fn an_error_of_a_configuration_has_a_kind_to_decide_by() {
+fn configuration_errors_have_kinds() {
     let directory = TempDir::new();
     let file = directory.join("cluster.toml");
     let kind = || Cluster::load(&file).expect_err("it is refused").kind();
@@ -86,7 +86,7 @@ fn an_error_of_a_configuration_has_a_kind_to_decide_by() {
 
 /// A `main` that returns an error prints its `Debug`.
 #[test]
-fn debug_says_what_display_says_with_the_remedy() {
+fn debug_equals_display_with_the_remedy() {
     fn check(error: &dyn std::error::Error, remedy: &str) {
         let (debug, display) = (format!("{error:?}"), error.to_string());
         assert_eq!(debug, display);
@@ -119,9 +119,9 @@ fn debug_says_what_display_says_with_the_remedy() {
     check(&NotSent::Full, "send again");
 }
 
-/// Its member waits for the clocks of the others for four times as long as clocks may be apart, which is hours here.
+/// The member waits for the other clocks for four times the clock bound, which is hours here.
 #[test]
-fn a_group_whose_time_is_not_known_is_named() {
+fn a_group_without_time_is_reported() {
     let directory = TempDir::new();
     let file = directory.join("cluster.toml");
     let text = format!(
@@ -131,7 +131,7 @@ fn a_group_whose_time_is_not_known_is_named() {
         std::process::id()
     );
     std::fs::write(&file, text).expect("it can be written");
-    let cluster = Cluster::load(&file).expect("a sound cluster").in_directory(directory.join("sockets"));
+    let cluster = Cluster::load(&file).expect("a valid cluster").in_directory(directory.join("sockets"));
     let _node = cluster.node("a", Log::default()).spawn().expect("it starts");
     let group = cluster.group("g1").expect("it is there");
     let patience = Duration::from_millis(500);
@@ -144,12 +144,12 @@ fn a_group_whose_time_is_not_known_is_named() {
 }
 
 #[test]
-fn a_client_that_leaves_keeps_its_session_and_its_tickets() {
+fn a_leaving_client_keeps_its_session_and_tickets() {
     let directory = TempDir::new();
     let cluster = cluster("client-leaves", Limits::DEFAULT, &directory);
     let _nodes = nodes(&cluster);
     let group = cluster.group("g1").expect("it is there");
-    let first = cluster.client().connect().expect("it is let in");
+    let first = cluster.client().connect().expect("it connects");
     let clone = first.clone();
     let prepared = first.prepare(group, b"once").wait().expect("it gets its number");
     let ticket = prepared.ticket();
@@ -158,7 +158,7 @@ fn a_client_that_leaves_keeps_its_session_and_its_tickets() {
     assert_eq!(numbers(call.wait().expect("what was under way is waited for").bytes()), (1, 1));
     let refused = clone.call(group, b"late").wait().expect_err("it has left");
     assert_eq!(refused, CallError::NotApplied(Refused::ClientEnded));
-    // Neither another clone nor the last drop ends what was left.
+    // Neither another clone nor the last drop ends the session that was left.
     clone.close().expect("it has left in order");
     let session = Session::from_bytes(&session.to_bytes()).expect("its own bytes");
     let second = cluster.client().session(session).connect().expect("it takes the session up");
@@ -170,12 +170,12 @@ fn a_client_that_leaves_keeps_its_session_and_its_tickets() {
 }
 
 #[test]
-fn a_local_client_that_leaves_keeps_its_session() {
+fn a_leaving_local_client_keeps_its_session() {
     let directory = TempDir::new();
     let cluster = cluster("local-leaves", Limits::DEFAULT, &directory);
     let _nodes = nodes(&cluster);
     let group = cluster.group("g1").expect("it is there");
-    let mut first = cluster.client().connect_local().expect("it is let in");
+    let mut first = cluster.client().connect_local().expect("it connects");
     let request = first.submit(group, b"once").expect("it is sent");
     let ticket = first.ticket(request).expect("it is under way");
     let mut ended = false;
@@ -188,7 +188,7 @@ fn a_local_client_that_leaves_keeps_its_session() {
 }
 
 #[test]
-fn a_session_lives_as_long_as_its_client_says() {
+fn a_session_expires_after_its_ttl() {
     let directory = TempDir::new();
     let cluster = cluster("client-ttl", Limits::DEFAULT, &directory);
     for time in [Duration::from_millis(1999), Duration::from_millis(600_001), Duration::MAX] {
@@ -198,8 +198,8 @@ fn a_session_lives_as_long_as_its_client_says() {
     }
     let _nodes = nodes(&cluster);
     let group = cluster.group("g1").expect("it is there");
-    let brief = cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it is let in");
-    // It is renewed for as long as it runs.
+    let brief = cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it connects");
+    // The session is renewed while the client runs.
     std::thread::sleep(Duration::from_secs(3));
     brief.call(group, b"x").wait().expect("it lives");
     let session = brief.leave().expect("it goes in order");

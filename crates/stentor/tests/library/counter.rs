@@ -1,4 +1,4 @@
-//! README's program, as a user runs it: three nodes and clients are processes, and nodes are killed in the middle.
+//! The README's program: three nodes and clients are processes, and nodes are killed under load.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ process = [
 ]
 "#;
 
-/// A node; killed when dropped.
+/// A node, which is killed when this is dropped.
 struct Node(Child);
 
 impl Drop for Node {
@@ -31,7 +31,7 @@ impl Drop for Node {
     }
 }
 
-/// The example, beside this test program.
+/// Returns the path of the example, beside this test program.
 fn program() -> PathBuf {
     let own = std::env::current_exe().expect("this program");
     let built = own.ancestors().nth(2).expect("it lies in `deps`").join("examples/counter");
@@ -49,7 +49,7 @@ fn node(directory: &Path, name: &str) -> Node {
     Node(counter(directory).arg(name).stdout(Stdio::null()).spawn().expect("it starts"))
 }
 
-/// Adds 5. Returns what the counter is then.
+/// Adds 5. Returns the new value of the counter.
 fn add(directory: &Path) -> i64 {
     let out = counter(directory).output().expect("it runs");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -71,7 +71,7 @@ fn the_counter_counts_each_command_once_while_leaders_are_killed() {
         }
     };
     adds(3);
-    // The one that leads first.
+    // This node is the first leader.
     nodes[0] = None;
     adds(5);
     nodes[0] = Some(node(&directory, "g1.1"));

@@ -11,12 +11,12 @@ use stentor_testutil::TempDir;
 
 use crate::log::until;
 
-/// A command after which the machine needs some time for each one that follows.
+/// Command after which the machine is slow in all following commands.
 const SLOW: &[u8] = b"slow";
-/// A query whose answer is longer than a reply may be.
+/// Query whose answer exceeds the longest reply.
 const LONG: &[u8] = b"long";
 
-/// Counts commands.
+/// A machine that counts commands.
 #[derive(Clone, Default)]
 struct Count {
     count: u64,
@@ -35,7 +35,7 @@ impl StateMachine for Count {
         reply.extend(&self.count.to_le_bytes());
     }
 
-    /// Says the count, and where it is read.
+    /// Replies with the count. Checks the position of the read.
     fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
         if query == LONG {
             return reply.extend(&[0; 5000]);
@@ -64,7 +64,7 @@ impl Frozen for Count {
     }
 }
 
-/// A group of three, and one of one.
+/// A group of three, and a group of one.
 struct Running {
     cluster: Cluster,
     nodes: Vec<NodeHandle<Count>>,
@@ -80,7 +80,7 @@ impl Running {
         let three = (1..=3).map(|n| (format!("m{n}"), format!("127.0.0.{n}:7101")));
         let silence = Duration::from_millis(200)..=Duration::from_millis(400);
         let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", three);
-        let cluster = builder.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a sound cluster");
+        let cluster = builder.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a valid cluster");
         let [group, other] = ["g1", "g2"].map(|name| cluster.group(name).expect("it is there"));
         let mut running = Running { cluster, nodes: Vec::new(), group, other, on, _directory: directory };
         running.nodes = ["m1", "m2", "m3", "x"].map(|name| running.start(name)).into();
@@ -92,10 +92,10 @@ impl Running {
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().patience(Duration::from_secs(20)).connect().expect("it is let in")
+        self.cluster.client().patience(Duration::from_secs(20)).connect().expect("it connects")
     }
 
-    /// Applies a command. Returns the count, and its place.
+    /// Applies a command. Returns the count and the position.
     fn add(&self, client: &Client) -> (u64, Position) {
         let answer = client.call(self.group, b"add").wait().expect("it is applied");
         (number(answer.bytes()), answer.position())
@@ -112,7 +112,7 @@ fn count(client: &Client, at: Group, how: Consistency) -> u64 {
 }
 
 #[test]
-fn read_at_the_leader_has_what_others_were_answered_before() {
+fn leader_read_contains_all_answered_commands() {
     for on in [ApplyThread::Own, ApplyThread::Protocol] {
         let running = Running::new(&format!("direct-{on:?}").to_lowercase(), on);
         let (one, two) = (running.connect(), running.connect());
@@ -132,7 +132,7 @@ fn read_at_the_leader_has_what_others_were_answered_before() {
 }
 
 #[test]
-fn read_after_a_position_has_it_and_a_local_one_answers_at_once() {
+fn read_after_a_position_contains_it_and_a_local_read_does_not_wait() {
     let running = Running::new("direct-after", ApplyThread::Own);
     let clients = [0; 3].map(|_| running.connect());
     for n in 1..=60 {
@@ -148,7 +148,7 @@ fn read_after_a_position_has_it_and_a_local_one_answers_at_once() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
+fn refused_reads_name_the_reason() {
     let running = Running::new("direct-refused", ApplyThread::Own);
     let client = running.connect();
     let refused = |call: stentor::Call| match call.wait() {
@@ -161,7 +161,7 @@ fn what_cannot_be_read_says_why() {
     assert!(matches!(refused(longest), Refused::TooLong { bytes: 0x10_0000, .. }));
     let long = client.read(running.group, LONG, Consistency::Leader).wait();
     assert!(matches!(long, Err(CallError::ReplyTooLong(group)) if group == running.group), "{long:?}");
-    // Nobody will apply that.
+    // No member will apply a command at this position.
     let (_, mut place) = running.add(&client);
     place.index += 1_000_000;
     let late = client.read(running.group, b"count", Consistency::After(place)).wait_for(Duration::from_millis(300));
@@ -169,7 +169,7 @@ fn what_cannot_be_read_says_why() {
         matches!(late, Err(CallError::NotApplied(Refused::Unanswered(group))) if group == running.group),
         "{late:?}"
     );
-    // A history that the group has not.
+    // A history that the group does not have.
     place.incarnation ^= 1 << 40;
     assert_eq!(
         refused(client.read(running.group, b"count", Consistency::After(place))),
@@ -178,7 +178,7 @@ fn what_cannot_be_read_says_why() {
     assert_eq!(count(&client, running.group, Consistency::Leader), 1, "it goes on");
 }
 
-/// A machine that is slow holds reads up behind the commands that they are to contain.
+/// A slow machine delays reads behind the commands that they must contain.
 #[test]
 fn read_waits_for_the_commands_before_it() {
     let running = Running::new("direct-slow", ApplyThread::Own);
@@ -197,7 +197,7 @@ fn many_reads_share_their_rounds_of_writes() {
     running.add(&client);
     let calls: Vec<_> = (0..400).map(|_| client.read(running.group, b"count", Consistency::Leader)).collect();
     assert!(calls.into_iter().all(|call| number(call.wait().expect("it is answered").bytes()) == 1));
-    let mut local = running.cluster.client().connect_local().expect("it is let in");
+    let mut local = running.cluster.client().connect_local().expect("it connects");
     let (mut begun, mut ended) = (0, 0);
     until("all answers", || {
         while begun < 2000 && local.submit_read(running.group, b"count", Consistency::Leader).is_ok() {
@@ -215,9 +215,9 @@ fn many_reads_share_their_rounds_of_writes() {
     });
 }
 
-/// The leader goes, and another one answers, who has everything that was answered before.
+/// The leader stops, and another one answers with everything that was answered before.
 #[test]
-fn another_leader_answers_reads_and_misses_nothing() {
+fn reads_at_a_new_leader_miss_nothing() {
     let mut running = Running::new("direct-leaders", ApplyThread::Own);
     let (one, two) = (running.connect(), running.connect());
     for round in 0..4_u64 {
@@ -230,7 +230,7 @@ fn another_leader_answers_reads_and_misses_nothing() {
         let at = until("a leader", || leader(&running));
         if round % 2 == 0 {
             let to = format!("m{}", (at + 1) % 3 + 1);
-            // One that was started in the round before stands when it is taken in.
+            // A member that was started in the previous round becomes eligible once it has joined.
             until("it is asked", || running.nodes[at].hand_over(&to).ok());
         } else {
             let name = format!("m{}", at + 1);
@@ -248,9 +248,9 @@ fn another_leader_answers_reads_and_misses_nothing() {
     }
 }
 
-/// What the session has heard of in another group comes before its read.
+/// Positions that the session has observed in another group precede its read.
 #[test]
-fn read_comes_after_what_its_session_has_heard_of_elsewhere() {
+fn read_follows_observed_positions_of_other_groups() {
     let running = Running::new("direct-session", ApplyThread::Own);
     let (one, two) = (running.connect(), running.connect());
     for n in 1..=20 {
@@ -261,9 +261,9 @@ fn read_comes_after_what_its_session_has_heard_of_elsewhere() {
     }
 }
 
-/// One client always has as many commands under way as it may, and the machine is slow.
+/// One client always keeps its window full, and the machine is slow.
 #[test]
-fn reads_are_answered_beside_commands_without_end() {
+fn reads_are_answered_under_constant_load() {
     let running = Running::new("direct-beside", ApplyThread::Own);
     let (one, two) = (running.connect(), running.connect());
     one.call(running.group, SLOW).wait().expect("it is applied");
@@ -288,9 +288,9 @@ fn reads_are_answered_beside_commands_without_end() {
     });
 }
 
-/// Reads that wait for what does not come are forgotten, and asked again, until their time is over.
+/// A member drops reads that wait in vain, and the client repeats them until they time out.
 #[test]
-fn reads_that_wait_in_vain_hold_up_no_other() {
+fn unanswerable_reads_delay_no_others() {
     let running = Running::new("direct-vain", ApplyThread::Own);
     let (one, two) = (running.connect(), running.connect());
     let (_, mut place) = running.add(&one);

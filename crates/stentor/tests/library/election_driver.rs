@@ -1,4 +1,4 @@
-//! Keepers on shared memory: members campaign when the election names them, and never otherwise.
+//! Election drivers on shared memory: members campaign if the election names them, and never otherwise.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use stentor_testutil::TempDir;
 
 use crate::common::cluster;
 
-/// Longer than anything here takes.
+/// Time limit: longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Three members in one thread.
@@ -19,11 +19,11 @@ struct Group<K> {
     directory: TempDir,
     members: Vec<Option<(Member<ShmFabric>, K)>>,
     start: Instant,
-    /// How far the wall clocks of the members' hosts are ahead, if they have any.
+    /// Offsets of the wall clocks of the members' hosts, if they have wall clocks.
     ahead: Option<[Duration; 3]>,
 }
 
-/// True time at the start, ns since 1970.
+/// True time at the start, in nanoseconds since 1970.
 const BEGIN_NS: u64 = 1_795_000_000_000_000_000;
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -32,7 +32,7 @@ impl<K> Group<K> {
         Self::with_times(name, [50, 100], keeper)
     }
 
-    /// With these timeouts, ms.
+    /// Creates a group with these timeouts, in milliseconds.
     fn with_times(name: &str, [min, max]: [u32; 2], keeper: impl Fn(&ClusterRuntime, ProcessId) -> K) -> Self {
         let times = format!("timeout_min_ms = {min}\ntimeout_max_ms = {max}");
         let plan = cluster(name, 1, &times, "clients = 1");
@@ -56,7 +56,7 @@ impl<K> Group<K> {
             let now = self.start.elapsed();
             if let Some(ahead) = &self.ahead {
                 let wall = BEGIN_NS + now.as_nanos() as u64 + ahead[at].as_nanos() as u64;
-                member.tell_wall_clock(now, wall).expect("a sound clock");
+                member.tell_wall_clock(now, wall).expect("a valid clock");
             }
             member.housekeep();
             member.step(now, &mut stateless(|_| ()));
@@ -72,7 +72,7 @@ impl<K> Group<K> {
 
 #[test]
 fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
-    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("sound times");
+    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("valid times");
     let mut group = Group::new("keeper-heartbeat", keeper);
     let until = |group: &mut Group<ElectionDriver<Heartbeat>>, what: &str, done: &dyn Fn(&Group<_>) -> bool| {
         let since = Instant::now();
@@ -87,7 +87,7 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
         group.leader().is_some_and(|at| group.members[at].as_ref().is_some_and(|(_, keeper)| keeper.is_named()))
     };
     until(&mut group, "the election names who leads", &named);
-    // A group that lives and has nothing to do falls silent: what is said once is not answered for ever.
+    // An idle group becomes silent: its members do not answer each other's messages forever.
     let pause = |group: &mut Group<ElectionDriver<Heartbeat>>| {
         let since = Instant::now();
         until(group, "time passes", &|_| since.elapsed() > Duration::from_millis(200));
@@ -98,19 +98,19 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
     assert!(letters < 20, "{letters} letters in 200 ms");
     let old = group.leader().expect("just seen");
     group.members[old] = None;
-    let took = until(&mut group, "another leads", &|group| group.leader().is_some());
+    let took = until(&mut group, "a new leader", &|group| group.leader().is_some());
     println!("{took:?} from the death to the next leader");
     group.begin(old, keeper);
-    until(&mut group, "it is taken in", &|group| {
+    until(&mut group, "it has joined", &|group| {
         group.leader().is_some() && group.members.iter().flatten().all(|(member, _)| !member.replica().is_joining())
     });
 }
 
-/// The first leader of a group is a host a year ahead. It hands over to a member whose clock is right, and takes no part in
-/// elections until its clock is mended. Its group's time was right all the while.
+/// The first leader of a group is on a host whose clock is a year ahead. It hands over to a member with a right clock,
+/// and is not eligible until its own clock is right. The group's time is right throughout.
 #[test]
 fn a_member_whose_clock_is_off_does_not_lead_while_another_can() {
-    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("sound times");
+    let keeper = |plan: &ClusterRuntime, me| ElectionDriver::heartbeat(plan, me).expect("valid times");
     let mut group = Group::new("keeper-clocks", keeper);
     group.ahead = Some([YEAR, Duration::ZERO, Duration::from_millis(1)]);
     group.until("one with a right clock leads", |group| matches!(group.leader(), Some(1 | 2)));
@@ -133,11 +133,12 @@ fn a_member_whose_clock_is_off_does_not_lead_while_another_can() {
     assert_eq!(stands_back(&group), [true, false, false]);
     group.ahead = Some([Duration::ZERO; 3]);
     group.until("its clock is mended", |group| !stands_back(group)[0]);
-    // No two agree: that in the middle is right, and when its process dies the others lead, whatever their clocks say.
+    // All three clocks differ. The median clock counts as right, and when its member dies another one leads, whatever
+    // its clock shows.
     group.ahead = Some([Duration::ZERO, YEAR, 2 * YEAR]);
     group.until("the one in the middle leads", |group| group.leader() == Some(1));
     group.members[1] = None;
-    group.until("another leads", |group| group.leader().is_some());
+    group.until("a new leader", |group| group.leader().is_some());
 }
 
 #[test]
@@ -160,13 +161,13 @@ fn members_campaign_when_they_are_named_and_never_otherwise() {
     assert!(first && group.leader() == Some(1), "{first} {:?}", group.leader());
 }
 
-/// Timeouts so long that nothing here waits for one.
+/// Timeouts in milliseconds that no test waits for.
 const LONG: [u32; 2] = [15_000, 30_000];
 
 impl Group<ElectionDriver<Heartbeat>> {
     fn young(name: &str) -> Self {
         let mut group =
-            Group::with_times(name, LONG, |plan, me| ElectionDriver::heartbeat(plan, me).expect("sound times"));
+            Group::with_times(name, LONG, |plan, me| ElectionDriver::heartbeat(plan, me).expect("valid times"));
         group.until("the election names who leads", |group| {
             let leads = |(member, keeper): &(Member<ShmFabric>, ElectionDriver<_>)| {
                 member.replica().is_leader() && keeper.is_named()
@@ -186,29 +187,30 @@ impl Group<ElectionDriver<Heartbeat>> {
     }
 }
 
-/// A member with its group's state stands as soon as the election has named a leader: it need not wait for a timeout first.
+/// A member with its group's state is eligible as soon as the election has named a leader. It need not wait for a
+/// timeout.
 #[test]
-fn leader_that_dies_soon_after_the_start_is_replaced_without_a_timeout() {
+fn leader_that_dies_early_is_replaced_without_a_timeout() {
     let mut group = Group::young("keeper-young");
-    // Time to read each other's words, a hundredth of the timeout.
+    // Time for the members to read each other's heartbeats, a hundredth of the timeout.
     let since = Instant::now();
     group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
     let old = group.leader().expect("it leads");
     group.members[old] = None;
-    let took = group.until("another leads", |group| group.leader().is_some());
+    let took = group.until("a new leader", |group| group.leader().is_some());
     println!("{took:?} from the death to the next leader");
 }
 
-/// A member that comes back takes part in elections at once, and deposes nobody.
+/// A returning member takes part in elections at once, and deposes nobody.
 #[test]
-fn member_that_is_taken_in_leaves_the_leader_and_can_succeed_it() {
+fn rejoined_member_keeps_the_leader_and_can_succeed_it() {
     let mut group = Group::young("keeper-back");
     let leader = group.leader().expect("it leads");
     let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
     for other in others {
         group.members[other] = None;
-        group.begin(other, |plan, me| ElectionDriver::heartbeat(plan, me).expect("sound times"));
-        group.until("it is taken in", |group| {
+        group.begin(other, |plan, me| ElectionDriver::heartbeat(plan, me).expect("valid times"));
+        group.until("it has joined", |group| {
             group.members[other].as_ref().is_some_and(|(member, _)| !member.replica().is_joining())
         });
         let since = Instant::now();
@@ -220,7 +222,7 @@ fn member_that_is_taken_in_leaves_the_leader_and_can_succeed_it() {
 }
 
 #[test]
-fn leader_that_leaves_hands_over_first() {
+fn leaving_leader_hands_over_first() {
     let mut group = Group::young("keeper-leaves");
     let since = Instant::now();
     group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));

@@ -1,4 +1,5 @@
-//! Clients that are embedded in nodes: servers that are their own clients, on shared memory and on RoCEv2 with one address for each member.
+//! Clients embedded in nodes: servers that are their own clients, on shared memory and on RoCEv2 with one address for
+//! each member.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,7 +20,7 @@ use crate::log::{Log, numbers, until};
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 const EACH: u64 = 300;
 
-/// The network of a test: no two that run at a time have the same.
+/// Returns an address in the network of a test. No two concurrent tests have the same network.
 fn address(net: u8, n: u8) -> IpAddr {
     Ipv4Addr::new(127, 64 + (std::process::id() % 128) as u8, net, n).into()
 }
@@ -31,10 +32,10 @@ pub(crate) fn cluster(name: &str, fabric: FabricKind, net: u8, directory: &Path)
     let builder = Cluster::builder(name).fabric(fabric).election(silence).directory(directory);
     let builder = if fabric == FabricKind::Shm { builder } else { builder.key(&format!("file:{}", key.display())) };
     let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("{}:7101", address(net, n))));
-    builder.group("g1", members).build().expect("a sound cluster")
+    builder.group("g1", members).build().expect("a valid cluster")
 }
 
-/// A group of three in one process, each member with a client in it.
+/// A group of three in one process, each member with an embedded client.
 struct Running {
     cluster: Cluster,
     nodes: Vec<Option<NodeHandle<Log>>>,
@@ -49,7 +50,7 @@ impl Running {
         let start = |name: &&str| Some(cluster.node(name, Log::default()).spawn().expect("it starts"));
         let nodes: Vec<_> = NAMES.iter().map(start).collect();
         let connect = |node: &Option<NodeHandle<Log>>| node.as_ref().expect("it runs").client().connect();
-        let clients = nodes.iter().map(|node| connect(node).expect("it is let in")).collect();
+        let clients = nodes.iter().map(|node| connect(node).expect("it connects")).collect();
         Running { cluster, nodes, clients, _directory: directory }
     }
 
@@ -77,7 +78,7 @@ pub(crate) fn command(client: usize, number: u64) -> Vec<u8> {
     format!("{client} {number}").into_bytes()
 }
 
-/// Has each client call concurrently with the others, and looks at the log.
+/// Makes concurrent calls from all clients, and checks the log.
 fn all_call(mut running: Running) {
     let group = running.group();
     thread::scope(|scope| {
@@ -103,16 +104,16 @@ fn all_call(mut running: Running) {
 }
 
 #[test]
-fn servers_call_through_clients_of_their_own() {
+fn servers_call_through_embedded_clients() {
     all_call(Running::new("embed-shm", FabricKind::Shm, 1));
 }
 
 #[test]
-fn servers_on_roce_call_through_clients_of_their_own_at_one_address_each() {
+fn servers_on_roce_call_through_embedded_clients_at_one_address() {
     all_call(Running::new("embed-roce", FabricKind::Roce, 2));
 }
 
-/// Stops the leader while a client elsewhere has calls under way.
+/// Stops the leader while a client in another node has calls in flight.
 fn leader_stops(mut running: Running) {
     let (group, leader) = (running.group(), running.leader());
     let other = (leader + 1) % 3;
@@ -133,7 +134,7 @@ fn leader_stops(mut running: Running) {
     log.0.sort();
     log.0.dedup();
     assert_eq!(log.0.len(), 2000, "each once");
-    // Who was in the leader's process has ended with it.
+    // The client in the leader's process has ended with it.
     let ended = running.clients[leader].call(group, b"late").wait();
     assert!(matches!(ended, Err(CallError::NotApplied(Refused::ClientEnded))), "{ended:?}");
 }
@@ -148,7 +149,7 @@ fn calls_of_a_client_in_another_process_outlive_the_leader_on_roce() {
     leader_stops(Running::new("embed-leader-roce", FabricKind::Roce, 4));
 }
 
-/// Calls its own cluster while it applies, and replies with what that says.
+/// A machine that calls its own cluster while it applies, and replies with the outcome.
 struct Calls(Arc<Mutex<Option<(Client, Group)>>>);
 
 impl StateMachine for Calls {
@@ -180,12 +181,12 @@ impl StateMachine for Calls {
 }
 
 #[test]
-fn whoever_waits_where_a_node_applies_is_told_and_does_not_hang() {
+fn waiting_on_an_apply_thread_is_an_error() {
     for (net, thread) in [(5, ApplyThread::Own), (6, ApplyThread::Protocol)] {
         let directory = TempDir::new();
         let cluster = cluster(&format!("embed-apply-{net}"), FabricKind::Shm, net, &directory);
         let own = Arc::new(Mutex::new(None));
-        // One machine of the group calls.
+        // Only one machine of the group calls.
         let start = |(n, name): (usize, &&str)| {
             let calls = Calls(if n == 0 { Arc::clone(&own) } else { Arc::default() });
             cluster.node(name, calls).apply_on(thread).spawn().expect("it starts")
@@ -199,9 +200,9 @@ fn whoever_waits_where_a_node_applies_is_told_and_does_not_hang() {
             }
             leads(&nodes[0]).then_some(())
         });
-        let (client, group) = (nodes[0].client().connect().expect("it is let in"), cluster.group("g1").unwrap());
+        let (client, group) = (nodes[0].client().connect().expect("it connects"), cluster.group("g1").unwrap());
         *own.lock().unwrap() = Some((client.clone(), group));
-        let other = cluster.client().connect().expect("it is let in");
+        let other = cluster.client().connect().expect("it connects");
         let since = Instant::now();
         let answer = other.call(group, b"ask").wait().expect("it is applied");
         let told = String::from_utf8_lossy(answer.bytes()).into_owned();
@@ -213,7 +214,7 @@ fn whoever_waits_where_a_node_applies_is_told_and_does_not_hang() {
 }
 
 #[test]
-fn who_turns_a_node_is_told_that_a_wait_would_not_end_and_may_poll() {
+fn waiting_on_a_turning_thread_is_an_error_and_polling_works() {
     let directory = TempDir::new();
     let cluster = cluster("embed-turn", FabricKind::Shm, 7, &directory);
     let _others: Vec<_> =
@@ -223,13 +224,13 @@ fn who_turns_a_node_is_told_that_a_wait_would_not_end_and_may_poll() {
     let refused = node.client().connect().expect_err("it would wait for itself");
     assert_eq!(refused.kind(), ClientErrorKind::WouldDeadlock);
     let builder = node.client();
-    let connecting = thread::spawn(move || builder.connect().expect("it is let in"));
+    let connecting = thread::spawn(move || builder.connect().expect("it connects"));
     while !connecting.is_finished() {
         turn(&mut node);
     }
     let (client, group) = (connecting.join().expect("it connects"), cluster.group("g1").unwrap());
     for _ in 0..200 {
-        // The request that hands the client over is taken in one of these.
+        // The node accepts the request to add the client during one of these turns.
         turn(&mut node);
     }
     let refused = client.call(group, b"waits").wait();
@@ -249,7 +250,7 @@ fn who_turns_a_node_is_told_that_a_wait_would_not_end_and_may_poll() {
     assert!(matches!(ended, Err(CallError::NotApplied(Refused::ClientEnded))), "{ended:?}");
 }
 
-/// A round, and the sleep that it asks for.
+/// Runs a round, and the sleep that it requests.
 fn turn<S: StateMachine>(node: &mut stentor::Node<S>) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     match node.turn().expect("it goes on") {
@@ -263,7 +264,7 @@ fn turn<S: StateMachine>(node: &mut stentor::Node<S>) {
 }
 
 #[test]
-fn the_memory_plan_says_what_an_embedded_client_costs() {
+fn memory_plan_includes_embedded_clients() {
     let directory = TempDir::new();
     let plan = cluster("embed-plan", FabricKind::Shm, 9, &directory).memory();
     let (member, client) = (plan.of(Some(3)).expect("members"), plan.of(None).expect("clients"));

@@ -1,4 +1,5 @@
-//! Embedded clients when something ends or comes late: their node, their handles, the node's state, its machine, its sleep.
+//! Embedded clients when something ends or is late: their node, their handles, the node's state, its machine, its
+//! sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use crate::embedded::{NAMES, cluster, command};
 use crate::log::{Log, numbers, until};
 use crate::nodes::{Manner, PANIC, Sum};
 
-/// Less than the patience of a client, and more than anything here takes.
+/// Time limit: less than the timeout of a client, and more than any call here takes.
 const SOON: Duration = Duration::from_secs(8);
 
 /// A group of three in one process.
@@ -48,14 +49,14 @@ impl<S: StateMachine> Trio<S> {
     }
 
     fn connect(&self, at: usize) -> Client {
-        self.node(at).client().connect().expect("it is let in")
+        self.node(at).client().connect().expect("it connects")
     }
 
     fn status(&self, at: usize) -> Status {
         self.node(at).status().expect("it runs")
     }
 
-    /// Waits until all that run have joined. Returns the one that leads.
+    /// Waits until all running members have joined. Returns the leader.
     fn leader(&self) -> usize {
         until("a leader", || {
             let stands = |at: &usize| self.nodes[*at].as_ref().map(|_| self.status(*at));
@@ -69,12 +70,12 @@ impl<S: StateMachine> Trio<S> {
     }
 }
 
-/// Whether a call ended because its client had.
+/// Returns whether a call ended because its client had ended.
 fn is_of_the_end(error: &CallError) -> bool {
     matches!(error, CallError::NotApplied(Refused::ClientEnded) | CallError::Unknown(_, Why::ClientEnded))
 }
 
-/// Calls until that is an error, which is returned with the number of calls that were applied.
+/// Calls until a call fails. Returns the number of applied calls and the error.
 fn call_until_it_ends(client: &Client, group: Group, caller: usize) -> (u64, CallError) {
     for number in 0.. {
         match client.call(group, &command(caller, number)).wait() {
@@ -99,7 +100,7 @@ fn node_stops_under_calls(name: &str, fabric: FabricKind, net: u8) {
     let ended = callers.map(|caller| caller.join().expect("no caller panics"));
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
     assert!(ended.iter().all(|(_, error)| is_of_the_end(error)), "{ended:?}");
-    // The others have what was answered, and at most what was not known besides.
+    // The other members have all answered commands, and at most one unanswered command of each caller.
     let second = trio.leader();
     let mut log = trio.stop(second).0;
     let (all, answered) = (log.len() as u64, ended.iter().map(|(applied, _)| applied).sum::<u64>());
@@ -112,17 +113,17 @@ fn node_stops_under_calls(name: &str, fabric: FabricKind, net: u8) {
 }
 
 #[test]
-fn calls_end_by_name_when_their_node_stops() {
+fn calls_end_with_a_reason_when_their_node_stops() {
     node_stops_under_calls("ends-shm", FabricKind::Shm, 11);
 }
 
 #[test]
-fn calls_end_by_name_when_their_node_stops_on_roce() {
+fn calls_end_with_a_reason_when_their_node_stops_on_roce() {
     node_stops_under_calls("ends-roce", FabricKind::Roce, 12);
 }
 
 #[test]
-fn a_node_without_a_majority_stops_and_ends_the_calls_that_wait() {
+fn a_node_without_a_majority_stops_and_ends_waiting_calls() {
     let mut trio = Trio::new("ends-alone", FabricKind::Shm, 13, |_| Log::default());
     let (group, at) = (trio.group(), trio.leader());
     let client = trio.connect(at);
@@ -160,16 +161,16 @@ fn node_starts_again(name: &str, fabric: FabricKind, net: u8) {
 }
 
 #[test]
-fn a_node_that_is_started_again_has_clients_again() {
+fn a_restarted_node_has_clients_again() {
     node_starts_again("again-shm", FabricKind::Shm, 14);
 }
 
 #[test]
-fn a_node_that_is_started_again_has_clients_again_on_roce() {
+fn a_restarted_node_has_clients_again_on_roce() {
     node_starts_again("again-roce", FabricKind::Roce, 15);
 }
 
-/// Machines that add, and that do what a test tells them.
+/// Returns the behaviours of three machines that add.
 fn sums() -> [Arc<Manner>; 3] {
     [(); 3].map(|()| {
         let manner = Arc::<Manner>::default();
@@ -197,32 +198,32 @@ fn node_starts_over(name: &str, fabric: FabricKind, net: u8) {
     };
     until("it is poisoned", || trio.status(at).poisoned);
     manners[at].panics.store(false, Ordering::Relaxed);
-    until("it is well again", || trio.status(at).poisoned.is_none().then_some(()));
-    until("it is taken in", || (!trio.status(at).joining).then_some(()));
+    until("it has recovered", || trio.status(at).poisoned.is_none().then_some(()));
+    until("it has joined", || (!trio.status(at).joining).then_some(()));
     assert!(called.load(Ordering::Relaxed) < 311, "calls were under way");
     caller.join().expect("all are answered");
     let state = |at: usize| trio.node(at).inspect(|sum| (sum.count, sum.order)).expect("it runs");
     until("all agree", || (state(0) == state(1) && state(1) == state(2)).then_some(()));
     assert_eq!(state(at).0, 311, "each once");
     if fabric == FabricKind::Shm {
-        // With a client in it, the node sleeps on its own descriptor, which has to know the new member.
+        // With an embedded client, the node sleeps on its own descriptor, which must include the new member's fabric.
         ends_a_sleep(|| drop(trio.status(at)));
     }
     client.close().expect("it ends in order");
 }
 
 #[test]
-fn a_client_goes_on_when_its_node_starts_over() {
+fn a_client_survives_the_restart_of_its_node_after_a_panic() {
     node_starts_over("over-shm", FabricKind::Shm, 16);
 }
 
 #[test]
-fn a_client_goes_on_when_its_node_starts_over_on_roce() {
+fn a_client_survives_the_restart_of_its_node_after_a_panic_on_roce() {
     node_starts_over("over-roce", FabricKind::Roce, 17);
 }
 
 #[test]
-fn a_client_of_a_member_that_lags_is_answered_by_the_others() {
+fn a_client_of_a_lagging_member_is_answered_by_the_others() {
     let manners = sums();
     let trio = Trio::new("lags", FabricKind::Shm, 18, |at| Sum { manner: Arc::clone(&manners[at]), ..Sum::default() });
     let (group, at) = (trio.group(), (trio.leader() + 1) % 3);
@@ -238,7 +239,7 @@ fn a_client_of_a_member_that_lags_is_answered_by_the_others() {
     assert_eq!((status.commands, manners[at].once_ms.load(Ordering::Relaxed)), (before, 0), "{status:?}");
 }
 
-/// Groups of one member each in one process, and so many places for clients.
+/// Groups of one member each in one process, with a given number of client ids.
 struct Pair {
     cluster: Cluster,
     nodes: [NodeHandle<Log>; 2],
@@ -251,7 +252,7 @@ impl Pair {
         let limits = Limits { clients, ..Limits::default() };
         let builder = Cluster::builder(name).directory(&*directory).limits(limits);
         let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
-        let cluster = builder.build().expect("a sound cluster");
+        let cluster = builder.build().expect("a valid cluster");
         let nodes = ["a", "x"].map(|name| cluster.node(name, Log::default()).spawn().expect("it starts"));
         Pair { cluster, nodes, _directory: directory }
     }
@@ -262,14 +263,14 @@ impl Pair {
 }
 
 #[test]
-fn a_client_without_handles_ends_after_its_calls_and_frees_its_place() {
+fn a_client_without_handles_ends_after_its_calls_and_frees_its_id() {
     let pair = Pair::new("handles", 1);
     let (group, [node, _other]) = (pair.group("g1"), pair.nodes);
     let since = Instant::now();
     for round in 0..5 {
         let client = node.client().connect().expect("the only place is free");
         let clone = client.clone();
-        // Nobody waits for this one.
+        // Nobody waits for this call.
         drop(client.call(group, &command(0, round)));
         let call = client.call(group, &command(1, round));
         drop((client, clone));
@@ -279,10 +280,10 @@ fn a_client_without_handles_ends_after_its_calls_and_frees_its_place() {
     assert_eq!(node.stop().expect("it ran until now").0.len(), 10);
 }
 
-/// Asks a node at rest, again and again.
+/// Calls `ask` repeatedly on an idle node, and checks that the answers are fast.
 fn ends_a_sleep(ask: impl Fn()) {
     let answered = [(); 5].map(|()| {
-        // After a second without work it rests, and sleeps for tens of milliseconds.
+        // After a second without work the node is idle, and sleeps for tens of milliseconds.
         thread::sleep(Duration::from_millis(1300));
         let since = Instant::now();
         ask();
@@ -293,18 +294,18 @@ fn ends_a_sleep(ask: impl Fn()) {
 }
 
 #[test]
-fn a_call_wakes_a_node_at_rest() {
+fn a_call_wakes_an_idle_node() {
     let pair = Pair::new("wakes", 1);
-    let (group, client) = (pair.group("g1"), pair.nodes[0].client().connect().expect("it is let in"));
+    let (group, client) = (pair.group("g1"), pair.nodes[0].client().connect().expect("it connects"));
     ends_a_sleep(|| drop(client.call(group, b"next").wait().expect("it is applied")));
 }
 
-/// The other group would keep the session for 30 s.
+/// The other group would keep the session for 30 s otherwise.
 #[test]
-fn a_node_that_stops_ends_the_sessions_of_its_clients() {
+fn a_stopping_node_ends_the_sessions_of_its_clients() {
     let pair = Pair::new("farewell", 2);
     let (group, [node, other]) = (pair.group("g2"), pair.nodes);
-    let client = node.client().groups(group).connect().expect("it is let in");
+    let client = node.client().groups(group).connect().expect("it connects");
     client.call(group, b"first").wait().expect("it is applied");
     let session = client.session();
     node.stop().expect("it ran until now");
@@ -313,14 +314,14 @@ fn a_node_that_stops_ends_the_sessions_of_its_clients() {
 }
 
 #[test]
-fn a_node_that_is_turned_ends_its_clients_as_soon_as_it_has_stopped() {
+fn a_turned_node_ends_its_clients_when_it_stops() {
     let directory = TempDir::new();
     let cluster = Cluster::builder("turned").directory(&*directory).group("g1", [("a", "127.0.0.1:7101")]);
-    let cluster = cluster.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a sound cluster");
+    let cluster = cluster.group("g2", [("x", "127.0.1.1:7101")]).build().expect("a valid cluster");
     let other = cluster.node("x", Log::default()).spawn().expect("it starts");
     let mut node = cluster.node("a", Log::default()).start().expect("it starts");
     let builder = node.client();
-    let connecting = thread::spawn(move || builder.connect().expect("it is let in"));
+    let connecting = thread::spawn(move || builder.connect().expect("it connects"));
     while !connecting.is_finished() {
         let _ = node.turn().expect("it goes on");
     }
@@ -337,12 +338,12 @@ fn a_node_that_is_turned_ends_its_clients_as_soon_as_it_has_stopped() {
 }
 
 #[test]
-fn a_command_of_an_embedded_client_comes_after_what_it_has_observed_in_whatever_groups() {
-    /// How far clocks are apart: less than they may be.
+fn a_command_of_an_embedded_client_follows_observed_positions() {
+    /// Difference between the clocks, in nanoseconds: less than their bound.
     const LEAP: u64 = 800_000_000;
     let pair = Pair::new("observes", 2);
     let (ahead, behind) = (pair.group("g1"), pair.group("g2"));
-    let clients = [0, 1].map(|at: usize| pair.nodes[at].client().connect().expect("it is let in"));
+    let clients = [0, 1].map(|at: usize| pair.nodes[at].client().connect().expect("it connects"));
     let call = |at: usize, group| clients[at].call(group, b"one").wait().expect("it is applied").position();
     let mut far = call(0, ahead);
     far.time += LEAP;

@@ -1,4 +1,4 @@
-//! The examples do what they say. Those that measure are not here.
+//! The output of the examples, except those that measure.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use stentor_testutil::TempDir;
 
-/// Nothing here takes longer, unless it hangs.
+/// Time limit; reached only if an example hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An example that runs, with the lines that it prints. It ends with the test.
+/// A running example with its output, which ends with the test.
 struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -38,7 +38,7 @@ impl Running {
         self.lines.recv_timeout(PATIENCE).expect("a line in time")
     }
 
-    /// Waits for the end, and for all that was printed before it.
+    /// Waits for the end, and returns the remaining output.
     fn end(mut self) -> Vec<String> {
         let rest = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
         assert!(self.child.wait().expect("it ran").success());
@@ -48,18 +48,18 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already, or nobody needs it any more.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs an example that needs nobody to its end, and returns what it printed.
+/// Runs an example without arguments to its end, and returns its output.
 fn lines_of(name: &str) -> Vec<String> {
     Running::start(name, &[], &TempDir::new(), Stdio::null()).end()
 }
 
-/// The program of an example. `cargo test` builds them all, but for a test that is named by `--test`.
+/// Returns the program of an example. `cargo test` builds all examples, unless a test is selected by `--test`.
 fn example(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this program");
     let directory = own.parent().and_then(|deps| deps.parent()).expect("a directory for build products");
@@ -69,7 +69,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn ends_of_the_channel_example_talk() {
+fn channel_example_answers_each_line() {
     let directory = TempDir::new();
     let listens = Running::start("channel", &["listen"], &directory, Stdio::null());
     let mut asks = Running::start("channel", &[], &directory, Stdio::piped());
@@ -88,7 +88,7 @@ fn tasks_of_the_tokio_example_get_their_sums() {
 }
 
 #[test]
-fn processes_of_the_broadcast_example_hear_each_other() {
+fn broadcast_example_delivers_everywhere() {
     let directory = TempDir::new();
     let names = ["a", "b", "c"];
     let member = |(n, name)| format!("{{ id = \"{name}\", address = \"127.0.0.{n}:7101\" }}, ");
@@ -114,7 +114,7 @@ fn servers_of_the_embedded_example_are_their_own_clients() {
     assert_eq!(lines_of("embedded"), ["a: 5", "b: 10", "c: 15"]);
 }
 
-/// Starts the nodes `g1.1` to `g1.3` of an example, which reads a configuration.
+/// Starts the nodes `g1.1` to `g1.3` of an example that reads a configuration.
 fn nodes(name: &str, directory: &TempDir) -> Vec<Running> {
     let member = |n: u32| format!("{{ id = \"g1.{n}\", address = \"127.0.0.{n}:7101\" }}, ");
     let members: String = (1..=3).map(member).collect();
@@ -123,9 +123,9 @@ fn nodes(name: &str, directory: &TempDir) -> Vec<Running> {
     (1..=3).map(|n| Running::start(name, &[&format!("g1.{n}")], directory, Stdio::null())).collect()
 }
 
-/// Who has the lock is killed, and so is a node: the lock goes on to who waits, under a larger number.
+/// The holder of the lock is killed, and so is a node. The lock passes to the waiting clients, with rising numbers.
 #[test]
-fn locks_of_the_example_go_on_when_their_holder_dies() {
+fn example_lock_passes_on_when_its_holder_dies() {
     let directory = TempDir::new();
     let mut nodes = nodes("locks", &directory);
     let take = || Running::start("locks", &["take", "door"], &directory, Stdio::piped());
@@ -133,7 +133,7 @@ fn locks_of_the_example_go_on_when_their_holder_dies() {
     let first = take();
     let mut numbers = vec![number(first.next_line())];
     let others = [take(), take()];
-    // Both wait by now, or will soon: the order is theirs.
+    // Both clients wait by now, or soon will. The order between them is not fixed.
     thread::sleep(Duration::from_millis(500));
     assert!(others.iter().all(|other| other.lines.try_recv().is_err()), "the first one has it");
     drop(first);
@@ -168,7 +168,7 @@ fn the_simulated_locks_pass() {
 }
 
 #[test]
-fn the_observer_of_the_example_sees_the_commands_and_goes_on_from_its_file() {
+fn example_observer_resumes_from_its_file() {
     let directory = TempDir::new();
     let _nodes = nodes("counter", &directory);
     let add = || Running::start("counter", &[], &directory, Stdio::null()).end();
@@ -179,12 +179,12 @@ fn the_observer_of_the_example_sees_the_commands_and_goes_on_from_its_file() {
         index(&line).expect("an index")
     };
     let observer = observe();
-    // It sees what is applied from here on, or the state with the first command.
+    // The observer sees commands from now on, or a state that contains the first command.
     assert!(add()[0].starts_with("5 at "));
     assert!(observer.next_line().contains(' '));
     assert!(add()[0].starts_with("10 at "));
     let first = next(&observer, &|line| line.ends_with(r": \x05\x00\x00\x00\x00\x00\x00\x00"));
-    // It writes its position down in a pause of a second.
+    // The observer stores its position in a pause of a second.
     let since = Instant::now();
     while !directory.join("position").exists() {
         assert!(since.elapsed() < PATIENCE, "nothing is written");
@@ -192,7 +192,7 @@ fn the_observer_of_the_example_sees_the_commands_and_goes_on_from_its_file() {
     }
     drop(observer);
     assert!(add()[0].starts_with("15 at "));
-    // A member that nobody has observed before sends the state, which has the command.
+    // A member that was not observed before sends the state, which contains the command.
     next(&observe(), &|line| index(line).is_some_and(|index| index > first));
 }
 
@@ -202,7 +202,8 @@ fn items_of_the_queue_are_popped_once_and_none_is_lost() {
     assert_eq!(lines_of("queue"), popped);
 }
 
-/// The last number is that of places in the order. Another one than these may come if the leader changes meanwhile.
+/// The last number of each line is a number of positions. It may vary if the leader changes meanwhile, so it is not
+/// compared.
 #[test]
 fn leader_reads_see_the_last_write() {
     let lines = lines_of("leader_read");
@@ -217,7 +218,7 @@ fn reads_after_a_position_see_the_write() {
     assert_eq!(lines_of("after_position"), ["0 of 400 reads missed the write"]);
 }
 
-/// Whether a payment was made before its process died is a matter of luck. It is made once in any case.
+/// Whether a payment was made before its process died is a matter of chance. In any case it is made once.
 #[test]
 fn a_payment_whose_outcome_is_unknown_is_made_once() {
     let lines = lines_of("resolve_unknown");
@@ -237,13 +238,13 @@ fn reminders_come_in_the_order_of_their_times() {
 }
 
 #[test]
-fn money_between_two_groups_is_never_seen_on_its_way() {
+fn money_in_transit_is_never_visible() {
     let lines = lines_of("two_groups");
     assert_eq!(lines, ["50 reads of both banks, and 0 with a wrong sum", "after 200 transfers: [402, 1598]"]);
 }
 
 #[test]
-fn a_broadcast_in_mode_quorum_goes_on_without_a_process() {
+fn a_broadcast_in_mode_quorum_continues_without_a_process() {
     let heard = |name, count, without| format!("{name} has heard {count} messages, and does without {without}");
     let before = ["a", "b", "c", "d"].map(|name| heard(name, 4, "[]"));
     let after = ["a", "b", "c"].map(|name| heard(name, 24, "[\"d\"]"));
@@ -251,16 +252,16 @@ fn a_broadcast_in_mode_quorum_goes_on_without_a_process() {
 }
 
 #[test]
-fn a_liar_splits_nobody_and_is_proven_to_lie() {
+fn a_liar_is_proven_and_deceives_nobody() {
     let lines = lines_of("broadcast_liar");
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("d signed both under ")), "{lines:?}");
     assert_eq!(lines[3], "0 messages were heard differently");
 }
 
-/// Where libfabric is not installed the example says so.
+/// Without libfabric, the example prints an error.
 #[test]
-fn a_channel_over_libfabric_carries_messages_where_there_is_a_provider() {
+fn a_channel_over_libfabric_carries_messages_if_available() {
     let lines = lines_of("channel_ofi");
     let came_back = [3, 3, 100_000].map(|bytes| format!("{bytes} bytes came back: true"));
     assert!(lines == came_back || lines.len() == 1 && lines[0].contains("libfabric"), "{lines:?}");
@@ -281,7 +282,7 @@ fn tasks_of_a_client_in_tokio_are_all_answered() {
 }
 
 #[test]
-fn the_status_of_a_node_shows_how_a_leader_leaves_and_comes_back() {
+fn status_shows_a_leader_that_leaves_and_returns() {
     let lines = lines_of("node_status");
     let name_before = |line: &str, rest| line.strip_suffix(rest).map(str::to_owned);
     let stopped = lines.iter().find_map(|line| name_before(line, " is stopped")).expect("one is stopped");

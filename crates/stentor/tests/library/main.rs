@@ -1,7 +1,7 @@
-//! What users and their processes see of the crate, and what the loops below it do.
+//! Tests of the public interface, of processes of users, and of the loops below them.
 //!
-//! One program, because each one is compiled with every fabric. What counts allocations, captures the log, or judges time has a program of
-//! its own.
+//! They form one program, because each test program is compiled with every fabric. Tests that count allocations,
+//! capture the log or measure time are programs of their own.
 
 mod apply;
 mod broadcast;

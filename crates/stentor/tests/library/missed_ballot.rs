@@ -11,28 +11,28 @@ use stentor_multicast::{Ballot, Limits, ReplicaConfig, Topology};
 
 const SALT: u64 = 5;
 const GROUP: GroupId = GroupId(0);
-/// Between two rounds of a keeper, ns.
+/// Time between two rounds of an election driver, in nanoseconds.
 const ROUND_NS: u64 = 20_000;
-/// How long a campaign may take before it is begun again, ns.
+/// Timeout of a campaign, in nanoseconds.
 const PATIENCE_NS: u64 = 800_000;
-/// Long enough for a queue pair to break or to be connected again, and for a campaign.
+/// Time in which a queue pair breaks or is reconnected, and a campaign completes, in nanoseconds.
 const SETTLES_NS: u64 = 10_000_000;
-/// More than are made in that time.
+/// Bound on the number of steps in that time.
 const STEPS: usize = 100_000;
 
-/// When the election names the second member, ns.
+/// Time at which the election names the second member, in nanoseconds.
 const SECOND_NS: u64 = 2 * SETTLES_NS;
-/// When it names the first one again, ns.
+/// Time at which the election names the first member again, in nanoseconds.
 const FIRST_AGAIN_NS: u64 = 4 * SETTLES_NS;
 
-/// The answers of an election to a member, and their times.
+/// The decisions of an election at a member, and their times.
 type Script = Vec<(Duration, Change)>;
 
 struct Bed {
     world: World,
     members: Vec<(Member<SimFabric>, ElectionDriver<Scripted>)>,
     client: Client<SimFabric>,
-    /// By member: messages delivered.
+    /// Number of delivered messages, by member.
     delivered: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Bed {
                 ReplicaConfig { retry_ticks: 3, ..ReplicaConfig::new(Arc::clone(&topology), *me, limits.window) };
             let mut member = Member::new(world.fabric(*me), config, limits, SALT, 1).expect("a possible member");
             member.set_tick(round);
-            // The client is there all the time, also for members that do not reach each other.
+            // The client is connected throughout, even for members that cannot reach each other.
             member.set_client_timeout(Duration::MAX);
             (member, ElectionDriver::new(Scripted::new(script(*me)), *me, &processes, round, patience))
         };
@@ -65,7 +65,7 @@ impl Bed {
         Bed { world, members, client: client.expect("a possible client"), delivered: vec![0; 3] }
     }
 
-    /// Everybody runs up to a time.
+    /// Runs all processes up to a time.
     fn run_until(&mut self, until_ns: u64) {
         for _ in 0..STEPS {
             let Some(due) = self.world.next(until_ns) else { return };
@@ -89,18 +89,19 @@ impl Bed {
         self.client.submit(&[GROUP], b"message", false).expect("there is room");
     }
 
-    /// Whether a member takes itself for the leader, its ballot, and the largest one of its group that it knows.
+    /// Returns whether a member considers itself the leader, its ballot, and the largest ballot of its group that it
+    /// knows.
     fn state(&self, member: usize) -> (bool, Ballot, Ballot) {
         let replica = self.members[member].0.replica();
         (replica.is_leader(), replica.ballot(), replica.known(GROUP))
     }
 }
 
-/// The first member leads and is cut off. The second one leads the third in a larger ballot, and is cut off before the first
-/// one hears of it. When the first and the third meet again, the third tells the first of that ballot. It still takes itself
-/// for the leader, but nobody follows it: it has to campaign when the election names it.
+/// The first member leads and is cut off. The second one leads the third in a larger ballot, and is cut off before the
+/// first learns of it. When the first and the third reconnect, the third tells the first of that ballot. The first
+/// still considers itself the leader, but nobody follows it, so it has to campaign when the election names it.
 #[test]
-fn leader_that_was_told_of_a_larger_ballot_campaigns_when_it_is_named_again() {
+fn leader_that_learns_of_a_larger_ballot_campaigns_when_named_again() {
     let [first, second, third] = [0, 1, 2].map(ProcessId);
     let script = |me: ProcessId| {
         let leader = |epoch, process| Change::Leader { epoch, process };
@@ -125,7 +126,7 @@ fn leader_that_was_told_of_a_larger_ballot_campaigns_when_it_is_named_again() {
         let (leads, larger, _) = bed.state(1);
         assert!(leads && larger > old, "seed {seed}: {larger:?} after {old:?}");
         assert_eq!(bed.delivered, [1, 2, 2], "seed {seed}: the first one takes no part");
-        assert_eq!(bed.state(0), (true, old, old), "seed {seed}: the first one has not heard of the second");
+        assert_eq!(bed.state(0), (true, old, old), "seed {seed}: the first one does not know of the second");
 
         bed.world.cut(second, third);
         bed.world.heal(first, third);

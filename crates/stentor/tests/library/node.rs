@@ -1,4 +1,4 @@
-//! Nodes as a user runs them: in one process, on threads, in an event loop, and after one is gone.
+//! Nodes: in one process, on threads, in an event loop, and after one has ended.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use stentor_testutil::{TempDir, median};
 use crate::nodes::{LONG, Sum, send};
 use crate::until::until;
 
-/// A cluster of one group.
+/// Returns a cluster of one group.
 fn cluster(name: &str, directory: &Path) -> Cluster {
     crate::nodes::cluster(name, directory, &["g"])
 }
@@ -34,7 +34,7 @@ fn leads(status: &Status) -> bool {
 }
 
 #[test]
-fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
+fn a_group_survives_its_leader_and_readmits_it_with_the_state() {
     let directory = TempDir::new();
     let cluster = cluster("nodes", &directory);
     let spawn = |name| cluster.node(name, Sum::default()).spawn().expect("starts");
@@ -58,7 +58,7 @@ fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
     });
     assert_eq!(status.commands, 200);
     let all = nodes[second].status().expect("it runs");
-    // A member leads only once it has told that it would.
+    // A member can lead only once it has published that it is eligible.
     until("it hands over", || nodes[second].hand_over(&status.name).ok());
     until("the third leads", || nodes[2].status().is_ok_and(|status| leads(&status)).then_some(()));
     let error = nodes[second].hand_over("nobody").expect_err("there is no such member");
@@ -67,11 +67,11 @@ fn a_group_goes_on_without_its_leader_and_takes_it_in_again_with_the_state() {
 }
 
 #[test]
-fn a_look_that_panics_or_asks_the_node_itself_harms_nobody() {
+fn an_inspect_that_panics_or_calls_its_node_is_harmless() {
     let directory = TempDir::new();
     let node = Arc::new(cluster("looks", &directory).node("ga", Sum::default()).spawn().expect("starts"));
-    let looked = catch_unwind(AssertUnwindSafe(|| node.inspect(|_| panic!("as it was told"))));
-    assert!(looked.is_err(), "whoever looks panics");
+    let looked = catch_unwind(AssertUnwindSafe(|| node.inspect(|_| panic!("as requested"))));
+    assert!(looked.is_err(), "the caller panics");
     assert_eq!(sum_of(&node), 0, "and the node goes on");
     let own = Arc::clone(&node);
     let looked = node.inspect(move |_| (own.status().map(drop), own.inspect(|_| ()))).expect("it runs");
@@ -93,7 +93,7 @@ fn nodes_and_handles_can_be_sent_and_handles_be_shared() {
     is_shared::<ConfigError>();
 }
 
-/// Turns all, and sleeps if none is busy. Returns whether it slept.
+/// Turns all nodes, and sleeps if none is busy. Returns whether it slept.
 fn turn_all(nodes: &mut [Node<Sum>], mut stopped: impl FnMut(usize)) -> bool {
     let mut until = None;
     for (at, node) in nodes.iter_mut().enumerate() {
@@ -115,7 +115,7 @@ fn turn_all(nodes: &mut [Node<Sum>], mut stopped: impl FnMut(usize)) -> bool {
 }
 
 #[test]
-fn a_connection_wakes_nodes_at_rest_on_roce_and_does_not_keep_them_awake() {
+fn a_connection_does_not_keep_idle_nodes_awake_on_roce() {
     let directory = TempDir::new();
     let key = directory.join("key");
     std::fs::write(&key, [7; 32]).expect("writes");
@@ -123,7 +123,7 @@ fn a_connection_wakes_nodes_at_rest_on_roce_and_does_not_keep_them_awake() {
     let address = |n: usize| format!("127.{}.11.{}:7101", 64 + std::process::id() % 128, n + 1);
     let members = MEMBERS.iter().zip(0..).map(|(name, n)| (*name, address(n)));
     let builder = Cluster::builder("rest").fabric(FabricKind::Roce).key(&format!("file:{}", key.display()));
-    let cluster = builder.group("g", members).directory(&*directory).build().expect("a sound cluster");
+    let cluster = builder.group("g", members).directory(&*directory).build().expect("a valid cluster");
     let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
     let mut nodes: Vec<_> = MEMBERS.iter().map(start).collect();
     let mut sleeps_in = |time: Duration| {
@@ -134,7 +134,7 @@ fn a_connection_wakes_nodes_at_rest_on_roce_and_does_not_keep_them_awake() {
         sleeps
     };
     until("they rest", || (sleeps_in(Duration::from_millis(200)) < 30).then_some(()));
-    // At moments that have nothing to do with those of the nodes.
+    // The connections are made at times that are unrelated to those of the nodes.
     let connect = move |n: usize| {
         std::thread::sleep(Duration::from_millis(37));
         TcpStream::connect(address(n % 3)).expect("it listens")
@@ -146,7 +146,7 @@ fn a_connection_wakes_nodes_at_rest_on_roce_and_does_not_keep_them_awake() {
 }
 
 #[test]
-fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
+fn nodes_turn_in_the_event_loop_of_the_caller_and_stop() {
     let directory = TempDir::new();
     let cluster = cluster("loop", &directory);
     let start = |name: &&str| cluster.node(name, Sum::default()).wait(WaitMode::BLOCK).start().expect("starts");
@@ -167,7 +167,7 @@ fn nodes_turn_in_an_event_loop_of_the_callers_and_stop() {
 }
 
 #[test]
-fn a_node_that_is_idle_stays_idle_when_it_is_turned_again() {
+fn an_idle_node_stays_idle_when_turned() {
     let directory = TempDir::new();
     let cluster = cluster("idle", &directory);
     let mode = WaitMode { spins: 0, yields: 0, sleep: true };
@@ -178,7 +178,7 @@ fn a_node_that_is_idle_stays_idle_when_it_is_turned_again() {
 }
 
 #[test]
-fn what_does_not_start_says_why_and_what_to_do() {
+fn start_errors_name_reason_and_remedy() {
     let directory = TempDir::new();
     let cluster = cluster("errors", &directory);
     let error = cluster.node("d", Sum::default()).start().expect_err("there is no such process");
@@ -188,7 +188,7 @@ fn what_does_not_start_says_why_and_what_to_do() {
     assert!(error.to_string().ends_with(&error.remedy()), "{error}");
     let simulated = Cluster::builder("errors").fabric(FabricKind::Sim).group("g", [("a", "127.0.0.1:7101")]);
     let error =
-        simulated.build().expect("a sound cluster").node("a", Sum::default()).start().expect_err("nobody runs there");
+        simulated.build().expect("a valid cluster").node("a", Sum::default()).start().expect_err("nobody runs there");
     assert!(error.to_string().contains("fabric `sim`"), "{error}");
     let node = cluster.node("ga", Sum::default()).start().expect("starts");
     let error = cluster.node("ga", Sum::default()).start().expect_err("it runs already");
@@ -196,15 +196,15 @@ fn what_does_not_start_says_why_and_what_to_do() {
     drop(node);
 }
 
-/// A node at rest sleeps for tens of milliseconds. Who asks it something wakes it.
+/// An idle node sleeps for tens of milliseconds. A request wakes it.
 #[test]
-fn a_node_at_rest_answers_at_once() {
+fn an_idle_node_answers_at_once() {
     let directory = TempDir::new();
     let cluster = Cluster::builder("rest").directory(&directory).group("g", [("ga", "127.0.0.1:7101")]);
-    let cluster = cluster.build().expect("a sound cluster");
+    let cluster = cluster.build().expect("a valid cluster");
     let node = cluster.node("ga", Sum::default()).spawn().expect("starts");
     until("it leads", || node.status().is_ok_and(|status| leads(&status)).then_some(()));
-    // After a second without work it rests.
+    // After a second without work the node is idle.
     std::thread::sleep(Duration::from_millis(1500));
     let answered = [(); 15].map(|()| {
         std::thread::sleep(Duration::from_millis(30));

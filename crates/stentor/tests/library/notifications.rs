@@ -1,4 +1,4 @@
-//! Notifications: a board that tells its watchers of every change.
+//! Notifications: a board that notifies its watchers of every change.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -15,12 +15,12 @@ use stentor_testutil::TempDir;
 
 use crate::log::until;
 
-/// More than anything here takes.
+/// Time limit: longer than any step takes.
 const LONG: Duration = Duration::from_secs(20);
-/// Told when a watcher's session has ended.
+/// Notification that a watcher's session has ended.
 const GONE: u64 = u64::MAX;
 
-/// The number of changes, and who watches.
+/// The number of changes, and the watching sessions.
 #[derive(Clone, Default)]
 struct Board {
     changes: u64,
@@ -78,7 +78,7 @@ impl Frozen for Board {
     }
 }
 
-/// A group of some members.
+/// A group with a given number of members.
 struct Running {
     cluster: Cluster,
     nodes: Vec<NodeHandle<Board>>,
@@ -92,7 +92,7 @@ impl Running {
         let named = (1..=members).map(|n| (format!("m{n}"), format!("127.0.0.{n}:7101")));
         let silence = Duration::from_millis(400)..=Duration::from_millis(800);
         let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", named);
-        let cluster = builder.build().expect("a sound cluster");
+        let cluster = builder.build().expect("a valid cluster");
         let start = |n| cluster.node(&format!("m{n}"), Board::default()).apply_on(on).spawn().expect("it starts");
         let nodes = (1..=members).map(start).collect();
         let group = cluster.group("g1").expect("it is there");
@@ -100,7 +100,7 @@ impl Running {
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it is let in")
+        self.cluster.client().connect().expect("it connects")
     }
 
     fn watcher(&self) -> (Client, Notifications) {
@@ -115,7 +115,7 @@ impl Running {
     }
 }
 
-/// What a receiver knows of the changes.
+/// A receiver's knowledge of the changes.
 #[derive(Default)]
 struct Known {
     last: u64,
@@ -124,7 +124,7 @@ struct Known {
 }
 
 impl Known {
-    /// Each change is received behind the one before, or missed in its place.
+    /// Records a notification. Each change is received after the previous one, or reported as missed in its place.
     fn take(&mut self, notification: &Notification) {
         match notification {
             Notification::Sent { bytes, .. } => {
@@ -142,7 +142,7 @@ impl Known {
 }
 
 #[test]
-fn watchers_hear_of_every_change_in_order_and_where_it_was() {
+fn watchers_receive_every_change_in_order_with_its_position() {
     for on in [ApplyThread::Own, ApplyThread::Protocol] {
         let running = Running::new(&format!("notes-{on:?}").to_lowercase(), 1, on);
         let (_one, mut one) = running.watcher();
@@ -160,9 +160,9 @@ fn watchers_hear_of_every_change_in_order_and_where_it_was() {
     }
 }
 
-/// The reply to a watcher's own command is there before it hears of what the command has changed.
+/// A watcher receives the reply to its own command before the notification of that change.
 #[test]
-fn a_watcher_hears_of_its_own_changes() {
+fn a_watcher_receives_its_own_changes() {
     let running = Running::new("notes-own", 1, ApplyThread::Own);
     let (client, mut notifications) = running.watcher();
     let position = running.change(&client).position();
@@ -171,7 +171,7 @@ fn a_watcher_hears_of_its_own_changes() {
 }
 
 #[test]
-fn what_is_lost_with_a_leader_is_told_as_missed() {
+fn notifications_lost_with_a_leader_are_reported() {
     let mut running = Running::new("notes-leader", 3, ApplyThread::Own);
     let (_client, mut notifications) = running.watcher();
     let (writer, mut known) = (running.connect(), Known::default());
@@ -180,7 +180,7 @@ fn what_is_lost_with_a_leader_is_told_as_missed() {
         let calls: Vec<_> = (0..50).map(|_| writer.call(running.group, b"change")).collect();
         let leader = until("a leader", || running.nodes.iter().position(|node| node.status().expect("it runs").leads));
         if round < 2 {
-            // It goes in the middle of them.
+            // The leader stops while calls are in flight.
             running.nodes.remove(leader).stop().expect("it ran until now");
             let name = format!("m{}", leader + 1);
             let again = running.cluster.node(&name, Board::default()).spawn().expect("it starts");
@@ -190,14 +190,14 @@ fn what_is_lost_with_a_leader_is_told_as_missed() {
         calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("it is applied")));
     }
     while known.last < changes {
-        known.take(&notifications.recv_timeout(LONG).expect("it is told of each"));
+        known.take(&notifications.recv_timeout(LONG).expect("each change is reported"));
     }
     assert_eq!((known.received + known.missed, notifications.try_recv()), (changes, None));
     assert!(known.received > 0, "{} of {changes} were lost", known.missed);
 }
 
 #[test]
-fn who_does_not_receive_is_told_how_many_were_lost() {
+fn slow_receiver_learns_how_many_were_lost() {
     let running = Running::new("notes-slow", 1, ApplyThread::Own);
     let (_client, mut notifications) = running.watcher();
     let (writer, mut known) = (running.connect(), Known::default());
@@ -213,13 +213,13 @@ fn who_does_not_receive_is_told_how_many_were_lost() {
     calls.into_iter().for_each(|call| drop(call.wait_for(LONG).expect("it is applied")));
     running.change(&writer);
     while known.last < changes + 1 {
-        known.take(&notifications.recv_timeout(LONG).expect("it is told of each"));
+        known.take(&notifications.recv_timeout(LONG).expect("each change is reported"));
     }
     assert!(known.received >= 1024 && known.missed > 0, "{} of {}", known.received, known.last);
 }
 
 #[test]
-fn one_that_is_too_long_is_told_as_missed() {
+fn too_long_notification_is_reported_as_missed() {
     let running = Running::new("notes-long", 1, ApplyThread::Own);
     let (client, mut notifications) = running.watcher();
     client.call(running.group, b"long").wait().expect("it is applied");
@@ -229,7 +229,7 @@ fn one_that_is_too_long_is_told_as_missed() {
 }
 
 #[test]
-fn who_takes_a_session_up_hears_of_what_comes_then() {
+fn resumed_session_receives_later_notifications() {
     let running = Running::new("notes-taken-up", 1, ApplyThread::Own);
     let (client, mut before) = running.watcher();
     let writer = running.connect();
@@ -246,7 +246,7 @@ fn who_takes_a_session_up_hears_of_what_comes_then() {
 }
 
 #[test]
-fn watchers_hear_of_a_session_that_ends() {
+fn watchers_are_notified_of_an_ended_session() {
     let running = Running::new("notes-ended", 1, ApplyThread::Own);
     let (_client, mut notifications) = running.watcher();
     let (ends, _) = running.watcher();
@@ -256,7 +256,7 @@ fn watchers_hear_of_a_session_that_ends() {
 }
 
 #[test]
-fn the_latest_receiver_gets_what_waits() {
+fn latest_receiver_gets_waiting_notifications() {
     let running = Running::new("notes-receivers", 1, ApplyThread::Own);
     let (client, mut first) = running.watcher();
     running.change(&client);
@@ -274,9 +274,9 @@ fn the_latest_receiver_gets_what_waits() {
 }
 
 #[test]
-fn client_without_a_thread_takes_them_as_it_turns() {
+fn local_client_receives_notifications_as_it_turns() {
     let running = Running::new("notes-local", 1, ApplyThread::Own);
-    let mut client = running.cluster.client().connect_local().expect("it is let in");
+    let mut client = running.cluster.client().connect_local().expect("it connects");
     let mut answered = |command: &[u8]| {
         let request = client.submit(running.group, command).expect("there is room");
         until("an answer", || {
@@ -301,11 +301,11 @@ fn client_without_a_thread_takes_them_as_it_turns() {
     assert_eq!(client.take_notification(), None);
 }
 
-/// Nobody takes anything from its ring, until a member has no room for what waits.
+/// The client reads nothing from its ring, until a member has no room for more notifications.
 #[test]
-fn client_that_is_not_turned_is_told_what_was_lost_when_it_is() {
+fn unturned_client_learns_its_losses_when_turned() {
     let running = Running::new("notes-stands", 1, ApplyThread::Own);
-    let mut client = running.cluster.client().connect_local().expect("it is let in");
+    let mut client = running.cluster.client().connect_local().expect("it connects");
     client.submit(running.group, b"watch").expect("there is room");
     until("an answer", || {
         let mut answered = None;
@@ -313,7 +313,7 @@ fn client_that_is_not_turned_is_told_what_was_lost_when_it_is() {
         answered
     });
     let (writer, mut known) = (running.connect(), Known::default());
-    // More than its ring, what may wait for it, and its own queue hold.
+    // This exceeds its ring, the member's queue for it, and its own queue.
     let (rounds, calls) = (40, 500);
     for _ in 0..rounds {
         let calls: Vec<_> = (0..calls).map(|_| writer.call(running.group, b"wide")).collect();
@@ -338,7 +338,7 @@ impl Wake for Unparks {
 }
 
 #[test]
-fn task_is_woken_and_a_future_that_is_dropped_loses_nothing() {
+fn task_is_woken_and_a_dropped_future_loses_nothing() {
     let running = Running::new("notes-task", 1, ApplyThread::Own);
     let (client, mut notifications) = running.watcher();
     let waker = Waker::from(Arc::new(Unparks(std::thread::current())));

@@ -1,4 +1,4 @@
-//! Observers: what they see is what the machines applied, whatever happens to them and to the members.
+//! Observers: they see what the machines applied, no matter what happens to them and to the members.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -24,7 +24,7 @@ use crate::nodes::LONG;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A cluster of one group, with a journal of so many MiB at each member.
+/// Returns a cluster of one group, with a journal of `observed_mib` MiB at each member.
 pub(crate) fn cluster(name: &str, directory: &Path, fabric: FabricKind, observed_mib: u32) -> Cluster {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     let (net, next) = (std::process::id() % 250 + 1, NEXT.fetch_add(1, Ordering::Relaxed) % 60);
@@ -33,7 +33,7 @@ pub(crate) fn cluster(name: &str, directory: &Path, fabric: FabricKind, observed
     let builder = Cluster::builder(name).fabric(fabric).directory(directory).group("g", members);
     let builder = builder.election(Duration::from_millis(400)..=Duration::from_millis(800));
     let builder = builder.key(&format!("file:{}", directory.join("key").display()));
-    builder.limits(Limits { observed_mib, ..Limits::default() }).build().expect("a sound cluster")
+    builder.limits(Limits { observed_mib, ..Limits::default() }).build().expect("a valid cluster")
 }
 
 struct Stage {
@@ -50,7 +50,7 @@ impl Stage {
         let cluster = cluster(name, &directory, fabric, observed_mib);
         let group = cluster.group("g").expect("it is there");
         let nodes = NAMES.map(|name| (name, cluster.node(name, Log::default()).spawn().expect("starts")));
-        let client = cluster.client().connect().expect("it is let in");
+        let client = cluster.client().connect().expect("it connects");
         Stage { _directory: directory, cluster, group, nodes: nodes.into(), client }
     }
 
@@ -58,7 +58,7 @@ impl Stage {
         self.cluster.observe(self.group)
     }
 
-    /// Has the group apply commands with these numbers.
+    /// Makes calls with these numbers, and waits until they are applied.
     fn call(&self, numbers: std::ops::Range<u64>) {
         let calls: Vec<_> =
             numbers.map(|number| self.client.call(self.group, format!("n{number}").as_bytes())).collect();
@@ -79,7 +79,7 @@ impl Stage {
         self.nodes.iter().map(|(name, _)| *name).find(|name| *name != leader).expect("there are others")
     }
 
-    /// Waits until the witness has seen what the group has applied, and checks that it is the same.
+    /// Waits until the witness has seen everything that the group has applied, and checks that it is equal.
     fn check(&self, witness: &mut Witness) {
         let (leader, since) = (self.leader(), Instant::now());
         loop {
@@ -97,7 +97,7 @@ impl Stage {
     }
 }
 
-/// Applies what an observer sees, and checks that nothing is left out.
+/// Applies what an observer sees, and checks that nothing is missing.
 #[derive(Default)]
 struct Witness {
     observer: Option<Observer>,
@@ -118,7 +118,7 @@ impl Witness {
         self.observer.as_mut().expect("it observes")
     }
 
-    /// Sees what comes within that time.
+    /// Records everything that arrives within this time.
     fn see(&mut self, time: Duration) {
         let until = Instant::now() + time;
         while let Some(observed) = self.next(until.saturating_duration_since(Instant::now())).expect("it is served") {
@@ -186,13 +186,13 @@ fn an_observer_sees_every_command_in_the_order_of_the_machines() {
 }
 
 #[test]
-fn an_observer_goes_on_from_a_position_that_was_written_down() {
+fn an_observer_resumes_from_a_stored_position() {
     let stage = Stage::new("resumed", FabricKind::Shm, 8);
     let member = stage.follower();
     let mut witness = Witness::new(stage.observe().member(member));
     for round in 0..5 {
         stage.call(100 * round..100 * round + 60);
-        // It may stop anywhere.
+        // The observer may stop anywhere.
         while witness.last.is_none() || witness.commands < (100 * round + 7 * round) as usize / 2 {
             witness.see(Duration::from_millis(1));
         }
@@ -212,7 +212,7 @@ fn an_observer_goes_on_from_a_position_that_was_written_down() {
 }
 
 #[test]
-fn an_observer_without_states_and_position_sees_what_comes_from_now_on() {
+fn an_observer_without_states_and_position_starts_at_the_present() {
     let stage = Stage::new("present", FabricKind::Shm, 8);
     stage.call(0..50);
     let mut witness = Witness::new(stage.observe().member(stage.leader()).without_states());
@@ -223,7 +223,7 @@ fn an_observer_without_states_and_position_sees_what_comes_from_now_on() {
         witness.see(Duration::from_millis(5));
     }
     assert_eq!((witness.states, witness.log.0.first()), (0, Some(&b"n50".to_vec())));
-    // The others have no journal, and do not keep what comes behind the place.
+    // The other members have no journal, so they did not keep what follows the position.
     let error = stage.observe().member(stage.follower()).from(begins).without_states().connect();
     let error = error.map(drop).expect_err("it is not kept there");
     assert_eq!(error.kind(), ObserveErrorKind::Gone, "{error}");
@@ -231,7 +231,7 @@ fn an_observer_without_states_and_position_sees_what_comes_from_now_on() {
     assert!(!error.remedy().is_empty());
 }
 
-/// Calls numbers until it is told to stop. Returns how many were applied.
+/// Calls numbers until `stop` is set. The thread returns the number of applied calls.
 fn load(stage: &Stage) -> (Arc<AtomicBool>, JoinHandle<u64>) {
     let (stop, client, group) = (Arc::new(AtomicBool::new(false)), stage.client.clone(), stage.group);
     let told = Arc::clone(&stop);
@@ -248,14 +248,14 @@ fn load(stage: &Stage) -> (Arc<AtomicBool>, JoinHandle<u64>) {
 }
 
 #[test]
-fn an_observer_goes_on_when_another_member_leads_or_the_one_that_serves_it_ends() {
+fn an_observer_survives_leader_changes_and_the_end_of_its_member() {
     let mut stage = Stage::new("moves", FabricKind::Shm, 8);
     let mut witness = Witness::new(stage.observe());
     let (stop, caller) = load(&stage);
     witness.see(Duration::from_millis(200));
     let (leader, heir) = (stage.leader(), stage.follower());
     until("it hands over", || stage.node(leader).hand_over(heir).ok());
-    until("another leads", || (stage.leader() == heir).then_some(()));
+    until("a new leader", || (stage.leader() == heir).then_some(()));
     witness.see(Duration::from_millis(200));
     assert_eq!((witness.states, witness.resets.len()), (1, 0), "its member serves it on");
     for _ in 0..2 {
@@ -269,7 +269,7 @@ fn an_observer_goes_on_when_another_member_leads_or_the_one_that_serves_it_ends(
         }
         ends.join().expect("it ends").expect("it ran until then");
         stage.nodes.push((name, stage.cluster.node(name, Log::default()).spawn().expect("starts again")));
-        until("it is taken in", || stage.node(name).status().ok().filter(|status| !status.joining));
+        until("it has joined", || stage.node(name).status().ok().filter(|status| !status.joining));
     }
     stop.store(true, Ordering::Relaxed);
     caller.join().expect("all were applied");
@@ -278,14 +278,14 @@ fn an_observer_goes_on_when_another_member_leads_or_the_one_that_serves_it_ends(
 }
 
 #[test]
-fn an_observer_that_falls_behind_the_journal_gets_a_state_or_is_told_what_is_kept() {
+fn an_observer_behind_the_journal_gets_a_state_or_an_error() {
     let stage = Stage::new("behind", FabricKind::Shm, 1);
     let member = stage.follower();
     let mut witness = Witness::new(stage.observe().member(member));
     stage.call(0..10);
     stage.check(&mut witness);
     let last = witness.last.expect("it has seen something");
-    // As many bytes as the sockets take, and the journal twice.
+    // As many bytes as the sockets buffer, and twice the journal.
     let command = vec![b'x'; 60_000];
     let calls: Vec<_> = (0..60).map(|_| stage.client.call(stage.group, &command)).collect();
     calls.into_iter().for_each(|call| drop(call.wait().expect("it is applied")));
@@ -317,14 +317,14 @@ fn a_member_without_a_journal_has_no_observers() {
     assert!(NAMES.iter().all(|name| error.to_string().contains(&format!("{name}: "))), "{error}");
 }
 
-/// The sockets of a process at which operators and observers of this host ask.
+/// Returns the sockets of a process for operators and observers of this host.
 fn sockets(directory: &Path, cluster: &str, process: u16) -> Vec<std::path::PathBuf> {
     stentor_host::all_beside(directory, cluster, ProcessId(process)).expect("the directory is this user's")
 }
 
-/// Two of three members lose their memory, and the group goes on with the state of the third one.
+/// Two of three members lose their memory, and the group continues with the state of the third.
 #[test]
-fn a_reset_of_the_group_is_told() {
+fn a_reset_of_the_group_is_reported() {
     let mut stage = Stage::new("reset", FabricKind::Shm, 8);
     stage.call(0..100);
     let mut witness = Witness::new(stage.observe().member("b"));
@@ -347,7 +347,7 @@ fn a_reset_of_the_group_is_told() {
         let _ = ask(&sockets(&directory, "reset", 1), &reset);
         standing().filter(|it| it.incarnation.starts_with("2-") && it.leads)
     });
-    stage.client = until("it is let in", || stage.cluster.client().connect().ok());
+    stage.client = until("it connects", || stage.cluster.client().connect().ok());
     stage.call(200..210);
     stage.check(&mut witness);
     assert_eq!((witness.resets.as_slice(), witness.states), (&[true][..], 1));
@@ -382,7 +382,7 @@ fn hostile_peers_at_the_socket_harm_nobody_else() {
     let mut witness = Witness::new(stage.observe().member("a"));
     let directory = stage._directory.join("");
     let path = || sockets(&directory, "hostile", 0).remove(0);
-    // Lets one in as an observer.
+    // Connects an observer.
     let enter = || {
         let mut stream = UnixStream::connect(path()).expect("it listens");
         stream.write_all(b"\"observe\"\n").expect("it hears");
@@ -403,13 +403,13 @@ fn hostile_peers_at_the_socket_harm_nobody_else() {
         let _ = stream.write_all(bytes);
         assert!(is_closed(stream), "{bytes:?}");
     }
-    // One that says half of what it wants, and nothing more, is put out after five seconds.
+    // A peer that sends half a request and then nothing is disconnected after five seconds.
     let mut half = enter();
     half.write_all(&[0, 0, 0, 30, 1]).expect("it is taken");
     let silent: Vec<_> = (0..300).map(|_| enter()).collect();
     stage.call(0..200);
     witness.see(Duration::from_millis(100));
-    // More than there are places for: the oldest that have said nothing make room.
+    // More connections than the node accepts: the oldest silent ones are closed.
     let mut other = Witness::new(stage.observe().member("a"));
     stage.check(&mut other);
     assert!(is_closed(half) && silent.into_iter().all(is_closed));

@@ -1,7 +1,8 @@
-//! Observers as processes of their own: they are stopped, starved, and lose the member that serves them, and the group does not notice.
+//! Observers in their own processes: they are stopped, starved, and lose the member that serves them, without effect on
+//! the group.
 //!
-//! The nodes, a client and the observers are this test program, run again with a role. The tests that take minutes are ignored here:
-//! `cargo xtask nightly observers` runs them, and prints their figures.
+//! The nodes, a client and the observers are this test program, started again with a role. The tests that take minutes
+//! are ignored by default: `cargo xtask nightly observers` runs them, and prints their figures.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,19 +22,19 @@ use crate::until::until;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const ROLE: &str = "STENTOR_OBSERVED_ROLE";
 const DIRECTORY: &str = "STENTOR_OBSERVED_DIRECTORY";
-/// Calls of the client under way.
+/// Calls of the client in flight.
 const DEPTH: usize = 512;
-/// What the observers are to reach, once it is there.
+/// Name of the file with the index that the observers must reach.
 const TARGET: &str = "target";
 
 fn cluster(directory: &Path, observed_mib: u32) -> Cluster {
     let silence = Duration::from_millis(1000)..=Duration::from_millis(2000);
     let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
     let builder = Cluster::builder("apart").election(silence).directory(directory).group("g", members);
-    builder.limits(Limits { observed_mib, ..Limits::default() }).build().expect("a sound cluster")
+    builder.limits(Limits { observed_mib, ..Limits::default() }).build().expect("a valid cluster")
 }
 
-/// How many commands there were, and a digest of their order.
+/// The number of commands, and a digest of their order.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Order {
     count: u64,
@@ -86,7 +87,7 @@ impl Frozen for Order {
     }
 }
 
-/// What the processes of these tests do. In the test run itself it does nothing, because nobody has given it a role.
+/// The entry point of the processes of these tests. In the test run itself it does nothing, because it has no role.
 #[test]
 fn a_process_takes_its_role() {
     let (Ok(role), Some(directory)) = (std::env::var(ROLE), std::env::var_os(DIRECTORY)) else { return };
@@ -104,11 +105,11 @@ fn a_process_takes_its_role() {
     }
 }
 
-/// Calls with as many commands under way as possible, or at a rate, and prints how many were applied, ten times a second. A line on
-/// standard input ends it: then it prints what the group has.
+/// Calls with a full window, or at a rate, and prints the number of applied calls ten times a second. A line on
+/// standard input ends the load; then the client prints the state of the group.
 fn client(cluster: &Cluster, rate: u64) {
     let group = cluster.group("g").expect("it is there");
-    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("it is let in");
+    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("it connects");
     let ends = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&ends);
     thread::spawn(move || {
@@ -141,11 +142,11 @@ fn client(cluster: &Cluster, rate: u64) {
     let answer = client.read(group, b"", Consistency::Ordered).wait().expect("it is answered");
     let (order, index) = (Order::from_bytes(answer.bytes()), answer.position().index);
     println!("end {index} {} {}", order.count, order.digest);
-    // Until this process is killed: a session that ends would be another step.
+    // The process waits until it is killed, because the end of its session would be another step.
     thread::sleep(Duration::from_secs(3600));
 }
 
-/// Follows the group, and writes down what it has seen when that is enough.
+/// Follows the group, and stores a summary when it has reached the target.
 fn observer(cluster: &Cluster, directory: &Path, number: &str) {
     let group = cluster.group("g").expect("it is there");
     let mut observer = cluster.observe(group).patience(Duration::from_secs(120)).connect().expect("it is served");
@@ -178,22 +179,22 @@ fn observer(cluster: &Cluster, directory: &Path, number: &str) {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Replaces a file atomically.
 fn replace(file: &Path, text: &str) {
-    // Each file its own: its name has no extension that may go.
+    // The name has an extension that must be kept, so it is extended.
     let mut new = file.as_os_str().to_owned();
     new.push(".new");
     std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file)).expect("the directory can be written");
 }
 
-/// A process; killed when dropped.
+/// A process, which is killed when this is dropped.
 struct Process(Child);
 
 impl Process {
     fn start(directory: &Path, role: &str, output: Stdio, is_idle: bool) -> Process {
         let own = std::env::current_exe().expect("this program");
         let mut command = if is_idle {
-            // Takes only processors that nobody else wants.
+            // An idle-priority process gets only processors that no other process wants.
             let mut command = Command::new("chrt");
             command.args(["--idle", "0"]).arg(own);
             command
@@ -245,7 +246,7 @@ impl Stage {
         let told = Arc::clone(&done);
         let end = thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                // The test program says things of its own as well.
+                // The test program prints other lines as well.
                 let words: Vec<_> = line.split_whitespace().collect();
                 match words.as_slice() {
                     ["done", count] => told.store(count.parse().expect("a number"), Ordering::Relaxed),
@@ -266,19 +267,20 @@ impl Stage {
         Process::start(&self.directory, &role, Stdio::null(), is_idle)
     }
 
-    /// The states that an observer has got, once it had a moment of rest.
+    /// Returns the number of states that an observer has received, as of its last pause.
     fn states(&self, observer: usize) -> Option<u64> {
         std::fs::read_to_string(self.directory.join(format!("states.{observer}"))).ok()?.parse().ok()
     }
 
-    /// Commands a second, counted for so long.
+    /// Returns the rate of commands per second, measured for `time`.
     fn rate(&self, time: Duration) -> f64 {
         let (before, since) = (self.done.load(Ordering::Relaxed), Instant::now());
         thread::sleep(time);
         (self.done.load(Ordering::Relaxed) - before) as f64 / since.elapsed().as_secs_f64()
     }
 
-    /// Ends the load, and checks that these observers have seen all of it. Returns how many states they needed, and how long they took.
+    /// Ends the load, and checks that these observers have seen all of it. Returns the number of states that they
+    /// needed, and the time that they took.
     fn ends(mut self, observers: std::ops::RangeInclusive<usize>, within: Duration) -> (u64, Duration) {
         writeln!(self.client.0.stdin.take().expect("it is piped"), "end").expect("it hears");
         let end = self.end.join().expect("it says what the group has");
@@ -303,7 +305,7 @@ impl Stage {
 }
 
 #[test]
-fn an_observer_that_is_stopped_delays_nobody_and_goes_on() {
+fn a_stopped_observer_delays_nobody_and_resumes() {
     let mut stage = Stage::new(8, 0);
     let observer = stage.observer(false);
     until("it has seen something", || (stage.done.load(Ordering::Relaxed) > 2000).then_some(()));
@@ -323,7 +325,7 @@ fn an_observer_that_is_stopped_delays_nobody_and_goes_on() {
 }
 
 #[test]
-fn an_observer_whose_member_is_killed_goes_on_at_another_one() {
+fn an_observer_of_a_killed_member_resumes_at_another_one() {
     let mut stage = Stage::new(8, 2000);
     let _observers = [stage.observer(false), stage.observer(false)];
     until("they are served", || {
@@ -332,12 +334,12 @@ fn an_observer_whose_member_is_killed_goes_on_at_another_one() {
     });
     for _ in 0..2 {
         let (name, node) = stage.nodes.remove(0);
-        // By SIGKILL.
+        // Dropping it sends SIGKILL.
         drop(node);
         thread::sleep(Duration::from_millis(300));
         let role = format!("node {} {name}", stage.mib);
         stage.nodes.push((name, Process::start(&stage.directory, &role, Stdio::null(), false)));
-        // It has to be taken in before the next one may go.
+        // The member must rejoin before the next one may end.
         thread::sleep(Duration::from_secs(3));
     }
     stage.ends(1..=2, Duration::from_secs(60));
@@ -346,8 +348,9 @@ fn an_observer_whose_member_is_killed_goes_on_at_another_one() {
 /// Runs for about four minutes.
 #[test]
 #[ignore = "it takes minutes, and measures"]
-fn an_observer_that_is_stopped_for_a_minute_delays_nobody_and_goes_on() {
-    // At full speed it needs a state afterwards; at a speed at which the journal lasts for the minute, none.
+fn an_observer_stopped_for_a_minute_delays_nobody_and_resumes() {
+    // At full speed the observer needs a state afterwards. At the lower rate the journal covers the minute, and it
+    // needs none.
     for (mib, rate) in [(32, 0), (1024, 20_000)] {
         let mut stage = Stage::new(mib, rate);
         let without = [stage.rate(Duration::from_secs(10)), stage.rate(Duration::from_secs(10))];

@@ -17,6 +17,6 @@ fn provider_of_libfabric_carries_a_channel() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn end_that_dies_behind_libfabric_is_missed() {
+fn death_behind_libfabric_is_noticed() {
     miss(ends(81));
 }

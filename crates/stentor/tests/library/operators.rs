@@ -1,4 +1,4 @@
-//! What operators of the same host get from a node, whatever the node does.
+//! Answers of a node to operators of the same host, in every situation of the node.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use stentor_testutil::{TempDir, median};
 use crate::nodes::{Manner, PANIC, Sum};
 use crate::until::until;
 
-/// The sockets of a process of a cluster that meets on this host.
+/// Returns the sockets of a process of a cluster on this host.
 fn sockets(directory: &TempDir, meeting: &str, process: u16) -> Vec<PathBuf> {
     stentor_host::all_beside(directory, meeting, ProcessId(process)).expect("the directory is this user's")
 }
@@ -28,15 +28,15 @@ fn show(paths: &[PathBuf]) -> Option<Standing> {
     }
 }
 
-/// A node at rest sleeps for tens of milliseconds.
+/// An idle node sleeps for tens of milliseconds.
 #[test]
-fn a_node_at_rest_answers_an_operator_at_once() {
+fn an_idle_node_answers_an_operator_at_once() {
     let directory = TempDir::new();
     let cluster = Cluster::builder("asked").directory(&directory).group("g", [("ga", "127.0.0.1:7101")]);
-    let node = cluster.build().expect("a sound cluster").node("ga", Sum::default()).spawn().expect("starts");
+    let node = cluster.build().expect("a valid cluster").node("ga", Sum::default()).spawn().expect("starts");
     let paths = until("it listens", || Some(sockets(&directory, "asked", 0)).filter(|paths| !paths.is_empty()));
     until("it leads", || show(&paths).filter(|standing| standing.leads));
-    // After a second without work it rests.
+    // After a second without work the node is idle.
     std::thread::sleep(Duration::from_millis(1500));
     let answered = [(); 15].map(|()| {
         std::thread::sleep(Duration::from_millis(30));
@@ -49,7 +49,7 @@ fn a_node_at_rest_answers_an_operator_at_once() {
     drop(node);
 }
 
-/// The cluster's directory of sockets: the only one in the directory.
+/// Returns the name of the cluster's directory of sockets, the only one in the directory.
 fn meeting(directory: &TempDir) -> String {
     let mut entries =
         std::fs::read_dir(directory.join("")).expect("it is there").map(|entry| entry.expect("it is read"));
@@ -57,9 +57,9 @@ fn meeting(directory: &TempDir) -> String {
     meeting.file_name().into_string().expect("UTF-8")
 }
 
-/// On `roce` the place of the socket outlives the member, so the node listens again at the same path.
+/// On `roce` the path of the socket outlives the member, so the node listens at the same path again.
 #[test]
-fn a_node_that_starts_over_after_a_panic_answers_again() {
+fn a_node_answers_operators_again_after_a_panic() {
     for fabric in [FabricKind::Shm, FabricKind::Roce] {
         let (directory, keys) = (TempDir::new(), TempDir::new());
         std::fs::write(keys.join("key"), "0123456789abcdef0123456789abcdef\n").expect("it can be written");
@@ -68,7 +68,7 @@ fn a_node_that_starts_over_after_a_panic_answers_again() {
         let builder = Cluster::builder(&format!("over-{fabric}")).fabric(fabric).directory(&directory);
         let builder = builder.election(Duration::from_millis(400)..=Duration::from_millis(800));
         let builder = builder.key(&format!("file:{}", keys.join("key").display())).group("g", members);
-        let cluster = builder.build().expect("a sound cluster");
+        let cluster = builder.build().expect("a valid cluster");
         let manners: [Arc<Manner>; 3] = std::array::from_fn(|_| Arc::default());
         let _nodes: [NodeHandle<Sum>; 3] = std::array::from_fn(|at| {
             manners[at].has_sessions.store(true, Ordering::Relaxed);
@@ -87,18 +87,18 @@ fn a_node_that_starts_over_after_a_panic_answers_again() {
         };
         let before = socket();
         manners[leader].panics.store(true, Ordering::Relaxed);
-        let client = cluster.client().connect().expect("it is let in");
+        let client = cluster.client().connect().expect("it connects");
         client.call(cluster.group("g").expect("it is there"), &PANIC.to_le_bytes()).wait().expect("two apply it");
-        // It may be poisoned for too short a time to be seen.
-        until("it listens anew", || Some(socket()).filter(|now| !now.is_empty() && *now != before));
+        // The machine may be poisoned for too short a time to be seen.
+        until("it listens again", || Some(socket()).filter(|now| !now.is_empty() && *now != before));
         let again = until("it answers, and is taken in", || standing(leader).filter(|standing| !standing.joining));
         assert_eq!((again.id.as_str(), again.pid), (["a", "b", "c"][leader], std::process::id()));
     }
 }
 
-/// A program may run several members, each of which says of itself where it is.
+/// A program may run several members, each of which describes itself.
 #[test]
-fn members_of_one_program_are_told_apart_and_a_second_of_a_name_is_refused() {
+fn members_of_one_program_are_distinct_and_duplicates_are_refused() {
     let directory = TempDir::new();
     let file = directory.join("cluster.toml");
     let member = |n| format!("{{ id = \"m.{n}\", address = \"127.0.0.{n}:7101\" }}");
@@ -108,15 +108,15 @@ fn members_of_one_program_are_told_apart_and_a_second_of_a_name_is_refused() {
         [1, 2, 3].map(member).join(", ")
     );
     std::fs::write(&file, text).expect("it can be written");
-    let cluster = Cluster::load(&file).expect("a sound cluster");
+    let cluster = Cluster::load(&file).expect("a valid cluster");
     let start = |name: &str| cluster.node(name, Sum::default()).start();
     let nodes = ["m.1", "m.2", "m.3"].map(|name| start(name).expect("it starts"));
-    let config = ClusterConfig::load(&file).expect("a sound configuration");
+    let config = ClusterConfig::load(&file).expect("a valid configuration");
     let plan = ClusterRuntime::new(config).expect("possible").with_file(&file);
     for process in 0..3 {
         let found = find(&plan, ProcessId(process));
         assert_eq!(found.len(), 1, "{found:?}");
-        // The paths are those of the member itself.
+        // The paths must be those of the member itself.
         let sockets = found[0].paths();
         let is_its = |path: &PathBuf| path.to_string_lossy().contains(&format!("-m.{}.", process + 1));
         assert!(!sockets.is_empty() && sockets.iter().all(is_its), "{sockets:?}");
@@ -131,19 +131,19 @@ fn members_of_one_program_are_told_apart_and_a_second_of_a_name_is_refused() {
     drop(nodes);
 }
 
-/// Two of three members lose their memory, and the group goes on with the state of the third one.
+/// Two of three members lose their memory, and the group continues with the state of the third.
 #[test]
-fn clients_of_a_group_that_is_reset_are_told_so_and_connect_again() {
+fn clients_of_a_reset_group_get_an_error_and_reconnect() {
     let directory = TempDir::new();
     let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
-    let cluster = Cluster::builder("reset").directory(&directory).group("g", members).build().expect("a sound cluster");
+    let cluster = Cluster::builder("reset").directory(&directory).group("g", members).build().expect("a valid cluster");
     let start = |name| {
         let machine = Sum::default();
         machine.manner.has_sessions.store(true, Ordering::Relaxed);
         cluster.node(name, machine).spawn().expect("starts")
     };
     let nodes = ["a", "b", "c"].map(|name| (name, start(name)));
-    let (client, group) = (cluster.client().connect().expect("it is let in"), cluster.group("g").expect("it is there"));
+    let (client, group) = (cluster.client().connect().expect("it connects"), cluster.group("g").expect("it is there"));
     client.call(group, &5_u64.to_le_bytes()).wait().expect("it is applied");
     let standing = |at: u16| show(&sockets(&directory, &meeting(&directory), at));
     until("all have applied it", || (0..3).all(|at| standing(at).is_some_and(|it| it.delivered >= 2)).then_some(()));
@@ -164,7 +164,7 @@ fn clients_of_a_group_that_is_reset_are_told_so_and_connect_again() {
         let _ = ask(&paths(), &reset);
         standing(1).filter(|it| it.leads && it.incarnation.starts_with("2-"))
     });
-    // Whether it was sent depends on when the client missed the members.
+    // The error depends on when the client noticed the loss of the members.
     let told = pending.wait().expect_err("it was under way to the history before");
     let is_told = matches!(&told, CallError::Unknown(_, Why::GroupReset(of)) | CallError::NotApplied(Refused::GroupReset(of)) if *of == group);
     assert!(is_told, "{told:?}");
@@ -174,7 +174,7 @@ fn clients_of_a_group_that_is_reset_are_told_so_and_connect_again() {
     let refused = cluster.client().session(session).connect().expect_err("the session used the history before");
     assert_eq!(refused.kind(), ClientErrorKind::GroupReset, "{refused}");
     assert!(refused.to_string().contains("a group began anew"), "{refused}");
-    let client = cluster.client().connect().expect("it is let in");
+    let client = cluster.client().connect().expect("it connects");
     client.call(group, &1_u64.to_le_bytes()).wait().expect("it is applied");
     let sum = left.expect("it was not stopped").inspect(|sum| sum.sum);
     assert_eq!(sum.expect("it runs"), 6, "the state was kept");

@@ -1,4 +1,4 @@
-//! Functions that take ids, indexes, sizes or names of a caller's answer for values that do not exist; none panics.
+//! Functions that accept ids, indexes, sizes or names do not panic on values that do not exist.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ clients = 1
 id = "g1"
 process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
 "#;
-/// Just behind the last, far behind it, and the largest that the type has.
+/// Just beyond the last, far beyond it, and the largest of the type.
 const OUTSIDE: [u16; 4] = [7, 64, 256, u16::MAX];
 
 fn plan() -> ClusterRuntime {
@@ -32,7 +32,7 @@ fn plan() -> ClusterRuntime {
 }
 
 #[test]
-fn a_topology_has_no_members_of_a_group_that_it_has_not() {
+fn a_topology_has_no_members_of_an_unknown_group() {
     let topology = Arc::new(Topology::new(&[3, 2], 1).unwrap());
     let config = ReplicaConfig::new(topology.clone(), ProcessId(0), 64);
     let replica = Replica::new(config);
@@ -50,7 +50,7 @@ fn a_topology_has_no_members_of_a_group_that_it_has_not() {
 }
 
 #[test]
-fn a_sender_has_no_room_at_a_group_that_is_none() {
+fn a_sender_has_no_room_at_an_unknown_group() {
     let topology = Arc::new(Topology::new(&[3], 1).unwrap());
     let mut sender = Sender::new(&topology, ClientId(0), 4);
     for n in OUTSIDE {
@@ -71,7 +71,7 @@ fn a_sender_has_no_room_at_a_group_that_is_none() {
 }
 
 #[test]
-fn a_plan_starts_no_process_that_it_has_not() {
+fn a_plan_starts_no_unknown_process() {
     let plan = plan();
     let directory = std::env::temp_dir().join(format!("stentor-range-{}", std::process::id()));
     for n in OUTSIDE {
@@ -89,9 +89,9 @@ fn a_plan_starts_no_process_that_it_has_not() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
-/// A recorder writes what it is told; the checker names the line that is wrong.
+/// A recorder writes what its caller passes; the checker names the wrong line.
 #[test]
-fn a_history_with_ids_that_do_not_exist_is_refused_by_the_reader() {
+fn a_history_with_unknown_ids_is_refused_by_the_reader() {
     let plan = plan();
     for n in OUTSIDE {
         let mut history = Vec::new();
@@ -109,7 +109,7 @@ fn a_history_with_ids_that_do_not_exist_is_refused_by_the_reader() {
 }
 
 #[test]
-fn a_checker_s_cluster_has_no_name_for_what_it_has_not() {
+fn a_cluster_of_the_checker_has_no_name_for_unknown_ids() {
     let cluster = plan().history_cluster();
     for n in OUTSIDE {
         let (process, group) = (checker::Process(u32::from(n)), checker::Group(n));

@@ -1,6 +1,7 @@
-//! Nodes as processes that are killed and stopped under load: no command is lost or applied twice, whoever dies, the client included.
+//! Nodes as processes that are killed and stopped under load: no command is lost or applied twice, even if the client
+//! dies.
 //!
-//! The nodes and a client are this test program, run again with a role.
+//! The nodes and a client are this test program, started again with a role.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,7 @@ use stentor_testutil::TempDir;
 use crate::log::{Log, numbers, until};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// Names the role of a process that this program starts.
+/// Environment variable with the role of a process that this program starts.
 const ROLE: &str = "STENTOR_TEST_ROLE";
 const DIRECTORY: &str = "STENTOR_TEST_DIRECTORY";
 
@@ -23,10 +24,10 @@ fn cluster(directory: &Path) -> Cluster {
     let silence = Duration::from_millis(400)..=Duration::from_millis(800);
     let members = NAMES.iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
     let builder = Cluster::builder("processes").election(silence).directory(directory).group("g", members);
-    builder.build().expect("a sound cluster")
+    builder.build().expect("a valid cluster")
 }
 
-/// A process; killed when dropped.
+/// A process, which is killed when this is dropped.
 struct Process(Child);
 
 impl Process {
@@ -53,7 +54,7 @@ impl Drop for Process {
     }
 }
 
-/// What the processes of this test do. In the test run itself it does nothing, because nobody has given it a role.
+/// The entry point of the processes of this test. In the test run itself it does nothing, because it has no role.
 #[test]
 fn a_process_takes_its_role() {
     let (Ok(role), Some(directory)) = (std::env::var(ROLE), std::env::var_os(DIRECTORY)) else { return };
@@ -65,7 +66,8 @@ fn a_process_takes_its_role() {
     }
 }
 
-/// Runs a node until it is killed. It says in a file when it takes part: before that it is none of a majority.
+/// Runs a node until it is killed. It creates a file when it has joined, because it does not count for a majority
+/// before.
 fn node(cluster: &Cluster, directory: &Path, name: &str) {
     let node = cluster.node(name, Log::default()).spawn().expect("it starts");
     until("it takes part", || node.status().ok().filter(|status| !status.joining));
@@ -76,7 +78,7 @@ fn node(cluster: &Cluster, directory: &Path, name: &str) {
     panic!("it ended: {:?}", node.status());
 }
 
-/// Starts a node, and waits until it takes part.
+/// Starts a node, and waits until it has joined.
 fn started(name: &str, directory: &Path) -> Process {
     let said = directory.join(name);
     let _ = std::fs::remove_file(&said);
@@ -85,7 +87,8 @@ fn started(name: &str, directory: &Path) -> Process {
     process
 }
 
-/// Calls numbers from `first` on, for ever, and writes down before each one what it needs to go on: the session, and the ticket.
+/// Calls numbers from `first` on, forever. Before each call, it stores the session and the ticket, which a later
+/// process needs to continue.
 fn client(cluster: &Cluster, directory: &Path, first: u64) {
     let (session, ticket) = (directory.join("session"), directory.join("ticket"));
     let group = cluster.group("g").expect("it is there");
@@ -94,7 +97,7 @@ fn client(cluster: &Cluster, directory: &Path, first: u64) {
         Ok(bytes) => builder.session(Session::from_bytes(&bytes).expect("its own bytes")),
         Err(_) => builder,
     };
-    let client = builder.connect().expect("it is let in");
+    let client = builder.connect().expect("it connects");
     replace(&session, &client.session().to_bytes());
     let mut number = first;
     if let Ok(bytes) = std::fs::read(&ticket) {
@@ -106,7 +109,7 @@ fn client(cluster: &Cluster, directory: &Path, first: u64) {
                 assert_eq!(numbers(answer.bytes()).0, 1);
                 number = unsure + 1;
             }
-            // It is not applied, and never will be: the same number again.
+            // The command is not applied, and never will be, so the same number is used again.
             Err(CallError::NotApplied(Refused::Closed)) => number = unsure,
             Err(other) => panic!("{other}"),
         }
@@ -121,7 +124,7 @@ fn client(cluster: &Cluster, directory: &Path, first: u64) {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Replaces a file atomically.
 fn replace(file: &Path, bytes: &[u8]) {
     let new = file.with_extension("new");
     std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, file)).expect("the directory can be written");
@@ -132,14 +135,14 @@ fn done(directory: &Path) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Waits until the client has gone on by some commands.
+/// Waits until the client has made some more calls.
 fn goes_on(directory: &Path) -> u64 {
     let before = done(directory);
     until("the client goes on", || Some(done(directory)).filter(|now| *now > before + 20))
 }
 
 #[test]
-fn no_command_is_lost_or_doubled_whoever_is_killed_or_stopped() {
+fn no_command_is_lost_or_doubled_when_processes_are_killed_or_stopped() {
     let directory = TempDir::new();
     let mut nodes: BTreeMap<_, _> = NAMES.iter().map(|name| (*name, Process::start(name, &directory))).collect();
     let mut client = Process::start("client 1", &directory);
@@ -167,9 +170,9 @@ fn no_command_is_lost_or_doubled_whoever_is_killed_or_stopped() {
     drop(client);
     let since = Instant::now();
     let (cluster, group) = (cluster(&directory), "g");
-    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("it is let in");
+    let client = cluster.client().patience(Duration::from_secs(30)).connect().expect("it connects");
     let last = client.call(cluster.group(group).expect("it is there"), b"last").wait().expect("it is applied");
-    // One more may have been applied, whose answer the client did not live to see.
+    // One more command may have been applied, whose answer the dead client did not see.
     let (times, length) = numbers(last.bytes());
     let expected = done(&directory) + 1;
     assert!(times == 1 && (expected..=expected + 1).contains(&length), "{length} of {expected} commands");

@@ -12,10 +12,10 @@ use stentor_testutil::TempDir;
 
 use crate::log::until;
 
-/// A query at which the machine panics.
+/// Query at which the machine panics.
 const PANIC: &[u8] = b"panic";
 
-/// Who holds which lock, and how many commands there were.
+/// The holders of locks, and the number of commands.
 #[derive(Clone, Default)]
 struct Locks {
     holders: BTreeMap<Vec<u8>, SessionId>,
@@ -25,7 +25,7 @@ struct Locks {
 impl StateMachine for Locks {
     type Frozen = Locks;
 
-    /// Takes the lock of this name, if nobody has it. The reply says whether the session has it.
+    /// Acquires the lock with this name, if it is free. Replies whether the session holds it.
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
         self.commands += 1;
         let session = at.session().expect("a client with a session");
@@ -33,9 +33,9 @@ impl StateMachine for Locks {
         reply.extend(&[u8::from(holder == session)]);
     }
 
-    /// Says whether the lock of this name is held, and the number of commands.
+    /// Replies whether the lock with this name is held, and with the number of commands.
     fn read(&self, at: &ReadContext<'_>, query: &[u8], reply: &mut Reply) {
-        assert!(query != PANIC, "as it was told");
+        assert!(query != PANIC, "as requested");
         assert!(at.sender().starts_with('c') && at.time() == at.position().time);
         reply.extend(&[u8::from(self.holders.contains_key(query)), self.commands as u8]);
     }
@@ -63,7 +63,7 @@ impl StateMachine for Locks {
 }
 
 impl Frozen for Locks {
-    /// The names of locks have one byte.
+    /// Writes the value. The names of locks have one byte.
     fn write(self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.commands.to_le_bytes())?;
         self.holders.iter().try_for_each(|(name, holder)| {
@@ -85,7 +85,7 @@ impl Running {
         let directory = TempDir::new();
         let builder = Cluster::builder(name).directory(&directory);
         let builder = builder.group("g1", [("a", "127.0.0.1:7101")]).group("g2", [("x", "127.0.1.1:7101")]);
-        let cluster = builder.build().expect("a sound cluster");
+        let cluster = builder.build().expect("a valid cluster");
         let start = |name| cluster.node(name, Locks::default()).apply_on(on).spawn().expect("it starts");
         let nodes = ["a", "x"].map(start).into();
         Running { cluster, nodes, _directory: directory }
@@ -100,7 +100,7 @@ impl Running {
     }
 
     fn connect(&self) -> Client {
-        self.cluster.client().connect().expect("it is let in")
+        self.cluster.client().connect().expect("it connects")
     }
 }
 
@@ -111,7 +111,7 @@ fn read(client: &Client, at: Groups, query: &[u8]) -> (bool, u8) {
 }
 
 #[test]
-fn a_read_has_what_others_were_answered_before_and_changes_nothing() {
+fn a_read_contains_all_answered_commands_and_changes_nothing() {
     for on in [ApplyThread::Own, ApplyThread::Protocol] {
         let running = Running::new(&format!("reads-{on:?}").to_lowercase(), on);
         let (one, two) = (running.connect(), running.connect());
@@ -131,11 +131,11 @@ fn a_read_has_what_others_were_answered_before_and_changes_nothing() {
 }
 
 #[test]
-fn a_client_without_a_thread_reads_as_well() {
+fn a_local_client_reads() {
     let running = Running::new("reads-local", ApplyThread::Own);
     let holder = running.connect();
     holder.call(running.group("g1"), b"l").wait().expect("it is applied");
-    let mut client = running.cluster.client().connect_local().expect("it is let in");
+    let mut client = running.cluster.client().connect_local().expect("it connects");
     let request = client.submit_read(running.group("g1"), b"l", Consistency::Ordered).expect("there is room");
     let heard = until("an answer", || {
         let mut heard = None;
@@ -150,7 +150,7 @@ fn a_client_without_a_thread_reads_as_well() {
 }
 
 #[test]
-fn locks_of_a_session_are_free_when_it_ends_or_its_time_is_over() {
+fn locks_are_released_when_their_session_ends_or_expires() {
     let running = Running::new("reads-sessions", ApplyThread::Own);
     let (watcher, ends) = (running.connect(), running.connect());
     ends.call(running.group("g1"), b"e").wait().expect("it is applied");
@@ -158,7 +158,7 @@ fn locks_of_a_session_are_free_when_it_ends_or_its_time_is_over() {
     ends.close().expect("its session ends");
     assert!(!read(&watcher, running.group("g1"), b"e").0, "it has ended before this was asked");
     let ttl = Duration::from_secs(4);
-    let leaves = running.cluster.client().session_ttl(ttl).connect().expect("it is let in");
+    let leaves = running.cluster.client().session_ttl(ttl).connect().expect("it connects");
     leaves.call(running.group("g1"), b"l").wait().expect("it is applied");
     assert!(read(&watcher, running.group("g1"), b"l").0);
     leaves.leave().expect("its session lives on");
@@ -166,13 +166,14 @@ fn locks_of_a_session_are_free_when_it_ends_or_its_time_is_over() {
     until("the end of the session's time", || (!read(&watcher, running.group("g1"), b"l").0).then_some(()));
 }
 
-/// The client renews its session and is told so; when it stands still, nobody else has its lock before that moment.
+/// The client renews its session and learns until when it surely lives. When the client stops, no other session gets
+/// its lock before that moment.
 #[test]
-fn nobody_has_a_lock_before_the_moment_until_which_its_session_surely_lives() {
+fn a_lock_is_exclusive_while_its_session_surely_lives() {
     let running = Running::new("reads-lease", ApplyThread::Own);
     let watcher = running.connect();
     let ttl = Duration::from_secs(4);
-    let mut holder = running.cluster.client().session_ttl(ttl).connect_local().expect("it is let in");
+    let mut holder = running.cluster.client().session_ttl(ttl).connect_local().expect("it connects");
     let own = holder.session().id();
     holder.submit(running.group("g1"), b"l").expect("there is room");
     let mut turn = || {
@@ -187,20 +188,20 @@ fn nobody_has_a_lock_before_the_moment_until_which_its_session_surely_lives() {
     assert_eq!(has_it.expect("it runs"), Some(own));
     until("the end of the session's time", || (!read(&watcher, running.group("g1"), b"l").0).then_some(()));
     assert!(Instant::now() >= second, "it ended {:?} before", second - Instant::now());
-    // It learns that when it goes on.
+    // The client learns of the loss when it continues.
     until("the loss", || turn().is_none().then_some(()));
     assert!(watcher.lives_until().is_some_and(|moment| moment > Instant::now()), "it goes on by itself");
 }
 
 #[test]
-fn a_member_that_took_the_state_over_is_told_of_the_ends_of_sessions_in_it() {
+fn a_restored_member_sees_the_ends_of_restored_sessions() {
     let directory = TempDir::new();
     let members = ["a", "b", "c"].iter().zip(1..).map(|(name, n)| (*name, format!("127.0.0.{n}:7101")));
     let cluster = Cluster::builder("reads-state").directory(&directory).group("g1", members).build();
-    let cluster = cluster.expect("a sound cluster");
+    let cluster = cluster.expect("a valid cluster");
     let start = |name| cluster.node(name, Locks::default()).spawn().expect("it starts");
     let [a, b, c] = ["a", "b", "c"].map(start);
-    let connect = || cluster.client().connect().expect("it is let in");
+    let connect = || cluster.client().connect().expect("it connects");
     let (ends, stays, group) = (connect(), connect(), cluster.group("g1").expect("it is there"));
     for (client, lock) in [(&ends, b"e"), (&stays, b"s")] {
         client.call(group, lock).wait().expect("it is applied");
@@ -227,9 +228,9 @@ fn a_query_at_which_a_majority_panics_halts_the_group() {
     assert_eq!(read(&client, running.group("g2"), b"l"), (false, 0));
 }
 
-/// The process that had the session before is told by the next thing that it asks, and ends.
+/// The process that held the session before gets an error from its next call, and ends.
 #[test]
-fn client_whose_session_another_process_has_taken_up_is_told_so_and_ends() {
+fn client_of_a_resumed_session_gets_an_error_and_ends() {
     let running = Running::new("reads-taken-up", ApplyThread::Own);
     let first = running.connect();
     first.call(running.group("g1"), b"l").wait().expect("it is applied");
@@ -247,9 +248,9 @@ fn client_whose_session_another_process_has_taken_up_is_told_so_and_ends() {
     second.call(running.group("g1"), b"n").wait().expect("it has the session");
 }
 
-/// Each client looks at the places of those before it, and waits for none of them.
+/// Each client tries the ids of the clients before it, and waits for none of them.
 #[test]
-fn clients_take_their_places_without_waiting_for_those_who_have_one() {
+fn clients_skip_used_ids_without_waiting() {
     let running = Running::new("reads-many", ApplyThread::Own);
     let clients: Vec<Client> = (0..8).map(|_| running.connect()).collect();
     let since = Instant::now();

@@ -1,5 +1,5 @@
-//! A whole cluster on RoCEv2 in user space, each process a thread of this test with an address of its own, on a good
-//! network and on one that loses packets; its histories checked.
+//! A whole cluster on RoCEv2 in user space, on a good network and on a lossy one. Each process is a thread of this test
+//! with its own address. The histories are checked.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::common::cluster;
 
 const PROCESSES: u16 = 6;
 
-/// The same cluster for all, and where each process is.
+/// The cluster, and the addresses of its processes.
 struct Stage {
     plan: ClusterRuntime,
     addresses: Vec<Option<SocketAddr>>,
@@ -57,15 +57,16 @@ impl std::io::Write for Sink {
     }
 }
 
-/// Records what a member does. Who is far behind may take over another member's state instead of delivering.
+/// Records the deliveries of a member. A member that is far behind may restore another member's state instead of
+/// delivering.
 struct Told<'a> {
     name: &'a str,
     recorder: Recorder<Sink>,
-    /// The last delivery that was made, or that the state has.
+    /// Number of the last delivery that was made, or that the restored state contains.
     number: u64,
-    /// Whether it took over a state behind which it was.
+    /// `true` if it restored a state that was ahead of it.
     restored: bool,
-    /// Of all members together.
+    /// Number of deliveries of all members together.
     delivered: &'a AtomicU64,
 }
 
@@ -85,7 +86,7 @@ impl Application for Told<'_> {
     }
 }
 
-/// Returns how many packets the bad network took.
+/// Runs a member. Returns the number of packets that the lossy network dropped.
 fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink: Sink) -> u64 {
     let mut member = stage.plan.member_on(stage.fabric(me), me).expect("starts");
     let recorder = Recorder::new(&stage.plan, me, sink).expect("records");
@@ -93,7 +94,7 @@ fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink
     run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut told, |_, _, _| ()).expect("runs");
     told.recorder.complete().expect("records");
     let replica = member.replica();
-    // Read if the test fails.
+    // These figures explain a failure.
     println!(
         "{}: {} delivered, {} undelivered, ballot {:?}, {:?}",
         told.name,
@@ -102,7 +103,8 @@ fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink
         replica.ballot(),
         member.counts()
     );
-    // Who falls behind a majority, after lost packets, refuses what is beyond its window and takes over a state.
+    // A member that falls behind a majority because of lost packets rejects messages beyond its window, and restores a
+    // state.
     assert!(member.counts().rejected == 0 || told.restored && stage.chances.drop > 0.0, "{}", told.name);
     member.fabric_mut().device().injected()[0]
 }
@@ -136,8 +138,8 @@ fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {
 
 fn run(stage: &Stage, messages: u64) -> u64 {
     let (stop, delivered) = (Stop::default(), AtomicU64::new(0));
-    // Of every three messages of a client one goes to the three members of the first group, one to the one of the second,
-    // one to all; the first two of those that are left do as the first two.
+    // Each client sends its messages in turn to the first group (3 deliveries), to the second (1) and to both (4). The
+    // remaining one or two messages follow the same sequence.
     let expected = 2 * (messages / 3 * 8 + [0, 3, 4][messages as usize % 3]);
     let sinks: Vec<Sink> = (0..PROCESSES).map(|_| Sink::default()).collect();
     let lost = thread::scope(|scope| {
@@ -154,7 +156,7 @@ fn run(stage: &Stage, messages: u64) -> u64 {
             })
             .collect();
         let finished: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        // A client hears of a majority; the others are waited for.
+        // A client waits for a majority only, so the other members are waited for here.
         let deadline = Instant::now() + Duration::from_secs(30);
         while delivered.load(Ordering::Relaxed) < expected && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
@@ -177,7 +179,7 @@ fn two_clients_and_four_members_on_a_good_network() {
 }
 
 #[test]
-fn the_same_with_one_percent_of_all_packets_lost() {
+fn two_clients_and_four_members_with_one_percent_of_packets_lost() {
     let chances = Chances { drop: 0.01, ..Chances::default() };
     let lost = run(&Stage::new("lossy", 202, chances), 300);
     assert!(lost > 0, "nothing was lost");

@@ -1,4 +1,4 @@
-//! A whole cluster on shared memory, each process a thread of this test, its histories checked.
+//! A whole cluster on shared memory. Each process is a thread of this test. The histories are checked.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -101,7 +101,7 @@ fn two_clients_and_four_members_deliver_everything_in_one_order() {
     assert_eq!(report.counts.messages, 6000);
 }
 
-/// A member that sends each message back to its client, with its own number before it and `padding` behind it.
+/// Runs a member that sends each message back to its client, preceded by its own number and followed by `padding`.
 fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, padding: &[u8]) {
     let mut member = plan.member(me, directory).expect("starts");
     let owed = RefCell::new(VecDeque::new());
@@ -120,7 +120,7 @@ fn echo(plan: &ClusterRuntime, me: ProcessId, directory: PathBuf, stop: &Stop, p
     .expect("runs");
 }
 
-/// Three members reply to each message of a client. Everybody sleeps when there is nothing to do.
+/// Three members reply to each message of a client. All processes sleep when there is nothing to do.
 fn all_reply(reply_bytes: usize, messages: u64, padding: &[u8]) {
     let directory = TempDir::new();
     let limits = format!("clients = 1\nreply_bytes = {reply_bytes}\nreply_ring_kib = 1");
@@ -156,7 +156,7 @@ fn all_reply(reply_bytes: usize, messages: u64, padding: &[u8]) {
     });
 }
 
-/// The rings hold a few replies.
+/// The rings hold only a few replies.
 #[test]
 fn every_member_replies_to_every_message_through_small_rings() {
     all_reply(500, 2_000, b"");

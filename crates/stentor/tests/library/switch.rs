@@ -1,4 +1,4 @@
-//! Who asks a switch for copies: the multicast and the broadcast.
+//! The multicast and the broadcast both use a configured switch for copies.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use stentor::runtime::{BindConfig, ClusterFabric, ClusterRuntime, RoceFabric, Ro
 use stentor_fabric::{Fabric, ProcessId};
 
 #[test]
-fn the_switch_of_the_configuration_is_for_both() {
+fn configured_switch_serves_multicast_and_broadcast() {
     let net = 64 + (std::process::id() % 128) as u8;
     let directory = std::env::temp_dir().join(format!("stentor-switch-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

@@ -15,25 +15,25 @@ use stentor_testutil::TempDir;
 
 use crate::until::until;
 
-/// More than a timer is late on a host with other work.
+/// Bound on the lateness of a timer on a busy host, in nanoseconds.
 const LATE_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
-/// What stands for a session in the place of a timer's id.
+/// Represents a session in the place of a timer's id.
 const SESSION: u64 = u64::MAX;
-/// A timer that sets itself for a time that has come, again and again.
+/// Id of a timer that repeatedly sets itself for a time that has passed.
 const ENDLESS: u64 = 666;
 
-/// Something that was due: what, at which time, and where in the order that was told: time and index.
+/// An event: the timer's id, the time when it was due, and the time and index of the position at which it fired.
 type Fired = (u64, u64, u64, u64);
 
-/// What was due, and what is to come.
+/// A machine that records fired timers, and those that are set.
 #[derive(Clone, Default)]
 struct Alarms {
     fired: Vec<Fired>,
     set: BTreeMap<u64, u64>,
-    /// The same as `fired`, for whoever looks from outside.
+    /// A copy of `fired` that is visible from outside.
     seen: Arc<Mutex<Vec<Fired>>>,
-    /// How late the latest was here, by the clock of the host, ns.
+    /// Largest lateness of a timer at this member by the host's clock, in nanoseconds.
     late: Arc<AtomicU64>,
 }
 
@@ -55,7 +55,8 @@ impl Alarms {
 impl StateMachine for Alarms {
     type Frozen = Alarms;
 
-    /// A command is a timer's id and in how many milliseconds it is due; 0: it is cleared. The reply is the number of timers that fired.
+    /// Sets a timer. A command is a timer's id and the delay in milliseconds; 0 clears the timer. Replies with the
+    /// number of timers that fired.
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
         let ([timer, ms], _) = words(command);
         let due = at.time() + ms * MS;
@@ -116,14 +117,14 @@ impl Frozen for Alarms {
     }
 }
 
-/// The first words of some bytes, and what follows. Words that are not there are 0.
+/// Returns the first words of some bytes, and the rest. Missing words are 0.
 fn words<const N: usize>(bytes: &[u8]) -> ([u64; N], &[u8]) {
     let word =
         |at: usize| bytes.get(8 * at..8 * at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
     (std::array::from_fn(word), bytes.get(8 * N..).unwrap_or_default())
 }
 
-/// A node on a thread that may end as if its process was killed: in the midst of everything.
+/// A node on a thread that may end at any point, as if its process was killed.
 struct Killable {
     killed: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<Fired>>>,
@@ -182,7 +183,7 @@ impl Running {
         let named = (1..=3).map(|n| (format!("m{n}"), format!("127.0.0.{n}:7101")));
         let silence = Duration::from_millis(400)..=Duration::from_millis(800);
         let builder = Cluster::builder(name).directory(&directory).election(silence).group("g1", named);
-        let cluster = builder.build().expect("a sound cluster");
+        let cluster = builder.build().expect("a valid cluster");
         let group = cluster.group("g1").expect("it is there");
         let mut running = Running { nodes: vec![None, None, None], cluster, group, on, _directory: directory };
         (0..3).for_each(|at| running.start(at));
@@ -198,7 +199,7 @@ impl Running {
         self.nodes.iter().flatten()
     }
 
-    /// Waits until all that are up are members.
+    /// Waits until all running nodes have joined.
     fn joined(&self) {
         until("all have joined", || self.up().all(|node| node.joined.load(Ordering::Relaxed)).then_some(()));
     }
@@ -209,7 +210,7 @@ impl Running {
     }
 
     fn client(&self) -> Client {
-        self.cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it is let in")
+        self.cluster.client().session_ttl(Duration::from_secs(2)).connect().expect("it connects")
     }
 
     fn set(&self, client: &Client, timer: u64, ms: u64) {
@@ -217,7 +218,8 @@ impl Running {
         client.call(self.group, &command).wait().expect("it is applied");
     }
 
-    /// Waits until everybody was told of these, and nothing else, in this order. Returns how late the latest was, by the clock of the host, ns.
+    /// Waits until all members have recorded these events, in this order, and no others. Returns the largest lateness
+    /// by the host's clock, in nanoseconds.
     fn told(&self, expected: &[u64]) -> u64 {
         until("all have fired", || self.up().all(|node| node.fired().len() >= expected.len()).then_some(()));
         let all: Vec<Vec<Fired>> = self.up().map(Killable::fired).collect();
@@ -243,7 +245,7 @@ fn timers_fire_in_an_idle_group_at_their_times_and_alike_at_all_members() {
 }
 
 #[test]
-fn timers_survive_a_leader_that_is_killed_and_members_that_get_the_state() {
+fn timers_survive_a_killed_leader_and_a_state_transfer() {
     let mut running = Running::new("timers-leader", ApplyThread::Own);
     let client = running.client();
     running.set(&client, 1, 100);
@@ -254,7 +256,7 @@ fn timers_survive_a_leader_that_is_killed_and_members_that_get_the_state() {
     running.nodes[leader] = None;
     let late = running.told(&[1, 2]);
     eprintln!("after a change of the leader the timer is {} µs late", late / 1_000);
-    // It has nothing, and gets the value and the timers of the others.
+    // The restarted member has no state, and receives the value and the timers of the others.
     running.start(leader);
     running.joined();
     let late = running.told(&[1, 2, 3]);
@@ -263,11 +265,11 @@ fn timers_survive_a_leader_that_is_killed_and_members_that_get_the_state() {
 }
 
 #[test]
-fn sessions_of_clients_that_are_gone_end_in_an_idle_group() {
+fn sessions_of_dead_clients_end_in_an_idle_group() {
     let running = Running::new("timers-sessions", ApplyThread::Own);
     let client = running.client();
     running.set(&client, 1, 100);
-    // As if its process was killed: nobody ends the session, and nobody renews it.
+    // This looks like a killed process: nobody ends the session, and nobody renews it.
     client.leave().expect("it has called");
     let since = Instant::now();
     running.told(&[1, SESSION]);
@@ -275,13 +277,13 @@ fn sessions_of_clients_that_are_gone_end_in_an_idle_group() {
     assert!((Duration::from_millis(900)..Duration::from_secs(10)).contains(&took), "{took:?}");
 }
 
-/// Nothing goes on under the id of a session whose end state machines were told of.
+/// A session must not continue under its id after the state machines have seen its end.
 #[test]
-fn a_client_whose_session_has_run_out_ends() {
+fn a_client_with_an_expired_session_ends() {
     let running = Running::new("timers-ran-out", ApplyThread::Own);
     let client = running.client();
     let ttl = Duration::from_secs(2);
-    let mut local = running.cluster.client().session_ttl(ttl).connect_local().expect("it is let in");
+    let mut local = running.cluster.client().session_ttl(ttl).connect_local().expect("it connects");
     let call = |local: &mut LocalClient| {
         let command = [1_u64, 0].map(u64::to_le_bytes).concat();
         until("it is sent", || local.submit(running.group, &command).ok());
@@ -292,7 +294,7 @@ fn a_client_whose_session_has_run_out_ends() {
         })
     };
     assert!(call(&mut local).expect("it lives"), "it is applied");
-    // As if its process stood still.
+    // The client is not turned, as if its process was stopped.
     running.told(&[SESSION]);
     let error = until("it is told", || local.turn(|_, _| ()).err());
     assert_eq!(error.kind(), ClientErrorKind::SessionGone, "{error}");
@@ -302,22 +304,22 @@ fn a_client_whose_session_has_run_out_ends() {
     running.told(&[SESSION, 2]);
 }
 
-/// The same, if the client hears of it because it takes another group in: no group opens the session anew. The clock of another client
-/// ends the session, before a renewal is due.
+/// Here the client learns of the expiry because it opens another group: no group opens the session again. The clock of
+/// another client ends the session, before a renewal is due.
 #[test]
-fn a_client_whose_session_has_run_out_takes_no_other_group_in() {
+fn a_client_with_an_expired_session_opens_no_other_group() {
     let directory = TempDir::new();
     let group = |n: u32| {
         format!("[[group]]\nid = \"g{n}\"\nprocess = [ {{ id = \"m{n}\", address = \"127.0.{n}.1:7101\" }} ]\n")
     };
     let text = "cluster = \"timers-widened\"\nfabric = \"shm\"\n[limits]\nclock_bound_ms = 10000\n";
     directory.file("cluster.toml", [text, &group(1), &group(2)].concat());
-    let cluster = Cluster::load(directory.join("cluster.toml")).expect("it is sound").in_directory(&directory);
+    let cluster = Cluster::load(directory.join("cluster.toml")).expect("it is valid").in_directory(&directory);
     let nodes = ["m1", "m2"].map(|name| Killable::start(&cluster, name, ApplyThread::Own));
     let [group, late] = ["g1", "g2"].map(|name| cluster.group(name).expect("it is there"));
-    let ahead = cluster.client().connect().expect("it is let in");
+    let ahead = cluster.client().connect().expect("it connects");
     let builder = cluster.client().groups(group).session_ttl(Duration::from_secs(2));
-    let mut local = builder.connect_local().expect("it is let in");
+    let mut local = builder.connect_local().expect("it connects");
     let command = [1_u64, 0].map(u64::to_le_bytes).concat();
     let mut later = ahead.call(group, &command).wait().expect("it is applied").position();
     later.time += 5 * LATE_NS;

@@ -12,15 +12,16 @@ use stentor_testutil::TempDir;
 
 use crate::until::until;
 
-/// Adds what is sent, times the version in force, and replies the sum and the version. As a program of version `V`.
+/// A machine that adds each number times the version in force, and replies with the sum and the version. Its program
+/// has version `V`.
 #[derive(Clone, Default)]
 struct Sum<const V: u32> {
     sum: u64,
-    /// The versions in which commands were applied.
+    /// Versions in which commands were applied.
     seen: Vec<u32>,
-    /// Added to the next sum at this member alone.
+    /// Amount that is added to the next sum at this member only.
     wrong: Arc<AtomicU64>,
-    /// Whether members differ in the digest before they differ in a reply.
+    /// `true` if members differ in the digest before they differ in a reply.
     hides: bool,
     hidden: u64,
 }
@@ -30,7 +31,7 @@ impl<const V: u32> StateMachine for Sum<V> {
     type Frozen = Sum<V>;
 
     fn apply(&mut self, at: &Context<'_>, command: &[u8], reply: &mut Reply) {
-        assert!(at.version() <= V, "a program is not asked for what it does not know");
+        assert!(at.version() <= V, "the version in force is known");
         let number = u64::from_le_bytes(command.try_into().expect("eight bytes"));
         let wrong = self.wrong.swap(0, Ordering::Relaxed);
         *if self.hides { &mut self.hidden } else { &mut self.sum } += wrong;
@@ -76,7 +77,7 @@ impl Running {
     fn new(name: &str) -> Self {
         let directory = TempDir::new();
         let members = NAMES.map(|name| (name, format!("{name}:1")));
-        let cluster = Cluster::builder(name).group("g", members).directory(&*directory).build().expect("sound");
+        let cluster = Cluster::builder(name).group("g", members).directory(&*directory).build().expect("valid");
         let group = cluster.group("g").expect("it is there");
         Running { cluster, group, _directory: directory }
     }
@@ -89,7 +90,7 @@ impl Running {
         self.cluster.client().connect().expect("the group is there")
     }
 
-    /// Returns the sum and the version that the group replies.
+    /// Adds a number. Returns the sum and the version that the group replies.
     fn add(&self, client: &Client, number: u64) -> (u64, u32) {
         let answer = client.call(self.group, &number.to_le_bytes()).wait().expect("it is applied");
         let (sum, version) = answer.bytes().split_at(8);
@@ -101,13 +102,13 @@ fn status<S: StateMachine>(node: &NodeHandle<S>) -> Status {
     node.status().expect("it runs")
 }
 
-/// Waits until the version is in force here, and nothing waits to be applied.
+/// Waits until the version is in force here, and all commands are applied.
 fn in_force<S: StateMachine>(node: &NodeHandle<S>, version: u32) {
     until("the version", || (status(node).version == version).then_some(()));
 }
 
 #[test]
-fn a_group_begins_with_the_version_that_all_its_programs_have() {
+fn a_group_starts_with_the_version_of_all_its_programs() {
     for (name, on) in [("versions-own", ApplyThread::Own), ("versions-here", ApplyThread::Protocol)] {
         let running = Running::new(name);
         let nodes = NAMES.map(|name| running.start(name, Sum::<3>::default(), on));
@@ -125,24 +126,24 @@ fn a_group_begins_with_the_version_that_all_its_programs_have() {
 }
 
 #[test]
-fn a_new_version_is_in_force_when_the_last_program_is_new_and_never_falls() {
+fn a_new_version_takes_effect_with_the_last_program_and_never_decreases() {
     let running = Running::new("versions-rolling");
     let old = NAMES.map(|name| running.start(name, Sum::<1>::default(), ApplyThread::Own));
     let client = running.client();
     assert_eq!(running.add(&client, 1), (1, 1));
-    // One member after the other gets the new program.
+    // The members get the new program one after the other.
     let mut new = Vec::new();
     for (index, (name, node)) in NAMES.into_iter().zip(old).enumerate() {
         node.stop().expect("it runs");
         new.push(running.start(name, Sum::<2>::default(), ApplyThread::Own));
-        until("it is taken in", || (!status(&new[index]).joining).then_some(()));
+        until("it has joined", || (!status(&new[index]).joining).then_some(()));
         if index < 2 {
             assert_eq!(running.add(&client, 1).1, 1, "an old one is there");
         }
     }
     new.iter().for_each(|node| in_force(node, 2));
     assert_eq!(running.add(&client, 10), (23, 2));
-    // Whoever comes with the old program does not understand the state.
+    // A member with the old program does not understand the state.
     new.pop().expect("three").stop().expect("it runs");
     let old = running.start(NAMES[2], Sum::<1>::default(), ApplyThread::Own);
     until("it ends", || old.has_ended().then_some(()));
@@ -155,7 +156,7 @@ fn a_new_version_is_in_force_when_the_last_program_is_new_and_never_falls() {
     in_force(&again, 2);
 }
 
-/// One of three goes wrong once. The others name it, and it goes on with their state.
+/// One of three members computes a wrong sum once. The others report it, and it restores their state.
 fn one_that_differs_is_named_and_gets_the_state_of_the_others(name: &str, hides: bool, leads: bool, on: ApplyThread) {
     let running = Running::new(name);
     let wrongs: Vec<Arc<AtomicU64>> = NAMES.iter().map(|_| Arc::default()).collect();
@@ -187,17 +188,17 @@ fn one_that_differs_is_named_and_gets_the_state_of_the_others(name: &str, hides:
 }
 
 #[test]
-fn a_follower_that_replies_otherwise_is_named_and_gets_the_state_of_the_others() {
+fn a_differing_follower_is_reported_and_restored() {
     one_that_differs_is_named_and_gets_the_state_of_the_others("differs", false, false, ApplyThread::Own);
     one_that_differs_is_named_and_gets_the_state_of_the_others("differs-here", false, false, ApplyThread::Protocol);
 }
 
 #[test]
-fn a_leader_that_replies_otherwise_hands_over() {
+fn a_differing_leader_hands_over() {
     one_that_differs_is_named_and_gets_the_state_of_the_others("differs-leads", false, true, ApplyThread::Own);
 }
 
 #[test]
-fn a_value_that_differs_in_no_reply_is_found_by_its_digest() {
+fn a_hidden_difference_is_found_by_the_digest() {
     one_that_differs_is_named_and_gets_the_state_of_the_others("differs-digest", true, false, ApplyThread::Own);
 }
