@@ -62,7 +62,7 @@
 //! The group replaces a leader that dies. A member that restarts receives the state from another member.
 //!
 //! # Where to read on
-//! - What a state machine may do, and what happens if it panics: [`StateMachine`]. The thread that it runs on:
+//! - The rules for a state machine, and the effect of a panic: [`StateMachine`]. The thread that it runs on:
 //!   [`ApplyThread`].
 //! - A node on a thread of its own: [`NodeBuilder::spawn`]. A node in the caller's event loop: [`Node::turn`].
 //! - A command whose outcome is unknown: [`CallError`], [`Ticket`] and [`Client::resolve`]. A client identity that

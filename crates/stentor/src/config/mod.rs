@@ -164,7 +164,7 @@ pub enum KeySource {
     File(PathBuf),
 }
 
-/// How leaders are elected.
+/// The way in which leaders are elected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ElectionKind {
     /// Heartbeats in the fabric itself.

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::error::{Misplaced, Problem};
 use super::number::number;
 
-/// How processes use their devices. One file may serve hosts whose devices have different names: unset values are
+/// The use of devices by processes. One file may serve hosts whose devices have different names: unset values are
 /// chosen on each host.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct VerbsSettings {

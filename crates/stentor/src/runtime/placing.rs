@@ -75,7 +75,7 @@ pub struct Placing<'a, F: FabricDiagnostics> {
     pub start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
     /// Groups whose members it waits for.
     pub to: &'a [GroupId],
-    /// How it waits.
+    /// Mode in which it waits.
     pub wait: WaitMode,
     /// Longest time to wait.
     pub timeout: Duration,

@@ -34,7 +34,7 @@ pub struct BindConfig {
     pub seed: u64,
     /// `true` if the injected faults may be changed while the process runs, on RoCEv2 in user space.
     pub faults: bool,
-    /// Whether further endpoints of this process share the address, on RoCEv2 in user space.
+    /// Sharing of the address with further endpoints of this process, on RoCEv2 in user space.
     #[cfg(feature = "roce")]
     pub sharing: Sharing,
 }

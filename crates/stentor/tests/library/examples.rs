@@ -218,7 +218,7 @@ fn reads_after_a_position_see_the_write() {
     assert_eq!(lines_of("after_position"), ["0 of 400 reads missed the write"]);
 }
 
-/// Whether a payment was made before its process died is a matter of chance. In any case it is made once.
+/// A payment may or may not be made before its process dies. In any case it is made once.
 #[test]
 fn a_payment_whose_outcome_is_unknown_is_made_once() {
     let lines = lines_of("resolve_unknown");
