@@ -1,41 +1,41 @@
-//! What a polling loop does when there is nothing to do: spin, then yield, then sleep.
+//! The idle strategy of a polling loop: spin, then yield the processor, then sleep.
 
 use std::time::{Duration, Instant};
 
 use crate::{Fabric, WaitError};
 
-/// How long to poll before giving the processor away.
+/// Limits of spinning and yielding before a polling loop sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitMode {
-    /// Idle rounds that only spin.
+    /// Number of idle rounds that only spin.
     pub spins: u32,
-    /// Idle rounds after those that give up the time slice.
+    /// Number of idle rounds, after the spinning ones, that yield the time slice.
     pub yields: u32,
-    /// Whether to sleep after those, until the fabric wakes the process; otherwise it goes on yielding.
+    /// `true` if the loop then sleeps until the fabric wakes the process. Otherwise it goes on yielding.
     pub sleep: bool,
 }
 
 impl WaitMode {
-    /// One process per core: never leaves the processor.
+    /// For one process per core: spins for ever and never yields the processor.
     pub const POLL: WaitMode = WaitMode { spins: u32::MAX, yields: 0, sleep: false };
-    /// More processes than cores, latency first: gives up the time slice each idle round, never sleeps.
+    /// For more processes than cores when latency matters most: yields the time slice in each idle round, never sleeps.
     pub const YIELD: WaitMode = WaitMode { spins: 0, yields: 1, sleep: false };
-    /// More processes than cores, or mostly idle: sleeps soon.
+    /// For more processes than cores, or for processes that are mostly idle: sleeps after 16 idle rounds.
     pub const BLOCK: WaitMode = WaitMode { spins: 16, yields: 0, sleep: true };
-    /// The default: hardly spin, yield for some hundred microseconds, then sleep. With more processes than cores every
-    /// idle round that only spins is taken from the peer that this process waits for.
+    /// The default: spins twice, yields for some hundred microseconds, then sleeps. It hardly spins because, with more
+    /// processes than cores, every spinning round takes processor time from the peer that this process waits for.
     pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 200, sleep: true };
 
-    /// Returns the mode of a loop that has had nothing but routine work (heartbeats, timers) for so long. A mode that sleeps
-    /// neither spins nor yields after [`REST_AFTER`]: what comes next pays a wake-up, and an idle process costs hardly
-    /// anything. A mode that never sleeps stays what it is.
+    /// Returns the mode of a loop that has had nothing but routine work (heartbeats, timers) for the time `quiet`. A
+    /// mode that sleeps stops spinning and yielding once `quiet` reaches [`REST_AFTER`]. The next message then pays for
+    /// a wake-up, but an idle process uses hardly any processor time. A mode that never sleeps does not change.
     #[must_use]
     pub fn after(self, quiet: Duration) -> WaitMode {
         if self.sleep && quiet >= REST_AFTER { WaitMode { spins: 0, yields: 0, sleep: true } } else { self }
     }
 }
 
-/// The time without work after which a loop rests; see [`WaitMode::after`].
+/// Time without work after which a loop sleeps at once; see [`WaitMode::after`].
 pub const REST_AFTER: Duration = Duration::from_secs(1);
 
 impl Default for WaitMode {
@@ -44,31 +44,31 @@ impl Default for WaitMode {
     }
 }
 
-/// A yield that takes longer has let another process run.
+/// Duration of a yield above which another process must have run in between.
 const CROWDED: Duration = Duration::from_micros(1);
 
-/// On a crowded processor so many yields are made for each that is timed.
+/// Number of yields per timed yield while the processor is crowded.
 const YIELDS_PER_LOOK: u32 = 16;
 
-/// What a polling loop does after an idle round.
+/// The next step of a polling loop after an idle round.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 pub enum Idle {
     /// Poll again.
     Poll,
-    /// Arm ([`Fabric::arm`]), then poll once more.
+    /// Arm the fabric ([`Fabric::arm`]), then poll once more.
     Arm,
     /// Sleep ([`Fabric::wait`]).
     Sleep,
 }
 
-/// Counts idle rounds of one polling loop and pauses accordingly.
+/// Counts the idle rounds of one polling loop and pauses accordingly.
 ///
-/// Spinning is for processes that have a processor each: while yields find that other processes wait for this one, no
-/// round spins.
+/// Spinning helps only if each process has a processor. While timed yields show that other processes wait for this
+/// processor, no round spins.
 #[derive(Clone, Debug)]
 pub struct Backoff {
-    /// The mode at this time.
+    /// The current mode.
     mode: WaitMode,
     /// The mode while there is work.
     awake: WaitMode,
@@ -79,25 +79,25 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts active.
+    /// Creates the state of a loop that has just done work.
     #[must_use]
     pub fn new(mode: WaitMode) -> Self {
         Backoff { mode, awake: mode, idle: 0, armed: false, crowded: false, yields: 0 }
     }
 
-    /// Says for how long the loop has had nothing but routine work, which changes its mode; see [`WaitMode::after`]. A loop
-    /// that never calls this never rests.
+    /// Sets how long the loop has had nothing but routine work, which selects the mode; see [`WaitMode::after`]. A loop
+    /// that never calls this keeps its first mode.
     #[inline]
     pub fn quiet_for(&mut self, quiet: Duration) {
         self.mode = self.awake.after(quiet);
     }
 
-    /// Call after every round of the loop. `worked`: whether the round did anything. Returns at once after work;
-    /// otherwise spins, yields, or arms the fabric (so that the next round polls once more) and then sleeps, at most
-    /// `longest`. Returns whether it slept.
+    /// Pauses after one round of the loop and returns whether it slept. Call this after every round; `worked` is `true`
+    /// if the round did anything. After work it returns at once. After an idle round it spins, yields, or arms the
+    /// fabric so that the next round polls once more before it sleeps for at most `longest`.
     ///
     /// # Errors
-    /// What [`Fabric::wait`] says.
+    /// Returns the error of [`Fabric::wait`].
     #[inline]
     pub fn pause<F: Fabric>(&mut self, fabric: &mut F, worked: bool, longest: Duration) -> Result<bool, WaitError> {
         match self.after(worked) {
@@ -110,7 +110,8 @@ impl Backoff {
         }
     }
 
-    /// The same for loops that sleep in their own way: spins and yields here, and says what else to do.
+    /// Spins or yields after an idle round, and returns the next step. This is [`pause`](Backoff::pause) for loops that
+    /// arm and sleep in another way.
     #[inline]
     pub fn after(&mut self, worked: bool) -> Idle {
         if worked {
@@ -144,7 +145,8 @@ impl Backoff {
 
     fn give_way(&mut self) {
         self.yields = self.yields.wrapping_add(1);
-        // A crowd does not go away between two yields; to read the clock at each would cost more than it tells.
+        // A processor stays crowded for longer than one yield, and reading the clock at each yield would cost more than
+        // it saves.
         if self.mode.spins == 0 || self.crowded && !self.yields.is_multiple_of(YIELDS_PER_LOOK) {
             std::thread::yield_now();
             return;
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_had_only_heartbeats_for_a_second_sleeps_at_once() {
+    fn a_loop_with_only_heartbeats_for_a_second_sleeps_at_once() {
         assert_eq!(polls_per_heartbeat(REST_AFTER), 0);
         let before = polls_per_heartbeat(REST_AFTER.saturating_sub(Duration::from_nanos(1)));
         assert!(before >= 200, "{before}");
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowded_processor_is_not_spun_on() {
+    fn no_round_spins_on_a_crowded_processor() {
         let mut backoff = Backoff::new(WaitMode { spins: 3, yields: 2, sleep: true });
         backoff.crowded = true;
         for _ in 0..2 {
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_sleeps_yields_for_ever() {
+    fn a_mode_without_sleep_yields_for_ever() {
         let mut backoff = Backoff::new(WaitMode::YIELD);
         assert!(idle_rounds(&mut backoff, 100).iter().all(|idle| *idle == Idle::Poll));
     }

@@ -1,69 +1,71 @@
-//! What a fabric can do. A protocol asks; it never assumes.
+//! The capabilities of a fabric. A protocol checks them and never assumes one.
 
-/// What a fabric can do, constant for the life of a [`Fabric`](crate::Fabric).
+/// The capabilities of a fabric, constant for the life of a [`Fabric`](crate::Fabric).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The fabric's name: `sim`, `shm`, …
+    /// Name of the fabric: `sim`, `shm`, …
     pub name: &'static str,
-    /// Writes on one reliable queue pair take effect in posting order (rule 1). False on EFA.
+    /// `true` if writes on one reliable queue pair take effect in posting order (rule 1). `false` on EFA.
     pub ordered_writes: bool,
-    /// The bytes of one write land in rising address order (rule 2; `ibv_query_qp_data_in_order`).
+    /// `true` if the bytes of one write land in rising address order (rule 2; `ibv_query_qp_data_in_order`).
     pub ordered_bytes: bool,
-    /// The largest [`Source::Inline`](crate::Source::Inline), bytes.
+    /// Maximum length of a [`Source::Inline`](crate::Source::Inline), in bytes.
     pub inline_bytes: u32,
-    /// The deepest send queue that can be asked for, work requests.
+    /// Maximum depth of a send queue, in work requests.
     pub max_send_depth: u32,
-    /// The deepest receive queue that can be asked for, receives.
+    /// Maximum depth of a receive queue, in receives.
     pub max_recv_depth: u32,
-    /// The largest single message or write, bytes.
+    /// Maximum length of a single message or write, in bytes.
     pub max_message_bytes: u64,
-    /// Operations, sends (signalled or not) and receives of all queue pairs together, whose completions are kept until they
-    /// are polled. Who has more outstanding may lose some (EFA does not protect its queue), or all, where that is noticed
-    /// ([`Status::QueueOverrun`](crate::Status::QueueOverrun)). `u32::MAX` where none are ever lost.
+    /// Maximum number of outstanding operations whose completions are kept until they are polled. It counts operations,
+    /// sends (signalled or not) and receives of all queue pairs together. With more outstanding, some completions may
+    /// be lost (EFA does not protect its queue). Where the fabric detects the overrun, all are lost
+    /// ([`Status::QueueOverrun`](crate::Status::QueueOverrun)). `u32::MAX` if none are ever lost.
     pub max_completions: u32,
-    /// 8-byte compare-and-swap and fetch-and-add.
+    /// `true` if the fabric has 8-byte compare-and-swap and fetch-and-add.
     pub atomics: bool,
-    /// Unreliable connections.
+    /// `true` if the fabric has unreliable connections.
     pub unreliable: bool,
-    /// Tagged send and receive with ignore masks.
+    /// `true` if the fabric has tagged send and receive with ignore masks.
     pub tagged: bool,
-    /// A tagged receive that ignores bits finds a message that came before it was posted, as one that ignores none always
-    /// does. False on `shm` of libfabric 1.17.
+    /// `true` if a tagged receive that ignores bits matches messages that arrived before it was posted. A receive that
+    /// ignores no bits always does. `false` on `shm` of libfabric 1.17.
     pub masks_find_early: bool,
-    /// WRITEs of one reliable queue pair that adjoin leave as one, if they are posted before the first of them has left, and
-    /// either the queue pair [allows it](crate::QpConfig::merges) or bytes land in order. Then a record is best written up to
-    /// the end of its last line, so that the next one adjoins.
+    /// `true` if adjacent WRITEs of one reliable queue pair may leave as one WRITE. They must be posted before the
+    /// first of them has left, and either the queue pair [allows merging](crate::QpConfig::merges) or bytes land in
+    /// order. It then pays to write a record up to the end of its last cache line, so that the next record adjoins it.
     pub merges_writes: bool,
-    /// A process may connect to itself: then one-sided verbs reach the regions that it granted to itself, through the
-    /// same NIC as everybody else's.
+    /// `true` if a process may connect to itself. One-sided verbs then reach the regions that the process granted to
+    /// itself, through the same NIC as those of its peers.
     pub loopback: bool,
-    /// Peers beside the one that a region is for may be granted [`Access::Read`](crate::Access::Read).
+    /// `true` if an owner may grant [`Access::Read`](crate::Access::Read) to peers other than the writer of the region.
     pub many_readers: bool,
-    /// The network itself makes the copies of a multicast: [`Fabric::join_set`](crate::Fabric::join_set) and
+    /// `true` if the network itself makes the copies of a multicast: [`Fabric::join_set`](crate::Fabric::join_set) and
     /// [`Fabric::post_set`](crate::Fabric::post_set).
     pub hardware_multicast: bool,
-    /// Revoking access also takes away the mapping of a peer that ignores the rules. Where this is false the owner
-    /// moves to fresh memory instead.
+    /// `true` if a revocation also removes the mapping of a peer that ignores the rules. If `false`, the owner moves to
+    /// fresh memory instead.
     pub revokes_in_hardware: bool,
 }
 
-/// What is hidden of a fabric's capabilities: a process runs as on a fabric that has less.
+/// Capabilities to hide from a process, which then runs as on a fabric that lacks them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CapabilityMask {
-    /// Hides the order of writes, that of the bytes of one write, and sets, which need it.
+    /// Hides the order of writes, the order of the bytes of one write, and fan-out sets, which depend on the order.
     pub ordered_writes: bool,
     /// Hides tagged messages.
     pub tagged: bool,
 }
 
 impl CapabilityMask {
-    /// Hides what EFA does not have. Without `tags` as its provider `efa-direct`.
+    /// Hides the capabilities that EFA lacks. If `tags` is `false`, also hides tagged messages, which its provider
+    /// `efa-direct` lacks.
     #[must_use]
     pub fn efa(tags: bool) -> CapabilityMask {
         CapabilityMask { ordered_writes: true, tagged: !tags }
     }
 
-    /// Returns what is left of some capabilities.
+    /// Returns the capabilities that remain after masking.
     #[must_use]
     pub fn apply(self, all: &Capabilities) -> Capabilities {
         Capabilities {
@@ -102,7 +104,7 @@ mod tests {
     };
 
     #[test]
-    fn a_mask_hides_what_it_names_and_what_depends_on_that() {
+    fn a_mask_hides_the_named_capabilities_and_their_dependents() {
         assert_eq!(CapabilityMask::default().apply(&ALL), ALL);
         let unordered = CapabilityMask::efa(true).apply(&ALL);
         let expected = Capabilities { ordered_writes: false, ordered_bytes: false, hardware_multicast: false, ..ALL };

@@ -1,23 +1,24 @@
-//! How the fields of control messages lie in their bytes: numbers in one of two byte orders, one field behind the other.
+//! Encoding of control messages: fields follow each other without padding, and numbers have one of two byte orders.
 //!
-//! [`fields!`](crate::fields) and [`variants!`](crate::variants) say which fields a struct, or each variant of an enum, has on
-//! the wire. Decoding is strict: a value that no field can have, and a byte too many or too few, are no message.
+//! [`fields!`](crate::fields) and [`variants!`](crate::variants) declare the fields of a struct, or of each variant of
+//! an enum, in the order of the encoding. Decoding is strict: it rejects a value that a field cannot have, and a
+//! message with missing or trailing bytes.
 
 use std::net::Ipv6Addr;
 
 use crate::{Access, ProcessId, Purpose, QpKind, Service};
 
-/// The order of the bytes of numbers.
+/// A byte order of numbers.
 pub trait ByteOrder {
-    /// Whether the highest byte comes first.
+    /// `true` if the most significant byte comes first.
     const IS_BIG: bool;
 }
 
-/// The highest byte first.
+/// Most significant byte first.
 #[derive(Clone, Copy, Debug)]
 pub struct BigEndian;
 
-/// The lowest byte first.
+/// Least significant byte first.
 #[derive(Clone, Copy, Debug)]
 pub struct LittleEndian;
 
@@ -29,15 +30,16 @@ impl ByteOrder for LittleEndian {
     const IS_BIG: bool = false;
 }
 
-/// What a message is made of.
+/// A part of a message that has an encoding.
 pub trait Field: Sized {
-    /// Appends its bytes.
+    /// Appends the encoding of this field to `to`.
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>);
 
-    /// Takes its bytes from the front. Returns `None` if they are none of such a field.
+    /// Decodes a field from the front of `from` and advances `from` behind it. Returns `None` if the bytes are not
+    /// valid.
     fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self>;
 
-    /// Returns the whole message.
+    /// Encodes a field that is a whole message.
     #[must_use]
     fn to_message<O: ByteOrder>(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
@@ -45,7 +47,7 @@ pub trait Field: Sized {
         bytes
     }
 
-    /// Reads a whole message. Returns `None` if the bytes are not exactly one.
+    /// Decodes a whole message. Returns `None` if `bytes` is not exactly one message.
     #[must_use]
     fn of_message<O: ByteOrder>(mut bytes: &[u8]) -> Option<Self> {
         Self::take::<O>(&mut bytes).filter(|_| bytes.is_empty())
@@ -75,7 +77,7 @@ fn take_array<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// Takes a field that has always the same value.
+/// Decodes a field that must have the value `known`. Returns `None` if it has another value.
 #[doc(hidden)]
 pub fn take_known<O: ByteOrder, F: Field + PartialEq>(from: &mut &[u8], known: &F) -> Option<()> {
     (F::take::<O>(from)? == *known).then_some(())
@@ -91,7 +93,8 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// A length of 16 bits, then so many bytes of text without control characters: text of a peer ends up on terminals.
+/// Encodes text as a length of 16 bits and that number of bytes. Decoding rejects control characters, because text of a
+/// peer is printed on terminals.
 impl Field for String {
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
         (self.len() as u16).put::<O>(to);
@@ -107,7 +110,7 @@ impl Field for String {
     }
 }
 
-/// Makes a type a [`Field`] that lies as another one does.
+/// Makes a type a [`Field`] with the encoding of another type.
 macro_rules! lies_as {
     ($($field:ty: $as:ty, |$value:ident| $put:expr, $take:expr;)*) => {
         $(impl Field for $field {
@@ -134,7 +137,7 @@ lies_as! {
 crate::variants! { Access { 0 => Read, 1 => Write, 2 => Atomic } }
 crate::variants! { QpKind { 0 => Reliable, 1 => Unreliable } }
 
-/// Makes a struct a [`Field`](crate::codec::Field): its fields lie in this order, behind what it begins with.
+/// Makes a struct a [`Field`](crate::codec::Field): an optional constant, then the fields in the given order.
 #[macro_export]
 macro_rules! fields {
     ($name:ident $(= $magic:expr =>)? { $($field:ident),* $(,)? }) => {
@@ -152,7 +155,8 @@ macro_rules! fields {
     };
 }
 
-/// Makes an enum a [`Field`](crate::codec::Field): the number of a variant in one byte, then the fields of the variant.
+/// Makes an enum a [`Field`](crate::codec::Field): the number of the variant in one byte, then the fields of the
+/// variant.
 #[macro_export]
 macro_rules! variants {
     ($name:ident { $($code:literal => $variant:ident $(($inner:ident))? $({ $($field:ident),* })?),* $(,)? }) => {

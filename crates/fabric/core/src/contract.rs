@@ -9,114 +9,123 @@ use crate::{
     Source, Span, Verb, WaitError, Waker, Word, WorkRequest,
 };
 
-/// Why [`Fabric::wait`] returned.
+/// The reason why [`Fabric::wait`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wake {
-    /// Something may have happened: poll.
+    /// Something may have landed or completed: poll.
     Notified,
-    /// The time is over.
+    /// The timeout expired.
     TimedOut,
 }
 
-/// One process's access to its peers. Belongs to one thread.
+/// The access of one process to its peers. A fabric belongs to one thread.
 ///
-/// Nothing blocks but [`wait`](Fabric::wait). Control-plane calls (`register` … `reset`) may make system calls;
+/// Only [`wait`](Fabric::wait) blocks. Control-plane calls (`register` … `reset`) may make system calls.
 /// [`post`](Fabric::post), [`flush`](Fabric::flush), [`poll`](Fabric::poll) and [`memory`](Fabric::memory) are the hot
-/// path: no allocation, no system call unless a sleeping peer must be woken.
+/// path: they allocate nothing and make no system call, except to wake a sleeping peer.
 pub trait Fabric {
-    /// This process.
+    /// Returns the id of this process.
     fn me(&self) -> ProcessId;
 
-    /// What this fabric can do; constant.
+    /// Returns the capabilities of this fabric, which never change.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Registers zeroed memory for one peer. No access is granted yet. The region stays registered, and granted if it is,
-    /// however often the peer crashes and comes back; its contents stay, too.
+    /// Registers zeroed memory for one peer, without granting access yet. The region, its contents and its grants
+    /// persist, however often the peer crashes and restarts.
     ///
     /// # Errors
-    /// See [`RegisterError`].
+    /// Returns a [`RegisterError`].
     fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError>;
 
-    /// The memory of a region, as words of 8 bytes. Ask again after every call that takes `&mut self`: a revocation
-    /// may have moved it.
+    /// Returns the memory of a region, as words of 8 bytes. Call this again after every call that takes `&mut self`,
+    /// because a revocation may have moved the memory.
     ///
     /// # Panics
     /// If the region was never registered here.
     fn memory(&self, region: RegionId) -> &[Word];
 
-    /// Lets the peer that the region is for use it; takes effect at once for peers that are connected, otherwise when
-    /// they connect. Granting again after [`Event::Revoked`] gives a fresh key to the same memory with the contents that
-    /// it has: whoever wants it empty clears it between the two, when nothing of the peer lands. The peer notices by
-    /// [`resolve`](Fabric::resolve), which gives another key than before; what it posts with the old one fails.
+    /// Grants `peer` access to a region. The grant takes effect at once for a connected peer, otherwise when the peer
+    /// connects.
     ///
-    /// Any other peer may be granted [`Access::Read`], and nothing else, where
-    /// [`Capabilities::many_readers`] is true. It finds the region as [`resolve`](Fabric::resolve) says, so the regions
-    /// of one owner that one peer may use have different purposes, whomever they are for.
+    /// After [`Event::Revoked`] a new grant creates a fresh key to the same memory with its present contents. An owner
+    /// that needs empty memory clears it between the event and the grant, while nothing of the peer can land. The peer
+    /// finds the new key with [`resolve`](Fabric::resolve). Requests that it posts with the old key fail.
+    ///
+    /// Where [`Capabilities::many_readers`] is true, peers other than the writer of the region may be granted
+    /// [`Access::Read`], and nothing else. They find the region by [`resolve`](Fabric::resolve), which identifies it by
+    /// owner and purpose. Therefore all regions of one owner that one peer may use need different purposes, even if
+    /// they have different writers.
     ///
     /// # Errors
-    /// See [`AccessError`].
+    /// Returns an [`AccessError`].
     fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
 
-    /// Takes the access away. Takes effect with [`Event::Revoked`], not before: until then the peer's writes still
-    /// land. After it, the peer's posts fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess), which breaks the
-    /// queue pair that they were posted on and no other; and everything that had completed successfully at the peer is in
-    /// [`memory`](Fabric::memory), with nothing of a later write in front of an earlier one. The event comes whether the
-    /// peer is connected, gone, or was never granted anything. Where one of several peers loses access, the others keep it,
-    /// but what they post meanwhile may fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess) and is posted again
-    /// after a reset.
+    /// Revokes a peer's access to a region. The revocation takes effect with [`Event::Revoked`], not before: until then
+    /// the peer's writes still land.
+    ///
+    /// After the event, requests of the peer to this region fail with
+    /// [`Status::RemoteAccess`](crate::Status::RemoteAccess), which breaks only the queue pair on which they were
+    /// posted. Everything that had completed successfully at the peer is in [`memory`](Fabric::memory), and no later
+    /// write is there without the earlier ones. The event comes whether the peer is connected, has ended, or never had
+    /// access.
+    ///
+    /// If several peers have access, the others keep it. However, requests that they post meanwhile may fail with
+    /// [`Status::RemoteAccess`](crate::Status::RemoteAccess). They then reset their queue pairs and post again.
     ///
     /// # Errors
-    /// See [`AccessError`].
+    /// Returns an [`AccessError`].
     fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError>;
 
-    /// Makes a queue pair; it becomes ready ([`Event::Connected`]) when the peer has made its end for the same
-    /// service. That may be never: a queue pair that waits costs next to nothing and holds up nobody. Where
-    /// [`Capabilities::loopback`] is true the peer may be this process: one queue pair is both ends then, and one-sided
-    /// verbs reach the regions that were registered for, and granted to, this process.
+    /// Creates a queue pair. It becomes ready ([`Event::Connected`]) when the peer has created its end for the same
+    /// service. If that never happens, the connecting queue pair costs next to nothing and delays no other one. Where
+    /// [`Capabilities::loopback`] is true, the peer may be this process. One queue pair is then both ends, and
+    /// one-sided verbs reach the regions that were registered for, and granted to, this process.
     ///
     /// # Errors
-    /// See [`ConnectError`].
+    /// Returns a [`ConnectError`].
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError>;
 
-    /// State of a queue pair.
+    /// Returns the state of a queue pair.
     ///
     /// # Panics
-    /// If the queue pair was never made here.
+    /// If the queue pair was never created here.
     fn state(&self, qp: QpId) -> QpState;
 
-    /// Ends the connection of a queue pair from this end, as if it had broken: what is outstanding is flushed, and both ends hear
-    /// [`Event::Disconnected`]. The peer may stand still; then it hears of it when it goes on. A queue pair that is not ready
-    /// stays as it is.
+    /// Ends the connection of a queue pair from this end, as if it had broken. Outstanding requests are flushed, and
+    /// both ends get [`Event::Disconnected`]. A stalled peer gets the event when it runs again. A queue pair that is
+    /// not ready keeps its state.
     ///
     /// # Errors
-    /// [`ConnectError::UnknownQp`] if the queue pair was never made here.
+    /// [`ConnectError::UnknownQp`] if the queue pair was never created here.
     fn disconnect(&mut self, qp: QpId) -> Result<(), ConnectError>;
 
-    /// Brings a broken queue pair back to connecting, with empty queues: receives are posted anew. It is ready when the
-    /// peer has reset its end, too, or has made it in its next life; possibly at once. Poll until nothing comes before
-    /// this: what is left belongs to the old connection. A queue pair may be left broken for as long as one likes.
+    /// Returns a broken queue pair to the connecting state, with empty queues; receives must be posted again. The queue
+    /// pair becomes ready, possibly at once, when the peer has also reset its end or has created it in its next life.
+    /// Before the reset, poll until no completion is left, because the remaining ones belong to the old connection. A
+    /// queue pair may stay broken for any time.
     ///
     /// # Errors
-    /// See [`ConnectError`].
+    /// Returns a [`ConnectError`].
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError>;
 
-    /// The region of `peer` that this process was granted under `purpose`, once that was heard of. After
-    /// [`Event::Connected`] it is never one of the peer's last life, and everything that the peer had granted before it
-    /// made its end is there. After a revocation that this process has not heard of yet it may be the dead one. Cheap
-    /// enough to be asked before each batch.
+    /// Returns the region of `peer` that this process was granted under `purpose`, once the grant has arrived. After
+    /// [`Event::Connected`] the result is never a region of the peer's last life, and it includes everything that the
+    /// peer had granted before it created its end. Until a revocation has arrived at this process, the result may be
+    /// the revoked region. The call is cheap enough to make before each batch.
     fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
 
-    /// Posts to a send queue. The fabric may hold requests back until [`flush`](Fabric::flush), `poll` or `wait`.
+    /// Posts a request to a send queue. The fabric may hold requests back until [`flush`](Fabric::flush), `poll` or
+    /// `wait`.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was done then. What goes wrong later comes as a [`Completion`].
+    /// Returns a [`PostError`] if nothing was posted. Later failures are reported by a [`Completion`].
     fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError>;
 
-    /// Posts an inline WRITE, the commonest request: the same as [`post`](Fabric::post) of one, by a shorter way where the
-    /// fabric has one.
+    /// Posts an inline WRITE, the most frequent request. This is [`post`](Fabric::post) of one such request, but some
+    /// fabrics have a shorter path for it.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was done then.
+    /// Returns a [`PostError`] if nothing was posted.
     #[inline]
     fn write_inline(
         &mut self,
@@ -130,12 +139,12 @@ pub trait Fabric {
         self.post(qp, WorkRequest { id, verb, signalled })
     }
 
-    /// Posts an inline WRITE of which the peer need not hear: the same as [`write_inline`](Fabric::write_inline), but a fabric that wakes a
-    /// peer when something lands there may leave that out. The peer's [`poll_hint`](Fabric::poll_hint) may leave it out, too. For words that
-    /// nobody waits for.
+    /// Posts an inline WRITE without notifying the peer. This is [`write_inline`](Fabric::write_inline), except that
+    /// the fabric may skip the wake-up of the peer, and the peer's [`poll_hint`](Fabric::poll_hint) may omit the WRITE.
+    /// It is for words that no process waits for.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was done then.
+    /// Returns a [`PostError`] if nothing was posted.
     #[inline]
     fn write_quietly(
         &mut self,
@@ -148,99 +157,101 @@ pub trait Fabric {
         self.write_inline(qp, id, data, target, signalled)
     }
 
-    /// Posts a receive. `local` may be empty for receives that only take WRITE_WITH_IMM.
+    /// Posts a receive. `local` may be empty for receives that only WRITE_WITH_IMM consumes.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// Returns a [`PostError`].
     fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError>;
 
-    /// Posts a tagged receive: matches a message whose tag equals `tag` in the bits that are 0 in `ignore`.
+    /// Posts a tagged receive. It matches a message whose tag equals `tag` in the bits that are 0 in `ignore`.
     ///
     /// # Errors
-    /// [`PostError::Unsupported`] where [`Capabilities::tagged`] is false, else see [`PostError`].
+    /// [`PostError::Unsupported`] where [`Capabilities::tagged`] is false, otherwise another [`PostError`].
     fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError>;
 
-    /// Asks for a posted tagged receive back. Returns at once; the receive completes all the same: with
-    /// [`Status::Cancelled`](crate::Status::Cancelled), or as usual if a message has matched it meanwhile. Nothing is
-    /// written to its span after that. A receive that has completed already is not looked for.
+    /// Cancels a posted tagged receive and returns at once. The receive still completes: with
+    /// [`Status::Cancelled`](crate::Status::Cancelled), or as usual if a message matched it meanwhile. Nothing is
+    /// written to its span after the completion. Cancelling a receive that has already completed has no effect.
     ///
     /// # Errors
-    /// [`PostError::Unsupported`] where [`Capabilities::tagged`] is false, else see [`PostError`].
+    /// [`PostError::Unsupported`] where [`Capabilities::tagged`] is false, otherwise another [`PostError`].
     fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
         let _ = (qp, id);
         Err(PostError::Unsupported("tagged receives"))
     }
 
-    /// Joins a set, as one of its processes: this process can send to the others, and they to it, by one queue pair. It
-    /// becomes ready ([`Event::Connected`], whose peer is this process itself) when the network knows the set with at least
-    /// one other process in it, breaks when any of its processes comes, goes or fails, and is [`reset`](Fabric::reset) like
-    /// any other. What is granted to a peer it may also write by a set. Once for each number.
+    /// Joins a fan-out set as one of its processes. One queue pair then reaches all others of the set, and they reach
+    /// this process. The queue pair becomes ready ([`Event::Connected`], with this process itself as the peer) when the
+    /// network knows the set with at least one other process. It breaks when any process of the set joins, leaves or
+    /// fails, and is [`reset`](Fabric::reset) like any other. A grant to a peer also covers the peer's writes by a set.
+    /// A process may join each set number once.
     ///
     /// # Errors
-    /// [`ConnectError::NoSets`] where [`Capabilities::hardware_multicast`] is false, else see [`ConnectError`].
+    /// [`ConnectError::NoSets`] where [`Capabilities::hardware_multicast`] is false, otherwise another
+    /// [`ConnectError`].
     fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
         let _ = (spec, config);
         Err(ConnectError::NoSets)
     }
 
-    /// Whether a set's queue pair is ready and reaches this peer. Constant from [`Event::Connected`] to the next
-    /// [`Event::Disconnected`].
+    /// Returns whether a set's queue pair is ready and reaches `peer`. The answer is constant from [`Event::Connected`]
+    /// to the next [`Event::Disconnected`].
     fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
         let _ = (set, peer);
         false
     }
 
-    /// Whether nothing that was posted on earlier lives of a set's queue pair can land at this peer any more (rule 16).
-    /// Becomes true by itself when the peer has left that life, or is gone.
+    /// Returns whether nothing that was posted on earlier connections of a set's queue pair can land at `peer` any more
+    /// (rule 16). The answer becomes true without any call when the peer has left those connections or has ended.
     fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
         let _ = (set, peer);
         true
     }
 
-    /// Posts a WRITE to several peers of a set. It takes one place in the send queue; changing who gets copies or, between
-    /// targets, the difference of their places takes another round trip.
+    /// Posts a WRITE to several peers of a set. It occupies one slot of the send queue. A change of the list of
+    /// targets, or of the distances between their offsets, costs another round trip.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was done then.
+    /// Returns a [`PostError`] if nothing was posted.
     fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
         let _ = (set, write);
         Err(PostError::Unsupported("multicast by the network"))
     }
 
-    /// Hands everything posted to the network and wakes sleeping peers: once per batch, the doorbell.
+    /// Passes everything posted to the network and wakes sleeping peers. This is the doorbell: call it once per batch.
     fn flush(&mut self);
 
-    /// What has landed and completed since the last call. A hint that saves polling loops the look at every ring;
-    /// [`PollHint::ANYBODY`] when in doubt, and on fabrics that cannot tell.
+    /// Returns a hint about what has landed and completed since the last call, so that polling loops need not read
+    /// every ring. Returns [`PollHint::ANYBODY`] in doubt, and on fabrics that have no such information.
     #[inline]
     fn poll_hint(&mut self) -> PollHint {
         PollHint::ANYBODY
     }
 
-    /// Takes completions; returns how many were written to `out`. Flushes.
+    /// Flushes, then writes completions to `out` and returns their number.
     fn poll(&mut self, out: &mut [Completion]) -> usize;
 
-    /// Drives the control plane (connections, grants) and takes the next event. May make system calls: call it while
-    /// connecting and every few milliseconds afterwards.
+    /// Drives the control plane (connections, grants) and returns the next event. May make system calls: call it while
+    /// connecting, and every few milliseconds afterwards.
     fn next_event(&mut self) -> Option<Event>;
 
-    /// Asks to be woken by the next thing that lands. Order: `arm`, poll everything once more, then
-    /// [`wait`](Fabric::wait) — as with `ibv_req_notify_cq`.
+    /// Requests a wake-up by the next thing that lands. The order is `arm`, poll everything once more, then
+    /// [`wait`](Fabric::wait), as with `ibv_req_notify_cq`.
     fn arm(&mut self);
 
-    /// Sleeps until something landed since [`arm`](Fabric::arm), a [`waker`](Fabric::waker) was used since then, a control-plane
-    /// event came, or the time is over.
+    /// Sleeps until something has landed since [`arm`](Fabric::arm), a [`waker`](Fabric::waker) was used since then, a
+    /// control-plane event arrives, or the timeout expires.
     ///
     /// # Errors
-    /// See [`WaitError`].
+    /// Returns a [`WaitError`].
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError>;
 
-    /// A file descriptor that becomes readable when something lands after [`arm`](Fabric::arm), or a [`waker`](Fabric::waker)
-    /// is used, for callers with an event loop of their own; `None` where there is none (`sim`).
+    /// Returns a file descriptor for callers with an event loop. It becomes readable when something lands after
+    /// [`arm`](Fabric::arm), or a [`waker`](Fabric::waker) is used. Returns `None` if the fabric has none (`sim`).
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Returns what ends a sleep from another thread of this process. Order: the other thread stores what it has for this one, then
-    /// [`wake`](Waker::wake)s; this one calls [`arm`](Fabric::arm), looks at what others store, then sleeps. A wake before `arm` ends
-    /// nothing. Where [`wait`](Fabric::wait) never sleeps (`sim`) there is nothing to end.
+    /// Returns a handle with which other threads of this process end a sleep. The other thread stores its work, then
+    /// calls [`wake`](Waker::wake). The polling thread calls [`arm`](Fabric::arm), checks for such work, then sleeps. A
+    /// wake before `arm` has no effect. Where [`wait`](Fabric::wait) never sleeps (`sim`), the waker does nothing.
     fn waker(&self) -> Waker;
 }

@@ -1,19 +1,19 @@
-//! Errors, one type per kind of call: what was asked, what is in the way, what to do.
+//! Errors, one type per kind of call. Each message names the request, the obstacle and the remedy.
 
 use thiserror::Error;
 
 use crate::{OsError, ProcessId, Purpose, QpId, QpState, RegionId};
 
-/// Why a region was not registered.
+/// The reason why a region was not registered.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum RegisterError {
-    /// Not a multiple of 64, or 0.
+    /// The size is 0 or not a multiple of 64.
     #[error("a region of {bytes} bytes: sizes are multiples of 64 above 0")]
     Size {
-        /// What was asked for.
+        /// Requested size in bytes.
         bytes: u64,
     },
-    /// (writer, purpose) is taken.
+    /// The pair (writer, purpose) is in use.
     #[error("region {purpose:?} for {writer} is registered already")]
     Duplicate {
         /// The purpose.
@@ -21,113 +21,113 @@ pub enum RegisterError {
         /// The writer.
         writer: ProcessId,
     },
-    /// No such process in the cluster.
+    /// The cluster has no such process.
     #[error("process {0} is not in the cluster")]
     UnknownProcess(ProcessId),
-    /// The system refused the memory; [`OsError::remedy`] knows what to do.
+    /// The operating system refused the memory; [`OsError::remedy`] returns the remedy.
     #[error("cannot get {bytes} bytes of registered memory: {source}")]
     Refused {
-        /// What was asked for.
+        /// Requested size in bytes.
         bytes: u64,
-        /// What the system said.
+        /// The error of the operating system.
         source: OsError,
     },
-    /// The memory cannot be had for another reason.
+    /// The memory is unavailable for another reason.
     #[error("cannot get {bytes} bytes of registered memory: {reason}")]
     System {
-        /// What was asked for.
+        /// Requested size in bytes.
         bytes: u64,
-        /// What the system said, and the remedy.
+        /// The message of the operating system, and the remedy.
         reason: String,
     },
 }
 
-/// Why access was not granted or revoked.
+/// The reason why access was not granted or revoked.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AccessError {
-    /// No such region.
+    /// No region has this id.
     #[error("{0:?} is not registered")]
     UnknownRegion(RegionId),
-    /// A region is for one peer.
+    /// The region is for another peer.
     #[error("{region:?} is for {writer}; access for {peer} was asked")]
     NotForPeer {
         /// The region.
         region: RegionId,
-        /// Who it is for.
+        /// The process that the region is for.
         writer: ProcessId,
-        /// Who was named.
+        /// The process in the call.
         peer: ProcessId,
     },
-    /// The system refused.
+    /// The operating system refused the change.
     #[error("cannot change access to {region:?}: {reason}")]
     System {
         /// The region.
         region: RegionId,
-        /// What the system said.
+        /// The message of the operating system.
         reason: String,
     },
 }
 
-/// Why a queue pair was not made or reset.
+/// The reason why a queue pair was not created or reset.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ConnectError {
-    /// No such process in the cluster.
+    /// The cluster has no such process.
     #[error("process {0} is not in the cluster")]
     UnknownProcess(ProcessId),
-    /// A queue deeper than the fabric has.
+    /// The queue is deeper than the fabric supports.
     #[error("{what} of {asked} work requests: this fabric has at most {limit}")]
     TooDeep {
         /// `send queue` or `receive queue`.
         what: &'static str,
-        /// What was asked for.
+        /// Requested depth, in work requests.
         asked: u32,
-        /// The limit, see [`Capabilities`](crate::Capabilities).
+        /// Maximum depth, in work requests; see [`Capabilities`](crate::Capabilities).
         limit: u32,
     },
-    /// The system, or a limit of this process, refused.
+    /// The operating system, or a limit of this process, prevents it.
     #[error("cannot make a queue pair to {peer}: {reason}")]
     System {
         /// The peer.
         peer: ProcessId,
-        /// What is in the way, and the remedy.
+        /// The obstacle, and the remedy.
         reason: String,
     },
     /// The fabric has no unreliable connections.
     #[error("this fabric has no unreliable connections")]
     NoUnreliable,
-    /// The network makes no copies here.
+    /// The network makes no copies.
     #[error("this fabric has no multicast by the network; write to each peer by a queue pair of its own")]
     NoSets,
-    /// Not a set that can be.
+    /// The set is invalid: its size, a process in it, or its number.
     #[error(
         "set {number} of {members} processes: a set has 2 to 32, each once, this one among them, and each number once"
     )]
     Set {
-        /// Its number.
+        /// Number of the set.
         number: u16,
-        /// Processes that were named.
+        /// Number of processes in the call.
         members: usize,
     },
-    /// No such queue pair.
+    /// No queue pair has this id.
     #[error("{0:?} does not exist")]
     UnknownQp(QpId),
-    /// Only a queue pair in the error state can be reset.
+    /// The queue pair is not in the error state; only a broken one can be reset.
     #[error("{qp:?} is {state:?}; only a broken queue pair is reset")]
     NotBroken {
         /// The queue pair.
         qp: QpId,
-        /// Its state.
+        /// State of the queue pair.
         state: QpState,
     },
-    /// The peer refused: another version, another cluster, a second process of the same name.
+    /// The peer refused: it runs another version, belongs to another cluster, or another process has the same id.
     #[error("{peer} refused the connection: {reason}")]
     Refused {
         /// The peer.
         peer: ProcessId,
-        /// Why, and the remedy.
+        /// The reason, and the remedy.
         reason: String,
     },
-    /// (peer, service) is taken.
+    /// The pair (peer, service) is in use.
     #[error("a queue pair to {peer} for {service:?} exists already")]
     Duplicate {
         /// The peer.
@@ -137,94 +137,96 @@ pub enum ConnectError {
     },
 }
 
-/// Why a work request or receive was not posted. Nothing was done.
+/// The reason why a work request or receive was not posted. The call had no effect.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum PostError {
-    /// No such queue pair.
+    /// No queue pair has this id.
     #[error("{0:?} does not exist")]
     UnknownQp(QpId),
-    /// Not connected, or broken.
+    /// The queue pair is not connected, or is broken.
     #[error("{qp:?} is {state:?}")]
     NotReady {
         /// The queue pair.
         qp: QpId,
-        /// Its state.
+        /// State of the queue pair.
         state: QpState,
     },
-    /// Poll for completions, then post again. Unsignalled requests keep their places until a later one completes.
+    /// The send queue is full. Poll for completions, then post again. Unsignalled requests keep their slots until a
+    /// later one completes.
     #[error("the send queue of {qp:?} is full ({depth} work requests)")]
     SendQueueFull {
         /// The queue pair.
         qp: QpId,
-        /// Its depth.
+        /// Depth of the send queue, in work requests.
         depth: u32,
     },
-    /// Poll for completions, then post again.
+    /// The receive queue is full. Poll for completions, then post again.
     #[error("the receive queue of {qp:?} is full ({depth} receives)")]
     RecvQueueFull {
         /// The queue pair.
         qp: QpId,
-        /// Its depth.
+        /// Depth of the receive queue, in receives.
         depth: u32,
     },
-    /// Not somebody whom this set reaches now, named twice, or nobody at all.
+    /// The set does not reach this peer now, or the list of targets is empty or names a peer twice.
     #[error("{qp:?} does not reach {peer} by the network's copies; write to it by its own queue pair")]
     NotReached {
         /// The set's queue pair.
         qp: QpId,
-        /// Who was named.
+        /// The peer in question.
         peer: ProcessId,
     },
-    /// Larger than the inline limit.
+    /// The inline data is longer than the fabric's limit.
     #[error("{bytes} bytes inline: the limit is {limit}; use a registered region")]
     InlineTooLong {
-        /// What was given.
+        /// Length of the data, in bytes.
         bytes: u64,
-        /// The limit.
+        /// Maximum length, in bytes.
         limit: u32,
     },
-    /// Outside the local region.
+    /// The span is outside the local region.
     #[error("local span {offset}+{bytes} is outside {region:?}")]
     OutOfLocalRegion {
         /// The region.
         region: RegionId,
-        /// Offset, bytes.
+        /// Offset, in bytes.
         offset: u64,
-        /// Length, bytes.
+        /// Length, in bytes.
         bytes: u64,
     },
-    /// Larger than one message may be.
+    /// The message is longer than the fabric's limit.
     #[error("{bytes} bytes in one message: the limit is {limit}")]
     TooLong {
-        /// What was given.
+        /// Length of the message, in bytes.
         bytes: u64,
-        /// The limit.
+        /// Maximum length, in bytes.
         limit: u64,
     },
     /// Offset or length of a one-sided operation is not a multiple of 8.
     #[error("offset {offset}, length {bytes}: one-sided operations take multiples of 8")]
     Misaligned {
-        /// Offset, bytes.
+        /// Offset, in bytes.
         offset: u64,
-        /// Length, bytes.
+        /// Length, in bytes.
         bytes: u64,
     },
-    /// The system did not let memory of this side be used on this queue pair, which was tried when it was first used there.
+    /// The operating system did not register local memory for this queue pair. Registration happens when a queue pair
+    /// first uses a region.
     #[error("{region:?} cannot be registered for {qp:?}: {}; raise the limit of locked memory (ulimit -l)", std::io::Error::from_raw_os_error(*errno))]
     NotRegistered {
         /// The queue pair.
         qp: QpId,
         /// The region.
         region: RegionId,
-        /// What the system said.
+        /// Error number of the operating system.
         errno: i32,
     },
-    /// The fabric does not have this operation; ask [`Capabilities`](crate::Capabilities) first.
+    /// The fabric does not have this operation; check [`Capabilities`](crate::Capabilities) first.
     #[error("this fabric has no {0}")]
     Unsupported(&'static str),
 }
 
-/// Why waiting failed.
+/// The reason why waiting failed.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum WaitError {
     /// The system call failed.

@@ -1,26 +1,26 @@
-//! Names of processes, regions and queue pairs.
+//! Ids of processes, regions and queue pairs.
 
 use std::fmt;
 
-/// A process of the cluster: a member of a group or a client. The index in the cluster's process table, the same
-/// number at every process.
+/// A process of the cluster: a member of a group or a client. The number is the index in the cluster's process table,
+/// and is equal at every process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(pub u16);
 
-/// A local region, as [`Fabric::register`](crate::Fabric::register) named it.
+/// A local region, as returned by [`Fabric::register`](crate::Fabric::register).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RegionId(pub u32);
 
-/// A local queue pair, as [`Fabric::connect`](crate::Fabric::connect) named it.
+/// A local queue pair, as returned by [`Fabric::connect`](crate::Fabric::connect).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QpId(pub u32);
 
-/// What a region is for. Together with its owner and its one writer this names it across the cluster; the numbers
-/// belong to the protocol.
+/// The purpose of a region. Owner, writer and purpose together identify a region in the cluster. The protocol assigns
+/// the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Purpose(pub u16);
 
-/// Which of several queue pairs between the same two processes. Both ends name the same service to meet.
+/// A number that distinguishes queue pairs between the same two processes. Both ends use the same number to connect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Service(pub u16);
 
@@ -31,7 +31,7 @@ impl fmt::Display for ProcessId {
 }
 
 impl ProcessId {
-    /// The index into tables by process.
+    /// Returns the index into tables by process.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -40,7 +40,7 @@ impl ProcessId {
 }
 
 impl RegionId {
-    /// The index into tables by region.
+    /// Returns the index into tables by region.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -49,7 +49,7 @@ impl RegionId {
 }
 
 impl QpId {
-    /// The index into tables by queue pair.
+    /// Returns the index into tables by queue pair.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {

@@ -1,25 +1,25 @@
-//! Remotely written memory: only ever touched as atomic 8-byte words (rule 4), never as a `&[u8]`.
+//! Remotely written memory, accessed only as atomic 8-byte words (rule 4), never as a `&[u8]`.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64 as Word, Ordering, fence};
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU64 as Word, Ordering, fence};
 
-/// Bytes of a word.
+/// Size of a word, in bytes.
 pub const WORD: usize = 8;
-/// Bytes of a cache line; records are aligned to it.
+/// Size of a cache line, in bytes. Records are aligned to it.
 pub const LINE: usize = 64;
-/// Words of a cache line.
+/// Size of a cache line, in words.
 pub const LINE_WORDS: usize = LINE / WORD;
 
-/// Copies words out of shared memory. No order between them is implied: what was copied must be validated.
+/// Copies words out of shared memory. The loads are unordered, so the caller must validate the copy.
 ///
 /// # Panics
 /// If the lengths differ.
 #[inline]
 pub fn copy_out(from: &[Word], to: &mut [u64]) {
     assert_eq!(from.len(), to.len(), "copy_out of {} words into {}", from.len(), to.len());
-    // Line by line: no loop over words, of which a short record has one line or two.
+    // Copies whole lines first, in loops of constant length. Most records have only one or two lines.
     let (lines, rest) = to.as_chunks_mut::<LINE_WORDS>();
     let (shared_lines, shared_rest) = from.as_chunks::<LINE_WORDS>();
     for (to, from) in lines.iter_mut().zip(shared_lines) {

@@ -1,7 +1,8 @@
-//! Mutants: proof that the tests can see. Compiled in only with the feature `plants`.
+//! Mutants: known bugs that prove that the tests find bugs. They are compiled in only with the feature `plants`.
 
-/// Declares a crate's mutants: `enum Mutant`, each variant with its hazard as its comment and behind the feature
-/// `plants` *of that crate*. With a name and the property that it breaks, those can be asked for, too.
+/// Declares a crate's mutants as `enum Mutant`. Each variant has its hazard as its comment and exists only with the
+/// feature `plants` *of that crate*. Entries may also have a command-line name and the property that the mutant breaks;
+/// the enum then has functions that return them.
 ///
 /// ```
 /// mod one {
@@ -15,8 +16,8 @@
 #[macro_export]
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident;)*) => {
-        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
-        /// [`Mutant::None`], and every question about it is answered at compile time.
+        /// A bug that a test build can switch on. Without the feature `plants` there is only [`Mutant::None`], and the
+        /// compiler evaluates every check for a mutant.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub enum Mutant {
             /// No bug.
@@ -36,7 +37,7 @@ macro_rules! mutants {
 
         #[cfg(feature = "plants")]
         impl Mutant {
-            /// Its name on the command line.
+            /// Returns the mutant's name on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -45,7 +46,7 @@ macro_rules! mutants {
                 }
             }
 
-            /// The property that it is known to break; `latency` where it only takes longer.
+            /// Returns the property that the mutant is known to break, or `latency` if the mutant only costs time.
             #[must_use]
             pub fn breaks(self) -> &'static str {
                 match self {
@@ -54,7 +55,7 @@ macro_rules! mutants {
                 }
             }
 
-            /// The mutant of that name.
+            /// Returns the mutant with the name `name`, if there is one.
             #[must_use]
             pub fn named(name: &str) -> Option<Mutant> {
                 Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
@@ -63,10 +64,10 @@ macro_rules! mutants {
     };
 }
 
-/// Answers whether the bug `name` of the crate that asks is switched on: `mutant!(self.plant, NoCredits)`. Without the
-/// feature `plants` of that crate the answer is the constant `false`.
+/// Returns whether the mutant `name` of the calling crate is switched on: `mutant!(self.plant, NoCredits)`. Without the
+/// feature `plants` of that crate the result is the constant `false`.
 ///
-/// The crate has its [`mutants!`] at its root: `crate::Mutant`.
+/// The calling crate declares its [`mutants!`] at its root, as `crate::Mutant`.
 #[macro_export]
 #[expect(clippy::crate_in_macro_def, reason = "the bugs are those of the crate that asks")]
 macro_rules! mutant {
@@ -83,16 +84,16 @@ macro_rules! mutant {
 }
 
 mutants! {
-    /// A record is accepted when its lap is right, whatever its checksum says: torn writes are read.
+    /// A record is accepted if its lap matches, even if its checksum does not: torn writes are read.
     Unvalidated;
-    /// The lap is neither compared nor part of the checksum: last lap's record validates again.
+    /// The lap is neither compared nor part of the checksum: the last lap's record validates again.
     SealWithoutLap;
     /// Credits are deltas that the writer of the ring reads and then zeroes.
     DeltaCredits;
 }
 
 impl Mutant {
-    /// Whether torn records are accepted.
+    /// Returns whether the mutant accepts torn records.
     #[inline]
     pub(crate) fn unvalidated(self) -> bool {
         #[cfg(feature = "plants")]
@@ -101,7 +102,7 @@ impl Mutant {
         false
     }
 
-    /// Whether seals leave out the lap.
+    /// Returns whether the mutant leaves the lap out of seals.
     #[inline]
     pub(crate) fn seal_without_lap(self) -> bool {
         #[cfg(feature = "plants")]
@@ -110,7 +111,7 @@ impl Mutant {
         false
     }
 
-    /// Whether credits are deltas.
+    /// Returns whether the mutant makes credits deltas.
     #[inline]
     pub fn delta_credits(self) -> bool {
         #[cfg(feature = "plants")]

@@ -1,14 +1,14 @@
-//! What the operating system refused, and what to do about it.
+//! Errors of the operating system and their remedies.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// An error number of the system, in a type that can be copied and compared.
+/// An error number of the operating system, as a type that can be copied and compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OsError(pub i32);
 
-// As Linux has them on all processors that this runs on.
+// The numbers of Linux on all processors that this project supports.
 const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const ENFILE: i32 = 23;
@@ -19,8 +19,8 @@ const EROFS: i32 = 30;
 const EDQUOT: i32 = 122;
 
 impl OsError {
-    /// Returns what to raise, or where to make room, if a limit or a device was exhausted. `EAGAIN` counts as the limit of
-    /// processes and threads: whoever waits for a socket does not ask.
+    /// Returns the limit to raise, or the place to make room, if a limit or a device was exhausted. `EAGAIN` counts as
+    /// the limit of processes and threads: callers that wait for a socket do not ask for a remedy.
     #[must_use]
     pub fn remedy(self) -> Option<&'static str> {
         Some(match self.0 {
@@ -42,25 +42,25 @@ impl OsError {
         })
     }
 
-    /// Returns whether this process, its user or the system has no more of something to give: open files, processes, memory.
+    /// Returns whether this process, its user or the system has run out of open files or memory.
     #[must_use]
     pub fn is_limit(self) -> bool {
         [ENOMEM, ENFILE, EMFILE].contains(&self.0)
     }
 
-    /// Returns what the system said, with the remedy if there is one.
+    /// Returns the message of the operating system, with the remedy if there is one.
     #[must_use]
     pub fn with_remedy(self) -> String {
         self.remedy().map_or_else(|| self.to_string(), |remedy| format!("{self}; {remedy}"))
     }
 
-    /// Returns the [`remedy`](Self::remedy) for an error of the system.
+    /// Returns the [`remedy`](Self::remedy) for an I/O error.
     #[must_use]
     pub fn remedy_for(error: &io::Error) -> Option<&'static str> {
         Self::of(error).and_then(Self::remedy)
     }
 
-    /// Returns the same for the first error of the system among an error and its causes.
+    /// Returns the [`remedy`](Self::remedy) for the first operating-system error among an error and its causes.
     #[must_use]
     pub fn remedy_in(error: &(dyn Error + 'static)) -> Option<&'static str> {
         let causes = std::iter::successors(Some(error), |error| (*error).source());
@@ -89,12 +89,12 @@ mod tests {
     use crate::RegisterError;
 
     #[test]
-    fn remedy_names_what_is_exhausted() {
+    fn remedy_names_the_exhausted_limit() {
         for (number, part) in [(EMFILE, "ulimit -n"), (EFBIG, "ulimit -f"), (EAGAIN, "ulimit -u"), (ENOSPC, "df -h")] {
             let remedy = OsError::remedy_for(&io::Error::from_raw_os_error(number)).unwrap();
             assert!(remedy.contains(part), "{remedy}");
         }
-        // The numbers are the system's.
+        // The constants equal the numbers of the operating system.
         assert_eq!(io::Error::from_raw_os_error(ENOSPC).kind(), io::ErrorKind::StorageFull);
         assert_eq!(io::Error::from_raw_os_error(EFBIG).kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(io::Error::from_raw_os_error(EROFS).kind(), io::ErrorKind::ReadOnlyFilesystem);

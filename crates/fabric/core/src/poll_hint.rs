@@ -1,47 +1,47 @@
-//! From whom something may have come.
+//! Hints for polling loops: the processes whose data may have landed.
 
 use crate::ProcessId;
 
-/// What [`Fabric::poll_hint`](crate::Fabric::poll_hint) noticed: never too little but where a peer breaks the rules, maybe too
-/// much.
+/// The result of [`Fabric::poll_hint`](crate::Fabric::poll_hint). It may name too much. It never omits anything, unless
+/// a peer breaks the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PollHint {
     /// One bit for every process, by its number modulo 64.
     from: u64,
-    /// Whether completions may wait to be polled.
+    /// `true` if completions may wait to be polled.
     completed: bool,
 }
 
 impl PollHint {
-    /// Nothing landed, nothing completed: a round of polling would find nothing new.
+    /// Nothing landed and nothing completed: a round of polling would find nothing new.
     pub const NOTHING: PollHint = PollHint { from: 0, completed: false };
     /// Anything may have happened.
     pub const ANYBODY: PollHint = PollHint { from: u64::MAX, completed: true };
     /// Only completions may wait to be polled.
     pub const COMPLETIONS: PollHint = PollHint { from: 0, completed: true };
 
-    /// Something of this process may have landed.
+    /// Returns the hint that something of this process may have landed.
     #[inline]
     #[must_use]
     pub fn from(process: ProcessId) -> PollHint {
         PollHint { from: 1 << (process.0 % 64), completed: false }
     }
 
-    /// Whether there is nothing to look at.
+    /// Returns whether a round of polling would find nothing new.
     #[inline]
     #[must_use]
     pub fn is_nothing(self) -> bool {
         self == PollHint::NOTHING
     }
 
-    /// Whether something of this process may have landed.
+    /// Returns whether something of this process may have landed.
     #[inline]
     #[must_use]
     pub fn is_from(self, process: ProcessId) -> bool {
         self.from >> (process.0 % 64) & 1 == 1
     }
 
-    /// The processes below `processes` of whom something may have landed, in rising order.
+    /// Returns the processes with numbers below `processes` whose data may have landed, in rising order.
     #[inline]
     pub fn among(self, processes: usize) -> impl Iterator<Item = ProcessId> + use<> {
         let below = |processes: usize| if processes < 64 { (1 << processes) - 1 } else { u64::MAX };
@@ -60,7 +60,7 @@ impl PollHint {
         })
     }
 
-    /// Both.
+    /// Returns the union of both hints.
     #[inline]
     #[must_use]
     pub fn and(self, other: PollHint) -> PollHint {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_heard_adds_up() {
+    fn hints_add_up() {
         let (a, b) = (ProcessId(3), ProcessId(64));
         let heard = PollHint::from(a).and(PollHint::NOTHING);
         assert!(heard.is_from(a) && !heard.is_from(b) && !heard.is_nothing());
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_those_whose_bit_is_heard() {
+    fn among_yields_the_processes_whose_bit_is_set() {
         let heard = PollHint::from(ProcessId(5)).and(PollHint::from(ProcessId(66)));
         let among = |processes| heard.among(processes).map(|process| process.0).collect::<Vec<_>>();
         assert_eq!((among(2), among(6), among(64), among(70)), (vec![], vec![2, 5], vec![2, 5], vec![2, 5, 66, 69]));

@@ -1,9 +1,9 @@
-//! Work requests.
+//! Work requests, and the checks and translations that fabrics share.
 
 use crate::memory::WORD;
 use crate::{Capabilities, Opcode, PostError, RegionId, RemoteSpan};
 
-/// A place in a local region.
+/// A range of a local region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Span {
     /// The region.
@@ -15,8 +15,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Refuses a span that is longer than a message, or not inside a region, which `is_inside` says of spans at whole words. An
-    /// empty one is nowhere.
+    /// Checks that a span is no longer than a message and lies inside its region. `is_inside` returns whether a span of
+    /// whole words lies inside. An empty span is always valid.
     ///
     /// # Errors
     /// [`PostError::TooLong`], [`PostError::Misaligned`], [`PostError::OutOfLocalRegion`].
@@ -42,18 +42,19 @@ fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
     if (offset | bytes).is_multiple_of(WORD as u64) { Ok(()) } else { Err(PostError::Misaligned { offset, bytes }) }
 }
 
-/// Where the data of a work request comes from.
+/// The source of a work request's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source<'a> {
-    /// Copied while posting; free for reuse at once. At most [`Capabilities::inline_bytes`](crate::Capabilities).
+    /// Data that is copied while posting; the buffer is free for reuse at once. At most
+    /// [`Capabilities::inline_bytes`](crate::Capabilities) bytes.
     Inline(&'a [u8]),
-    /// Read by the NIC at some time before the completion. The span must not change until this request, or a later
-    /// one on the same queue pair, has completed.
+    /// Data that the NIC reads at some time before the completion. The span must not change until this request, or a
+    /// later one on the same queue pair, has completed.
     Region(Span),
 }
 
 impl Source<'_> {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -64,58 +65,58 @@ impl Source<'_> {
     }
 }
 
-/// What to do. Spans of WRITE, READ and atomics are multiples of 8 bytes at multiples of 8: remote memory is only ever
-/// looked at as 8-byte words (rule 4). SENDs have any length.
+/// The operation of a work request. The spans of WRITE, READ and atomics have lengths and offsets that are multiples of
+/// 8 bytes, because remote memory is only ever read as 8-byte words (rule 4). A SEND may have any length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb<'a> {
     /// RDMA WRITE.
     Write {
         /// The data.
         source: Source<'a>,
-        /// Where it goes.
+        /// The destination.
         target: RemoteSpan,
     },
     /// RDMA WRITE_WITH_IMM: a WRITE that also consumes one posted receive of the peer.
     WriteImm {
         /// The data.
         source: Source<'a>,
-        /// Where it goes.
+        /// The destination.
         target: RemoteSpan,
-        /// Handed to the peer in the completion of its receive.
+        /// Immediate data, which the completion of the peer's receive reports.
         imm: u32,
     },
     /// RDMA READ.
     Read {
-        /// Where the data goes; not to be looked at before the completion.
+        /// The destination; undefined before the completion.
         local: Span,
-        /// Where it comes from.
+        /// The source.
         remote: RemoteSpan,
     },
     /// SEND into a receive that the peer posted.
     Send {
         /// The data.
         source: Source<'a>,
-        /// An immediate to go with it.
+        /// Immediate data to send along.
         imm: Option<u32>,
     },
-    /// 8-byte compare-and-swap; the old value goes to `local` (8 bytes).
+    /// 8-byte compare-and-swap. The old value is written to `local` (8 bytes).
     CompareSwap {
-        /// Where the old value goes.
+        /// The destination of the old value.
         local: Span,
         /// The word.
         remote: RemoteSpan,
-        /// Swap if the word equals this.
+        /// The expected value: the swap happens if the word equals it.
         expected: u64,
         /// The new value.
         new: u64,
     },
-    /// 8-byte fetch-and-add; the old value goes to `local` (8 bytes).
+    /// 8-byte fetch-and-add. The old value is written to `local` (8 bytes).
     FetchAdd {
-        /// Where the old value goes.
+        /// The destination of the old value.
         local: Span,
         /// The word.
         remote: RemoteSpan,
-        /// Added, wrapping.
+        /// The addend; the sum wraps around.
         add: u64,
     },
     /// Tagged send (libfabric's model), on fabrics that have it.
@@ -128,7 +129,7 @@ pub enum Verb<'a> {
 }
 
 impl Verb<'_> {
-    /// What its completion says.
+    /// Returns the opcode of the completion.
     #[inline]
     #[must_use]
     pub fn opcode(&self) -> Opcode {
@@ -140,10 +141,11 @@ impl Verb<'_> {
             Verb::TaggedSend { .. } => Opcode::TaggedSend,
         }
     }
-    /// Refuses what a caller can know to be wrong: what the fabric does not have, lengths and places of this side.
+    /// Checks everything that the caller can verify locally: that the fabric has the operation, the lengths, and the
+    /// local spans.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// Returns a [`PostError`].
     #[inline]
     pub fn check(
         &self,
@@ -189,7 +191,7 @@ impl Verb<'_> {
 }
 
 impl<'a> Verb<'a> {
-    /// Names the memory of a verb as a device does. Devices of RDMA have no tagged send.
+    /// Translates the verb for a device, which names memory in its own terms. RDMA devices have no tagged send.
     ///
     /// # Errors
     /// [`PostError::Unsupported`] for a tagged send.
@@ -219,7 +221,7 @@ impl<'a> Verb<'a> {
         })
     }
 
-    /// Returns the verb with other inline data, if it has inline data.
+    /// Returns the verb with its inline data replaced by `data`. A verb without inline data is returned unchanged.
     #[must_use]
     pub fn with_inline<'b>(self, data: &'b [u8]) -> Verb<'b> {
         let with = |source: Source<'a>| match source {
@@ -250,50 +252,50 @@ impl<'a> Verb<'a> {
     }
 }
 
-/// What a device is to do: a verb whose data are a `D`, local memory an `L` and the peer's memory an `R`.
+/// A verb in a device's terms: data is a `D`, local memory an `L`, and the peer's memory an `R`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation<D, L, R> {
-    /// SEND, perhaps with an immediate.
+    /// SEND, optionally with an immediate.
     Send {
-        /// What.
+        /// The data.
         data: D,
         /// The immediate.
         imm: Option<u32>,
     },
-    /// WRITE; with an immediate it consumes a receive of the peer.
+    /// WRITE. With an immediate it consumes a receive of the peer.
     Write {
-        /// What.
+        /// The data.
         data: D,
-        /// Where to.
+        /// The destination.
         remote: R,
         /// The immediate.
         imm: Option<u32>,
     },
     /// READ.
     Read {
-        /// Where to.
+        /// The destination.
         local: L,
-        /// Where from.
+        /// The source.
         remote: R,
     },
-    /// Compare-and-swap; the old value goes to `local` (8 bytes).
+    /// Compare-and-swap. The old value is written to `local` (8 bytes).
     CompareSwap {
-        /// Where the old value goes.
+        /// The destination of the old value.
         local: L,
         /// The word.
         remote: R,
-        /// Swap if it equals this.
+        /// The expected value: the swap happens if the word equals it.
         expected: u64,
         /// The new value.
         new: u64,
     },
-    /// Fetch-and-add; the old value goes to `local` (8 bytes).
+    /// Fetch-and-add. The old value is written to `local` (8 bytes).
     FetchAdd {
-        /// Where the old value goes.
+        /// The destination of the old value.
         local: L,
         /// The word.
         remote: R,
-        /// What is added.
+        /// The addend.
         add: u64,
     },
 }
@@ -301,11 +303,11 @@ pub enum Operation<D, L, R> {
 /// One entry for a send queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkRequest<'a> {
-    /// Comes back in the completion.
+    /// Id that the completion reports.
     pub id: u64,
-    /// What to do.
+    /// The operation.
     pub verb: Verb<'a>,
-    /// Whether a successful completion is reported. An unsuccessful one always is. A request that is not signalled
-    /// keeps its place in the send queue until a later one on the same queue pair completes.
+    /// `true` if a successful completion is reported. An unsuccessful one always is. An unsignalled request keeps its
+    /// slot in the send queue until a later one on the same queue pair completes.
     pub signalled: bool,
 }

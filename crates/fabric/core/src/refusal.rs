@@ -1,30 +1,30 @@
-//! A connection that was not made, and why.
+//! Refused connections and their reasons.
 
 use core::net::SocketAddr;
 
 use crate::ids::ProcessId;
 
-/// A connection that was refused here or by the other end, or was closed, for a reason that somebody should hear of.
+/// A connection that this process or the other end refused or closed, for a reason that an operator should see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The other end, if it is known who it is.
+    /// The process at the other end, if known.
     pub peer: Option<ProcessId>,
-    /// Its address. `None` where processes have none: then the reason names both.
+    /// Address of the other end. `None` on fabrics without addresses; the reason then names both ends.
     pub at: Option<SocketAddr>,
-    /// Whether it is at that peer's address, or has shown who it is; else it only says so.
+    /// `true` if the other end is at that peer's address or has proved its identity. `false` if it only claims to be
+    /// that peer.
     pub certain: bool,
-    /// Another process that the reason is about: it is named behind it. Without an address it may be the other end itself: then it is
-    /// named before the reason, which has no name.
+    /// Another process that the reason is about. Its name is printed after the reason. Without an address, `other` may
+    /// equal `peer`. The name is then printed before the reason, which contains no name.
     pub other: Option<ProcessId>,
-    /// Why, with the remedy.
+    /// The reason, with the remedy.
     pub reason: String,
-    /// Whether it will be refused again until one of the two is started with something else: a key, a configuration, a
-    /// release.
+    /// `true` if the refusal repeats until one of the two is restarted with another key, configuration or release.
     pub lasting: bool,
 }
 
 impl Refusal {
-    /// Says it in one line. `name` names processes.
+    /// Returns the refusal as one line of text. `name` maps processes to their names.
     #[must_use]
     pub fn tell(&self, name: impl Fn(ProcessId) -> String) -> String {
         let who = match (self.peer, self.at) {
@@ -46,8 +46,8 @@ impl core::fmt::Display for Refusal {
     }
 }
 
-/// Says in what two configurations with different fingerprints differ, as far as the numbers of their processes tell, and what to
-/// do. The files themselves are not compared over the network.
+/// Returns the difference between two configurations with different fingerprints, as far as the numbers of their
+/// processes show it, and the remedy. The files themselves are not compared over the network.
 #[must_use]
 pub fn differing_settings(mine: u16, theirs: u16) -> &'static str {
     if mine == theirs {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_is_named_as_well_as_it_is_known() {
+    fn a_refusal_names_the_other_end_as_far_as_it_is_known() {
         let mut refusal = Refusal {
             peer: Some(ProcessId(1)),
             at: Some(SocketAddr::from(([127, 0, 0, 2], 7101))),

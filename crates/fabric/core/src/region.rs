@@ -2,7 +2,7 @@
 
 use crate::{ProcessId, Purpose};
 
-/// What a peer may do with a region.
+/// A peer's rights to a region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
     /// READ only.
@@ -13,32 +13,33 @@ pub enum Access {
     Atomic,
 }
 
-/// A region to register.
+/// The parameters of a region to register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionSpec {
-    /// What it is for. (owner, writer, purpose) is unique.
+    /// Purpose of the region. (owner, writer, purpose) is unique.
     pub purpose: Purpose,
-    /// The one peer it is for (rule 6), and the only one that may ever write it; the owner itself for memory that nobody
-    /// else writes, such as staging. Further peers may be granted [`Access::Read`] where the fabric has
+    /// The one peer that the region is for (rule 6), and the only one that may ever write it. The owner itself for
+    /// memory that no peer writes, such as staging. Further peers may be granted [`Access::Read`] where the fabric has
     /// [`many_readers`](crate::Capabilities::many_readers).
     pub writer: ProcessId,
-    /// Size in bytes: a multiple of 64, not 0.
+    /// Size in bytes: a non-zero multiple of 64.
     pub bytes: u64,
 }
 
-/// A peer's region, as this process may use it. Valid until the peer revokes it or goes away; what is posted with it after
-/// that fails, and lands nowhere. Means nothing to another process, nor to this one's next life.
+/// A handle to a peer's region that this process may use. It is valid until the peer revokes the access or ends.
+/// Requests posted with it after that fail and do not land. It is meaningless to another process and to the next life
+/// of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteRegion {
     /// The owner.
     pub peer: ProcessId,
-    /// The fabric's own name for it (an rkey, a slot in a table).
+    /// The fabric's identifier for the region (an rkey, an index into a table).
     pub key: u64,
-    /// Its size, bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// A place in a peer's region. The length is that of the source.
+/// A location in a peer's region. The length is that of the source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteSpan {
     /// The region.
@@ -47,37 +48,38 @@ pub struct RemoteSpan {
     pub offset: u64,
 }
 
-/// Reliable or not.
+/// The reliability of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QpKind {
-    /// Reliable connection: delivered once, in order, or the queue pair breaks.
+    /// Reliable connection: every request is delivered once and in order, or the queue pair breaks.
     Reliable,
-    /// Unreliable connection: SEND and WRITE only; what is lost is lost silently.
+    /// Unreliable connection: SEND and WRITE only, and losses are not reported.
     Unreliable,
 }
 
 /// Parameters of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QpConfig {
-    /// Reliable or not.
+    /// Reliability of the connection.
     pub kind: QpKind,
-    /// Work requests that may be outstanding, signalled or not.
+    /// Maximum number of outstanding work requests, signalled or not.
     pub send_depth: u32,
-    /// Receives that may be posted.
+    /// Maximum number of posted receives.
     pub recv_depth: u32,
-    /// WRITEs that adjoin may become one where the fabric [merges them](crate::Capabilities::merges_writes). Its bytes may land
-    /// in any order (rule 2), so this is for owners whose WRITEs each validate themselves.
+    /// `true` if adjacent WRITEs may become one, where the fabric [merges them](crate::Capabilities::merges_writes).
+    /// The bytes of the merged WRITE may land in any order (rule 2), so every WRITE on such a queue pair must validate
+    /// itself.
     pub merges: bool,
 }
 
 impl QpConfig {
-    /// A reliable queue pair.
+    /// Returns the parameters of a reliable queue pair.
     #[must_use]
     pub const fn reliable(send_depth: u32, recv_depth: u32) -> Self {
         QpConfig { kind: QpKind::Reliable, send_depth, recv_depth, merges: false }
     }
 
-    /// The same, whose WRITEs that adjoin may become one.
+    /// Returns these parameters with merging of adjacent WRITEs allowed.
     #[must_use]
     pub const fn merging(self) -> Self {
         QpConfig { merges: true, ..self }
@@ -87,10 +89,10 @@ impl QpConfig {
 /// State of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QpState {
-    /// The other end is not there yet.
+    /// The other end is not ready yet.
     Connecting,
     /// Work may be posted.
     Ready,
-    /// Broken; posts are refused, what was outstanding is flushed.
+    /// The queue pair is broken: posts are refused, and outstanding requests are flushed.
     Error,
 }

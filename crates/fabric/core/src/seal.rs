@@ -1,6 +1,6 @@
 //! Self-validating records.
 //!
-//! Everything that one process writes into another's memory is a sealed record, aligned to 64 bytes (little endian):
+//! Every write of one process into another's memory is a sealed record, aligned to 64 bytes (little endian):
 //!
 //! | word | content |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | 2 | writer (low 32 bits), payload length in bytes (high 32 bits) |
 //! | 3… | payload, padded with zeros to a word |
 //!
-//! A reader copies the record to private memory, checks the length against its bounds and validates the copy. A mismatch
-//! means "not yet", never an error: a write may be half there (rule 2). The lap is inside the checksum, so what the last
-//! lap left in the same place never validates. No sentinel hides in a checksum.
+//! A reader copies the record to private memory, checks the length against its bounds and validates the copy. A
+//! mismatch means "not yet", never an error, because a write may have landed partially (rule 2). The checksum covers
+//! the lap, so the previous lap's record at the same location never validates. No value of the checksum is a sentinel.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::IntoBytes;
@@ -19,26 +19,26 @@ use zerocopy::IntoBytes;
 use crate::memory::{LINE_WORDS, Ordering, WORD, Word, copy_out};
 use crate::{Mutant, ProcessId};
 
-/// Words before the payload.
+/// Number of words before the payload.
 pub const HEADER_WORDS: usize = 3;
-/// Bytes before the payload.
+/// Number of bytes before the payload.
 pub const HEADER_BYTES: usize = HEADER_WORDS * WORD;
 
-/// Words of a record with a payload of `bytes`.
+/// Returns the number of words of a record with a payload of `bytes`.
 #[inline]
 #[must_use]
 pub const fn record_words(bytes: usize) -> usize {
     HEADER_WORDS + bytes.div_ceil(WORD)
 }
 
-/// Cells of 64 bytes that a record with a payload of `bytes` takes.
+/// Returns the number of 64-byte cells of a record with a payload of `bytes`.
 #[inline]
 #[must_use]
 pub const fn record_cells(bytes: usize) -> usize {
     record_words(bytes).div_ceil(LINE_WORDS)
 }
 
-/// Closes and opens the records of one writer.
+/// The identity that seals and validates the records of one writer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seal {
     writer: u32,
@@ -47,13 +47,13 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// For records that `writer` writes, in the cluster with this salt.
+    /// Creates the seal of records that `writer` writes, in the cluster with this salt.
     #[must_use]
     pub fn new(writer: ProcessId, salt: u64) -> Self {
         Seal { writer: u32::from(writer.0), salt, mutant: Mutant::None }
     }
 
-    /// The same with a mutant.
+    /// Returns this seal with a mutant.
     #[must_use]
     pub fn with_mutant(self, mutant: Mutant) -> Self {
         Seal { mutant, ..self }
@@ -68,7 +68,7 @@ impl Seal {
         xxh3_64_with_seed(&record.as_bytes()[skip * WORD..HEADER_BYTES + bytes], self.salt)
     }
 
-    /// Fills in the header of a record whose payload of `bytes` is in `record[3..]` already.
+    /// Fills in the header of a record whose payload of `bytes` is already in `record[3..]`.
     ///
     /// # Panics
     /// If the record is shorter than its payload, or `lap` is 0.
@@ -80,8 +80,8 @@ impl Seal {
         record[0] = self.checksum(record, bytes);
     }
 
-    /// Copies the record at the start of `shared` to `private` and validates the copy. Returns the length of the
-    /// payload in `private[3..]`, bytes; `None` if the record of this lap is not (wholly) there.
+    /// Copies the record at the start of `shared` to `private` and validates the copy. Returns the length in bytes of
+    /// the payload in `private[3..]`, or `None` if the record of this lap is missing or incomplete.
     #[inline]
     pub fn open(&self, lap: u64, shared: &[Word], private: &mut [u64]) -> Option<usize> {
         let seen = shared.get(1)?.load(Ordering::Acquire);
@@ -91,7 +91,7 @@ impl Seal {
         self.open_seen(seen, shared, private)
     }
 
-    /// Like [`open`](Seal::open) for whatever lap above `after` is there. Returns the lap and the length.
+    /// Validates a record like [`open`](Seal::open), but accepts any lap above `after`. Returns the lap and the length.
     #[inline]
     pub fn open_newer(&self, after: u64, shared: &[Word], private: &mut [u64]) -> Option<(u64, usize)> {
         let seen = shared.get(1)?.load(Ordering::Acquire);
@@ -101,8 +101,8 @@ impl Seal {
         self.open_seen(seen, shared, private).map(|bytes| (seen, bytes))
     }
 
-    /// Opens a record like [`open`](Seal::open). Returns the number of words of `private` that were written, too: more
-    /// than none also if the record is not wholly there.
+    /// Validates a record like [`open`](Seal::open), and also returns the number of words of `private` that were
+    /// written. That number may be non-zero even if the record is incomplete.
     #[inline]
     pub(crate) fn open_counting(&self, lap: u64, shared: &[Word], private: &mut [u64]) -> (Option<usize>, usize) {
         let seen = shared.get(1).map_or(0, |word| word.load(Ordering::Acquire));
@@ -177,14 +177,14 @@ mod tests {
         let mut private = [0; 8];
         for landed in 0..1_u32 << old.len() {
             let torn: Vec<u64> = (0..old.len()).map(|i| if landed >> i & 1 == 1 { new[i] } else { old[i] }).collect();
-            // Word 2 is the same in both laps, so two masks mean the whole new record.
+            // Word 2 is equal in both laps, so two masks mean the whole new record.
             let whole = landed | 4 == (1 << old.len()) - 1;
             assert_eq!(seal.open(2, &shared(&torn), &mut private).is_some(), whole, "landed {landed:b}");
         }
     }
 
     #[test]
-    fn a_length_beyond_the_bounds_is_not_yet() {
+    fn a_length_beyond_the_bounds_does_not_validate() {
         let mut bytes = record(1, &[9], 8);
         bytes[2] = 3 | 1 << 60;
         let mut private = [0; 8];

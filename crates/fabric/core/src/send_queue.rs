@@ -1,24 +1,26 @@
-//! Selective signalling: who counts the places in a bounded send queue.
+//! Selective signalling: the accounting of a bounded send queue.
 
 use std::collections::VecDeque;
 
-/// Decides which work requests of one queue pair are signalled, so that the send queue is never overrun, and tells when
-/// an unsignalled post's source may be reused.
+/// Decides which work requests of one queue pair are signalled, so that the send queue is never overrun, and reports
+/// when the source of an unsignalled request may be reused.
 ///
-/// A send queue of depth `d` gets a signalled request every `d / 2` posts. Its completion proves that it is done, and what is
-/// not signalled before it; not what is signalled, whose completions may come later where they come in any order.
+/// A send queue of depth `d` gets a signalled request every `d / 2` posts. Its completion proves that it and the
+/// unsignalled requests before it are done. It proves nothing about earlier signalled requests, whose completions may
+/// come later on fabrics that complete out of order.
 #[derive(Clone, Debug)]
 pub struct SendQueue {
     depth: u32,
     posted: u64,
     signalled_up_to: u64,
     completed: u64,
-    /// Signalled requests that are not known to be done with all before them, and whether they have completed.
+    /// Signalled requests that may still be outstanding, or have an outstanding one before them. The flag is `true` if
+    /// the request has completed.
     signalled: VecDeque<(u64, bool)>,
 }
 
 impl SendQueue {
-    /// For a queue pair whose send queue is `depth` deep.
+    /// Creates the accounting of a send queue that is `depth` work requests deep.
     ///
     /// # Panics
     /// If `depth` is 0.
@@ -29,28 +31,28 @@ impl SendQueue {
         SendQueue { depth, posted: 0, signalled_up_to: 0, completed: 0, signalled }
     }
 
-    /// Places that are free for certain.
+    /// Returns the number of slots that are certainly free.
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
         self.depth - (self.posted - self.completed) as u32
     }
 
-    /// Whether the next request must be signalled.
+    /// Returns whether the next request must be signalled.
     #[inline]
     #[must_use]
     pub fn signal_next(&self) -> bool {
         self.posted + 1 - self.signalled_up_to >= u64::from((self.depth / 2).max(1))
     }
 
-    /// The id for the next request: its number, from 1. Give it as [`WorkRequest::id`](crate::WorkRequest::id).
+    /// Returns the id of the next request: its number, from 1. Use it as [`WorkRequest::id`](crate::WorkRequest::id).
     #[inline]
     #[must_use]
     pub fn next_id(&self) -> u64 {
         self.posted + 1
     }
 
-    /// A request was posted. Returns its number.
+    /// Records that a request was posted, and returns its number.
     #[inline]
     pub fn posted(&mut self, signalled: bool) -> u64 {
         self.posted += 1;
@@ -61,8 +63,8 @@ impl SendQueue {
         self.posted
     }
 
-    /// A completion came for the request of this number: it is done, and everything before it once all completions before
-    /// it have come. A number beyond all that were posted says that all are over.
+    /// Records the completion of request `id`. It and everything before it are done once all earlier signalled requests
+    /// have completed. An id beyond all posted requests marks all of them as done.
     #[inline]
     pub fn completed(&mut self, id: u64) {
         if id > self.posted {
@@ -78,14 +80,14 @@ impl SendQueue {
         }
     }
 
-    /// How many requests are done for certain; sources of requests up to this number may be reused.
+    /// Returns the number of requests that are certainly done. Sources of requests up to this number may be reused.
     #[inline]
     #[must_use]
     pub fn done(&self) -> u64 {
         self.completed
     }
 
-    /// Starts over, after the queue pair was reset.
+    /// Resets the accounting after the queue pair was reset.
     pub fn reset(&mut self) {
         (self.posted, self.signalled_up_to, self.completed) = (0, 0, 0);
         self.signalled.clear();
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_in_any_order_free_nothing_that_is_under_way() {
+    fn completions_in_any_order_free_no_outstanding_request() {
         let mut queue = SendQueue::new(8);
         for signalled in [false, true, false, true, true, false] {
             queue.posted(signalled);

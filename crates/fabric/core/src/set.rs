@@ -1,41 +1,41 @@
-//! Sets: one write, and a copy of it for each of several peers, made by the network.
+//! Fan-out sets: the network copies one WRITE to each of several peers.
 
 use crate::{ProcessId, RemoteSpan};
 
-/// Processes that may get copies of each other's writes ([`Fabric::join_set`](crate::Fabric::join_set)). All of them
-/// describe it alike.
+/// A fan-out set: processes that can get copies of each other's writes ([`Fabric::join_set`](crate::Fabric::join_set)).
+/// All of them must pass the same specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetSpec<'a> {
-    /// Its number, the same at all of its processes and at no other set of the cluster.
+    /// Number of the set, equal at all of its processes and unique in the cluster.
     pub number: u16,
-    /// Its processes, each once, in the same order everywhere: at most [`SetSpec::MOST`].
+    /// Processes of the set, each once and in the same order at every process; at most [`SetSpec::MOST`].
     pub members: &'a [ProcessId],
 }
 
 impl SetSpec<'_> {
-    /// Processes of a set, at most: what one level of the switch serves.
+    /// Maximum number of processes of a set: the capacity of one level of the switch.
     pub const MOST: usize = 32;
 }
 
-/// One copy of a set's write.
+/// One copy of a set's WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SetTarget {
-    /// Whose copy it is; in the set, and not this process.
+    /// The process that gets this copy. It belongs to the set and is not this process.
     pub peer: ProcessId,
-    /// Where it goes: in a region of this peer that [`Fabric::resolve`](crate::Fabric::resolve) gave.
+    /// The destination, in a region of this peer that [`Fabric::resolve`](crate::Fabric::resolve) returned.
     pub to: RemoteSpan,
 }
 
 /// A WRITE to several peers of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetWrite<'a> {
-    /// Comes back in the completion.
+    /// Id that the completion reports.
     pub id: u64,
     /// The data: copied while posting, a multiple of 8 bytes, at most
     /// [`Capabilities::inline_bytes`](crate::Capabilities::inline_bytes).
     pub data: &'a [u8],
-    /// The copies, one to [`SetSpec::MOST`], each for another peer.
+    /// The copies, 1 to [`SetSpec::MOST`], each for a different peer.
     pub targets: &'a [SetTarget],
-    /// Whether a successful completion is reported, as of any work request.
+    /// `true` if a successful completion is reported, as for any work request.
     pub signalled: bool,
 }

@@ -1,10 +1,10 @@
-//! A sealed record in a fixed place, overwritten with ever higher laps: for values of which only the newest counts,
-//! such as cumulative credits.
+//! A sealed record at a fixed location, overwritten with ever higher laps. It holds values of which only the newest
+//! counts, such as cumulative credits.
 
 use crate::memory::{LINE_WORDS, Ordering, Word};
 use crate::seal::{HEADER_WORDS, Seal, record_words};
 
-/// The writing side of a slot.
+/// The writing end of a slot.
 #[derive(Clone, Debug)]
 pub struct SealedSlot {
     seal: Seal,
@@ -12,16 +12,16 @@ pub struct SealedSlot {
 }
 
 impl SealedSlot {
-    /// A slot that was never written.
+    /// Creates the writer of a slot that was never written.
     #[must_use]
     pub fn new(seal: Seal) -> Self {
         SealedSlot { seal, lap: 0 }
     }
 
-    /// Seals the next value into `record`, whose payload words are `values`, and returns the words to write.
+    /// Seals the next value into `record`, with the payload words `values`, and returns the words to write.
     ///
     /// # Panics
-    /// If `record` is shorter than the record.
+    /// If `record` is shorter than the header and `values`.
     #[inline]
     pub fn seal<'a>(&mut self, values: &[u64], record: &'a mut [u64]) -> &'a [u64] {
         let words = record_words(values.len() * 8);
@@ -41,13 +41,13 @@ impl SealedSlot {
         self.seal.close(self.lap, (record.len() - HEADER_WORDS) * 8, record);
     }
 
-    /// Starts above every lap that the slot may hold from an earlier writer.
+    /// Continues above `lap`, the highest lap that an earlier writer may have left in the slot.
     pub fn resume_after(&mut self, lap: u64) {
         self.lap = self.lap.max(lap);
     }
 }
 
-/// The reading side of a slot of one line.
+/// The reading end of a slot of one cache line.
 #[derive(Clone, Debug)]
 pub struct SlotReader {
     seal: Seal,
@@ -55,17 +55,18 @@ pub struct SlotReader {
 }
 
 impl SlotReader {
-    /// A slot of which nothing was read yet.
+    /// Creates the reader of a slot that was never read.
     #[must_use]
     pub fn new(seal: Seal) -> Self {
         SlotReader { seal, lap: 0 }
     }
 
-    /// The newest value, if it is newer than the last one that was read and wholly there. `shared` begins at the slot.
+    /// Returns the value of the slot if it is complete and newer than the last value that was read. `shared` begins at
+    /// the slot.
     #[inline]
     pub fn read<const N: usize>(&mut self, shared: &[Word]) -> Option<[u64; N]> {
         const { assert!(HEADER_WORDS + N <= LINE_WORDS, "a slot is one line") }
-        // Most looks find nothing new.
+        // Most polls find nothing new.
         if shared.get(1)?.load(Ordering::Acquire) <= self.lap {
             return None;
         }
@@ -80,7 +81,7 @@ impl SlotReader {
         Some(values)
     }
 
-    /// The lap of the value read last; 0 before the first.
+    /// Returns the lap of the value that was read last; 0 before the first.
     #[must_use]
     pub fn lap(&self) -> u64 {
         self.lap
@@ -93,7 +94,7 @@ mod tests {
     use crate::ProcessId;
 
     #[test]
-    fn only_newer_values_are_read_and_only_once() {
+    fn each_newer_value_is_read_once() {
         let seal = Seal::new(ProcessId(1), 0);
         let (mut slot, mut reader) = (SealedSlot::new(seal), SlotReader::new(seal));
         let memory: Vec<Word> = (0..8).map(|_| Word::new(0)).collect();

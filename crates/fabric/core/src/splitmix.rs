@@ -1,7 +1,7 @@
-//! SplitMix64: numbers from one word of state, for fault injectors, stand-ins and tests.
+//! SplitMix64: a random number generator with one word of state, for fault injectors, stand-ins and tests.
 
-/// The generator SplitMix64 (Steele, Lea and Flood, 2014). The same seed yields the same numbers on every machine, in every
-/// version: recorded seeds rely on it.
+/// The generator SplitMix64 (Steele, Lea and Flood, 2014). The same seed yields the same numbers on every machine and
+/// in every version, because recorded seeds rely on it.
 ///
 /// ```
 /// assert_eq!(stentor_fabric::SplitMix64(0).word(), 0xe220_a839_7b1d_cdaf);
@@ -10,7 +10,7 @@
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    /// What the state grows by with every number: 2^64 divided by the golden ratio, made odd.
+    /// Increment of the state per number: 2^64 divided by the golden ratio, made odd.
     pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// Draws 64 bits.
@@ -38,7 +38,7 @@ impl SplitMix64 {
         n > 0 && self.below(n) == 0
     }
 
-    /// Makes a number of a state: the generator's last step, which no two words share a result of.
+    /// Computes a number from a state. This is the last step of the generator, and it is a bijection.
     #[inline]
     #[must_use]
     pub fn finish(state: u64) -> u64 {
@@ -47,7 +47,7 @@ impl SplitMix64 {
         z ^ z >> 31
     }
 
-    /// Spreads the bits of `word` over a whole word: the first number of the generator that `word` seeds.
+    /// Spreads the bits of `word` over a whole word. This is the first number of the generator that `word` seeds.
     #[inline]
     #[must_use]
     pub fn mix(word: u64) -> u64 {

@@ -1,12 +1,12 @@
-//! Ending the sleep of the thread that polls a fabric, from another thread of its process.
+//! Wake-ups of the thread that polls a fabric, from other threads of its process.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::memory::{Ordering, Word, fence};
 
-/// Ends the sleep of the thread that polls a [`Fabric`](crate::Fabric), from any thread of its process. Cloning it is cheap. It may
-/// outlive its fabric, and does nothing then.
+/// A handle that ends the sleep of the thread that polls a [`Fabric`](crate::Fabric), from any thread of its process.
+/// Cloning it is cheap. It may outlive its fabric and then does nothing.
 #[derive(Clone)]
 pub struct Waker(Arc<dyn Fn() + Send + Sync>);
 
@@ -17,15 +17,16 @@ impl fmt::Debug for Waker {
 }
 
 impl Waker {
-    /// Makes the waker of a fabric. `ring` executes a full fence, then wakes the polling thread if it is armed.
+    /// Creates the waker of a fabric. `ring` executes a full fence, then wakes the polling thread if that is armed.
     #[must_use]
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
         Waker(Arc::new(ring))
     }
 
-    /// Ends the sleep that follows the last [`arm`](crate::Fabric::arm), and makes the fabric's descriptor readable. The polling thread
-    /// sees what was stored before this: in the look that it takes after it armed, or after the sleep. A thread that is not armed costs a
-    /// fence and a load. A thread that is armed costs a system call, and costs none again until it arms anew.
+    /// Ends the sleep that follows the last [`arm`](crate::Fabric::arm), and makes the fabric's descriptor readable.
+    /// The polling thread sees everything stored before this call, either in its check after arming or after the sleep.
+    /// If the polling thread is not armed, the call costs a fence and a load. If it is armed, the first call costs a
+    /// system call; further ones cost none until the thread arms again.
     #[inline]
     pub fn wake(&self) {
         (self.0)();
@@ -36,13 +37,14 @@ const AWAKE: u64 = 0;
 const ARMED: u64 = 1;
 const RUNG: u64 = 2;
 
-/// Whether a polling thread is to be woken: what wakers look at, for fabrics that sleep on descriptors.
+/// The flag that wakers check before they wake a polling thread, for fabrics that sleep on descriptors.
 ///
 /// # No wake-up is lost
-/// The sleeper stores that it is armed, and then looks for work. A waker's thread stores work, and then looks whether the sleeper is armed.
-/// Each has a full fence between its store and its look, so at least one of them sees the store of the other (Dekker). A waker that
-/// finds the sleeper armed takes the duty to wake it by a compare-and-swap. If the sleeper arms again before it has heard of that, the
-/// waker's fence came first, and the look after the new arming sees the work.
+/// The sleeper stores that it is armed, then checks for work. A waker's thread stores work, then checks whether the
+/// sleeper is armed. Each has a full fence between its store and its check, so at least one of them sees the store of
+/// the other (Dekker). A waker that finds the sleeper armed claims the duty to wake it by a compare-and-swap. If the
+/// sleeper arms again before it has seen that claim, the waker's fence came first, and the check after the new arming
+/// sees the work.
 #[derive(Debug)]
 pub struct Alarm(Word);
 
@@ -53,29 +55,31 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Says that this thread is about to sleep. It then looks for work: what was stored before a ring is found there, or the ring wakes it.
+    /// Marks this thread as about to sleep. The caller must check for work afterwards: either that check finds what was
+    /// stored before a ring, or the ring wakes the thread.
     #[inline]
     pub fn arm(&self) {
         self.0.store(ARMED, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Says that this thread is awake.
+    /// Marks this thread as awake.
     #[inline]
     pub fn disarm(&self) {
         self.0.store(AWAKE, Ordering::Relaxed);
     }
 
-    /// Returns whether somebody rang since [`arm`](Alarm::arm).
+    /// Returns whether a waker has rung since [`arm`](Alarm::arm).
     #[inline]
     #[must_use]
     pub fn has_rung(&self) -> bool {
         self.0.load(Ordering::Acquire) == RUNG
     }
 
-    /// Takes the duty to wake the sleeper, after the stores that it should see. Returns whether the caller has it now.
+    /// Claims the duty to wake the sleeper. Call this after the stores that the sleeper must see. Returns whether the
+    /// caller now has the duty.
     #[inline]
-    #[must_use = "whoever takes the duty wakes the sleeper"]
+    #[must_use = "the caller that claims the duty must wake the sleeper"]
     pub fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) == ARMED
@@ -88,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_of_those_who_ring_an_armed_sleeper_wakes_it() {
+    fn only_the_first_ring_wakes_an_armed_sleeper() {
         let alarm = Alarm::default();
         assert!(!alarm.ring() && !alarm.has_rung(), "awake");
         alarm.arm();

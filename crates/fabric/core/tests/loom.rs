@@ -1,5 +1,5 @@
-//! Every interleaving of a writer and a reader of the same sealed place, and of a sleeper and its wakers, under the memory model of the
-//! language.
+//! Loom models: every interleaving of a writer and a reader of the same sealed location, and of a sleeper and its
+//! wakers, under the memory model of the language.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p stentor-fabric --test loom --release`
 #![cfg(loom)]
@@ -19,14 +19,14 @@ fn record(seal: Seal, lap: u64) -> [u64; WORDS] {
     record
 }
 
-/// Stores in the order given, all relaxed: the worst that a NIC or another core does.
+/// Stores the words in the given order, all relaxed. A NIC or another core behaves no worse.
 fn write(memory: &[Word; WORDS], record: [u64; WORDS], order: [usize; WORDS]) {
     for at in order {
         memory[at].store(record[at], Ordering::Relaxed);
     }
 }
 
-/// What opens is what was closed, whatever is half there.
+/// Checks that a record that validates is one that was sealed, however far its words have landed.
 fn never_a_mixture(order: [usize; WORDS]) {
     loom::model(move || {
         let seal = Seal::new(ProcessId(1), 5);
@@ -44,7 +44,7 @@ fn never_a_mixture(order: [usize; WORDS]) {
             assert_eq!(private[HEADER_WORDS], 1000 + lap, "a mixture of two laps was accepted");
         }
         writer.join().expect("the writer finishes");
-        assert_eq!(seal.open(2, &memory[..], &mut private), Some(8), "what is wholly there opens");
+        assert_eq!(seal.open(2, &memory[..], &mut private), Some(8), "a complete record validates");
         assert_eq!(private[HEADER_WORDS], 1002);
     });
 }
@@ -59,11 +59,11 @@ fn a_reader_never_accepts_a_mixture_when_the_lap_comes_last() {
     never_a_mixture([0, 3, 2, 1]);
 }
 
-/// The same with the mutant that skips the checksum: this test can fail.
+/// With the mutant that skips the checksum the reader accepts a mixture, which shows that this test can fail.
 #[cfg(feature = "plants")]
 #[test]
 #[should_panic(expected = "a mixture")]
-fn the_planted_bug_is_seen() {
+fn the_unvalidated_mutant_is_found() {
     loom::model(|| {
         let seal = Seal::new(ProcessId(1), 5).with_mutant(stentor_fabric::Mutant::Unvalidated);
         let memory: Arc<[Word; WORDS]> = Arc::new(std::array::from_fn(|_| Word::new(0)));
@@ -79,7 +79,8 @@ fn the_planted_bug_is_seen() {
     });
 }
 
-/// A sleeper that arms, looks once more and only then sleeps is woken, or has seen what was stored: the second time, too.
+/// A sleeper that arms, checks once more and only then sleeps is either woken or has seen what was stored. This also
+/// holds for the second arming.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
@@ -91,7 +92,7 @@ fn no_wake_up_is_lost() {
                 shared.0.ring()
             })
         };
-        // The sleeper arms twice, and looks for work only after the second time: a ring may fall between the two.
+        // The sleeper arms twice and checks for work only after the second time, so a ring may fall between the two.
         shared.0.arm();
         shared.0.disarm();
         shared.0.arm();
@@ -101,7 +102,7 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// Of two wakers one wakes a sleeper that has seen neither, and not both do.
+/// Exactly one of two wakers wakes a sleeper that has seen neither store; never both do.
 #[test]
 fn one_of_two_wakers_wakes() {
     loom::model(|| {

@@ -1,22 +1,22 @@
-//! Where the records of a ring lie.
+//! The layout of a ring's records in memory.
 
 use crate::memory::LINE;
 use crate::seal::record_cells;
 
-/// Size and place of a ring inside a region; the same at both ends.
+/// The size and location of a ring inside a region. Both ends use the same geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// Where the ring begins in its region, bytes; a multiple of 64.
+    /// Offset of the ring in its region, in bytes; a multiple of 64.
     pub offset: u64,
-    /// Cells in which records may start.
+    /// Number of cells in which records may start.
     cells: u64,
-    /// Cells behind those, for what overhangs.
+    /// Number of cells behind those, for the overhang of the last record.
     tail: u64,
     max_payload: usize,
 }
 
 impl Geometry {
-    /// A ring at `offset` that holds at least `cells` cells and records of up to `max_payload` bytes.
+    /// Creates a ring at `offset` that holds at least `cells` cells and records of up to `max_payload` bytes.
     ///
     /// # Panics
     /// If `offset` is not a multiple of 64, or `max_payload` does not fit in 32 bits.
@@ -29,19 +29,19 @@ impl Geometry {
         Geometry { offset, cells: cells.max(2 * record), tail: record - 1, max_payload }
     }
 
-    /// The longest payload of one record, bytes.
+    /// Returns the maximum payload of one record, in bytes.
     #[must_use]
     pub fn max_payload(&self) -> usize {
         self.max_payload
     }
 
-    /// Bytes of memory, from `offset`.
+    /// Returns the size of the ring's memory from `offset`, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.lap_cells() * LINE as u64
     }
 
-    /// Cells per lap.
+    /// Returns the number of cells per lap.
     #[inline]
     #[must_use]
     pub fn lap_cells(&self) -> u64 {
@@ -49,13 +49,13 @@ impl Geometry {
     }
 }
 
-/// A position in a ring, taken apart once instead of at every look: a division costs more than a look.
+/// A position in a ring, split once into cell and lap. A division at every poll would cost more than the poll itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Cursor {
     position: u64,
-    /// Cells since the beginning of the lap.
+    /// Number of cells since the beginning of the lap.
     cell: u64,
-    /// From 1; seals the record at this position.
+    /// Number of the lap, from 1. It seals the record at this position.
     lap: u64,
 }
 
@@ -80,20 +80,20 @@ impl Cursor {
         self.lap
     }
 
-    /// Byte offset in the region of the record here.
+    /// Returns the byte offset in the region of the record at the cursor.
     #[inline]
     pub(crate) fn byte_offset(&self, geometry: &Geometry) -> u64 {
         geometry.offset + self.cell * LINE as u64
     }
 
-    /// The position after a record of `cells` here.
+    /// Returns the position after a record of `cells` cells at the cursor.
     #[inline]
     pub(crate) fn after(&self, geometry: &Geometry, cells: u64) -> u64 {
         let next = self.cell + cells;
         if next >= geometry.cells { self.position - self.cell + geometry.lap_cells() } else { self.position + cells }
     }
 
-    /// Goes on to a position that [`after`](Cursor::after) gave.
+    /// Advances to a position that [`after`](Cursor::after) returned.
     #[inline]
     pub(crate) fn go_to(&mut self, geometry: &Geometry, position: u64) {
         self.cell += position - self.position;

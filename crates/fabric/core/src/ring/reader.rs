@@ -10,7 +10,7 @@ use crate::seal::{Seal, record_cells};
 pub struct Record {
     /// Length of the payload, bytes.
     pub bytes: usize,
-    /// Word offset of the record from the ring's beginning, for readers that keep a mirror.
+    /// Offset of the record from the beginning of the ring, in words, for readers that keep a mirror.
     pub word: usize,
     /// Position of the record.
     pub start: u64,
@@ -18,45 +18,46 @@ pub struct Record {
     pub end: u64,
 }
 
-/// Reads records in order out of memory that a peer writes.
+/// Reads records in order from memory that a peer writes.
 #[derive(Clone, Debug)]
 pub struct RingReader {
     geometry: Geometry,
     seal: Seal,
     cursor: Cursor,
     credited: u64,
-    /// A mirror was written up to here at most, by records that were opened and by those that were not whole.
+    /// Position up to which a mirror may have been written, by valid records and by incomplete ones.
     touched: u64,
 }
 
 impl RingReader {
-    /// An empty ring.
+    /// Creates a reader of an empty ring.
     #[must_use]
     pub fn new(geometry: Geometry, seal: Seal) -> Self {
         RingReader { geometry, seal, cursor: Cursor::new(&geometry, 0), credited: 0, touched: 0 }
     }
 
-    /// Where the next record is expected.
+    /// Returns the position at which the next record is expected.
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
         self.cursor.position()
     }
 
-    /// The ring's size and place.
+    /// Returns the size and location of the ring.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Whether the next record may be there: one load, for the polling loop.
+    /// Returns whether the next record may be complete. This costs one load, for the polling loop.
     #[inline]
     #[must_use]
     pub fn looks_ready(&self, region: &[Word]) -> bool {
         self.looks_ready_at(&self.cursor, region)
     }
 
-    /// Whether the record after the next one may be there. Its line is far away: ask before it is needed.
+    /// Returns whether the record after `record` may be complete. The load may miss the cache: call this ahead of time,
+    /// so that the line is there when it is needed.
     #[inline]
     #[must_use]
     pub fn looks_ready_behind(&self, record: &Record, region: &[Word]) -> bool {
@@ -72,17 +73,19 @@ impl RingReader {
         seen == cursor.lap() || (seen != 0 && self.seal.mutant().seal_without_lap())
     }
 
-    /// The next record, copied to the beginning of `private`, if it is wholly there. It stays the next until
-    /// [`advance`](RingReader::advance).
+    /// Copies the next record to the beginning of `private` and returns it, or `None` if it is not complete. The reader
+    /// stays at this record until [`advance`](RingReader::advance).
     #[inline]
     pub fn peek(&self, region: &[Word], private: &mut [u64]) -> Option<Record> {
         self.looks_ready(region).then(|| self.open(region, private)).flatten()
     }
 
-    /// Like [`peek`](RingReader::peek), but into a mirror as large as the ring, at the record's own place, where it can
-    /// stay until the ring is freed. Everything before position `freed` is: a record that reaches more than a lap beyond it
-    /// is not taken, and nothing that lies in the mirror is touched. A writer that keeps to its credit writes none; one that
-    /// starts this ring again by what others have freed may.
+    /// Reads the next record like [`peek`](RingReader::peek), but into a mirror as large as the ring, at the record's
+    /// location in the ring. The record can stay there until the ring is freed.
+    ///
+    /// Positions before `freed` are free. A record that reaches more than a lap beyond `freed` is refused, and nothing
+    /// that lies in the mirror is overwritten. A writer that respects its credit never writes such a record. A writer
+    /// that restarts this ring with a position that other readers have freed may write one.
     #[inline]
     pub fn peek_mirrored(&mut self, region: &[Word], mirror: &mut [u64], freed: u64) -> Option<Record> {
         if !self.looks_ready(region) {
@@ -111,7 +114,7 @@ impl RingReader {
         self.record(bytes)
     }
 
-    /// The ring from the next record on.
+    /// Returns the memory of the ring from the next record on.
     #[inline]
     fn here<'a>(&self, region: &'a [Word]) -> &'a [Word] {
         let first = (self.cursor.byte_offset(&self.geometry) as usize) / WORD;
@@ -119,7 +122,8 @@ impl RingReader {
         &region[first..ring_end]
     }
 
-    /// The record of so many bytes at the cursor; `None` if no writer of this ring makes one as long.
+    /// Returns the record of `bytes` bytes at the cursor, or `None` if `bytes` exceeds the maximum payload of this
+    /// ring.
     #[inline]
     fn record(&self, bytes: usize) -> Option<Record> {
         if bytes > self.geometry.max_payload() {
@@ -129,33 +133,34 @@ impl RingReader {
         Some(Record { bytes, word: self.word(), start: self.position(), end })
     }
 
-    /// Goes on to the record after this one.
+    /// Advances to the record after `record`.
     #[inline]
     pub fn advance(&mut self, record: &Record) {
         self.cursor.go_to(&self.geometry, record.end);
     }
 
-    /// Goes on at `position` with records that `seal` closes: whatever lies before it is given up, and counts as freed.
+    /// Continues at `position` with records that `seal` closes. Everything before `position` is abandoned and counts as
+    /// freed.
     pub fn restart(&mut self, position: u64, seal: Seal) {
         self.cursor = Cursor::new(&self.geometry, position);
         self.seal = seal;
         (self.credited, self.touched) = (position, position);
     }
 
-    /// Goes on at another position, without a credit: what lies between was read before it was known where the ring starts, or is
-    /// to be read again.
+    /// Moves to another position without a credit. Callers use it for records that were read before the start of the
+    /// ring was known, or that must be read again.
     pub fn skip_to(&mut self, position: u64) {
         self.cursor = Cursor::new(&self.geometry, position);
     }
 
-    /// The credit to send for having freed everything before `freed`.
+    /// Returns the credit to send for having freed everything before `freed`.
     #[inline]
     pub fn credit(&mut self, freed: u64) -> u64 {
         let before = std::mem::replace(&mut self.credited, freed);
         if self.seal.mutant().delta_credits() { freed - before } else { freed }
     }
 
-    /// Cells freed since the last credit.
+    /// Returns the number of cells freed since the last credit.
     #[inline]
     #[must_use]
     pub fn uncredited(&self, freed: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Writer and reader against each other.
+//! A writer and a reader of one ring in the same memory.
 
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ impl Pair {
 }
 
 #[test]
-fn a_full_ring_takes_nothing_until_credited() {
+fn a_full_ring_refuses_records_until_credited() {
     let mut pair = pair(4, 40);
     for n in 0..4 {
         assert!(pair.write(&[n; 5]), "record {n}");
@@ -58,9 +58,9 @@ fn a_full_ring_takes_nothing_until_credited() {
     assert!(pair.write(&[4; 5]));
 }
 
-/// A record of one line, then one of two, which would lie where the first one lies.
+/// The mirror holds records of one line each. The next record has two lines and would overwrite the first one.
 #[test]
-fn what_lies_in_a_mirror_and_is_not_freed_is_not_written_over() {
+fn unfreed_records_of_a_mirror_are_not_overwritten() {
     let mut pair = pair(4, 80);
     let mut mirror = vec![0; 4 * LINE_WORDS];
     let mut freed = [0; 4];
@@ -70,7 +70,7 @@ fn what_lies_in_a_mirror_and_is_not_freed_is_not_written_over() {
         pair.reader.advance(&record);
         freed[n as usize] = record.end;
     }
-    // The writer has it from others that everything is free.
+    // The acknowledgements of other readers free the whole ring.
     pair.writer.credit(4);
     assert!(pair.write(&[9; 10]));
     let before = mirror.clone();
@@ -83,9 +83,10 @@ fn what_lies_in_a_mirror_and_is_not_freed_is_not_written_over() {
     assert_eq!(mirror[2 * LINE_WORDS..], before[2 * LINE_WORDS..]);
 }
 
-/// What is delivered can be forwarded from the mirror until something was written over it. A full ring writes nothing.
+/// A reader may forward a delivered record from its mirror until the record is overwritten. A poll that finds no record
+/// writes nothing.
 #[test]
-fn a_mirror_counts_as_written_only_as_far_as_records_were_looked_at() {
+fn touched_covers_only_copied_records() {
     let mut pair = pair(4, 80);
     let mut mirror = vec![0; 8 * LINE_WORDS];
     assert!(pair.write(&[1; 10]));
@@ -94,7 +95,7 @@ fn a_mirror_counts_as_written_only_as_far_as_records_were_looked_at() {
     assert_eq!((record.start, record.end), (0, 2));
     assert!(pair.reader.peek_mirrored(&pair.memory, &mut mirror, 2).is_none(), "nothing is there");
     assert_eq!(pair.reader.touched(), 2);
-    // A torn record is copied before it is found out.
+    // A torn record is copied to the mirror before its checksum fails.
     assert!(pair.write(&[2; 10]));
     let last = (64 + 3 * 64) / WORD;
     let torn = pair.memory[last].load(Ordering::Relaxed);
@@ -117,7 +118,7 @@ fn a_credit_that_goes_back_or_beyond_what_was_written_changes_nothing() {
 }
 
 #[test]
-fn a_reader_that_restarts_gives_up_what_lies_before_and_takes_no_record_of_another_seal() {
+fn a_restarted_reader_skips_earlier_records_and_refuses_another_seal() {
     let mut pair = pair(4, 40);
     for n in 0..3 {
         assert!(pair.write(&[n; 5]));
@@ -128,7 +129,7 @@ fn a_reader_that_restarts_gives_up_what_lies_before_and_takes_no_record_of_anoth
     pair.writer.credit(next);
     assert!(pair.write(&[7; 5]) && pair.write(&[8; 5]));
     assert_eq!(pair.read(), Some(vec![7; 5]));
-    // The next writer of this identity seals otherwise and begins at the beginning: nothing of this one validates.
+    // The next writer with this id uses another seal and begins at position 0: no record of this writer validates.
     let seal = Seal::new(ProcessId(1), 100);
     pair.reader.restart(0, seal);
     assert_eq!(pair.read(), None);
@@ -139,7 +140,7 @@ fn a_reader_that_restarts_gives_up_what_lies_before_and_takes_no_record_of_anoth
 
 proptest! {
     #[test]
-    fn every_record_comes_out_once_in_order_whatever_the_sizes(
+    fn records_of_any_size_are_read_once_and_in_order(
         sizes in prop::collection::vec(0_usize..40, 1..200),
         reads in prop::collection::vec(0_usize..4, 1..50),
     ) {
@@ -175,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn a_record_that_another_ring_sealed_is_sealed_again_in_another_lap_only() {
+fn a_sealed_record_is_sealed_again_only_in_another_lap() {
     let seal = Seal::new(ProcessId(2), 5);
     let geometry = Geometry::new(0, 2, 8);
     let memory: Vec<Word> = (0..geometry.bytes() / 8).map(|_| Word::new(0)).collect();
@@ -198,7 +199,7 @@ fn a_record_that_another_ring_sealed_is_sealed_again_in_another_lap_only() {
 }
 
 #[test]
-fn the_record_behind_the_next_one_is_seen_before_that_is_taken() {
+fn the_record_after_next_is_seen_before_the_next_is_consumed() {
     let seal = Seal::new(ProcessId(2), 5);
     let geometry = Geometry::new(0, 4, 8);
     let memory: Vec<Word> = (0..geometry.bytes() / 8).map(|_| Word::new(0)).collect();

@@ -4,18 +4,18 @@ use super::Geometry;
 use super::geometry::Cursor;
 use crate::seal::{Seal, record_cells, record_words};
 
-/// Where a sealed record goes.
+/// The location of a sealed record in the reader's ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Byte offset in the reader's region.
     pub offset: u64,
-    /// Words to write.
+    /// Number of words to write.
     pub words: usize,
-    /// Position of the cell after it: free for reuse when the credit reaches this.
+    /// Position of the cell after the record. The record's cells are free for reuse when the credit reaches it.
     pub end: u64,
 }
 
-/// Seals records and places them in a peer's ring; never overruns what the peer has freed.
+/// Seals records and assigns them locations in a peer's ring. It never overwrites cells that the peer has not freed.
 #[derive(Clone, Debug)]
 pub struct RingWriter {
     geometry: Geometry,
@@ -25,65 +25,65 @@ pub struct RingWriter {
 }
 
 impl RingWriter {
-    /// An empty ring.
+    /// Creates a writer of an empty ring.
     #[must_use]
     pub fn new(geometry: Geometry, seal: Seal) -> Self {
         RingWriter { geometry, seal, cursor: Cursor::new(&geometry, 0), freed: 0 }
     }
 
-    /// Continues a ring that an earlier process of the same identity wrote up to `position`, all of it freed.
+    /// Continues a ring that an earlier process with the same id wrote up to `position`, all of it freed.
     pub fn resume(&mut self, position: u64) {
         self.cursor = Cursor::new(&self.geometry, position);
         self.freed = position;
     }
 
-    /// Whether a record with this payload has room now.
+    /// Returns whether the ring has room for a record with a payload of `bytes`.
     #[inline]
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.cursor.position() + record_cells(bytes) as u64 <= self.freed + self.geometry.lap_cells()
     }
 
-    /// The longest payload of one record, bytes.
+    /// Returns the maximum payload of one record, in bytes.
     #[must_use]
     pub fn max_payload(&self) -> usize {
         self.geometry.max_payload()
     }
 
-    /// Where the next record starts.
+    /// Returns the position at which the next record starts.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.cursor.position()
     }
 
-    /// The lap for which the next record is sealed.
+    /// Returns the lap for which the next record is sealed.
     #[inline]
     #[must_use]
     pub fn lap(&self) -> u64 {
         self.cursor.lap()
     }
 
-    /// Whether everything that was written has been freed.
+    /// Returns whether everything that was written has been freed.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.freed == self.cursor.position()
     }
 
-    /// Seals the record whose payload of `bytes` is in `record[3..]` and takes the next place for it. `None` if there is
-    /// no room: read the credit and try again.
+    /// Seals the record whose payload of `bytes` is in `record[3..]` and assigns it the next location. Returns `None`
+    /// if there is no room: read the credit and retry.
     ///
     /// # Panics
-    /// If the payload is longer than the ring's records may be.
+    /// If the payload exceeds the maximum of the ring.
     #[inline]
     pub fn seal(&mut self, bytes: usize, record: &mut [u64]) -> Option<Place> {
         self.seal_unless(bytes, record, false)
     }
 
-    /// The same for a record that another ring with the same seal may have sealed, as it is now: `sealed`. Then that is not
-    /// done again, if the lap is the same.
+    /// Like [`seal`](RingWriter::seal), but skips the sealing if `sealed` is `true` and `record` has the lap of this
+    /// ring. `sealed` means that another ring with the same seal has sealed the present contents of `record`.
     ///
     /// # Panics
-    /// If the payload is longer than the ring's records may be.
+    /// If the payload exceeds the maximum of the ring.
     #[inline]
     pub fn seal_unless(&mut self, bytes: usize, record: &mut [u64], sealed: bool) -> Option<Place> {
         assert!(bytes <= self.geometry.max_payload(), "record of {bytes} bytes in a ring of {}", self.max_payload());
@@ -99,8 +99,8 @@ impl RingWriter {
         Some(Place { offset, words: record_words(bytes), end })
     }
 
-    /// A credit came: the reader has freed everything before `freed`. Credits that go back, or beyond what was written,
-    /// are not the reader's and change nothing.
+    /// Applies a credit: the reader has freed everything before `freed`. A credit that goes back, or beyond the last
+    /// written record, is stale or invalid and is ignored.
     #[inline]
     pub fn credit(&mut self, freed: u64) {
         if freed > self.freed && freed <= self.cursor.position() {
@@ -108,7 +108,8 @@ impl RingWriter {
         }
     }
 
-    /// What a credit that came means, after `before`: itself, but for the mutant that takes it as a delta.
+    /// Returns the value of a received credit, given the sum `before` of earlier ones. It is the credit itself, except
+    /// with the mutant that treats credits as deltas.
     #[inline]
     #[must_use]
     pub fn absorb(&self, before: u64, credit: u64) -> u64 {
