@@ -1,4 +1,4 @@
-//! What a process was told at its start: it stands in a memfd that others read in `/proc/PID/fd`.
+//! The start parameters of a process, published in a memfd that other processes read through `/proc/PID/fd`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,40 +11,40 @@ use stentor_fabric::ProcessId;
 
 use crate::memfd;
 
-/// The name of the memfd.
+/// Name of the memfd.
 const ABOUT: &str = "stentor-about";
-/// Longest text in it that is read, bytes.
+/// Maximum length of the text that a reader accepts, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// Its first field, with the number of its format.
+/// First field of the text: the name and the number of the format.
 const FORMAT: &[u8] = b"stentor about 2";
 
-/// From what a process was started.
+/// The configuration from which a process was started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
-    /// The cluster's name in the configuration.
+    /// Name of the cluster in the configuration.
     pub cluster: String,
-    /// The configuration's file.
+    /// Path of the configuration file.
     pub file: PathBuf,
-    /// Where the members are, as the file says; empty where nobody has an address.
+    /// Addresses of the members in the file; empty on fabrics without addresses.
     pub addresses: Vec<String>,
 }
 
-/// What a running process was told at its start.
+/// The start parameters of a running process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct About {
-    /// Its cluster's name in the configuration.
+    /// Name of the cluster in the configuration.
     pub cluster: String,
-    /// Its name there.
+    /// Name of the process in the configuration.
     pub name: String,
-    /// Its configuration's file, absolute and without links.
+    /// Path of the configuration file, absolute and without symbolic links.
     pub file: PathBuf,
-    /// The directory with its sockets.
+    /// The directory with the cluster directories.
     pub directory: PathBuf,
-    /// The directory in it.
+    /// Name of the process's cluster directory in `directory`.
     pub meeting: String,
-    /// Its number in the cluster.
+    /// Id of the process in the cluster.
     pub me: ProcessId,
-    /// [`Source::addresses`].
+    /// The addresses of the members; see [`Source::addresses`].
     pub addresses: Vec<String>,
 }
 
@@ -79,8 +79,9 @@ impl About {
         Some(About { cluster, name, file, directory, meeting, me, addresses: text.collect() })
     }
 
-    /// Returns what a process of this user says of itself. It may run several members, of several clusters: the first counts that is the one
-    /// that is looked for.
+    /// Returns the start parameters that a process of this user has published. A process may run several members of
+    /// several clusters, and thus publish several sets of parameters: the first one for which `is_it` returns true
+    /// counts.
     pub(crate) fn of(pid: i32, is_it: impl Fn(&About) -> bool) -> Option<About> {
         if pid <= 0 {
             return None;
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_was_told_is_read_as_it_was_written() {
+    fn published_start_parameters_are_read_back() {
         let about = About {
             cluster: "c".to_owned(),
             name: "g.3".to_owned(),

@@ -1,4 +1,4 @@
-//! What a process must know to take its seat, and why it cannot.
+//! The configuration of a seat, and the errors of a start.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,31 +10,32 @@ use thiserror::Error;
 use crate::about::{About, Source};
 use crate::credentials::Named;
 
-/// The longest name of a cluster or a process, bytes.
+/// Maximum length of the name of a cluster or a process, in bytes.
 pub const MAX_NAME: usize = 64;
 
-/// Which seat a process takes, and where.
+/// The identity of a process and the location of its seat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeatConfig {
-    /// Where the directories of clusters are. Made if it is missing, with mode 0700, and removed with the last process.
+    /// Directory of the cluster directories. It is created with mode 0700 if it is missing, and removed with the last
+    /// process.
     pub directory: PathBuf,
-    /// The cluster's name: letters, digits, `.`, `-`, `_`; at most 64 bytes.
+    /// Name of the cluster: letters, digits, `.`, `-`, `_`; at most 64 bytes.
     pub cluster: String,
-    /// This process.
+    /// Id of this process.
     pub me: ProcessId,
-    /// Its name, for people: same letters as the cluster's.
+    /// Name of this process in messages and file names: the same letters as in `cluster`.
     pub name: String,
-    /// Keep a small process that removes this process's socket when it is killed: this program, if it
-    /// [says so](crate::become_janitor_by), or `/bin/sh`. Without it, or where neither is there, the next process of the
-    /// cluster with the same id does.
+    /// `true` to keep a janitor: a small process that removes this process's socket when this process is killed. The
+    /// janitor is this program, if it [supports that](crate::become_janitor_by), or `/bin/sh`. Without a janitor, the
+    /// next process of the cluster with the same id removes the socket.
     pub janitor: bool,
-    /// From what this process was started. With it no second process of its name starts from the same file, whatever its
-    /// directory, and [`Running`](crate::Running) finds it.
+    /// The configuration from which this process was started. With it, no second process with this name starts from the
+    /// same file, even with another `directory`, and [`Running`](crate::Running) finds this process.
     pub source: Option<Source>,
 }
 
 impl SeatConfig {
-    /// Refuses names that file names should not have.
+    /// Checks that both names are valid in file names.
     ///
     /// # Errors
     /// [`StartError::Name`].
@@ -49,7 +50,7 @@ impl SeatConfig {
     }
 }
 
-/// `$XDG_RUNTIME_DIR/stentor`, or `/tmp/stentor-` and the user id where there is no runtime directory.
+/// Returns `$XDG_RUNTIME_DIR/stentor`, or `/tmp/stentor-` and the user id if there is no runtime directory.
 #[must_use]
 pub fn default_directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
@@ -58,13 +59,13 @@ pub fn default_directory() -> PathBuf {
     }
 }
 
-/// The directory in `/tmp` in which every process of this user looks that was given no directory of its own.
+/// Returns the directory in `/tmp` that every process of this user searches unless it was given a directory.
 pub(crate) fn common_directory() -> PathBuf {
     PathBuf::from(format!("/tmp/stentor-{}", getuid().as_raw()))
 }
 
-/// Where a process that was given this directory looks for others: there, and if it is a usual one in all usual ones, so that
-/// processes with and without `XDG_RUNTIME_DIR` meet.
+/// Returns the directories in which a process with this directory searches for others. They are this directory and, if
+/// it is a default one, all default ones, so that processes with and without `XDG_RUNTIME_DIR` find each other.
 #[must_use]
 pub fn meeting_directories(directory: &Path) -> Vec<PathBuf> {
     let mut all = vec![directory.to_owned()];
@@ -78,32 +79,32 @@ pub fn meeting_directories(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Whether a directory is one that processes take by themselves.
+/// Returns whether a process may use this directory by default.
 pub(crate) fn is_usual(directory: &Path) -> bool {
     directory == default_directory() || directory == common_directory()
 }
 
-/// Returns a path that means the same from every working directory. What is there already is written without `..` and links: how long
-/// the path of a socket may be does not depend on where its process runs.
+/// Returns an absolute path for `path`. The part of the path that exists is returned without `..` and symbolic links,
+/// so that the length of a socket path does not depend on the working directory of its process.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if !absolute.components().any(|part| part == Component::ParentDir) {
         return absolute;
     }
-    // Only what is not there yet is kept as it is.
+    // Only the part of the path that does not exist yet keeps its `..`.
     let there = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
     let short = there.and_then(|(part, real)| Some(real.join(absolute.strip_prefix(part).ok()?)));
     short.unwrap_or(absolute)
 }
 
-/// Why a process could not start.
+/// The reason why a process could not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// A name with letters that file names should not have.
+    /// The name is not valid in file names.
     #[error("{what} name {name:?}: use 1 to 64 letters, digits, '.', '-' or '_', not beginning with '.'")]
     Name {
-        /// Whose name.
+        /// The kind of name: `cluster` or `process`.
         what: &'static str,
         /// The name.
         name: String,
@@ -111,86 +112,86 @@ pub enum StartError {
     /// The id is not in the cluster.
     #[error("{me} is not in a cluster of {processes} processes")]
     UnknownProcess {
-        /// The id.
+        /// Id of the process.
         me: ProcessId,
-        /// Processes of the cluster.
+        /// Number of processes in the cluster.
         processes: u16,
     },
-    /// Limits of the process's fabric out of range.
+    /// The limits of the process's fabric are out of range.
     #[error("messages of {message_bytes} bytes, {max_regions} regions: both are above 0, regions up to 1048576")]
     Limits {
-        /// What was configured.
+        /// Configured size of a message, in bytes.
         message_bytes: u32,
-        /// What was configured.
+        /// Configured maximum number of regions.
         max_regions: u32,
     },
-    /// A directory that others could get into, or that cannot be made.
+    /// Other users may enter the directory, or it cannot be created.
     #[error("{path}: {reason}")]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong, and the remedy.
+        /// The problem, and the remedy.
         reason: String,
     },
-    /// Socket addresses are short.
+    /// The path of the socket exceeds the maximum of 107 bytes.
     #[error("{path} is {bytes} bytes long; socket paths have at most 107: choose a shorter directory or name")]
     PathTooLong {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Its length.
+        /// Length of the path, in bytes.
         bytes: usize,
     },
-    /// There is a process with this id.
+    /// A process with this id is running.
     #[error("{name} ({me}) of cluster {cluster} is running already, {}; stop it or use another id", as_pid(*pid))]
     AlreadyRunning {
-        /// The name.
+        /// Name of the process.
         name: String,
-        /// The id.
+        /// Id of the process.
         me: ProcessId,
-        /// The cluster.
+        /// Name of the cluster.
         cluster: String,
-        /// The other process; 0 if it is in a PID namespace that this process cannot see, or too busy to be asked.
+        /// Pid of the other process; 0 if it is in a PID namespace that this process cannot see, or too busy to answer.
         pid: i32,
-        /// What that process was told, if it says so.
+        /// Start parameters of that process, if it has published them.
         about: Option<Box<About>>,
     },
-    /// Other processes of the cluster are starting, one after the other.
+    /// Other processes of the cluster are starting, one after the other, and hold the lock of the directory.
     #[error("other processes of the cluster are starting, and have held {path} for {seconds} s; try again")]
     Starting {
-        /// The directory that is locked.
+        /// The locked directory.
         path: PathBuf,
-        /// How long this process has waited.
+        /// Time that this process has waited, in seconds.
         seconds: u64,
     },
-    /// Another user holds the name of this process's lock.
+    /// A process of another user holds this process's lock.
     #[error(
         "the lock of {name} (the abstract socket @{lock}) is held by {}, of user {uid}; stop that process, or run this one in \
          a network namespace of its own", Named(*pid)
     )]
     ForeignLock {
-        /// The process's name.
+        /// Name of the process.
         name: String,
-        /// The abstract socket, as `ss -xl` shows it.
+        /// Name of the abstract socket, as `ss -xl` shows it.
         lock: String,
-        /// Who holds it; 0 if it is in a PID namespace that this process cannot see.
+        /// Pid of the holder; 0 if it is in a PID namespace that this process cannot see.
         pid: i32,
-        /// The user.
+        /// User id of the holder.
         uid: u32,
     },
     /// The janitor could not be started.
     #[error("cannot start a process that cleans up after this one: {0}")]
     Janitor(#[source] std::io::Error),
-    /// The system refused something else.
+    /// The operating system refused another operation.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// Makes an error of what the system says.
+/// Returns a function that turns an error number into a [`StartError`] of the operation `what`.
 pub fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
     let what = what.into();
     |error| StartError::System { what, source: error.into() }

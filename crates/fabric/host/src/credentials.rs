@@ -1,7 +1,7 @@
-//! Who is at the other end of a Unix socket. The only `unsafe` of the crate.
+//! Credentials of the other end of a Unix socket. This module and `interface` have the only `unsafe` code of the crate.
 //!
-//! The kernel translates the peer's process id to this process's PID namespace and says 0 where it has none there. A safe
-//! wrapper whose process ids cannot be 0 takes that for an error, so this one asks itself.
+//! The kernel translates the peer's pid to this process's PID namespace, and returns 0 if the peer has no pid there. A
+//! safe wrapper whose pids cannot be 0 reports that as an error, so this module calls `getsockopt` itself.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,22 +11,23 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Process and user id of the other end of a connected Unix socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credentials {
-    /// The process that connected or listened, 0 if it is in a PID namespace that this process cannot see.
+    /// Pid of the process that connected or listened; 0 if it is in a PID namespace that this process cannot see.
     pub pid: i32,
-    /// The effective user then.
+    /// Effective user id of that process at that time.
     pub uid: u32,
 }
 
 impl Credentials {
-    /// Reads them.
+    /// Reads the credentials of the other end.
     ///
     /// # Errors
-    /// What the system says, for a descriptor that is no Unix socket for instance.
+    /// Returns the error of the operating system, for instance if the descriptor is no Unix socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut got = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
         let (fd, to) = (socket.as_fd().as_raw_fd(), (&raw mut got).cast());
-        // SAFETY: `to` points to `bytes` writable bytes that live until the call returns, and any bytes are a valid `ucred`.
+        // SAFETY: `to` points to `bytes` writable bytes that live until the call returns, and any bytes are a valid
+        // `ucred`.
         let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut bytes) };
         if done < 0 {
             return Err(io::Error::last_os_error());
@@ -35,7 +36,7 @@ impl Credentials {
     }
 }
 
-/// A process in words: its pid, or why it has none here.
+/// Formats a pid, or the reason why the process has none in this namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Named(pub i32);
 

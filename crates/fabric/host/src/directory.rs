@@ -1,4 +1,6 @@
-//! Where the control sockets of a cluster are: `DIRECTORY/CLUSTER/ID-NAME.PID.NONCE.sock`, all directories 0700.
+//! The directories of a cluster's control sockets, and the search for a second process with the same id.
+//!
+//! Sockets are at `DIRECTORY/CLUSTER/ID-NAME.PID.NONCE.sock`. All directories have mode 0700.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -22,18 +24,18 @@ use crate::lock::{Lock, Taken};
 use crate::roll::{self, Enrolled, Enrolment};
 use crate::socket;
 
-/// How long another process of the cluster may take to start.
+/// Maximum time that another process of the cluster may hold the directory's lock while it starts.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// How long a second process may take to go away that is being torn down, or of which nothing is known.
+/// Time to wait for a second process that is being torn down, or whose pid is unknown.
 const LINGER: Duration = Duration::from_millis(500);
-/// How long one that runs may: it may have been killed just now, and the kernel has not begun. The directory is locked meanwhile, and a client
-/// looks at one place after the other.
+/// Time to wait for a second process that is running: it may have just been killed, and the kernel has not begun the
+/// teardown. The time is short because the directory is locked meanwhile, and a client checks one id after the other.
 const BRIEF: Duration = Duration::from_millis(10);
 
-/// Returns paths beside the sockets of processes with this id, dead or alive. See [`Beside`](crate::Beside).
+/// Returns the paths beside the sockets of all processes with this id, running or dead. See [`Beside`](crate::Beside).
 ///
 /// # Errors
-/// [`StartError::Directory`] if others may enter the directories, and what the system says.
+/// [`StartError::Directory`] if other users may enter the directories; otherwise the error of the operating system.
 pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
     let directory = absolute(directory);
     let mut sockets = Vec::new();
@@ -45,7 +47,7 @@ pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result
             .try_for_each(|private| make_private(private).map(drop));
         match private {
             Ok(()) => {}
-            // In the other usual directory others may have made themselves at home: nobody of ours is there then.
+            // Another user may own the other default directory. Then none of this user's processes is there.
             Err(_) if place != directory => continue,
             Err(error) => return Err(error),
         }
@@ -58,8 +60,9 @@ pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result
     Ok(sockets.iter().map(|path| path.with_extension(BESIDE)).collect())
 }
 
-/// The name of the lock on a process of this user, as an abstract socket. Clusters in directories of their own may have
-/// the same name; the usual directories are one.
+/// Returns the name of the lock on a process of this user, as an abstract socket. Clusters in different directories may
+/// have the same name, so the name includes a hash of the directory. The default directories count as one and have no
+/// hash.
 fn lock_name(config: &SeatConfig) -> String {
     let (user, cluster, me) = (geteuid().as_raw(), &config.cluster, config.me.0);
     if is_usual(&config.directory) {
@@ -69,8 +72,8 @@ fn lock_name(config: &SeatConfig) -> String {
     format!("stentor-{user}-{cluster}-{me}-{:016x}", roll::hash(path.as_os_str()))
 }
 
-/// Makes a directory for us alone, or checks that the one that is there is. `false` if there is nothing to make it in, or
-/// a process that leaves removed it.
+/// Creates a directory for this user alone, or checks that the existing one is private. Returns `false` if the parent
+/// directory is missing, or a leaving process removed the directory.
 pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
     let wrong = |reason: String| StartError::Directory { path: path.to_owned(), reason };
     match DirBuilder::new().mode(0o700).create(path) {
@@ -100,7 +103,7 @@ pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
     Ok(true)
 }
 
-/// The locked directory of the cluster; `None` if it was removed meanwhile.
+/// Locks the directory of a cluster. Returns `None` if the directory was removed meanwhile.
 pub(crate) fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = match open(path, flags, Mode::empty()) {
@@ -124,59 +127,60 @@ pub(crate) fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
     Ok(there.then_some(fd))
 }
 
-/// Returns everything in a cluster's directory.
+/// Returns the paths of all entries in a cluster's directory.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn entries(cluster: &Path) -> std::io::Result<Vec<PathBuf>> {
     fs::read_dir(cluster)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }
 
-/// Whether a path is a socket of the process with this id.
+/// Returns whether a path is a socket of the process with this id.
 pub fn is_socket_of(path: &Path, process: ProcessId) -> bool {
     let prefix = format!("{}-", process.0);
     let name = path.file_name().unwrap_or_default().as_bytes();
     name.starts_with(prefix.as_bytes()) && name.ends_with(b".sock")
 }
 
-/// Returns the sockets in a cluster's directory of the process with this id.
+/// Returns the sockets of the process with this id in a cluster's directory.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<PathBuf>> {
     Ok(entries(cluster)?.into_iter().filter(|path| is_socket_of(path, process)).collect())
 }
 
-/// Removes the sockets that dead processes with our id left in a directory of the cluster. Returns the process that one of
-/// them is alive in, 0 if it cannot be told.
+/// Removes the sockets that dead processes with the id `me` left in a cluster's directory. Returns the pid of a running
+/// process that owns one of them, or 0 if its pid is unknown.
 fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError> {
     let unknown = |source| StartError::System { what: format!("look for processes in {}", cluster.display()), source };
     let sockets = match sockets_of(cluster, me) {
-        // The last process just took it away; whoever listens next makes it anew.
+        // The last process has just removed the directory; the next one that listens creates it again.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         listed => listed.map_err(unknown)?,
     };
     for path in sockets {
         match socket::dial(&path) {
             Ok(socket) => return Ok(Some(socket::peer(&socket).map_or(0, |(pid, _)| pid))),
-            // Alive and busy.
+            // The process is running but too busy to accept the connection.
             Err(Errno::AGAIN) => return Ok(Some(0)),
-            // Nobody listens there, and nobody ever will again.
+            // No process listens there, and none ever will, because the name contains a nonce.
             Err(Errno::CONNREFUSED | Errno::NOENT) => {
                 let _ = fs::remove_file(&path);
                 let _ = fs::remove_file(path.with_extension(BESIDE));
             }
-            // That says nothing about the other process: its socket must stay.
+            // This error says nothing about the other process, so its socket must stay.
             Err(error) => return Err(system(format!("connect to {}", path.display()))(error)),
         }
     }
     Ok(None)
 }
 
-/// The same in all directories in which there may be one.
+/// Searches all directories that may contain a socket of a second process.
 fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> {
     for place in meeting_directories(&config.directory) {
-        // A directory that others may enter is none of ours: where it is the own one that was refused before.
+        // Skip other directories that other users may enter: no process of this user uses them. The configured
+        // directory itself was checked before.
         let path = place.join(&config.cluster);
         if place != config.directory && (!path.is_dir() || make_private(&path).is_err()) {
             continue;
@@ -188,7 +192,7 @@ fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> 
     Ok(None)
 }
 
-/// Takes the locks on this process, if no other is there with its id.
+/// Locks this process's id and enrols it, unless another process with this id is running.
 pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolled>), StartError> {
     let (since, lock) = (Instant::now(), lock_name(config));
     let (mut pid, mut pause) = (0, Duration::from_millis(2));
@@ -207,12 +211,13 @@ pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolle
             },
         };
         pid = if found == 0 { pid } else { found };
-        // A child that a dying process was just starting holds its sockets for a moment.
+        // A child that a dying process was just starting may hold its sockets for a moment.
         let lingers = if pid > 0 && !is_ending(pid) { BRIEF } else { LINGER };
         if since.elapsed() > lingers {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());
             let cluster = config.source.as_ref().map_or(cluster, |source| source.cluster.clone());
-            // It has this place in the same cluster, or was started from the same file, which was edited since.
+            // The other process has this id in the same cluster, or was started from the same file, which was edited
+            // since.
             let is_it = |about: &About| {
                 let has_place = (&about.meeting, about.me) == (&config.cluster, me);
                 has_place || config.source.as_ref().is_some_and(|source| roll::is_from(about, source, &name))
@@ -220,7 +225,7 @@ pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolle
             let about = About::of(pid, is_it).map(Box::new);
             return Err(StartError::AlreadyRunning { name, me, cluster, pid, about });
         }
-        // Each look is a connection to a process that may be alive and well.
+        // The pause doubles because each search connects to a process that may be healthy.
         std::thread::sleep(pause);
         pause *= 2;
     }

@@ -1,28 +1,30 @@
-//! Processes that are being torn down: they hold what they had for a moment longer.
+//! Detection of processes that are being torn down, and still hold their locks and sockets for a moment.
 
 use std::fs;
 
-/// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
+/// Bit in the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
 const EXITING: u64 = 4;
 
-/// In the signals of a process: SIGKILL.
+/// Bit in the pending signals of a process: SIGKILL.
 const KILL: u64 = 1 << 8;
 
-/// Returns whether a process of this PID namespace is gone, is being torn down, or was killed and has not run since.
+/// Returns whether a process of this PID namespace has ended, is being torn down, or was killed and has not run since.
 #[must_use]
 pub fn is_ending(pid: i32) -> bool {
     let of = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
     of("stat").map_or(true, |stat| says_ending(&stat)) || of("status").map_or(true, |status| says_killed(&status))
 }
 
-/// Whether `/proc/PID/status` says that SIGKILL waits for the process: on a busy machine it may run late.
+/// Returns whether SIGKILL is pending in the contents of `/proc/PID/status`. On a busy machine a killed process may run
+/// late.
 fn says_killed(status: &str) -> bool {
     let pending = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
     let mut pending = pending.filter_map(|set| u64::from_str_radix(set.trim(), 16).ok());
     pending.any(|set| set & KILL != 0)
 }
 
-/// Whether `/proc/PID/stat` says that the process exits. Its fields: pid, name in parentheses, state, four numbers, terminal's group, flags.
+/// Returns whether the process exits, from the contents of `/proc/PID/stat`. Its fields are pid, name in parentheses,
+/// state, four numbers, the terminal's group, and flags.
 fn says_ending(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_ascii_whitespace();
@@ -36,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_that_is_torn_down_is_told_from_one_that_runs() {
+    fn dying_processes_are_distinguished_from_running_ones() {
         assert!(says_ending("7 (a) b) Z 1 7 7 0 -1 4 0 0"));
         assert!(says_ending("7 (a) R 1 7 7 0 -1 4194564 0 0"));
         assert!(!says_ending("7 (a) R 1 7 7 0 -1 4194560 0 0"));

@@ -1,4 +1,4 @@
-//! Network interfaces: which one has an address, and the longest packet that it takes.
+//! Network interfaces: the interface that has an address, and its MTU.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -9,8 +9,8 @@ use std::ptr;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Returns the name of the interface that has this address, in the network namespace of this process. The loopback interface has
-/// all of 127.0.0.0/8.
+/// Returns the name of the interface that has this address, in the network namespace of this process. The loopback
+/// interface has all of 127.0.0.0/8.
 #[must_use]
 pub fn interface_of(address: IpAddr) -> Option<String> {
     let address = match address {
@@ -18,35 +18,35 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
         other => other,
     };
     let mut list = ptr::null_mut();
-    // SAFETY: the list is written during the call; it is given back below.
+    // SAFETY: the call writes only `list`, which is freed below.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
         return None;
     }
     let (mut entry, mut found) = (list, None);
     while !entry.is_null() && found.is_none() {
-        // SAFETY: an entry of the list, which was not given back yet.
+        // SAFETY: `entry` is an element of the list, which is not freed yet.
         let one = unsafe { &*entry };
-        // SAFETY: as its family says, which `ip_of` asks first.
+        // SAFETY: `ifa_addr` is null or has the size of its family, which `ip_of` checks first.
         if unsafe { ip_of(one.ifa_addr) } == Some(address) {
-            // SAFETY: every entry has a name, a string inside the list.
+            // SAFETY: every entry has a name: a NUL-terminated string inside the list.
             found = unsafe { CStr::from_ptr(one.ifa_name) }.to_str().ok().map(str::to_owned);
         }
         entry = one.ifa_next;
     }
-    // SAFETY: it is the list that came, and nobody looks at it again.
+    // SAFETY: `list` is the list that `getifaddrs` returned, and it is not used again.
     unsafe { libc::freeifaddrs(list) };
     found
 }
 
-/// The IP address in a socket address, if it is one.
+/// Returns the IP address of a socket address, or `None` if it has another family.
 ///
 /// # Safety
-/// A null pointer, or a socket address with as many bytes as its family has, aligned for all families.
+/// `address` must be null, or point to a socket address with as many bytes as its family has, aligned for all families.
 unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: each kind begins with its family; what follows is there as the caller promises.
+    // SAFETY: every socket address begins with its family, and the caller guarantees the bytes that follow.
     unsafe {
         match i32::from((*address).sa_family) {
             libc::AF_INET => {
@@ -59,13 +59,13 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Returns the MTU of an interface, bytes: of an IP packet with its header.
+/// Returns the MTU of an interface: the maximum length of an IP packet with its header, in bytes.
 ///
 /// # Errors
-/// What the system says, for instance that there is no such interface in this network namespace.
+/// Returns the error of the operating system, for instance if this network namespace has no such interface.
 pub fn mtu_of(interface: &str) -> io::Result<u32> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // SAFETY: plain numbers and bytes, of which all zeros is a value.
+    // SAFETY: `ifreq` consists of plain numbers and bytes, for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if interface.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -73,11 +73,11 @@ pub fn mtu_of(interface: &str) -> io::Result<u32> {
     for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: the request is one, with a name that ends, and lives during the call.
+    // SAFETY: `request` is an `ifreq` with a NUL-terminated name, and lives until the call returns.
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has written this part of it.
+    // SAFETY: the call has initialized this field of the union.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
@@ -98,9 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_has_an_mtu_and_what_is_none_is_refused() {
+    fn an_interface_has_an_mtu_and_an_unknown_one_is_refused() {
         let told = std::fs::read_to_string("/sys/class/net/lo/mtu").expect("the kernel's tree");
-        assert_eq!(mtu_of("lo").expect("it is there").to_string(), told.trim());
+        assert_eq!(mtu_of("lo").expect("lo exists").to_string(), told.trim());
         assert!(mtu_of("none-of-these").is_err());
         assert_eq!(mtu_of(&"x".repeat(40)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }

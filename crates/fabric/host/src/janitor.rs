@@ -1,4 +1,4 @@
-//! The janitor: a tiny process that outlives this one, by whatever cause it ends, to remove its socket.
+//! The janitor: a small process that removes the socket of its parent after the parent has ended for any reason.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,31 +8,31 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Waits for the end of its input, which the system closes when the process that holds it ends.
+/// Shell janitor. It waits for the end of its input, which the kernel closes when the parent ends.
 const SCRIPT: &str = r#"trap "" HUP INT TERM; read -r x; rm -f "$1" "${1%.sock}.ctl"; rmdir "$2" && rmdir "$3""#;
-/// What stands beside a socket and goes with it.
+/// Extension of the file beside a socket. The file is removed with the socket.
 pub(crate) const BESIDE: &str = "ctl";
-/// This program, also after its file was replaced.
+/// The program of this process, even after its file was replaced.
 const SELF: &str = "/proc/self/exe";
 
-/// The argument by which this program becomes a janitor.
+/// The argument that makes this program a janitor.
 static ARGUMENT: OnceLock<&str> = OnceLock::new();
 
-/// Makes this program its own janitor: processes that start from here on run it again, with `argument` and three paths,
-/// and it must call [`clean_up`] with those. Otherwise the janitor is `/bin/sh`, which small images do not have. The first
-/// call counts.
+/// Makes this program its own janitor. Later starts run this program with `argument` and three paths, and the program
+/// must then call [`clean_up`] with the paths. Otherwise the janitor is `/bin/sh`, which small images lack. Only the
+/// first call has an effect.
 pub fn become_janitor_by(argument: &'static str) {
     let _ = ARGUMENT.set(argument);
 }
 
-/// Waits until standard input ends, then removes a socket, what stands beside it, and its directories if they are empty.
-/// Whoever calls it must have seen to it that SIGHUP, SIGINT and SIGTERM do not end this process.
+/// Waits until standard input ends, then removes a socket, the file beside it, and the directories if they are empty.
+/// Before the call, the caller must make this process ignore SIGHUP, SIGINT and SIGTERM.
 pub fn clean_up(socket: &Path, cluster: &Path, directory: &Path) {
     let mut ignored = [0; 64];
     let mut input = io::stdin().lock();
-    // What cannot be read has ended, too.
+    // A read error counts as the end of the input.
     while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
-    // What is gone already, or still used by others, stays as it is.
+    // Errors are ignored: the files may be removed already, and the directories may be in use by other processes.
     let _ = fs::remove_file(socket);
     let _ = fs::remove_file(socket.with_extension(BESIDE));
     if fs::remove_dir(cluster).is_ok() {
@@ -40,15 +40,16 @@ pub fn clean_up(socket: &Path, cluster: &Path, directory: &Path) {
     }
 }
 
-/// A child in a process group of its own, so that a signal to ours does not end it.
+/// A child process in a separate process group, so that a signal to the parent's group does not end it.
 #[derive(Debug)]
 pub(crate) struct Janitor(Child);
 
 impl Janitor {
-    /// `None` where there is no program that could be one: then the next process with the same id cleans up.
+    /// Starts a janitor. Returns `None` if the host has no program for it; the next process with the same id then
+    /// cleans up.
     ///
     /// # Errors
-    /// When the system refuses another process.
+    /// Returns the error of the operating system if it refuses another process.
     pub(crate) fn start(socket: &Path, cluster: &Path, directory: &Path) -> io::Result<Option<Self>> {
         let paths = [socket, cluster, directory];
         let own = ARGUMENT.get().map(|argument| (SELF, vec![OsStr::new(*argument)]));
@@ -80,7 +81,8 @@ impl Janitor {
 impl Drop for Janitor {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // It ends at once now. If someone else reaped it there is nothing left to do.
+        // The janitor exits at once, because its input has ended. An error means that another part of the program has
+        // reaped it.
         let _ = self.0.wait();
     }
 }
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_no_program_does_without_a_janitor() {
+    fn without_a_program_there_is_no_janitor() {
         let path = Path::new("/nonexistent/x");
         let none = ["/nonexistent/sh", "/dev/null"].map(|program| (program, Vec::new()));
         assert!(Janitor::first_that_starts(none.into_iter(), [path; 3]).unwrap().is_none());

@@ -1,12 +1,13 @@
-//! The processes of one host: where their sockets are, who runs, and that each runs once.
+//! The processes of one host: their sockets, a directory of running processes, and a lock so that each runs only once.
 //!
-//! - [`Seat`] is a process's socket in a private directory, and the lock on its id. What is removed from under it is made anew.
-//! - [`StandingSeat`] is a seat that looks after itself, for processes that meet over a network, so that operators on this host find
-//!   them.
-//! - [`Running`] finds the processes of a cluster, whatever directory and addresses they were told.
-//! - A janitor is a tiny process that removes the socket of one that was killed: [`become_janitor_by`].
-//! - [`interface_of`] and [`mtu_of`] tell about network interfaces.
-//! - [`memfd`] and [`socket`] are what these and the shared-memory fabric are made of.
+//! - [`Seat`] is a process's socket in a private directory, with the lock on its id. If the socket is removed, the seat
+//!   creates it again.
+//! - [`StandingSeat`] is a seat with a thread that maintains it. Processes that communicate over a network have one so
+//!   that operators on this host find them.
+//! - [`Running`] finds the processes of a cluster, even if they were started with other directories and addresses.
+//! - A janitor is a small process that removes the socket of a killed process: [`become_janitor_by`].
+//! - [`interface_of`] and [`mtu_of`] return properties of network interfaces.
+//! - [`memfd`] and [`socket`] are the primitives of these and of the shared-memory fabric.
 //!
 //! Directories have mode 0700, and both ends of a socket see each other's user id ([`Credentials`]).
 #![deny(unsafe_code)]

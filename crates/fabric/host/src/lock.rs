@@ -1,8 +1,9 @@
-//! The lock on a user's process of a cluster: a listening abstract Unix socket, which is no file.
+//! The lock on a process id of a user's cluster: a listening abstract Unix socket, which is no file.
 //!
-//! Nobody can remove it, and the kernel frees it with its process. A process whose socket was removed from its directory
-//! still holds it, so no second process of its id starts. Abstract sockets belong to a network namespace: processes in
-//! different ones do not see each other's locks, and only their sockets in the directory tell them of each other.
+//! No other process can remove it, and the kernel frees it when its process ends. A process whose socket was removed
+//! from its directory still holds the lock, so no second process with its id starts. Abstract sockets belong to a
+//! network namespace. Processes in different namespaces do not see each other's locks; they detect each other only by
+//! the sockets in the directory.
 
 use std::os::fd::OwnedFd;
 
@@ -16,17 +17,17 @@ use crate::socket::{self, BACKLOG, FLAGS};
 #[derive(Debug)]
 pub(crate) struct Lock(OwnedFd);
 
-/// What came of taking a lock.
+/// The result of an attempt to lock.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It is held now.
+    /// This process now holds the lock.
     Ours(Lock),
-    /// This process holds it; `None` if that cannot be told at present.
+    /// Another process holds the lock; `None` if its credentials are currently unknown.
     Theirs(Option<Credentials>),
 }
 
 impl Lock {
-    /// Takes the lock of this name if it is free.
+    /// Locks `name` if it is free.
     pub(crate) fn take(name: &str) -> Result<Taken, Errno> {
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
@@ -35,19 +36,20 @@ impl Lock {
             Err(Errno::ADDRINUSE) => {
                 return match ask(&address) {
                     Ok(holder) => Ok(Taken::Theirs(Some(holder))),
-                    // Its queue is full, it does not listen yet, or it has just gone.
+                    // The holder's queue is full, it does not listen yet, or it has just ended.
                     Err(Errno::AGAIN | Errno::CONNREFUSED) => Ok(Taken::Theirs(None)),
                     Err(error) => Err(error),
                 };
             }
             Err(error) => return Err(error),
         }
-        // Whoever connects learns from the kernel who listens.
+        // Processes that connect read the holder's credentials from the kernel.
         listen(&socket, BACKLOG)?;
         Ok(Taken::Ours(Lock(socket)))
     }
 
-    /// Hangs up on those who asked who holds the lock: an unanswered connection stays in a queue that has an end.
+    /// Closes the connections of processes that queried the holder: unaccepted connections would fill the queue, which
+    /// is bounded.
     pub(crate) fn hang_up(&self) {
         for _ in 0..BACKLOG {
             if !matches!(socket::accept(&self.0), Ok(Some(_))) {
@@ -57,14 +59,15 @@ impl Lock {
     }
 }
 
-/// Who listens there.
+/// Returns the credentials of the process that listens at `address`.
 fn ask(address: &SocketAddrUnix) -> Result<Credentials, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
     connect(&socket, address)?;
     Credentials::of(&socket).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::CONNREFUSED))
 }
 
-/// Who holds the lock of this name. `None`: nobody, or that cannot be told at present.
+/// Returns the credentials of the holder of the lock `name`, or `None` if it is free or the holder is currently
+/// unknown.
 pub(crate) fn holder(name: &str) -> Option<Credentials> {
     ask(&SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()
 }
@@ -88,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn holder_that_is_asked_without_end_is_known_again_after_it_hangs_up() {
+    fn hanging_up_makes_room_for_more_queries() {
         let name = name("asked");
         let Taken::Ours(lock) = Lock::take(&name).unwrap() else { panic!("it was free") };
         let is_known = || matches!(Lock::take(&name).unwrap(), Taken::Theirs(Some(_)));
         let asked = (0..4 * BACKLOG).take_while(|_| is_known()).count() as i32;
-        assert!((1..4 * BACKLOG).contains(&asked), "the queue has an end");
+        assert!((1..4 * BACKLOG).contains(&asked), "the queue is bounded");
         lock.hang_up();
         lock.hang_up();
         assert!(is_known());

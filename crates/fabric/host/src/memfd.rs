@@ -1,4 +1,4 @@
-//! Memory as file descriptors: made with seals, and believed only with seals.
+//! Shared memory as file descriptors: created with seals, and accepted from a peer only with seals.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,17 +8,19 @@ use rustix::fs::{
 use rustix::io;
 use stentor_fabric::memory::WORD;
 
-/// The seals without which a peer could shrink memory that we have mapped, and kill us with SIGBUS.
+/// Seals of the size. Without them a peer could shrink memory that this process has mapped, which would then get
+/// SIGBUS.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Zeroed memory of a fixed size.
+/// Creates zeroed memory of a fixed size.
 ///
-/// Its pages come as they are touched, and none of them can fail by SIGBUS: memfds are on a tmpfs of the kernel's own, which has no
-/// limit, whatever `/dev/shm` has. Where memory is accounted strictly, `ftruncate` fails. Allocating all of it here would take
-/// memory for clients that never come. Whether there is enough is looked at before the start, by whoever knows what is needed.
+/// The kernel allocates pages when they are touched, and an access cannot fail with SIGBUS: memfds are on an internal
+/// tmpfs of the kernel, which has no limit, whatever limit `/dev/shm` has. Under strict memory accounting, `ftruncate`
+/// fails. Allocating all pages here would use memory for clients that never connect. The caller must check before the
+/// start whether there is enough memory, because only the caller knows how much is needed.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes)?;
@@ -29,32 +31,32 @@ pub fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
 /// Forbids further seals.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn finish(fd: &OwnedFd) -> io::Result<()> {
     fcntl_add_seals(fd, SealFlags::SEAL)
 }
 
-/// Forbids further seals and, to whoever has not mapped the memory yet, writing.
+/// Forbids further seals and future writable mappings. Existing mappings stay writable.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn finish_read_only(fd: &OwnedFd) -> io::Result<()> {
     fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
 }
 
-/// Another descriptor of the same memory, through which it cannot be written.
+/// Returns another descriptor of the same memory, which does not permit writing.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd));
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Checks that memory that a peer passed is as large as it says and stays so. Returns its size in words.
+/// Checks that memory from a peer has the announced size and cannot change it. Returns the size in words.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Returns a description of the problem.
 pub fn verify(fd: BorrowedFd<'_>, bytes: u64) -> Result<usize, String> {
     let seals = fcntl_get_seals(fd.as_fd()).map_err(|_| "it is no memfd".to_owned())?;
     if !seals.contains(SIZE_SEALS) {

@@ -1,4 +1,4 @@
-//! A process's place in a host's private directory without the fabric.
+//! A seat for processes that do not communicate over shared memory.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use crate::about::Source;
 use crate::config::{SeatConfig, StartError};
 use crate::seat::{Beside, Seat};
 
-/// Between two looks at the clock.
+/// Interval between checks of the seat.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The seat, and what shows that its process lives. Nobody is let in.
+/// The seat and its listening socket. The socket shows that its process runs; it accepts no connections.
 type Held = Arc<Mutex<Option<(Seat, OwnedFd)>>>;
 
-/// A process's place in a host's private directory without the fabric: for processes that meet over another one, so that
-/// operators on this host find them. Everything there is removed when it is dropped, and when the process is killed; what
-/// others remove is made anew.
+/// A process's seat in a private directory of the host, with a thread that maintains it. Processes that communicate
+/// over a network fabric have one so that operators on this host find them. Its files are removed when it is dropped or
+/// the process is killed. Files that others remove are created again.
 #[derive(Debug)]
 pub struct StandingSeat {
     held: Held,
@@ -28,10 +28,11 @@ pub struct StandingSeat {
 }
 
 impl StandingSeat {
-    /// Takes the place of a process; `cluster` names a directory in `directory`, `source` is [`SeatConfig::source`]. `say` hears of what was removed by others.
+    /// Takes the seat of a process. `cluster` names a directory in `directory`, and `source` is [`SeatConfig::source`].
+    /// `say` is called with a message whenever another process removed the socket.
     ///
     /// # Errors
-    /// See [`StartError`]; [`StartError::AlreadyRunning`] if another process is in it.
+    /// Returns a [`StartError`]; [`StartError::AlreadyRunning`] if another process has the seat.
     pub fn take(
         directory: PathBuf,
         cluster: &str,
@@ -59,7 +60,7 @@ impl StandingSeat {
         Ok(StandingSeat { held, beside })
     }
 
-    /// Returns where something of the caller's own belongs beside the socket.
+    /// Returns the path beside the socket for a file of the caller.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.beside.clone()
@@ -81,7 +82,7 @@ fn look(held: &Held, say: &impl Fn(&str)) {
 
 impl Drop for StandingSeat {
     fn drop(&mut self) {
-        // Here, not in the thread: it may not run again before the process ends.
+        // The seat is dropped here, because the thread may not run again before the process ends.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(held);
     }

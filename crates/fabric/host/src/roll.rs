@@ -1,10 +1,11 @@
-//! Which processes of a user's cluster run on this host, whatever directory and addresses they were told.
+//! The roll: a list of the processes of a user's clusters that run on this host.
 //!
-//! The sockets of a process are in a directory, and their names follow from the configuration. Whoever names another
-//! directory, or edits the configuration while the process runs, does not find them. So each process with a [`Source`] is
-//! on a roll that depends on neither: an abstract Unix socket `@stentor/UID/CLUSTER/NAME/HASH`, where the hash is that of the
-//! configuration's path. It is a lock, too: one process of a name runs from one file. What the process was told stands in
-//! a memfd that others read in `/proc/PID/fd`, also while the process is stopped.
+//! The sockets of a process are in a directory, and their names follow from the configuration. A process with another
+//! directory, or with a configuration that was edited meanwhile, does not find them. Therefore each process with a
+//! [`Source`] is on a roll that depends on neither: an abstract Unix socket `@stentor/UID/CLUSTER/NAME/HASH`, where
+//! HASH is the hash of the configuration's path. The socket is also a lock: only one process with a given name runs
+//! from one file. The start parameters of the process are in a memfd, which others read through `/proc/PID/fd` even
+//! while the process is stopped.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -22,13 +23,13 @@ use crate::lock::{self, Lock, Taken};
 /// A running process of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Running {
-    /// The process; 0 if it is in a PID namespace that this process cannot see.
+    /// Pid of the process; 0 if it is in a PID namespace that this process cannot see.
     pub pid: i32,
-    /// What it was told, if that can be read.
+    /// Start parameters of the process, if they are readable.
     pub about: Option<About>,
 }
 
-/// This process is on the roll until this is dropped.
+/// The entry of this process on the roll, which is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Enrolled {
     lock: Lock,
@@ -36,21 +37,21 @@ pub(crate) struct Enrolled {
 }
 
 impl Enrolled {
-    /// As [`Lock::hang_up`].
+    /// Closes pending connections; see [`Lock::hang_up`].
     pub(crate) fn hang_up(&self) {
         self.lock.hang_up();
     }
 }
 
-/// What came of enrolling.
+/// The result of an enrolment.
 pub(crate) enum Enrolment {
-    /// Done; `None`: there is nothing to enrol.
+    /// The process is enrolled; `None` if it has no [`Source`] and needs no entry.
     Done(Option<Enrolled>),
-    /// A process of this name runs from the same file; 0 if its pid cannot be told.
+    /// Pid of a process with this name that runs from the same file; 0 if its pid is unknown.
     Theirs(i32),
 }
 
-/// A path by which a file is known, however it is named.
+/// Returns a path that identifies a file, whichever path names it.
 fn identity(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| absolute(file))
 }
@@ -69,13 +70,14 @@ fn prefix(cluster: &str, name: &str) -> String {
     format!("stentor/{}/{cluster}/{name}/", geteuid().as_raw())
 }
 
-/// FNV-1a: a name that is too long for a socket becomes a short one. Two that are equal refuse each other, nothing worse.
+/// Hashes a text with FNV-1a, which shortens a name that is too long for a socket. Processes with equal hashes refuse
+/// each other; a collision has no other effect.
 pub(crate) fn hash(text: &OsStr) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold)
 }
 
-/// Puts this process on the roll.
+/// Enrols this process.
 pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
     let Some(source) = &config.source else { return Ok(Enrolment::Done(None)) };
     let file = identity(&source.file);
@@ -102,12 +104,12 @@ pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
 }
 
 impl Running {
-    /// Finds the processes of this user that run on this host under this name in a cluster of this name.
+    /// Returns the processes of this user on this host with this name, in clusters with this name.
     #[must_use]
     pub fn find(cluster: &str, name: &str) -> Vec<Running> {
         let prefix = format!("@{}", prefix(cluster, name));
         let listed = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        // Each connection that waits at a socket is listed with its name, too.
+        // `/proc/net/unix` also lists each connection that waits at a socket, under the same name.
         let names: BTreeSet<_> = listed
             .lines()
             .filter_map(|line| line.rsplit(' ').next().filter(|name| name.starts_with(&prefix)))
@@ -122,7 +124,7 @@ impl Running {
         found
     }
 
-    /// Whether it runs from this file.
+    /// Returns whether this process runs from `file`.
     #[must_use]
     pub fn is_from(&self, file: &Path) -> bool {
         self.about.as_ref().is_some_and(|about| about.file == identity(file))

@@ -1,4 +1,5 @@
-//! A process's seat: its socket, the directories around it, and its lock. What is removed from under it is made anew.
+//! A process's seat: its socket, the directories around it, and its lock. If the socket is removed, the seat creates it
+//! again.
 
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
@@ -14,21 +15,21 @@ use crate::lock::Lock;
 use crate::roll::Enrolled;
 use crate::socket;
 
-/// How often the socket is looked for.
+/// Interval between checks of the socket.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// `sun_path` without its closing zero.
+/// Maximum length of `sun_path` without the terminating NUL, in bytes.
 const MAX_PATH: usize = 107;
-/// How often the directory may be removed under our feet by a process that leaves.
+/// Maximum number of attempts to take a seat while leaving processes remove the directory.
 const ATTEMPTS: usize = 50;
 
-/// Where something of the caller's own belongs beside a process's socket. The place changes if the directory goes and cannot be
-/// made again.
+/// The path of a file of the caller beside a process's socket. The path changes if the directory is removed and cannot
+/// be created again.
 #[derive(Clone, Debug)]
 pub struct Beside(Arc<Mutex<PathBuf>>);
 
 impl Beside {
-    /// The path at present.
+    /// Returns the current path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -45,14 +46,14 @@ impl From<PathBuf> for Beside {
     }
 }
 
-/// Names in a directory that lead to a socket in another one.
+/// Links in one directory that point to a socket in another one.
 #[derive(Debug)]
 struct Sign {
     at: Whereabouts,
     _janitor: Option<Janitor>,
 }
 
-/// A socket and its directories.
+/// The paths of a socket and its directories.
 #[derive(Clone, Debug)]
 struct Whereabouts {
     directory: PathBuf,
@@ -74,7 +75,8 @@ impl Whereabouts {
         Janitor::start(&self.socket, &self.cluster, &self.directory)
     }
 
-    /// Whatever is gone already, or still used by others, stays as it is.
+    /// Removes the socket, the file beside it, and the directories if they are empty. Errors are ignored: the files may
+    /// be removed already, and the directories may be in use.
     fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
         let _ = fs::remove_file(self.beside());
@@ -83,7 +85,7 @@ impl Whereabouts {
         }
     }
 
-    /// Listens there. `None`: the directory is not there, or was removed meanwhile.
+    /// Listens at the socket's path. Returns `None` if the directory does not exist or was removed meanwhile.
     fn listen(&self) -> Result<Option<OwnedFd>, StartError> {
         let listener = match socket::serve(&self.socket) {
             Ok(listener) => listener,
@@ -99,32 +101,32 @@ impl Whereabouts {
     }
 }
 
-/// What was removed and is there again.
+/// The result of creating a removed socket again.
 #[derive(Debug)]
 pub struct Remade {
-    /// Listens from here on; what listened before hears nothing any more. `None`: it could not be made.
+    /// The new listening socket, which replaces the previous one. `None` if it could not be created.
     pub listener: Option<OwnedFd>,
-    /// What happened, in words.
+    /// Message for the operator.
     pub note: String,
 }
 
-/// This process's socket and directories; removed on drop.
+/// This process's socket, directories and locks. Its files are removed on drop.
 #[derive(Debug)]
 pub struct Seat {
-    /// Where the socket may be: the first that can be used.
+    /// Directories in which the socket may be, in order of preference.
     directories: Vec<PathBuf>,
     cluster: String,
     file: String,
     at: Whereabouts,
-    /// In the directory in which processes look that have no `XDG_RUNTIME_DIR`, if the socket is elsewhere.
+    /// Links in the directory that processes without `XDG_RUNTIME_DIR` search, if the socket is elsewhere.
     sign: Option<Sign>,
     beside: Beside,
     lock: Lock,
     enrolled: Option<Enrolled>,
     next_look: Instant,
-    /// That it cannot be made anew was said.
+    /// `true` once the failure to create the socket again was reported.
     complained: bool,
-    /// After the fields that `drop` uses: ends when they are gone. `None`: there is none, as was asked.
+    /// Dropped after the files are removed. `None` if it was not requested or there is no program for it.
     janitor: Option<Janitor>,
 }
 
@@ -137,10 +139,10 @@ impl Drop for Seat {
 }
 
 impl Seat {
-    /// Takes this process's seat in the cluster: returns the listening socket.
+    /// Takes this process's seat in the cluster and returns it with the listening socket.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// Returns a [`StartError`].
     pub fn take(config: &SeatConfig) -> Result<(Seat, OwnedFd), StartError> {
         let config = &SeatConfig { directory: absolute(&config.directory), ..config.clone() };
         let cluster = config.directory.join(&config.cluster);
@@ -172,14 +174,15 @@ impl Seat {
         Err(StartError::Directory { path: cluster, reason })
     }
 
-    /// Listens at a socket of this name in the process's directory, which is there. `None`: it was removed meanwhile.
+    /// Listens at the socket `file` in the process's cluster directory. Returns `None` if the directory was removed
+    /// meanwhile.
     fn new(
         config: &SeatConfig,
         file: String,
         (lock, enrolled): (Lock, Option<Enrolled>),
     ) -> Result<Option<(Seat, OwnedFd)>, StartError> {
         let at = Whereabouts::new(&config.directory, &config.cluster, &file);
-        // The janitor first: there is no moment at which the socket would stay behind.
+        // The janitor starts first, so that the socket is never without one.
         let janitor = config.janitor.then(|| at.janitor()).transpose().map_err(StartError::Janitor)?.flatten();
         let mut seat = Seat {
             directories: meeting_directories(&config.directory),
@@ -199,20 +202,20 @@ impl Seat {
         Ok(Some((seat, listener)))
     }
 
-    /// Returns a path beside the socket.
+    /// Returns the path beside the socket.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.beside.clone()
     }
 
-    /// Returns directories of the cluster in which sockets of its processes may be.
+    /// Returns the directories of the cluster in which sockets of its processes may be.
     #[must_use]
     pub fn places(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|directory| directory.join(&self.cluster)).collect()
     }
 
-    /// Puts names of the socket, and of what is beside it, where all processes of this user look. Without them those find it
-    /// that have the same `XDG_RUNTIME_DIR`.
+    /// Creates links to the socket, and to the file beside it, in the directory that all processes of this user search.
+    /// If this fails, only processes with the same `XDG_RUNTIME_DIR` find the socket.
     fn put_up_sign(&mut self) {
         let common = common_directory();
         if !is_usual(&self.at.directory) || self.at.directory == common {
@@ -228,13 +231,14 @@ impl Seat {
             Some(Sign { _janitor: janitor, .. }) => janitor,
             None => self.janitor.as_ref().and_then(|_| at.janitor().ok().flatten()),
         };
-        // What is there already is the same.
+        // A link that exists already has the same target.
         let _ = symlink(&self.at.socket, &at.socket);
         let _ = symlink(self.at.beside(), at.beside());
         self.sign = Some(Sign { at, _janitor: janitor });
     }
 
-    /// Looks now and then whether the socket is still there, and makes it anew if not. Cheap when it is not yet time.
+    /// Checks periodically whether the socket still exists, and creates it again if not. The call is cheap between
+    /// checks.
     #[inline]
     pub fn look(&mut self, now: Instant) -> Option<Remade> {
         if now < self.next_look {
@@ -244,7 +248,7 @@ impl Seat {
         self.look_now()
     }
 
-    /// Does so at once.
+    /// Performs the check of [`look`](Seat::look) at once.
     #[cold]
     pub fn look_now(&mut self) -> Option<Remade> {
         self.lock.hang_up();
@@ -285,7 +289,7 @@ impl Seat {
             match self.listen_at(&at) {
                 Ok(Some(listener)) => {
                     if at.socket != self.at.socket && self.janitor.is_some() {
-                        // The one before cleans up nothing that anybody has.
+                        // Dropping the previous janitor removes nothing that is in use.
                         self.janitor = at.janitor().map_err(StartError::Janitor)?;
                     }
                     self.at = at;
@@ -304,7 +308,7 @@ impl Seat {
     }
 
     fn listen_at(&mut self, at: &Whereabouts) -> Result<Option<OwnedFd>, StartError> {
-        // Where a sign was the socket itself is to be. The sign's janitor ends first: it would remove the socket.
+        // The socket may replace its own link. The link's janitor must end first, because it would remove the socket.
         if let Some(sign) = self.sign.take_if(|sign| sign.at.socket == at.socket) {
             sign.at.remove();
             drop(sign);

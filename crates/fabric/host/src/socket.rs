@@ -1,4 +1,4 @@
-//! Unix sockets of packets. Nothing here blocks.
+//! Unix sockets of type SEQPACKET. No function here blocks.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -10,14 +10,14 @@ use rustix::net::{
 
 use crate::credentials::Credentials;
 
-/// The flags of every socket.
+/// Flags of every socket.
 pub const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-/// Connections that may wait to be accepted. More are refused by the system, and their peers try again.
+/// Maximum number of connections that wait to be accepted. The kernel refuses more, and their peers retry.
 pub const BACKLOG: i32 = 128;
 /// Listens at a new path.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn serve(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -28,30 +28,30 @@ pub fn serve(path: &Path) -> io::Result<OwnedFd> {
 /// Connects to a listener.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn dial(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
-/// Takes a connection, if one waits.
+/// Accepts a connection. Returns `None` if none is waiting.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     match accept_with(listener, FLAGS) {
         Ok(socket) => Ok(Some(socket)),
-        // Nobody waits, or whoever did is gone.
+        // No connection is waiting, or its peer has closed it.
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Process and user id of the other end; pid 0 if it is in a PID namespace that this process cannot see.
+/// Returns process and user id of the other end; pid 0 if it is in a PID namespace that this process cannot see.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the operating system.
 pub fn peer(socket: &OwnedFd) -> std::io::Result<(i32, u32)> {
     Credentials::of(socket).map(|Credentials { pid, uid }| (pid, uid))
 }
