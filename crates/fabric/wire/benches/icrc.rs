@@ -1,4 +1,4 @@
-//! Encoding and decoding a WRITE with its ICRC, beside a bare CRC-32 over the same bytes.
+//! Encoding and decoding a WRITE with its ICRC, compared with a bare CRC-32 over the same bytes.
 #![allow(missing_docs)]
 
 use std::hint::black_box;
@@ -8,8 +8,8 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
 use stentor_wire::{Bth, Envelope, Headers, MAX_TRANSPORT_BYTES, Message, Packet, Psn, Repr, Reth, icrc};
 
-/// Packets and payloads lie where a page begins, so that no run is slower than another by the luck of its addresses; a
-/// payload behind headers of 28 bytes lies at a multiple of 64, as in the endpoint's buffers.
+/// A buffer at the beginning of a page, so that its alignment does not make one benchmark slower than another. A
+/// payload behind headers of 28 bytes begins at a multiple of 64, as in the endpoint's buffers.
 #[repr(C, align(4096))]
 struct Page([u8; FRONT + MAX_TRANSPORT_BYTES]);
 
@@ -21,7 +21,7 @@ impl Page {
     }
 }
 
-/// A new PSN, and the ICRC that follows from the old one.
+/// Measures a change of the PSN and the update of the ICRC.
 fn change(group: &mut BenchmarkGroup<'_, WallTime>, envelope: &Envelope, packet: &[u8]) {
     let bytes = packet.len() - 32;
     let (old, behind) = (icrc::Masked::new(envelope, packet), icrc::Shift::by(packet.len() - 4 - 12));
@@ -61,7 +61,7 @@ fn write(criterion: &mut Criterion) {
         };
         encode(&mut place.0[..end], 1);
         let packet = &place.0[FRONT..end];
-        // What the ICRC covers: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
+        // The input of the ICRC: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
         let covered = &source.0[..64 + bytes];
         group.bench_with_input(BenchmarkId::new("crc32fast", bytes), covered, |bencher, covered| {
             bencher.iter(|| crc32fast::hash(black_box(covered)));
@@ -74,7 +74,7 @@ fn write(criterion: &mut Criterion) {
                 encode(black_box(out), psn);
             });
         });
-        // What the endpoint does: the payload goes straight from the region to its place.
+        // The endpoint does this: the payload goes straight from the region to its location in the packet.
         let out = &mut other.0[..end];
         group.bench_function(BenchmarkId::new("encode+icrc, payload in place", bytes), |bencher| {
             let mut psn = 0;

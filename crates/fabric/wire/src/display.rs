@@ -1,4 +1,4 @@
-//! One line per packet, like tcpdump's.
+//! One line of text per packet, in the style of tcpdump.
 
 use core::fmt;
 

@@ -12,15 +12,15 @@ const UDP_PROTOCOL: u8 = 17;
 pub struct Ipv4Repr {
     /// Type of service: DSCP and ECN.
     pub tos: u8,
-    /// Identification: part of what the ICRC covers.
+    /// Identification. The ICRC covers it.
     pub id: u16,
-    /// Do not fragment.
+    /// The flag "do not fragment".
     pub dont_fragment: bool,
-    /// Time to live, hops.
+    /// Time to live, in hops.
     pub ttl: u8,
-    /// From.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// To.
+    /// Destination address.
     pub destination: Ipv4Addr,
 }
 
@@ -31,11 +31,11 @@ pub struct Ipv6Repr {
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Hops.
+    /// Hop limit.
     pub hop_limit: u8,
-    /// From.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// To.
+    /// Destination address.
     pub destination: Ipv6Addr,
 }
 
@@ -49,11 +49,11 @@ pub enum IpRepr {
 }
 
 impl IpRepr {
-    /// What Linux sends from an unconnected UDP socket with path MTU discovery: "do not fragment", identification 0, 64
-    /// hops.
+    /// Returns the header that Linux sends from an unconnected UDP socket with path MTU discovery: "do not fragment",
+    /// identification 0, 64 hops.
     ///
     /// # Errors
-    /// [`Error::IpVersion`] if the two addresses are of different families; it names that of the destination.
+    /// [`Error::IpVersion`] with the family of the destination, if the two addresses have different families.
     pub fn plain(source: IpAddr, destination: IpAddr) -> Result<IpRepr, Error> {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -66,7 +66,7 @@ impl IpRepr {
         }
     }
 
-    /// 20 or 40.
+    /// Returns the length of the header in bytes: 20 or 40.
     #[inline]
     #[must_use]
     pub const fn header_bytes(&self) -> usize {
@@ -76,7 +76,7 @@ impl IpRepr {
         }
     }
 
-    /// From.
+    /// Returns the source address.
     #[must_use]
     pub fn source(&self) -> IpAddr {
         match self {
@@ -85,7 +85,7 @@ impl IpRepr {
         }
     }
 
-    /// To.
+    /// Returns the destination address.
     #[must_use]
     pub fn destination(&self) -> IpAddr {
         match self {
@@ -94,7 +94,7 @@ impl IpRepr {
         }
     }
 
-    /// The two bits of explicit congestion notification; 3 is "congestion experienced".
+    /// Returns the two bits of explicit congestion notification; 3 is "congestion experienced".
     #[must_use]
     pub const fn ecn(&self) -> u8 {
         match self {
@@ -104,34 +104,34 @@ impl IpRepr {
     }
 }
 
-/// IP and UDP around a packet. The destination port is 4791.
+/// The IP and UDP headers around a packet. The destination port is 4791.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Envelope {
     /// The network header.
     pub ip: IpRepr,
-    /// UDP source port: entropy for the paths between, constant for a queue pair.
+    /// UDP source port: constant for a queue pair, and entropy for the choice of a path.
     pub source_port: u16,
-    /// UDP checksum, 0 for none. Not covered by the ICRC.
+    /// UDP checksum, 0 for none. The ICRC does not cover it.
     pub udp_checksum: u16,
 }
 
 impl Envelope {
-    /// As a plain UDP socket sends, without a UDP checksum.
+    /// Returns the headers that a plain UDP socket sends, without a UDP checksum.
     ///
     /// # Errors
-    /// See [`IpRepr::plain`].
+    /// Returns the error of [`IpRepr::plain`].
     pub fn plain(source: IpAddr, source_port: u16, destination: IpAddr) -> Result<Envelope, Error> {
         Ok(Envelope { ip: IpRepr::plain(source, destination)?, source_port, udp_checksum: 0 })
     }
 
-    /// Length of both headers, bytes.
+    /// Returns the length of both headers, in bytes.
     #[inline]
     #[must_use]
     pub const fn header_bytes(&self) -> usize {
         self.ip.header_bytes() + UDP_BYTES
     }
 
-    /// The ICRC of a packet, see [`icrc::whole`].
+    /// Returns the ICRC of a packet; see [`icrc::whole`].
     #[inline]
     #[must_use]
     pub fn icrc(&self, transport: &[u8]) -> u32 {
@@ -150,7 +150,7 @@ impl Envelope {
     /// Writes both headers for a packet of `transport_bytes`.
     ///
     /// # Errors
-    /// [`Error::NoRoom`].
+    /// [`Error::NoRoom`] if `to` is too short.
     pub fn emit(&self, to: &mut [u8], transport_bytes: usize) -> Result<(), Error> {
         let (have, need) = (to.len(), self.header_bytes());
         let to = to.get_mut(..need).ok_or(Error::NoRoom { have, need })?;
@@ -162,10 +162,11 @@ impl Envelope {
         Ok(())
     }
 
-    /// Writes a whole packet from its IP header on, ICRC included. Returns its length, bytes.
+    /// Writes a whole packet from the IP header to the ICRC. Returns its length in bytes.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the payload is shorter than `repr` says; [`Error::NoRoom`].
+    /// [`Error::Truncated`] if the payload is shorter than `repr.payload_bytes`; [`Error::NoRoom`] if `to` is too
+    /// short.
     pub fn emit_packet(&self, repr: &Repr, payload: &[u8], to: &mut [u8]) -> Result<usize, Error> {
         let (have, need) = (payload.len(), repr.payload_bytes);
         let payload = payload.get(..need).ok_or(Error::Truncated { have, need })?;
@@ -179,7 +180,8 @@ impl Envelope {
         Ok(need)
     }
 
-    /// As [`emit`](Envelope::emit), with a 0 for the checksum of IPv4; `to` has room.
+    /// Writes both headers like [`emit`](Envelope::emit), but with an IPv4 header checksum of 0. `to` must be long
+    /// enough.
     #[inline]
     pub(crate) fn emit_unsummed(&self, to: &mut [u8], transport_bytes: usize) {
         let udp_bytes = (UDP_BYTES + transport_bytes) as u16;
@@ -211,7 +213,7 @@ impl Envelope {
     }
 }
 
-/// The Internet checksum of an IPv4 header whose own checksum counts as 0.
+/// Returns the Internet checksum of an IPv4 header, with its checksum field taken as 0.
 fn checksum(header: &[u8; 20]) -> u16 {
     let words = header.chunks_exact(2).enumerate().filter(|(n, _)| *n != 5);
     let sum = words.map(|(_, word)| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
@@ -224,16 +226,16 @@ fn checksum(header: &[u8; 20]) -> u16 {
 pub struct IpPacket<'a> {
     /// The headers.
     pub envelope: Envelope,
-    /// What is inside.
+    /// The packet inside.
     pub packet: Packet<&'a [u8]>,
 }
 
 impl<'a> IpPacket<'a> {
-    /// Checks everything that the views rely on. Bytes behind the IP packet (Ethernet's padding) are left out. The IPv4
-    /// header checksum is not looked at: the kernel does, and it is not covered by the ICRC.
+    /// Checks everything that the accessors rely on. Bytes behind the IP packet (Ethernet's padding) are left out. The
+    /// IPv4 header checksum is not checked: the kernel does that, and the ICRC does not cover it.
     ///
     /// # Errors
-    /// Any of [`Error`] but [`Error::NoRoom`].
+    /// Any [`Error`] except [`Error::NoRoom`].
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<IpPacket<'a>, Error> {
         let truncated = |need| Error::Truncated { have: bytes.len(), need };
@@ -305,7 +307,7 @@ impl<'a> IpPacket<'a> {
         Ok((IpRepr::V6(ip), behind, u16::from_be_bytes([header[4], header[5]]).into()))
     }
 
-    /// Whether the ICRC is the one that the packet should have.
+    /// Returns whether the packet carries the correct ICRC.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.envelope.icrc(self.packet.as_bytes()) == self.packet.icrc()

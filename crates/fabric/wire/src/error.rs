@@ -1,43 +1,43 @@
-//! Why bytes are not a packet.
+//! Errors of parsing and emitting.
 
 use core::fmt;
 
-/// Why bytes are not a RoCEv2 packet, or why a packet does not fit.
+/// The reason why bytes are not a RoCEv2 packet, or why a packet does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Error {
-    /// Fewer bytes than the headers say, or than any packet has.
+    /// There are fewer bytes than the headers announce, or than any packet has.
     Truncated {
-        /// What is there, bytes.
+        /// Number of bytes present.
         have: usize,
-        /// What is needed, bytes.
+        /// Number of bytes needed.
         need: usize,
     },
-    /// An opcode that none of RC, UC and UD has.
+    /// The opcode belongs to none of RC, UC and UD.
     UnknownOpcode(u8),
-    /// A version of the transport header other than 0.
+    /// The version of the transport header is not 0.
     TransportVersion(u8),
-    /// An address family other than IPv4 and IPv6.
+    /// The IP version is neither 4 nor 6, or the family of an address does not fit.
     IpVersion(u8),
-    /// IPv4 options or IPv6 extension headers, which RoCEv2 does not have.
+    /// The packet has IPv4 options or IPv6 extension headers, which RoCEv2 does not allow.
     IpOptions,
-    /// A fragment: RoCEv2 packets are never fragmented.
+    /// The packet is a fragment; RoCEv2 packets are never fragmented.
     Fragment,
-    /// Another protocol than UDP.
+    /// The IP protocol is not UDP.
     NotUdp(u8),
-    /// A UDP port other than 4791.
+    /// The UDP destination port is not 4791.
     Port(u16),
     /// The lengths in the IP and UDP headers contradict each other.
     Lengths {
-        /// What the IP header says is behind it, bytes.
+        /// Length behind the IP header according to the IP header, in bytes.
         ip: usize,
-        /// What the UDP header says, bytes.
+        /// Length according to the UDP header, in bytes.
         udp: usize,
     },
-    /// The buffer to emit into is too short.
+    /// The output buffer is too short.
     NoRoom {
-        /// Its length, bytes.
+        /// Length of the buffer, in bytes.
         have: usize,
-        /// What is needed, bytes.
+        /// Length needed, in bytes.
         need: usize,
     },
 }

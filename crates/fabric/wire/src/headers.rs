@@ -1,14 +1,14 @@
-//! The headers, as bytes and as values.
+//! The transport headers, as bytes and as values.
 
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Psn, Syndrome};
 
-/// Bytes of the base transport header.
+/// Length of the base transport header, in bytes.
 pub const BTH_BYTES: usize = 12;
 
-/// The base transport header as it lies in a packet.
+/// The base transport header in its encoding.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawBth {
@@ -24,7 +24,7 @@ pub(crate) struct RawBth {
     pub(crate) psn: [u8; 3],
 }
 
-/// 24 bits of a header.
+/// A 24-bit field of a header.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct U24([u8; 3]);
@@ -43,7 +43,7 @@ impl From<u32> for U24 {
     }
 }
 
-/// A syndrome of a header.
+/// The encoded syndrome of a header.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawSyndrome(u8);
@@ -62,7 +62,7 @@ impl From<Syndrome> for RawSyndrome {
     }
 }
 
-/// Declares how headers lie in a packet, field by field. `reserved` names a byte behind a field that has no meaning.
+/// Declares the encoding of headers, field by field. `reserved` names a byte without meaning behind a field.
 macro_rules! raw {
     ($($raw:ident of $header:ident { $($field:ident: $type:ty $(, $reserved:ident)?;)* })*) => {
         $(#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -94,30 +94,30 @@ raw! {
     RawDeth of Deth { qkey: U32, reserved; source_qp: U24; }
 }
 
-/// The fields of the base transport header that do not follow from the operation.
+/// The fields of the base transport header that the operation does not determine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct Bth {
     /// SE: wake the responder if it waits for solicited events.
     pub solicited: bool,
-    /// M: the migration state is "migrated". Linux sends 0, some NICs 1.
+    /// M: the migration state is "migrated". Linux sends 0, some NICs send 1.
     pub migreq: bool,
-    /// Partition.
+    /// Partition key.
     pub pkey: u16,
-    /// FECN: the packet met congestion.
+    /// FECN: the packet encountered congestion.
     pub fecn: bool,
-    /// BECN: packets of the other direction met congestion.
+    /// BECN: packets of the other direction encountered congestion.
     pub becn: bool,
     /// Destination queue pair, 24 bits.
     pub dest_qp: u32,
-    /// A: the responder is to acknowledge.
+    /// A: the responder must acknowledge.
     pub ack_req: bool,
     /// Packet sequence number.
     pub psn: Psn,
 }
 
 impl Bth {
-    /// A header without flags, of the default partition.
+    /// Creates a header of the default partition without flags.
     #[must_use]
     pub const fn new(dest_qp: u32, psn: Psn) -> Bth {
         Bth {
@@ -133,23 +133,23 @@ impl Bth {
     }
 }
 
-/// RDMA extended transport header: remote memory.
+/// RDMA extended transport header: the remote memory of a READ or WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reth {
     /// Virtual address at the responder.
     pub va: u64,
     /// Remote key.
     pub rkey: u32,
-    /// Length of the whole message, bytes.
+    /// Length of the whole message, in bytes.
     pub bytes: u32,
 }
 
 /// ACK extended transport header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aeth {
-    /// What is said.
+    /// Kind and value of the acknowledgement.
     pub syndrome: Syndrome,
-    /// Message sequence number: messages that the responder has completed, 24 bits.
+    /// Message sequence number: number of messages that the responder has completed, 24 bits.
     pub msn: u32,
 }
 
@@ -160,9 +160,9 @@ pub struct AtomicEth {
     pub va: u64,
     /// Remote key.
     pub rkey: u32,
-    /// The new value, or what is added.
+    /// The new value of a compare-and-swap, or the addend of a fetch-and-add.
     pub swap_add: u64,
-    /// What the memory is compared with; 0 for fetch-and-add.
+    /// The expected value of a compare-and-swap; 0 for fetch-and-add.
     pub compare: u64,
 }
 

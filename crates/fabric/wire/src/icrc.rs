@@ -1,11 +1,12 @@
-//! The invariant CRC: CRC-32 over everything that does not change on the way.
+//! The invariant CRC (ICRC): a CRC-32 over everything that does not change on the path.
 //!
-//! What may change is replaced by ones: a fake local route header of 8 bytes, IPv4 type of service, time to live and header
-//! checksum, IPv6 traffic class, flow label and hop limit, the UDP checksum, and byte 4 of the BTH (FECN, BECN). All the
-//! rest counts, **the IPv4 identification among it** (InfiniBand specification A17.3.3; Linux `rxe_icrc.c`).
+//! Fields that may change on the path are replaced by ones: IPv4 type of service, time to live and header checksum,
+//! IPv6 traffic class, flow label and hop limit, the UDP checksum, and byte 4 of the BTH (FECN, BECN). A fake local
+//! route header of 8 bytes of ones precedes them. All other bytes count, **including the IPv4 identification**
+//! (InfiniBand specification A17.3.3; Linux `rxe_icrc.c`).
 //!
-//! The CRC is affine in its input. So when only headers change, the new CRC follows from the old one and the difference of
-//! the headers, whatever the payload is: see [`changed`].
+//! The CRC is affine in its input. So when only headers change, the new CRC follows from the old one and the difference
+//! of the headers, whatever the payload is: see [`changed`].
 
 use crc32fast::Hasher;
 
@@ -14,19 +15,19 @@ use crate::{Envelope, IpRepr};
 
 /// CRC-32, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-/// The longest of what is masked: IPv6, UDP, BTH.
+/// Maximum length of the masked headers: IPv6, UDP, BTH.
 const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
-/// The bytes of ones in front.
+/// Number of bytes of ones in front.
 const ONES: usize = 8;
-/// Where FECN and BECN are in a BTH.
+/// Offset of FECN and BECN in a BTH.
 const CONGESTION: usize = 4;
-/// What is hashed in one piece with what is masked: a packet that is short. It is copied for that, which costs less than
-/// the end of another piece, where `crc32fast` folds its wide registers into one.
+/// Maximum length of a packet that is copied behind its masked headers and hashed with them in one call. The copy costs
+/// less than the end of a second call, where `crc32fast` folds its wide registers into one.
 const FIRST: usize = 128;
-/// What follows the masked bytes of a short packet over IPv4.
+/// Room behind the masked headers of a short packet over IPv4.
 const V4_ROOM: usize = FIRST - ONES - (20 + 8 + BTH_BYTES);
 
-/// IP header, UDP header and BTH with ones where the ICRC does not look.
+/// The IP header, UDP header and BTH, with ones in the fields that the ICRC does not cover.
 #[derive(Clone, Copy, Debug)]
 pub struct Masked {
     bytes: [u8; MAX_MASKED],
@@ -34,8 +35,8 @@ pub struct Masked {
 }
 
 impl Masked {
-    /// Of a packet of `transport`: from the BTH to the ICRC, the ICRC's four bytes included in the length only. Whatever
-    /// the buffer lacks of a BTH counts as ones.
+    /// Masks the headers of a packet. `transport` is the packet from the BTH to the ICRC; of the ICRC's four bytes only
+    /// the length counts. If `transport` is shorter than a BTH, the BTH counts as ones.
     #[inline]
     #[must_use]
     pub fn new(envelope: &Envelope, transport: &[u8]) -> Masked {
@@ -44,7 +45,7 @@ impl Masked {
         Masked { bytes, len }
     }
 
-    /// The bytes, in the order in which they are on the wire.
+    /// Returns the masked headers in the order of the wire.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -52,7 +53,7 @@ impl Masked {
     }
 }
 
-/// Writes what is masked to the beginning of `bytes`, which are ones. Returns its length.
+/// Writes the masked headers to the beginning of `bytes`, which must be ones. Returns their length.
 #[inline]
 fn mask(envelope: &Envelope, transport: &[u8], bytes: &mut [u8; MAX_MASKED]) -> usize {
     let at = envelope.header_bytes();
@@ -64,7 +65,7 @@ fn mask(envelope: &Envelope, transport: &[u8], bytes: &mut [u8; MAX_MASKED]) -> 
     at + BTH_BYTES
 }
 
-/// The same without the BTH, whatever is in `bytes`.
+/// Writes the masked IP and UDP headers to `bytes`, whose contents do not matter.
 #[inline]
 fn mask_headers(envelope: &Envelope, transport_bytes: usize, bytes: &mut [u8]) {
     envelope.emit_unsummed(bytes, transport_bytes);
@@ -84,7 +85,8 @@ fn mask_headers(envelope: &Envelope, transport_bytes: usize, bytes: &mut [u8]) {
     bytes[udp + 6..udp + 8].fill(0xff);
 }
 
-/// The ICRC of a packet, given as the bytes from the BTH to the ICRC; what is in the ICRC's place does not matter.
+/// Returns the ICRC of a packet. `transport` is the packet from the BTH to the ICRC; the present contents of the ICRC
+/// field do not matter.
 #[inline]
 #[must_use]
 pub fn whole(envelope: &Envelope, transport: &[u8]) -> u32 {
@@ -96,7 +98,7 @@ pub fn whole(envelope: &Envelope, transport: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     if let Some(room) = first.get_mut(filled..).filter(|room| rest.len() <= room.len()) {
         match (room.first_chunk_mut(), <&[u8; V4_ROOM]>::try_from(rest)) {
-            // By itself: a copy whose length is known is a few moves.
+            // A separate case, because the compiler turns a copy of constant length into a few moves.
             (Some(room), Ok(rest)) => *room = *rest,
             _ => room[..rest.len()].copy_from_slice(rest),
         }
@@ -108,7 +110,8 @@ pub fn whole(envelope: &Envelope, transport: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Multiplication by a power of x modulo the polynomial: what a number of zero bytes behind does to a CRC.
+/// Multiplication by a power of x modulo the polynomial: the effect of a number of zero bytes behind the input of a
+/// CRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift(u32);
 
@@ -131,7 +134,7 @@ const fn times(mut a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// What a byte that leaves a register becomes, by how many bytes leave after it.
+/// The remainder of a byte that leaves the register, by the number of bytes that leave after it.
 const BYTES: [[u32; 256]; 4] = {
     let mut table = [[0; 256]; 4];
     let mut byte = 0;
@@ -149,10 +152,12 @@ const BYTES: [[u32; 256]; 4] = {
     table
 };
 
-/// The same as [`times`], without branches: they would depend on the data, and be mispredicted half of the time.
+/// Multiplies like [`times`], but without branches, which depend on the data and would be mispredicted half of the
+/// time.
 ///
-/// A product without carries is a product of numbers with holes: of each four bits one is there, and no sum of eight
-/// reaches the next one that counts (T. Pornin, BearSSL, "constant-time crypto").
+/// It computes a product without carries from integer products of operands with holes. Each operand keeps one bit of
+/// every four, so a sum of eight bits does not reach the next bit that counts (T. Pornin, BearSSL, "constant-time
+/// crypto").
 #[inline]
 const fn multiply(a: u32, b: u32) -> u32 {
     const HOLES: u64 = 0x1111_1111_1111_1111;
@@ -164,7 +169,8 @@ const fn multiply(a: u32, b: u32) -> u32 {
     let z2 = (a0 * b2) ^ (a1 * b1) ^ (a2 * b0) ^ (a3 * b3);
     let z3 = (a0 * b3) ^ (a1 * b2) ^ (a2 * b1) ^ (a3 * b0);
     let product = z0 & HOLES | z1 & HOLES << 1 | z2 & HOLES << 2 | z3 & HOLES << 3;
-    // Bit k is x^(62 - k): from x^32 on, four bytes of zeroes bring it down. No byte waits for another.
+    // Bit k is x^(62 - k). The powers from x^32 on are reduced with four table lookups that do not depend on each
+    // other.
     let [b0, b1, b2, b3] = ((product as u32) << 1).to_le_bytes();
     let low = BYTES[3][b0 as usize] ^ BYTES[2][b1 as usize] ^ BYTES[1][b2 as usize] ^ BYTES[0][b3 as usize];
     (product >> 31) as u32 ^ low
@@ -206,13 +212,14 @@ const fn power(table: &[u32; 32], bytes: usize) -> u32 {
 }
 
 impl Shift {
-    /// By so many bytes (below 2^32). Worth keeping when many packets have the same length.
+    /// Returns the shift by `bytes` zero bytes (below 2^32). It is worth keeping when many packets have the same
+    /// length.
     #[must_use]
     pub const fn by(bytes: usize) -> Shift {
         Shift(power(&POWERS, bytes))
     }
 
-    /// The other way round.
+    /// Returns the inverse of [`by`](Shift::by).
     #[must_use]
     pub const fn back(bytes: usize) -> Shift {
         Shift(power(&INVERSES, bytes))
@@ -224,17 +231,18 @@ impl Shift {
     }
 }
 
-/// The ICRC after a part of the packet changed from `old` to `new`, both masked where they need to be, of equal length,
-/// with `behind` from their end to the end of what is covered (the ICRC's own bytes do not count). Neither the payload nor
-/// the rest of the headers is looked at. Several changes in one packet: one call each.
+/// Returns the ICRC after a part of the packet has changed from `old` to `new`. Both have the same length, with the
+/// fields that the ICRC does not cover masked. `behind` is the distance from their end to the end of the covered bytes,
+/// which excludes the ICRC itself. The function reads neither the payload nor the other headers. Several changes in one
+/// packet need one call each.
 ///
 /// # Panics
 /// If the lengths differ.
 #[must_use]
 pub fn changed(icrc: u32, old: &[u8], new: &[u8], behind: Shift) -> u32 {
     assert_eq!(old.len(), new.len(), "a change of the length changes everything behind it");
-    // The CRC of the difference, from a register of 0 and without the final complement. Zeroes in front change nothing then,
-    // and whole blocks of 64 bytes are what `crc32fast` is quick with.
+    // Hash the difference with an initial register of 0 and without the final complement. Leading zeros then change
+    // nothing, so the difference is padded to whole blocks of 64 bytes, for which `crc32fast` is fast.
     let mut hasher = Hasher::new_with_initial(u32::MAX);
     let mut difference = [0; 64];
     let (first, rest) = (old.len() % difference.len(), old.len() / difference.len());
@@ -251,21 +259,21 @@ pub fn changed(icrc: u32, old: &[u8], new: &[u8], behind: Shift) -> u32 {
     icrc ^ behind.apply(!hasher.finalize())
 }
 
-/// The same, given the difference itself: what was XOR what is, zeroes where the ICRC does not look. Zeroes in front change
-/// nothing, and whole blocks of 16 bytes are quickest.
+/// Returns the ICRC after a change like [`changed`], given the difference itself: old XOR new bytes, with zeros in the
+/// fields that the ICRC does not cover. Leading zeros change nothing, and whole blocks of 16 bytes are fastest.
 #[inline]
 #[must_use]
 pub fn changed_by(icrc: u32, difference: &[u8], behind: Shift) -> u32 {
-    // From a register of 0, and without the final complement.
+    // The register starts at 0, and the final complement is undone.
     let mut hasher = Hasher::new_with_initial(u32::MAX);
     hasher.update(difference);
     icrc ^ behind.apply(!hasher.finalize())
 }
 
-/// The IPv4 identification that makes the ICRC right, if there is one. A plain UDP socket does not see the identification
-/// of what it receives; half of the ICRC's strength remains (one wrong packet in 65 536 passes).
+/// Returns the IPv4 identification that makes the ICRC correct, if there is one. A plain UDP socket does not see the
+/// identification of a received packet. Half of the ICRC's strength remains: 1 of 65 536 wrong packets passes.
 ///
-/// `icrc` is what the packet carries; `envelope` has some identification, which does not matter.
+/// `icrc` is the ICRC in the packet. The identification in `envelope` does not matter.
 #[must_use]
 pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u16> {
     let IpRepr::V4(ip) = envelope.ip else { return None };
@@ -276,13 +284,15 @@ pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u
     (difference >> 16 == 0).then(|| ip.id ^ (difference as u16).swap_bytes())
 }
 
-/// Packets that leave in one run and differ in their IPv4 identifications alone.
+/// The ICRCs of packets that leave in one run and differ only in their IPv4 identifications.
 ///
-/// A kernel that cuts one buffer into packets of a run (Linux UDP_SEGMENT) numbers them from the identification that a single
-/// packet would have, 0 on a socket without a peer that never fragments. The ICRC of each follows from that with identification
-/// 0 by a difference that depends on nothing but the length. Who does not see the identification and accepts any of the
-/// few accepts one of 2^28 packets damaged at random, instead of one of 2^32. One wrong bit is always found; but where the whole
-/// ICRC finds any two of a packet of 4096 bytes, there are pairs that look like another identification.
+/// With UDP_SEGMENT, Linux splits one buffer into the packets of a run and numbers them from the identification that a
+/// single packet would have. That is 0 on an unconnected socket that never fragments. The ICRC of each packet follows
+/// from the ICRC with identification 0 by a difference that depends only on the length.
+///
+/// A receiver that does not see the identification, and accepts any of the few possible ones, accepts one of 2^28
+/// randomly damaged packets instead of one of 2^32. It detects every single wrong bit. In a packet of 4096 bytes the
+/// whole ICRC detects any two wrong bits, but here some pairs look like another identification.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RunIds {
     transport_bytes: usize,
@@ -296,25 +306,25 @@ impl Default for RunIds {
 }
 
 impl RunIds {
-    /// The most packets of a run: so many of 4096 bytes are one buffer below 64 KiB.
+    /// Maximum number of packets in a run: 15 packets of 4096 bytes fit in one buffer below 64 KiB.
     pub const MOST: usize = 15;
 
-    /// For packets of so many bytes from the BTH to the ICRC, both included.
+    /// Computes the differences for packets of `transport_bytes` from the BTH to the ICRC, both included.
     #[must_use]
     pub const fn new(transport_bytes: usize) -> RunIds {
-        // From behind the identification to the end of what is covered.
+        // Distance from behind the identification to the end of the covered bytes.
         let behind = Shift::by((20 - 4 + 8 + transport_bytes).saturating_sub(crate::ICRC_BYTES));
         let mut differences = [0; RunIds::MOST];
         let mut id = 1;
         while id < RunIds::MOST {
-            // What enters the register of 0, first byte lowest.
+            // The identification as it enters a register of 0, first byte lowest.
             differences[id] = behind.apply((id as u32) << 8);
             id += 1;
         }
         RunIds { transport_bytes, differences }
     }
 
-    /// Makes these of another length, if it is another.
+    /// Recomputes the differences if the length has changed.
     #[inline]
     pub fn fit(&mut self, transport_bytes: usize) {
         if self.transport_bytes != transport_bytes {
@@ -322,17 +332,18 @@ impl RunIds {
         }
     }
 
-    /// The ICRC of the packet of a run, from its ICRC with identification 0.
+    /// Returns the ICRC of packet `id` of a run, given its ICRC with identification 0.
     ///
     /// # Panics
-    /// If a run has no such packet.
+    /// If `id` is not below [`MOST`](RunIds::MOST).
     #[inline]
     #[must_use]
     pub const fn change(&self, icrc: u32, id: usize) -> u32 {
         icrc ^ self.differences[id]
     }
 
-    /// Which packet of a run it is, by the ICRC that it should have with identification 0 and the one that it has.
+    /// Returns the number of a packet in its run, given the ICRC that it would have with identification 0 and the ICRC
+    /// that it has.
     #[inline]
     #[must_use]
     pub fn find(&self, with_id_0: u32, icrc: u32) -> Option<u16> {

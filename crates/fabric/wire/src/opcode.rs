@@ -1,8 +1,8 @@
-//! Opcodes, and which headers each has.
+//! Opcodes and their headers.
 
 use crate::Error;
 
-/// The longest extension headers: DETH or RETH and the immediate, AtomicETH, the CNP's zeroes.
+/// Maximum length of the extension headers: DETH or RETH and the immediate, AtomicETH, the zeros of a CNP.
 pub(crate) const MAX_EXTENSION_BYTES: usize = 28;
 
 /// The transport service.
@@ -18,35 +18,35 @@ pub enum Service {
     Cnp,
 }
 
-/// Where in its message a packet is.
+/// The position of a packet in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Position {
-    /// The first of several.
+    /// The first of several packets.
     First,
-    /// Neither first nor last.
+    /// Neither the first nor the last packet.
     Middle,
-    /// The last of several.
+    /// The last of several packets.
     Last,
-    /// The only one.
+    /// The only packet.
     Only,
 }
 
 impl Position {
-    /// Whether a message begins with it.
+    /// Returns whether a message begins with this packet.
     #[inline]
     #[must_use]
     pub const fn begins(self) -> bool {
         matches!(self, Position::First | Position::Only)
     }
 
-    /// Whether a message ends with it.
+    /// Returns whether a message ends with this packet.
     #[inline]
     #[must_use]
     pub const fn ends(self) -> bool {
         matches!(self, Position::Last | Position::Only)
     }
 
-    /// Of packet `index` of `count`.
+    /// Returns the position of packet `index` of `count`.
     #[inline]
     #[must_use]
     pub const fn of(index: u32, count: u32) -> Position {
@@ -77,14 +77,14 @@ pub struct Shape {
     pub imm: bool,
     /// IETH, 4 bytes.
     pub ieth: bool,
-    /// The 16 zeroes of a CNP.
+    /// The 16 zeros of a CNP.
     pub zeroes: bool,
-    /// Whether a payload may follow.
+    /// `true` if a payload may follow.
     pub payload: bool,
 }
 
 impl Shape {
-    /// Length of the extension headers, bytes.
+    /// Returns the length of the extension headers, in bytes.
     #[inline]
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -122,13 +122,13 @@ macro_rules! opcodes {
         }
 
         impl Opcode {
-            /// All of them.
+            /// All opcodes.
             pub const ALL: &[Opcode] = &[$(Opcode::$name),+];
 
-            /// From the wire.
+            /// Decodes an opcode.
             ///
             /// # Errors
-            /// [`Error::UnknownOpcode`].
+            /// [`Error::UnknownOpcode`] if `byte` is no opcode.
             #[inline]
             pub const fn from_byte(byte: u8) -> Result<Opcode, Error> {
                 match byte {
@@ -137,13 +137,13 @@ macro_rules! opcodes {
                 }
             }
 
-            /// Its name, as Wireshark has it.
+            /// Returns the name that Wireshark uses.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Opcode::$name => $text),+ }
             }
 
-            /// Its extension headers.
+            /// Returns the extension headers of this opcode.
             #[inline]
             #[must_use]
             pub const fn shape(self) -> Shape {
@@ -233,14 +233,14 @@ opcodes! {
 }
 
 impl Opcode {
-    /// As the wire has it.
+    /// Returns the encoding of the opcode.
     #[inline]
     #[must_use]
     pub const fn to_byte(self) -> u8 {
         self as u8
     }
 
-    /// The transport service: the high three bits.
+    /// Returns the transport service: the high three bits.
     #[inline]
     #[must_use]
     pub const fn service(self) -> Service {
@@ -252,7 +252,7 @@ impl Opcode {
         }
     }
 
-    /// Whether a responder sends it: READ responses and acknowledgements.
+    /// Returns whether responders send this opcode: READ responses and acknowledgements.
     #[inline]
     #[must_use]
     pub const fn is_response(self) -> bool {
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_opcode_survives_and_all_others_are_refused() {
+    fn every_opcode_round_trips_and_other_bytes_are_refused() {
         let mut known = 0;
         for byte in 0..=255 {
             match Opcode::from_byte(byte) {

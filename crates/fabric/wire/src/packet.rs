@@ -1,4 +1,4 @@
-//! The view.
+//! The view of a packet.
 
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -6,10 +6,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::headers::{BTH_BYTES, RawAeth, RawAtomicEth, RawBth, RawDeth, RawReth, bytes24, u24};
 use crate::{Aeth, AtomicEth, Bth, Deth, Error, ICRC_BYTES, Opcode, Psn, Reth};
 
-/// What a UDP datagram to port 4791 carries: from the base transport header to the ICRC.
+/// A view of the payload of a UDP datagram to port 4791: from the base transport header to the ICRC.
 ///
-/// [`new_checked`](Packet::new_checked) has looked at every length that an accessor relies on: none of them panics.
-/// The ICRC is not checked: that takes the IP header, see [`Envelope::icrc`](crate::Envelope::icrc).
+/// [`new_checked`](Packet::new_checked) checks every length that an accessor relies on, so no accessor panics. It does
+/// not check the ICRC, which needs the IP header: see [`Envelope::icrc`](crate::Envelope::icrc).
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T> {
     buffer: T,
@@ -17,7 +17,7 @@ pub struct Packet<T> {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Checks that the opcode is known and that all its headers, the pad and the ICRC are there.
+    /// Checks that the opcode is known, and that all its headers, the pad and the ICRC are present.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::UnknownOpcode`], [`Error::TransportVersion`].
@@ -38,7 +38,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(Packet { buffer, opcode })
     }
 
-    /// All bytes.
+    /// Returns all bytes of the packet.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -50,14 +50,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.as_bytes().get(at..).and_then(|rest| H::ref_from_prefix(rest).ok()).map(|(header, _)| *header)
     }
 
-    /// Which operation.
+    /// Returns the opcode.
     #[inline]
     #[must_use]
     pub fn opcode(&self) -> Opcode {
         self.opcode
     }
 
-    /// The fields of the base transport header.
+    /// Returns the fields of the base transport header.
     #[inline]
     #[must_use]
     pub fn bth(&self) -> Bth {
@@ -74,35 +74,35 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Bytes of pad behind the payload, below 4.
+    /// Returns the number of bytes of padding behind the payload, below 4.
     #[inline]
     #[must_use]
     pub fn pad(&self) -> usize {
         self.read::<RawBth>(0).map_or(0, |raw| usize::from(raw.flags >> 4 & 3))
     }
 
-    /// Destination queue pair.
+    /// Returns the destination queue pair.
     #[inline]
     #[must_use]
     pub fn dest_qp(&self) -> u32 {
         self.read::<RawBth>(0).map_or(0, |raw| u24(raw.dest_qp))
     }
 
-    /// Packet sequence number.
+    /// Returns the packet sequence number.
     #[inline]
     #[must_use]
     pub fn psn(&self) -> Psn {
         self.read::<RawBth>(0).map_or(Psn::new(0), |raw| Psn::from_bytes(raw.psn))
     }
 
-    /// Length of all headers from the base transport header on, bytes.
+    /// Returns the length of all headers from the base transport header on, in bytes.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {
         BTH_BYTES + self.opcode.shape().bytes()
     }
 
-    /// The remote memory, if this opcode names some.
+    /// Returns the remote memory, if this opcode has a RETH.
     #[inline]
     #[must_use]
     pub fn reth(&self) -> Option<Reth> {
@@ -110,49 +110,49 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.opcode.shape().reth.then(|| self.read::<RawReth>(at).map(Reth::from))?
     }
 
-    /// The acknowledgement, if this opcode carries one.
+    /// Returns the acknowledgement, if this opcode carries one.
     #[inline]
     #[must_use]
     pub fn aeth(&self) -> Option<Aeth> {
         self.opcode.shape().aeth.then(|| self.read::<RawAeth>(BTH_BYTES).map(Aeth::from))?
     }
 
-    /// The operands, if this is an atomic.
+    /// Returns the operands, if this is an atomic.
     #[inline]
     #[must_use]
     pub fn atomic(&self) -> Option<AtomicEth> {
         self.opcode.shape().atomic.then(|| self.read::<RawAtomicEth>(BTH_BYTES).map(AtomicEth::from))?
     }
 
-    /// The old value, if this acknowledges an atomic.
+    /// Returns the old value, if this acknowledges an atomic.
     #[inline]
     #[must_use]
     pub fn atomic_ack(&self) -> Option<u64> {
         self.opcode.shape().atomic_ack.then(|| self.read::<U64>(BTH_BYTES + 4).map(|value| value.get()))?
     }
 
-    /// The datagram header, if this is one.
+    /// Returns the datagram header, if this is a datagram.
     #[inline]
     #[must_use]
     pub fn deth(&self) -> Option<Deth> {
         self.opcode.shape().deth.then(|| self.read::<RawDeth>(BTH_BYTES).map(Deth::from))?
     }
 
-    /// The immediate, if this opcode carries one. Last of the headers.
+    /// Returns the immediate, if this opcode carries one. It is the last header.
     #[inline]
     #[must_use]
     pub fn imm(&self) -> Option<u32> {
         self.opcode.shape().imm.then(|| self.read::<U32>(self.header_bytes() - 4).map(|value| value.get()))?
     }
 
-    /// The key to invalidate, if this opcode carries one. Last of the headers.
+    /// Returns the key to invalidate, if this opcode carries one. It is the last header.
     #[inline]
     #[must_use]
     pub fn invalidate(&self) -> Option<u32> {
         self.opcode.shape().ieth.then(|| self.read::<U32>(self.header_bytes() - 4).map(|value| value.get()))?
     }
 
-    /// The payload, without the pad.
+    /// Returns the payload, without the pad.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &[u8] {
@@ -160,7 +160,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.as_bytes().get(self.header_bytes()..end).unwrap_or(&[])
     }
 
-    /// The invariant CRC that the packet carries.
+    /// Returns the invariant CRC that the packet carries.
     #[inline]
     #[must_use]
     pub fn icrc(&self) -> u32 {
@@ -168,36 +168,36 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 }
 
-/// What may be changed on the way, as a switch does. The lengths stay; the ICRC is the caller's business
-/// ([`icrc::changed`](crate::icrc::changed)).
+/// Setters for the fields that a switch changes. They do not change lengths, and they do not update the ICRC: the
+/// caller does that ([`icrc::changed`](crate::icrc::changed)).
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     #[inline]
     fn bth_mut(&mut self) -> Option<&mut RawBth> {
         RawBth::mut_from_prefix(self.buffer.as_mut()).ok().map(|(bth, _)| bth)
     }
 
-    /// Changes the destination queue pair (24 bits).
+    /// Sets the destination queue pair (24 bits).
     pub fn set_dest_qp(&mut self, qp: u32) {
         if let Some(bth) = self.bth_mut() {
             bth.dest_qp = bytes24(qp);
         }
     }
 
-    /// Changes the packet sequence number.
+    /// Sets the packet sequence number.
     pub fn set_psn(&mut self, psn: Psn) {
         if let Some(bth) = self.bth_mut() {
             bth.psn = psn.to_bytes();
         }
     }
 
-    /// Asks for an acknowledgement, or not.
+    /// Sets or clears the request for an acknowledgement.
     pub fn set_ack_req(&mut self, asked: bool) {
         if let Some(bth) = self.bth_mut() {
             bth.ack = bth.ack & 0x7f | u8::from(asked) << 7;
         }
     }
 
-    /// Changes the remote memory; nothing if this opcode names none.
+    /// Sets the remote memory. Does nothing if this opcode has no RETH.
     pub fn set_reth(&mut self, reth: Reth) {
         let at = BTH_BYTES + if self.opcode.shape().deth { 8 } else { 0 };
         if self.opcode.shape().reth

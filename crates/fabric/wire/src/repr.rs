@@ -1,4 +1,4 @@
-//! Packets as values: an operation has exactly the headers that it has.
+//! Packets as values: each operation has exactly the headers that belong to it.
 
 use zerocopy::IntoBytes;
 use zerocopy::byteorder::big_endian::{U32, U64};
@@ -6,7 +6,7 @@ use zerocopy::byteorder::big_endian::{U32, U64};
 use crate::headers::{BTH_BYTES, RawAeth, RawAtomicEth, RawBth, RawDeth, RawReth, bytes24};
 use crate::{Aeth, AtomicEth, Bth, Deth, Error, ICRC_BYTES, Opcode, Packet, Reth, Service};
 
-/// SEND and WRITE, which reliable and unreliable connections both have.
+/// A packet of a SEND or WRITE, which reliable and unreliable connections both have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
     /// The first packet of a SEND.
@@ -35,7 +35,7 @@ pub enum Message {
     WriteOnlyImm(Reth, u32),
 }
 
-/// What a responder of a reliable connection sends.
+/// A packet that the responder of a reliable connection sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Response {
     /// The first packet of a READ's data.
@@ -69,9 +69,9 @@ pub enum Headers {
     CompareSwap(AtomicEth),
     /// Fetch-and-add.
     FetchAdd(AtomicEth),
-    /// What comes back.
+    /// A response of a reliable connection.
     Response(Response),
-    /// A datagram, perhaps with an immediate.
+    /// A datagram, optionally with an immediate.
     Datagram(Deth, Option<u32>),
     /// Congestion notification.
     Cnp,
@@ -95,7 +95,7 @@ impl Message {
         }
     }
 
-    /// RC and UC number the same operations alike, in the low five bits.
+    /// RC and UC use the same low five bits for the same operation.
     #[inline]
     const fn unreliable_opcode(self) -> Opcode {
         match Opcode::from_byte(self.opcode().to_byte() | Opcode::UcSendFirst.to_byte()) {
@@ -119,7 +119,7 @@ impl Response {
 }
 
 impl Headers {
-    /// The opcode.
+    /// Returns the opcode.
     #[inline]
     #[must_use]
     pub const fn opcode(self) -> Opcode {
@@ -141,7 +141,7 @@ impl Headers {
     /// Writes the extension headers to a slice of exactly their length.
     #[inline]
     fn emit(self, to: &mut [u8]) {
-        // Every write fits: `to` has the length that the opcode's shape says.
+        // Every write fits, because `to` has the length of the opcode's shape.
         match self {
             Headers::Rc(message) | Headers::Uc(message) => match message {
                 Message::WriteFirst(reth) | Message::WriteOnly(reth) => put(to, &RawReth::from(reth)),
@@ -185,22 +185,23 @@ fn put<H: IntoBytes + zerocopy::Immutable>(to: &mut [u8], header: &H) {
     debug_assert!(fits.is_ok());
 }
 
-/// A packet's headers, and how much payload goes with them.
+/// The headers of a packet, and the length of its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Repr {
     /// The base transport header.
     pub bth: Bth,
     /// The operation.
     pub headers: Headers,
-    /// Length of the payload, bytes, without the pad.
+    /// Length of the payload without the pad, in bytes.
     pub payload_bytes: usize,
 }
 
 impl Repr {
-    /// Takes a packet's headers apart. Payload and ICRC stay with the view.
+    /// Parses the headers of a packet. Payload and ICRC are read from the view.
     ///
     /// # Errors
-    /// Never on a checked packet: this is [`Error::Truncated`] where a view's buffer changed its length.
+    /// Never on a checked packet. Returns [`Error::Truncated`] if the length of the view's buffer has changed since the
+    /// check.
     #[inline]
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Repr, Error> {
         let headers = headers(packet)
@@ -208,32 +209,33 @@ impl Repr {
         Ok(Repr { bth: packet.bth(), headers, payload_bytes: packet.payload().len() })
     }
 
-    /// Length of the headers, bytes.
+    /// Returns the length of the headers, in bytes.
     #[inline]
     #[must_use]
     pub const fn header_bytes(&self) -> usize {
         BTH_BYTES + self.headers.opcode().shape().bytes()
     }
 
-    /// Bytes of pad: to a multiple of 4.
+    /// Returns the number of bytes that pad the payload to a multiple of 4.
     #[inline]
     #[must_use]
     pub const fn pad(&self) -> usize {
         self.payload_bytes.wrapping_neg() & 3
     }
 
-    /// Length of the whole packet: headers, payload, pad, ICRC.
+    /// Returns the length of the whole packet in bytes: headers, payload, pad, ICRC.
     #[inline]
     #[must_use]
     pub const fn packet_bytes(&self) -> usize {
         self.header_bytes() + self.payload_bytes + self.pad() + ICRC_BYTES
     }
 
-    /// Writes headers and pad; returns the place for the payload. The caller fills it, and then the ICRC with
-    /// [`Envelope::seal`](crate::Envelope::seal). `to` is the whole packet, at least [`packet_bytes`](Repr::packet_bytes).
+    /// Writes the headers and the pad, and returns the slice for the payload. The caller fills the payload, then writes
+    /// the ICRC with [`Envelope::seal`](crate::Envelope::seal). `to` must have at least
+    /// [`packet_bytes`](Repr::packet_bytes).
     ///
     /// # Errors
-    /// [`Error::NoRoom`].
+    /// [`Error::NoRoom`] if `to` is too short.
     #[inline]
     pub fn emit<'a>(&self, to: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
         let (have, need) = (to.len(), self.packet_bytes());
@@ -280,7 +282,7 @@ fn headers<T: AsRef<[u8]>>(packet: &Packet<T>) -> Option<Headers> {
     })
 }
 
-/// RC and UC number the same operations alike, in the low five bits.
+/// RC and UC use the same low five bits for the same operation.
 #[inline]
 fn message<T: AsRef<[u8]>>(packet: &Packet<T>) -> Option<Message> {
     Some(match packet.opcode().to_byte() & 0x1f {

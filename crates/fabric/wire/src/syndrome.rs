@@ -1,81 +1,81 @@
-//! What an acknowledgement says: the syndrome of the AETH, with its RNR-timer and credit codes.
+//! The syndrome of the AETH: acknowledgements, NAKs, RNR timers and credits.
 
 use core::fmt;
 use core::time::Duration;
 
-/// Credits by code (InfiniBand specification table 45; Linux `rdmavt/rc.c`). Code 31 is "unlimited".
+/// Number of credits by code (InfiniBand specification table 45; Linux `rdmavt/rc.c`). Code 31 is "unlimited".
 const CREDITS: [u16; 31] = [
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
     8192, 12288, 16384, 24576, 32768,
 ];
 
-/// Waiting times in units of 10 µs by code (InfiniBand specification table 46). Code 0 is the longest.
+/// RNR timers by code, in units of 10 µs (InfiniBand specification table 46). Code 0 is the longest.
 const RNR_10_US: [u32; 32] = [
     65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
     6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// A credit code: how many more requests the responder has receives for. 5 bits.
+/// A 5-bit code for the number of further requests for which the responder has receives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Credits(u8);
 
 impl Credits {
-    /// The responder does not count.
+    /// The responder does not count credits.
     pub const UNLIMITED: Credits = Credits(31);
 
-    /// The low 5 bits of a code.
+    /// Creates credits from the low 5 bits of a code.
     #[inline]
     #[must_use]
     pub const fn from_code(code: u8) -> Credits {
         Credits(code & 31)
     }
 
-    /// The code, below 32.
+    /// Returns the code, below 32.
     #[inline]
     #[must_use]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// The number of credits; `None` for unlimited.
+    /// Returns the number of credits, or `None` for unlimited.
     #[must_use]
     pub fn count(self) -> Option<u16> {
         CREDITS.get(usize::from(self.0)).copied()
     }
 
-    /// The largest code that promises no more than `receives`.
+    /// Returns the largest code that promises no more than `receives`.
     #[must_use]
     pub fn at_most(receives: u32) -> Credits {
         Credits(CREDITS.partition_point(|count| u32::from(*count) <= receives) as u8 - 1)
     }
 }
 
-/// A code for how long a requester waits after "receiver not ready". 5 bits.
+/// A 5-bit code for the time that a requester waits after "receiver not ready".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RnrTimer(u8);
 
 impl RnrTimer {
-    /// The low 5 bits of a code.
+    /// Creates a timer from the low 5 bits of a code.
     #[inline]
     #[must_use]
     pub const fn from_code(code: u8) -> RnrTimer {
         RnrTimer(code & 31)
     }
 
-    /// The code, below 32.
+    /// Returns the code, below 32.
     #[inline]
     #[must_use]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// The time to wait at least.
+    /// Returns the minimum time to wait.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_micros(u64::from(RNR_10_US[usize::from(self.0 & 31)]) * 10)
     }
 
-    /// The shortest timer that is not shorter than `time`; the longest there is, 655.36 ms, if none is.
+    /// Returns the shortest timer that is not shorter than `time`, or the longest one, 655.36 ms, if all are shorter.
     #[must_use]
     pub fn at_least(time: Duration) -> RnrTimer {
         let long_enough = |code: &u8| RnrTimer(*code).duration() >= time;
@@ -83,20 +83,20 @@ impl RnrTimer {
     }
 }
 
-/// Why a responder refuses.
+/// The reason why a responder refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NakCode {
-    /// A packet is missing: send again from the PSN that the NAK carries.
+    /// A packet is missing: the requester retransmits from the PSN of the NAK.
     PsnSequence,
-    /// The request itself is wrong: opcode order, length.
+    /// The request itself is invalid: opcode order or length.
     InvalidRequest,
-    /// Key, bounds or rights.
+    /// The key is invalid, or the request violates its bounds or rights.
     RemoteAccess,
-    /// The responder cannot, for reasons of its own.
+    /// The responder cannot execute the request because of a local fault.
     RemoteOperational,
-    /// Reliable datagrams only.
+    /// An invalid request on a reliable datagram.
     InvalidRd,
-    /// Not assigned; 5 to 31.
+    /// A code that is not assigned: 5 to 31.
     Reserved(u8),
 }
 
@@ -124,24 +124,24 @@ impl NakCode {
     }
 }
 
-/// What an AETH says. One byte on the wire.
+/// The syndrome of an AETH. One byte on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// Done up to this PSN.
+    /// All requests up to this PSN are acknowledged.
     Ack(Credits),
-    /// No receive is posted: wait, then send again.
+    /// No receive is posted: the requester waits, then retransmits.
     RnrNak(RnrTimer),
-    /// Refused.
+    /// The responder refuses the request.
     Nak(NakCode),
-    /// Type 2, or the reserved bit 7 is set: the byte as it came.
+    /// A reserved value (type 2, or bit 7 set), as received.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// An acknowledgement without a count of credits.
+    /// An acknowledgement without a number of credits.
     pub const ACK: Syndrome = Syndrome::Ack(Credits::UNLIMITED);
 
-    /// From the wire.
+    /// Decodes a syndrome.
     #[inline]
     #[must_use]
     pub const fn from_byte(byte: u8) -> Syndrome {
@@ -154,7 +154,7 @@ impl Syndrome {
         }
     }
 
-    /// As the wire has it.
+    /// Returns the encoding of the syndrome.
     #[inline]
     #[must_use]
     pub const fn to_byte(self) -> u8 {
@@ -191,11 +191,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_survives() {
+    fn every_byte_round_trips() {
         for byte in 0..=255 {
             assert_eq!(Syndrome::from_byte(byte).to_byte(), byte);
         }
-        assert_eq!(Syndrome::from_byte(0x62), Syndrome::Nak(NakCode::RemoteAccess), "as rxe_nak.pcap has it");
+        assert_eq!(Syndrome::from_byte(0x62), Syndrome::Nak(NakCode::RemoteAccess), "the syndrome in rxe_nak.pcap");
         assert_eq!(Syndrome::ACK.to_byte(), 0x1f);
     }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_promise_no_more_than_there_is() {
+    fn credits_promise_no_more_than_the_posted_receives() {
         assert_eq!(Credits::UNLIMITED.count(), None);
         for (receives, count) in [(0, 0), (5, 4), (6, 6), (1000, 768), (u32::MAX, 32768)] {
             assert_eq!(Credits::at_most(receives).count(), Some(count));

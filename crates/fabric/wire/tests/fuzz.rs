@@ -1,8 +1,8 @@
-//! Mutations of real packets, for as long as `STENTOR_FUZZ_SECONDS` says (1 second unless told). A failure prints the
-//! packet.
+//! Mutates real packets and checks that no parser panics, for `STENTOR_FUZZ_SECONDS` seconds (default: 1). A failure
+//! prints the packet.
 //!
-//! Inputs that ended in another way than all others are kept in `tests/corpus`, are replayed, and are mutated with the
-//! captures. To extend the corpus: `STENTOR_FUZZ_SECONDS=600 cargo test -p stentor-wire --test fuzz -- --ignored grow`.
+//! `tests/corpus` keeps inputs that end in different ways. They are replayed, and mutated together with the captures.
+//! To extend the corpus: `STENTOR_FUZZ_SECONDS=600 cargo test -p stentor-wire --test fuzz -- --ignored grow`.
 
 mod common;
 
@@ -15,11 +15,11 @@ use common::Random;
 use stentor_testutil::SplitMix64;
 use stentor_wire::{IpPacket, Opcode, Packet, Repr};
 
-/// All kept inputs together, bytes.
+/// Maximum length of all kept inputs together, in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
-/// What is fuzzed: must never panic, whatever the bytes. Returns how it ended: each reading's error without its numbers, or
-/// what kind of packet it is.
+/// The code under test, which must never panic. Returns the ways in which it ended: the error of each parser without
+/// its numbers, or the kind of packet.
 fn target(bytes: &[u8]) -> BTreeSet<String> {
     let mut ends = BTreeSet::new();
     let kind = |error: &dyn std::fmt::Debug| format!("{error:?}").replace(|c: char| c.is_ascii_digit(), "");
@@ -87,7 +87,7 @@ fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/packets.bin")
 }
 
-/// The kept inputs, each behind its length (two little-endian bytes).
+/// Returns the kept inputs. In the file, each follows its length (two little-endian bytes).
 fn kept() -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file()).unwrap_or_default();
     let (mut inputs, mut rest) = (Vec::new(), &bytes[..]);
@@ -103,7 +103,8 @@ fn captured() -> Vec<Vec<u8>> {
     common::captures().iter().flat_map(|file| common::packets_of(file)).collect()
 }
 
-/// Mutates until the time is over; `found` hears of each input and how it ended.
+/// Mutates inputs until the time is over. `found` is called with each input and the ways in which it ended, and returns
+/// whether to mutate that input further.
 fn fuzz(population: &mut Vec<Vec<u8>>, mut found: impl FnMut(&[u8], BTreeSet<String>) -> bool) -> u64 {
     let seconds = std::env::var("STENTOR_FUZZ_SECONDS").ok();
     let seconds: u64 = seconds.map_or(1, |text| text.parse().expect("STENTOR_FUZZ_SECONDS: a number of seconds"));
@@ -154,7 +155,7 @@ fn the_corpus_has_every_operation_and_every_error() {
     }
 }
 
-/// Every reason to refuse what comes.
+/// The errors of all parsers.
 const ERRORS: [&str; 9] = [
     "Truncated",
     "UnknownOpcode",
@@ -172,13 +173,13 @@ const ERRORS: [&str; 9] = [
 fn grow() {
     let mut random = Random(SplitMix64(1));
     let mut all = kept();
-    // Packets of every operation, alone and in IP.
+    // Packets of every operation, with and without IP headers.
     for _ in 0..20_000 {
         let (envelope, _, bytes) = common::with_headers(&mut random);
         all.push(bytes[envelope.header_bytes()..].to_vec());
         all.push(bytes);
     }
-    // Every byte of the headers of a packet of either kind of IP.
+    // Every value of every byte of a short packet over IPv4 and of one over IPv6.
     let short = |v6: bool| all.iter().filter(|bytes| bytes[0] >> 4 == if v6 { 6 } else { 4 }).min_by_key(|b| b.len());
     for whole in [short(false), short(true)].into_iter().flatten().cloned().collect::<Vec<_>>() {
         for (at, value) in (0..whole.len()).flat_map(|at| (0..=255).map(move |value| (at, value))) {
@@ -198,7 +199,7 @@ fn grow() {
         }
         is_new
     });
-    // The shortest first, each only if it ends in a way that no shorter one does.
+    // Keep the shortest inputs, each only if it ends in a way that no shorter one does.
     all.sort_by_key(|bytes| (bytes.len(), bytes.clone()));
     let (mut have, mut used) = (BTreeSet::new(), 0);
     let mut written = Vec::new();

@@ -1,4 +1,4 @@
-//! Packets that the Linux kernel's rxe sent, and the two known answers of NICs.
+//! Packets from the Linux kernel's rxe, and two packets of NICs with known ICRCs.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use stentor_wire::{Envelope, Error, Headers, IpPacket, IpRepr, Opcode, Packet, Repr, icrc};
 
-/// A packet made anew from its parsed form.
+/// Emits a packet again from its parsed form.
 fn emit_again(packet: &IpPacket<'_>) -> Vec<u8> {
     let repr = Repr::parse(&packet.packet).unwrap();
     let head = packet.envelope.header_bytes();
@@ -38,13 +38,13 @@ fn every_golden_packet_parses_has_the_right_icrc_and_is_emitted_identically() {
     }
     assert!(packets >= 300, "only {packets} packets");
     let seen: Vec<u8> = opcodes.into_iter().collect();
-    // All of RC but SEND with invalidate, and all of UC.
+    // All opcodes of RC except SEND with invalidate, and all of UC.
     let expected: Vec<u8> = (0..=0x14).chain(0x20..=0x2b).collect();
     assert_eq!(seen, expected, "opcodes in the captures");
 }
 
 #[test]
-fn one_line_per_packet_like_tcpdump() {
+fn a_packet_displays_as_one_line_like_tcpdump() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/");
     let line = |file: &str, n: usize| {
         let bytes = &common::packets_of(format!("{folder}{file}").as_ref())[n];
@@ -71,7 +71,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_congestion_notification_of_a_nic() {
+fn the_congestion_notification_of_a_nic_parses() {
     let bytes = hex("45c2003c718c4000401191610a0011010a001201 000012b700280000 8100ffff40000118 00000000 \
          00000000000000000000000000000000 82fd002a");
     let packet = IpPacket::new_checked(&bytes).unwrap();
@@ -82,10 +82,10 @@ fn the_congestion_notification_of_a_nic() {
 }
 
 #[test]
-fn what_is_cut_off_says_how_many_bytes_are_needed() {
+fn a_truncated_packet_reports_the_bytes_needed() {
     for file in common::captures() {
         for bytes in common::packets_of(&file) {
-            // Behind the IP and UDP headers.
+            // 28 is the length of the IP and UDP headers.
             for have in [28, bytes.len() - 1] {
                 let expected = Error::Truncated { have, need: bytes.len() };
                 assert_eq!(IpPacket::new_checked(&bytes[..have]).unwrap_err(), expected);
@@ -99,9 +99,9 @@ fn the_largest_message_is_that_of_the_specification() {
     assert_eq!(stentor_wire::MAX_MESSAGE_BYTES, 0x8000_0000);
 }
 
-/// A packet of a NIC, built from its description.
+/// A packet that a NIC sent, rebuilt from its field values.
 #[test]
-fn an_unreliable_send_from_its_description() {
+fn an_unreliable_send_of_a_nic_is_rebuilt() {
     let ip = stentor_wire::Ipv4Repr {
         tos: 1,
         id: 1144,

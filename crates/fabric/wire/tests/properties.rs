@@ -1,4 +1,4 @@
-//! Every parser, on everything.
+//! Properties of all parsers, on random packets and random bytes.
 
 mod common;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use stentor_testutil::SplitMix64;
 use stentor_wire::{Error, Headers, IpPacket, IpRepr, Opcode, Packet, Psn, Repr, Reth, icrc};
 
-/// The ICRC bit by bit, from the specification's text alone.
+/// Computes the ICRC bit by bit, following only the text of the specification.
 fn reference(ip_packet: &[u8]) -> u32 {
     let mut bytes = vec![0xff; 8];
     bytes.extend_from_slice(&ip_packet[..ip_packet.len() - 4]);
@@ -32,7 +32,7 @@ fn reference(ip_packet: &[u8]) -> u32 {
 
 proptest! {
     #[test]
-    fn what_is_emitted_parses_to_the_same(seed: u64) {
+    fn an_emitted_packet_parses_to_the_same_values(seed: u64) {
         let (envelope, repr, bytes) = common::with_headers(&mut Random(SplitMix64(seed)));
         let packet = IpPacket::new_checked(&bytes).unwrap();
         prop_assert_eq!(packet.envelope, envelope);
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn a_whole_packet_is_its_parts(seed: u64, short: u8) {
+    fn a_whole_packet_equals_its_parts(seed: u64, short: u8) {
         let (envelope, repr, bytes) = common::with_headers(&mut Random(SplitMix64(seed)));
         let payload = IpPacket::new_checked(&bytes).unwrap().packet.payload().to_vec();
         let mut whole = vec![0xee; bytes.len() + usize::from(short)];
@@ -58,11 +58,11 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_cut_off_is_noticed(seed: u64, keep: u16) {
+    fn every_truncation_is_refused(seed: u64, keep: u16) {
         let (envelope, _, bytes) = common::with_headers(&mut Random(SplitMix64(seed)));
         let keep = usize::from(keep) % bytes.len();
         prop_assert!(IpPacket::new_checked(&bytes[..keep]).is_err());
-        // Behind the IP packet there may be anything.
+        // Any bytes may follow the IP packet.
         let mut padded = bytes;
         padded.extend_from_slice(&[7; 9]);
         prop_assert_eq!(IpPacket::new_checked(&padded).unwrap().envelope, envelope);
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_has_the_icrc_of_its_identifications_and_damage_is_noticed(seed: u64, bit: u32, other: u32) {
+    fn run_ids_match_the_icrcs_of_a_run_and_detect_damage(seed: u64, bit: u32, other: u32) {
         let mut random = Random(SplitMix64(seed));
         let mut envelope = random.envelope();
         let (_, mut transport) = random.packet(&envelope);
@@ -96,8 +96,8 @@ proptest! {
             prop_assert_eq!(ids.change(first, id), all[id]);
             prop_assert_eq!(ids.find(first, all[id]), Some(id as u16));
         }
-        // One bit, these two bits (of long packets some pairs are), and the identification behind the last of a run, are none
-        // of them.
+        // `find` must return `None` for one flipped bit, for the two flipped bits of this case (some pairs of a long
+        // packet do match), and for the identification behind the last one of a run.
         let bits = (transport.len() - 4) as u32 * 8;
         let flip = |transport: &mut [u8], bit: u32| transport[bit as usize / 8] ^= 1 << (bit % 8);
         let IpRepr::V4(ip) = &mut envelope.ip else { unreachable!() };
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn the_identification_is_found_and_damage_is_not_taken_for_one(seed: u64, bit: u32) {
+    fn solve_ip_id_finds_the_identification_and_refuses_damage(seed: u64, bit: u32) {
         let random = &mut Random(SplitMix64(seed));
         let (envelope, _, bytes) = common::with_headers(random);
         let stentor_wire::IpRepr::V4(ip) = envelope.ip else { return Ok(()) };
@@ -168,11 +168,11 @@ proptest! {
         prop_assert_eq!(icrc::solve_ip_id(&blind, &transport, icrc), Some(ip.id));
         let at = 5 * 8 + bit as usize % ((transport.len() - 9) * 8);
         transport[at / 8] ^= 1 << (at % 8);
-        prop_assert_eq!(icrc::solve_ip_id(&blind, &transport, icrc), None, "one bit is never 16 bits of another place");
+        prop_assert_eq!(icrc::solve_ip_id(&blind, &transport, icrc), None, "one bit is no other identification");
     }
 
     #[test]
-    fn serial_numbers(a in 0u32..1 << 24, step in 0u32..1 << 23) {
+    fn serial_numbers_are_consistent(a in 0u32..1 << 24, step in 0u32..1 << 23) {
         let (from, to) = (Psn::new(a), Psn::new(a).plus(step));
         prop_assert_eq!(to.distance(from), step as i32);
         prop_assert_eq!(to.minus(step), from);
@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// Calls everything that looks at a packet.
+/// Calls every function that reads a packet.
 fn look(bytes: &[u8]) {
     if let Ok(packet) = IpPacket::new_checked(bytes) {
         let _ = (packet.is_intact(), packet.to_string());
@@ -207,7 +207,7 @@ fn every_opcode_has_its_headers_and_no_others() {
 }
 
 #[test]
-fn errors_name_what_is_wrong() {
+fn errors_name_the_problem() {
     let refused = |bytes: &[u8]| Packet::new_checked(bytes).unwrap_err();
     assert_eq!(refused(&[0; 5]), Error::Truncated { have: 5, need: 16 });
     assert_eq!(refused(&[0x15; 40]), Error::UnknownOpcode(0x15));

@@ -1,6 +1,6 @@
-//! What an ICRC costs, beside a bare CRC-32 over as many bytes in the same run. Ignored unless asked for; nobody else on
-//! the processor, and a release build: `cargo test --release -p stentor-wire --test speed -- --ignored --nocapture`
-//! (the step `roce-speed` of `cargo xtask nightly`).
+//! Measures the cost of an ICRC, compared with a bare CRC-32 over the same number of bytes in the same run. The test is
+//! ignored by default. It needs an idle processor and a release build: `cargo test --release -p stentor-wire --test
+//! speed -- --ignored --nocapture` (the step `roce-speed` of `cargo xtask nightly`).
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -9,16 +9,16 @@ use std::time::Instant;
 use stentor_testutil::median;
 use stentor_wire::{Bth, Envelope, Headers, MAX_TRANSPORT_BYTES, Message, Packet, Psn, Repr, Reth};
 
-/// Rounds, in which the three take turns; medians count.
+/// Number of rounds, in which the three measurements alternate. Their medians count.
 const ROUNDS: usize = 31;
-/// Of each in a round.
+/// Number of operations of each kind in a round.
 const TURNS: u32 = 2000;
-/// A machine that others use too has bad moments: the best of so many trials counts.
+/// Number of trials, of which the best counts, because other users of the machine disturb some of them.
 const TRIALS: usize = 5;
-/// The bar: so many times the bare CRC, and so many nanoseconds.
+/// The bound: this factor times the bare CRC, plus `MORE_NS` nanoseconds.
 const TIMES: f64 = 1.5;
 const MORE_NS: f64 = 30.0;
-/// Before a packet, so that its payload begins where a cache line does, as in the endpoint's buffers.
+/// Offset of a packet in its page, so that its payload begins at a cache line, as in the endpoint's buffers.
 const FRONT: usize = 36;
 
 #[repr(C, align(4096))]
@@ -28,14 +28,14 @@ fn page(byte: u8) -> Box<Page> {
     Box::new(Page([byte; FRONT + MAX_TRANSPORT_BYTES]))
 }
 
-/// Nanoseconds for one.
+/// Returns the time of one operation, in nanoseconds.
 fn time(mut once: impl FnMut(u32)) -> f64 {
     let since = Instant::now();
     (0..TURNS).for_each(&mut once);
     since.elapsed().as_secs_f64() * 1e9 / f64::from(TURNS)
 }
 
-/// A bare CRC, encoding and decoding of a WRITE with so many bytes, ns.
+/// Returns the times of a bare CRC, and of encoding and decoding a WRITE of `bytes` bytes, in nanoseconds.
 fn trial(bytes: usize) -> [f64; 3] {
     let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
     let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("one family");
@@ -52,7 +52,7 @@ fn trial(bytes: usize) -> [f64; 3] {
     };
     let (mut place, mut made) = (page(0), page(0));
     encode(&mut made, 1);
-    // What the ICRC covers: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
+    // The input of the ICRC: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
     let covered = &source.0[..64 + bytes];
     let mut times = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! What the tests share: captures, and packets of every kind from random numbers.
+//! Shared by the tests: captures, and random packets of every kind.
 #![allow(dead_code)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,8 @@ use stentor_wire::{
     Syndrome,
 };
 
-/// The IP packets of an Ethernet capture in pcap format (microseconds, little endian).
+/// Returns the RoCEv2 packets of an Ethernet capture in pcap format (microseconds, little endian), from the IP header
+/// on.
 pub(crate) fn packets_of(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     assert_eq!(bytes[..4], [0xd4, 0xc3, 0xb2, 0xa1], "{}: not such a capture", file.display());
@@ -30,7 +31,7 @@ pub(crate) fn packets_of(file: &Path) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The committed captures, and those of `../shared/golden` where that is there.
+/// Returns the committed captures, and those of `../shared/golden` if that folder exists.
 pub(crate) fn captures() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let list = |folder: &Path| {
@@ -45,7 +46,7 @@ pub(crate) fn captures() -> Vec<PathBuf> {
     files
 }
 
-/// Draws packets.
+/// Draws random packets.
 pub(crate) struct Random(pub(crate) SplitMix64);
 
 impl Random {
@@ -157,7 +158,7 @@ impl Random {
         Envelope { ip, source_port: self.next() as u16, udp_checksum: self.next() as u16 }
     }
 
-    /// A whole packet, sealed.
+    /// Draws a whole packet with its ICRC.
     pub(crate) fn packet(&mut self, envelope: &Envelope) -> (Repr, Vec<u8>) {
         let repr = self.repr();
         let mut bytes = vec![0; repr.packet_bytes()];
@@ -169,7 +170,7 @@ impl Random {
     }
 }
 
-/// A packet in its IP packet.
+/// Draws a packet with its IP and UDP headers.
 pub(crate) fn with_headers(random: &mut Random) -> (Envelope, Repr, Vec<u8>) {
     let envelope = random.envelope();
     let (repr, transport) = random.packet(&envelope);
