@@ -1,4 +1,4 @@
-//! Who may reach what (rule 6).
+//! Access control: the memory that each process may reach (rule 6).
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, called, check, need, place, same, span, write};
@@ -46,7 +46,7 @@ pub(super) fn outside_the_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let link = bed.link(16, 4)?;
     for (id, word) in [8, 7, usize::MAX >> 4, 1 << 40].into_iter().enumerate() {
         let remote = bed.resolve(A, B, 2)?;
-        // A caller may claim any size; the owner's counts.
+        // A requester may claim any size; the size at the owner counts.
         let remote = RemoteRegion { bytes: u64::MAX, ..remote };
         let id = id as u64;
         bed.complete_write(A, link.a, id, (remote, word), &[9, 9], Status::RemoteAccess)?;
@@ -73,7 +73,7 @@ pub(super) fn nothing_after_a_refusal_takes_effect<T: Testbed>(bed: &mut Bed<T>)
         let request = WorkRequest { id, verb: write(&[1; 8], remote, word), signalled: id == 4 };
         match bed.at(A).post(link.a, request) {
             Ok(()) => posted.push(id),
-            // A fabric that executes while posting knows already.
+            // A fabric that executes requests while posting has already broken the queue pair.
             Err(PostError::NotReady { state: QpState::Error, .. }) if id > 1 => {}
             Err(error) => return check(false, || format!("post {id}: {error:?}")),
         }

@@ -19,7 +19,7 @@ pub(super) fn compare_and_swap<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, local) = setup(bed)?;
     let link = bed.link(16, 4)?;
     let remote = bed.resolve(A, B, 1)?;
-    // (expected, new, old value that comes back)
+    // Tuples of (expected, new, old value that the swap returns).
     for (id, (expected, new, old)) in
         [(0, 5, 0), (0, 9, 5), (5, u64::MAX, 5), (u64::MAX, 1, u64::MAX)].into_iter().enumerate()
     {

@@ -1,4 +1,4 @@
-//! What the cases share: a testbed whose completions and events are collected.
+//! The bench of the cases: a testbed whose completions and events are collected.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -10,12 +10,12 @@ use stentor_fabric::{
     RegionSpec, RemoteRegion, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
 
-/// Why a case ended early.
+/// The reason why a case ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The fabric does not have this capability.
     Skip(&'static str),
-    /// It broke the contract.
+    /// The fabric violated the contract.
     Fail(String),
 }
 
@@ -26,12 +26,12 @@ pub(super) fn check(holds: bool, what: impl FnOnce() -> String) -> Outcome {
     if holds { Ok(()) } else { Err(Stop::Fail(what())) }
 }
 
-/// Fails unless the two are equal.
+/// Fails unless `got` equals `expected`.
 pub(super) fn same<V: PartialEq + Debug>(what: &str, got: &V, expected: &V) -> Outcome {
     check(got == expected, || format!("{what}: expected {expected:?}, got {got:?}"))
 }
 
-/// Skips the case unless the fabric is capable.
+/// Skips the case unless the fabric has the capability.
 pub(super) fn need(capable: bool, capability: &'static str) -> Outcome {
     if capable { Ok(()) } else { Err(Stop::Skip(capability)) }
 }
@@ -50,9 +50,9 @@ pub(super) struct QpPair {
     pub(super) b: QpId,
 }
 
-/// The two processes most cases are about: 0 acts, 1 is acted upon.
+/// The first of the two processes in most cases: A posts requests to B.
 pub(super) const A: ProcessId = ProcessId(0);
-/// See [`A`].
+/// The second process, which owns the memory; see [`A`].
 pub(super) const B: ProcessId = ProcessId(1);
 /// The service of [`Bed::link`].
 pub(super) const SERVICE: Service = Service(7);
@@ -89,17 +89,17 @@ impl<T: Testbed> Bed<T> {
         self.testbed.fabric(process)
     }
 
-    /// Lets time pass without looking at any process.
+    /// Lets time pass without polling any process.
     pub(super) fn pass(&mut self) {
         self.testbed.advance();
     }
 
-    /// How many [`pass`](Self::pass)es something may take.
+    /// Returns the maximum number of [`pass`](Self::pass)es to wait for something.
     pub(super) fn patience(&self) -> usize {
         self.testbed.patience()
     }
 
-    /// Kills a process; what it had to tell is forgotten.
+    /// Kills a process and drops its pending completions and events.
     pub(super) fn crash(&mut self, process: ProcessId) {
         self.testbed.crash(process);
         self.down[process.index()] = true;
@@ -113,7 +113,7 @@ impl<T: Testbed> Bed<T> {
         self.down[process.index()] = false;
     }
 
-    /// Cuts one way, or skips the case.
+    /// Cuts the path in one direction, or skips the case.
     pub(super) fn cut(&mut self, from: ProcessId, to: ProcessId) -> Outcome {
         need(self.testbed.cut(from, to), "links that can be cut")
     }
@@ -123,7 +123,7 @@ impl<T: Testbed> Bed<T> {
         self.testbed.heal(from, to);
     }
 
-    /// Forgets all completions and events that came so far.
+    /// Drops all completions and events up to now.
     pub(super) fn forget(&mut self) {
         for process in 0..self.testbed.processes() {
             self.collect(ProcessId(process as u16));
@@ -132,7 +132,7 @@ impl<T: Testbed> Bed<T> {
         }
     }
 
-    /// The events that came so far.
+    /// Returns the collected events of a process.
     pub(super) fn events(&mut self, process: ProcessId) -> Vec<Event> {
         self.events[process.index()].drain(..).collect()
     }
@@ -155,7 +155,7 @@ impl<T: Testbed> Bed<T> {
         }
     }
 
-    /// One round: every process looks, then time passes.
+    /// Runs one round: polls every process, then lets time pass.
     pub(super) fn round(&mut self) {
         for process in 0..self.testbed.processes() {
             self.collect(ProcessId(process as u16));
@@ -163,14 +163,14 @@ impl<T: Testbed> Bed<T> {
         self.testbed.advance();
     }
 
-    /// Enough rounds for anything that is on its way to arrive, usually.
+    /// Runs enough rounds for everything in flight to arrive, usually.
     pub(super) fn settle(&mut self) {
         for _ in 0..self.testbed.settling() {
             self.round();
         }
     }
 
-    /// Rounds until `happened` gives something.
+    /// Runs rounds until `happened` returns a value.
     pub(super) fn until<R>(
         &mut self,
         what: &str,
@@ -186,24 +186,24 @@ impl<T: Testbed> Bed<T> {
         Err(Stop::Fail(format!("{what}: not within {patience} rounds")))
     }
 
-    /// Lets time pass until this holds.
+    /// Runs rounds until `holds` returns true.
     pub(super) fn eventually(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) -> Outcome {
         self.until(what, |bed| Ok(holds(bed).then_some(())))
     }
 
-    /// Takes the completion with this id, if it is there.
+    /// Removes and returns the completion with this id, if it has arrived.
     pub(super) fn take(&mut self, process: ProcessId, qp: QpId, id: u64) -> Option<Completion> {
         let inbox = &mut self.completions[process.index()];
         let place = inbox.iter().position(|completion| completion.qp == qp && completion.id == id)?;
         inbox.remove(place)
     }
 
-    /// Takes the next completion, whatever it is.
+    /// Removes and returns the next completion of any id.
     pub(super) fn take_any(&mut self, process: ProcessId) -> Option<Completion> {
         self.completions[process.index()].pop_front()
     }
 
-    /// Takes all completions: of successes the identifiers, of failures the status.
+    /// Removes all completions. Collects the ids of successes and the statuses of failures.
     pub(super) fn sort_completions(&mut self, process: ProcessId, done: &mut Vec<u64>, failed: &mut Vec<Status>) {
         while let Some(completion) = self.take_any(process) {
             match completion.status {
@@ -218,7 +218,7 @@ impl<T: Testbed> Bed<T> {
         self.until(&format!("the completion of request {id} at {process}"), |bed| Ok(bed.take(process, qp, id)))
     }
 
-    /// Waits for the completion with this id and checks how it ended.
+    /// Waits for the completion with this id and checks its opcode and status.
     pub(super) fn expect(
         &mut self,
         process: ProcessId,
@@ -235,7 +235,7 @@ impl<T: Testbed> Bed<T> {
         Ok(completion)
     }
 
-    /// Takes an event that came.
+    /// Removes and returns an event, if it has arrived.
     pub(super) fn take_event(&mut self, process: ProcessId, event: Event) -> Option<Event> {
         let inbox = &mut self.events[process.index()];
         let place = inbox.iter().position(|other| *other == event)?;
@@ -248,7 +248,7 @@ impl<T: Testbed> Bed<T> {
         Ok(())
     }
 
-    /// Registers a region, and grants access if asked.
+    /// Registers a region, and grants access if `access` is given.
     pub(super) fn region(
         &mut self,
         owner: ProcessId,
@@ -265,7 +265,7 @@ impl<T: Testbed> Bed<T> {
         Ok(region)
     }
 
-    /// Waits until a peer's region can be used.
+    /// Waits until a peer's region can be resolved.
     pub(super) fn resolve(&mut self, me: ProcessId, owner: ProcessId, purpose: u16) -> Outcome<RemoteRegion> {
         let what = format!("purpose {purpose} of {owner}, granted, can be resolved at {me}");
         self.until(&what, |bed| Ok(bed.at(me).resolve(owner, Purpose(purpose))))
@@ -286,12 +286,13 @@ impl<T: Testbed> Bed<T> {
         Ok(QpPair { a, b })
     }
 
-    /// A reliable queue pair between 0 and 1.
+    /// Connects A and B by a reliable queue pair.
     pub(super) fn link(&mut self, send_depth: u32, recv_depth: u32) -> Outcome<QpPair> {
         self.connect((A, B), SERVICE, QpConfig::reliable(send_depth, recv_depth))
     }
 
-    /// B grants A a region of so many words, and A connects to B with a send queue of this depth.
+    /// Creates a region of `words` words at B that A may access, and connects A to B with a send queue of `depth`
+    /// requests.
     pub(super) fn linked(
         &mut self,
         words: usize,
@@ -303,7 +304,7 @@ impl<T: Testbed> Bed<T> {
         Ok((region, link, self.resolve(A, B, 1)?))
     }
 
-    /// Brings both ends back after an error.
+    /// Resets both ends after an error until they are connected again.
     pub(super) fn reconnect(&mut self, link: QpPair) -> Outcome {
         self.until("both ends are ready again after resets", |bed| {
             let mut ready = true;
@@ -311,24 +312,24 @@ impl<T: Testbed> Bed<T> {
                 ready &= bed.at(process).state(qp) == QpState::Ready;
                 bed.reset_if_broken(process, qp)?;
             }
-            // An end may still be about to hear that the other one broke.
+            // An end may not have detected yet that the other one broke.
             Ok(ready.then_some(()))
         })
     }
 
-    /// Waits until a queue pair broke.
+    /// Waits until a queue pair is broken.
     pub(super) fn broken(&mut self, process: ProcessId, qp: QpId, peer: ProcessId) -> Outcome {
         self.event(process, Event::Disconnected { qp, peer })?;
         same("state after Disconnected", &self.at(process).state(qp), &QpState::Error)
     }
 
-    /// Waits until a queue pair breaks, and resets it.
+    /// Waits until a queue pair is broken, and resets it.
     pub(super) fn renew(&mut self, process: ProcessId, qp: QpId, peer: ProcessId) -> Outcome {
         self.broken(process, qp, peer)?;
         self.reset(process, qp)
     }
 
-    /// Takes access away, and waits until that is done.
+    /// Revokes access, and waits until that has taken effect.
     pub(super) fn revoke(&mut self, owner: ProcessId, region: RegionId, peer: ProcessId) -> Outcome {
         called("revoke", self.at(owner).revoke(region, peer))?;
         self.event(owner, Event::Revoked { region, peer })
@@ -341,14 +342,14 @@ impl<T: Testbed> Bed<T> {
         }
     }
 
-    /// Resets a broken queue pair; if the other end was faster it may be ready at once.
+    /// Resets a broken queue pair. It may be ready at once if the other end was reset earlier.
     pub(super) fn reset(&mut self, process: ProcessId, qp: QpId) -> Outcome {
         called("reset", self.at(process).reset(qp))?;
         let state = self.at(process).state(qp);
         check(state != QpState::Error, || format!("{qp:?} of {process} is {state:?} after its reset"))
     }
 
-    /// Waits until both ends are connected again.
+    /// Waits until both ends are connected.
     pub(super) fn connected(&mut self, link: QpPair) -> Outcome {
         self.event(A, Event::Connected { qp: link.a, peer: B })?;
         self.event(B, Event::Connected { qp: link.b, peer: A })?;
@@ -356,7 +357,7 @@ impl<T: Testbed> Bed<T> {
         same("states after Connected", &states, &(QpState::Ready, QpState::Ready))
     }
 
-    /// Runs until a queue pair is connected, and returns what a region holds at that very moment.
+    /// Runs until a queue pair is connected, and returns the contents of a region at that moment.
     pub(super) fn words_at_connected(
         &mut self,
         process: ProcessId,
@@ -386,12 +387,12 @@ impl<T: Testbed> Bed<T> {
         self.eventually(&what, |bed| bed.word(owner, region, word) == value)
     }
 
-    /// Posts and flushes.
+    /// Posts and flushes a signalled request.
     pub(super) fn post(&mut self, process: ProcessId, qp: QpId, id: u64, verb: Verb<'_>) -> Outcome {
         called("post", self.try_post(process, qp, id, verb, true))
     }
 
-    /// Posts and flushes; the error is the caller's.
+    /// Posts and flushes a request, and returns an error to the caller.
     pub(super) fn try_post(
         &mut self,
         process: ProcessId,
@@ -406,7 +407,7 @@ impl<T: Testbed> Bed<T> {
         Ok(())
     }
 
-    /// Writes words inline at a word of a region.
+    /// Posts an inline WRITE of words to a word of a region.
     pub(super) fn write(
         &mut self,
         process: ProcessId,
@@ -418,7 +419,7 @@ impl<T: Testbed> Bed<T> {
         self.post(process, qp, id, write(&bytes_of(values), region, word))
     }
 
-    /// Posts a request that completes with this status.
+    /// Posts a request and checks that it completes with this status.
     pub(super) fn complete(
         &mut self,
         process: ProcessId,
@@ -432,7 +433,7 @@ impl<T: Testbed> Bed<T> {
         self.expect(process, qp, id, (opcode, status)).map(drop)
     }
 
-    /// Posts a write that completes with this status.
+    /// Posts an inline WRITE and checks that it completes with this status.
     pub(super) fn complete_write(
         &mut self,
         process: ProcessId,
@@ -445,13 +446,13 @@ impl<T: Testbed> Bed<T> {
         self.complete(process, qp, id, write(&bytes_of(values), region, word), status)
     }
 
-    /// A word as the CPU of its owner sees it.
+    /// Returns a word as the CPU of its owner sees it.
     pub(super) fn word(&mut self, process: ProcessId, region: RegionId, word: usize) -> u64 {
         self.at(process).memory(region)[word].load(Ordering::Acquire)
     }
 
-    /// All words as the CPU of their owner sees them, the last one looked at first: of what is written in order meanwhile, by a
-    /// thread of the fabric's, nothing is there without what was written before it.
+    /// Returns all words as the CPU of their owner sees them. The last word is loaded first: if a thread of the fabric
+    /// writes in order meanwhile, no write appears without the earlier ones.
     pub(super) fn words(&mut self, process: ProcessId, region: RegionId) -> Vec<u64> {
         let from_the_end = self.at(process).memory(region).iter().rev().map(|word| word.load(Ordering::Acquire));
         let mut words: Vec<u64> = from_the_end.collect();
@@ -459,7 +460,7 @@ impl<T: Testbed> Bed<T> {
         words
     }
 
-    /// Stores words in one's own memory.
+    /// Stores words in a region of `process`, as its owner.
     pub(super) fn store(&mut self, process: ProcessId, region: RegionId, first: usize, values: &[u64]) {
         for (word, value) in self.at(process).memory(region)[first..].iter().zip(values) {
             word.store(*value, Ordering::Release);
@@ -467,22 +468,22 @@ impl<T: Testbed> Bed<T> {
     }
 }
 
-/// The bytes of words as they lie in memory.
+/// Returns the bytes of words in native byte order.
 pub(super) fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// A WRITE of inline bytes to a word of a region.
+/// Returns a WRITE of inline bytes to a word of a region.
 pub(super) fn write(data: &[u8], region: RemoteRegion, word: usize) -> Verb<'_> {
     Verb::Write { source: Source::Inline(data), target: place(region, word) }
 }
 
-/// A word of a region.
+/// Returns the span that begins at a word of a remote region.
 pub(super) fn place(region: RemoteRegion, word: usize) -> RemoteSpan {
     RemoteSpan { region, offset: (word * WORD) as u64 }
 }
 
-/// Words of a local region.
+/// Returns a span of words of a local region.
 pub(super) fn span(region: RegionId, first: usize, words: usize) -> Span {
     Span { region, offset: (first * WORD) as u64, bytes: (words * WORD) as u32 }
 }

@@ -1,4 +1,4 @@
-//! Whether the fabric can do what it says, and refuses what it says it cannot.
+//! Capabilities: the fabric can do what it claims, and refuses what it does not claim.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, check, place, same, span};
@@ -17,7 +17,7 @@ pub(super) fn constant_and_sane<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.settle();
     same("capabilities later", bed.at(A).capabilities(), &first)?;
     let other = bed.at(B).capabilities().clone();
-    // Where fabrics of two kinds reach each other, each has its own.
+    // If fabrics of two kinds are connected, each has its own capabilities.
     if other.name == first.name {
         same("capabilities of another process", &other, &first)?;
     }
@@ -50,9 +50,9 @@ pub(super) fn honest<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("unreliable", &(connected != Err(ConnectError::NoUnreliable)), &capabilities.unreliable)
 }
 
-/// What is claimed holds; a fabric that claims no more than rule 2 has nothing to show here.
+/// Checks the claim of ordered bytes. A fabric that claims no more than rule 2 passes at once.
 pub(super) fn bytes_in_order_if_claimed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    // It is about what lands at the one that says it.
+    // The claim is about writes that land at the process that makes it.
     if !bed.at(B).capabilities().ordered_bytes {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(super) fn bytes_in_order_if_claimed<T: Testbed>(bed: &mut Bed<T>) -> Outcome
         let source = Source::Region(span(local, 0, words));
         bed.post(A, link.a, id, Verb::Write { source, target: place(remote, 0) })?;
         bed.until("the whole write", |bed| {
-            // From the end, so that what is looked at later can only be newer.
+            // Load from the end, so that later loads can only be newer.
             let seen: Vec<u64> = (0..words).rev().map(|word| bed.word(B, region, word)).collect();
             check(seen.is_sorted(), || format!("a later word of write {id} is visible before an earlier one"))?;
             Ok((seen[0] == id).then_some(()))

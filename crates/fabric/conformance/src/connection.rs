@@ -1,4 +1,4 @@
-//! Queue pairs: made by both ends, told apart by service, reset after errors.
+//! Queue pairs: created by both ends, distinguished by service, reset after errors.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, called, check, same, write};
@@ -60,7 +60,7 @@ pub(super) fn errors<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("reset of nothing", &bed.at(A).reset(unknown), &Err(ConnectError::UnknownQp(unknown)))
 }
 
-/// One end leaves while the other does nothing but hear of it.
+/// One end disconnects while the other end only polls.
 pub(super) fn disconnected_from_one_end<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     let unknown = QpId(4_000_000);

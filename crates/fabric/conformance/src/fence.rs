@@ -1,4 +1,4 @@
-//! Fencing: taking access away, for good or to give it anew, any number of times.
+//! Fencing: revoking access for good, or granting it again, any number of times.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, called, check, same, write};
@@ -11,7 +11,7 @@ fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair)> {
     Ok((region, bed.link(64, 4)?))
 }
 
-/// One region of several: the others, and the other services, go on.
+/// Revokes one region of several: the other regions and services keep working.
 pub(super) fn only_what_was_revoked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, main) = setup(bed)?;
     let other = bed.region(B, A, 2, WORDS, Some(Access::Write))?;
@@ -35,7 +35,7 @@ pub(super) fn only_what_was_revoked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("what was fenced", &bed.words(B, region), &vec![0; WORDS])
 }
 
-/// A writes as fast as it can; B fences it, looks, and lets it in again.
+/// A writes continuously; B fences it, reads the memory, and grants access again.
 pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     let mut next = 1_u64;
@@ -43,7 +43,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let remote = bed.resolve(A, B, 1)?;
         let (mut done, mut failed, mut fenced) = (Vec::new(), Vec::new(), None);
         for turn in 0.. {
-            // The owner first: what completes between its look and the writer's is younger than the event.
+            // Poll the owner first: a completion between the two polls is newer than the event.
             if fenced.is_none() && bed.take_event(B, Event::Revoked { region, peer: A }).is_some() {
                 fenced = Some(bed.words(B, region));
             }
@@ -66,7 +66,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         same("memory long after the fence", &bed.words(B, region), &fenced)?;
         check(failed.contains(&Status::RemoteAccess), || format!("round {round}: refused with {failed:?}"))?;
         for id in done.into_iter().rev().take(WORDS / 2) {
-            // A later write to the same word may have landed and failed; an earlier one may not be seen.
+            // A later write to the same word may have landed and failed; an earlier value must not be visible.
             let seen = fenced[id as usize % WORDS];
             check(seen >= id, || format!("round {round}: write {id} had completed, in its place is {seen}"))?;
         }
@@ -100,7 +100,8 @@ pub(super) fn contents_are_the_owners<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-/// A peer that has nothing under way is fenced and let in again without a broken connection: it sees a new key.
+/// A peer without outstanding requests is fenced and readmitted without a break of the connection: it resolves a new
+/// key.
 pub(super) fn without_a_break<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     let mut remote = bed.resolve(A, B, 1)?;
@@ -126,7 +127,7 @@ pub(super) fn of_a_peer_that_is_gone<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.crash(A);
     bed.revoke(B, region, A)?;
     bed.broken(B, link.b, A)?;
-    // Twice, and without a grant in between.
+    // Revoke twice without a grant in between.
     bed.revoke(B, region, A)?;
     bed.reset(B, link.b)?;
     bed.revoke(B, region, A)?;

@@ -1,7 +1,7 @@
-//! Wrappers of fabrics.
+//! Helpers for wrappers of fabrics.
 
-/// Forwards methods of [`Fabric`](stentor_fabric::Fabric) to a field of that name. A wrapper writes only those that it
-/// changes.
+/// Forwards methods of [`Fabric`](stentor_fabric::Fabric) to the field `$inner`. A wrapper implements only the methods
+/// that it changes.
 #[macro_export]
 macro_rules! forward {
     ($inner:ident;

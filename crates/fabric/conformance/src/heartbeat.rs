@@ -1,4 +1,4 @@
-//! A counter that its owner raises and a peer READs: how failures are suspected.
+//! A counter that its owner increments and a peer READs, as failure detectors do.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, called, check, place, same, span};
@@ -6,9 +6,9 @@ use stentor_fabric::{Access, Fabric, Opcode, PostError, QpConfig, QpState, Regio
 
 const CONFIG: QpConfig = QpConfig::reliable(8, 0);
 
-/// B's counter, as granted for reading; B's end.
+/// Creates B's counter with a grant for reading, and B's end of the queue pair.
 fn join<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, stentor_fabric::QpId)> {
-    // Where it can it counts for many readers, as everybody's heart does.
+    // If the fabric supports it, the counter has many readers, as heartbeats have.
     let writer = if bed.at(B).capabilities().many_readers { B } else { A };
     let counter = bed.region(B, writer, 1, 8, None)?;
     called("grant", bed.at(B).grant(counter, A, Access::Read))?;
@@ -55,7 +55,8 @@ pub(super) fn stops_with_the_process<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         same("the counter", &bed.word(A, local, 0), &life)?;
         bed.forget();
         bed.crash(B);
-        // One READ at a time: what still succeeds brings the last value, then they fail, then nothing can be posted.
+        // Post one READ at a time. READs that still succeed return the last value; then READs fail; then posts are
+        // refused.
         for id in 1.. {
             check(id < 40_000, || "READs from a dead process never end".to_string())?;
             match read(bed, link, remote, id) {

@@ -6,7 +6,7 @@ use stentor_fabric::{
     Access, Event, Fabric, Opcode, PostError, QpState, RegionId, RemoteRegion, Source, Span, Status, Verb,
 };
 
-/// A receive that takes no data.
+/// A receive without a buffer.
 const NOTHING: Span = Span { region: RegionId(0), offset: 0, bytes: 0 };
 
 fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair, RemoteRegion)> {
@@ -28,7 +28,8 @@ pub(super) fn data_then_notification<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         called("post_recv", bed.at(B).post_recv(link.b, NOTHING, 500 + n))?;
     }
     for n in 0..8 {
-        // A plain write before it is visible, too, when the notification is: one queue pair, one order.
+        // A plain WRITE before the WRITE_WITH_IMM is visible when the notification arrives, because one queue pair is
+        // ordered.
         bed.write(A, link.a, 100 + n, (remote, 32 + n as usize), &[n + 7])?;
         notify(bed, link, n, (remote, 2 * n as usize))?;
     }
@@ -85,7 +86,7 @@ pub(super) fn receives_are_bounded<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     called("post_recv into the place that is free", bed.at(B).post_recv(link.b, NOTHING, 508))
 }
 
-/// More notifications than receives: each waits for its own, in order, and nothing is lost.
+/// More notifications than receives: each waits for a receive, in order, and none is lost.
 pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = setup(bed)?;
     let (count, mut posted, mut got, mut done) = (28, 2, Vec::new(), Vec::new());
@@ -122,7 +123,7 @@ pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("notifications", &got, &expected)
 }
 
-/// The limit breaks the queue pair and nothing else: after a reset on both sides notifications come again.
+/// The retry limit breaks only the queue pair: after a reset of both ends notifications arrive again.
 pub(super) fn goes_on_after_the_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (_, link, _) = setup(bed)?;
     for round in 0..bed.repeats() {

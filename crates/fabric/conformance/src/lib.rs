@@ -1,13 +1,13 @@
-//! What tests of fabrics, and of what stands on them, share.
+//! Test tools for fabrics, and for the layers above them.
 //!
 //! - [`suite`] runs the same cases against every fabric.
-//! - [`FaultInjector`] wraps a fabric and gives things back in another order, as EFA may do.
+//! - [`FaultInjector`] wraps a fabric and reorders requests and completions, as EFA may do.
 //!
 //! # The suite
-//! A fabric's tests make a [`Testbed`], call [`suite`] and [`Report::assert_ok`]. A case is skipped only when the
-//! fabric's [`Capabilities`](stentor_fabric::Capabilities) say that it cannot do what the case is about, or when the testbed
-//! cannot [`cut`](Testbed::cut) links. No test framework is
-//! needed; nothing here panics because of what a fabric does wrong, it is reported.
+//! A fabric's tests create a [`Testbed`], then call [`suite`] and [`Report::assert_ok`]. A case is skipped only if the
+//! fabric's [`Capabilities`](stentor_fabric::Capabilities) lack what the case tests, or if the testbed cannot
+//! [`cut`](Testbed::cut) links. The suite needs no test framework. It reports contract violations and does not panic
+//! because of them.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -48,51 +48,51 @@ pub use faults::{FaultInjector, Faults};
 pub use processes::{Processes, loopback_addresses};
 pub use report::{CaseReport, Report, Verdict};
 
-/// Some processes whose fabrics the suite may use in any order, from one thread.
+/// Processes whose fabrics the suite may use in any order, from one thread.
 pub trait Testbed {
     /// The fabric under test.
     type F: Fabric;
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     fn processes(&self) -> usize;
 
-    /// The fabric of a process.
+    /// Returns the fabric of a process.
     fn fabric(&mut self, process: ProcessId) -> &mut Self::F;
 
-    /// Lets a little time pass: drives the network, if it does not drive itself.
+    /// Lets a little time pass, and drives the network if it does not drive itself.
     fn advance(&mut self);
 
-    /// Kills a process: its fabric is not used any more until [`restart`](Testbed::restart), its memory is gone, and
-    /// nobody is told.
+    /// Kills a process without notifying its peers. Its memory is lost, and its fabric is not used until
+    /// [`restart`](Testbed::restart).
     fn crash(&mut self, process: ProcessId);
 
-    /// Starts the next life of a process that crashed: a new fabric with the same id, on which nothing is registered.
+    /// Starts the next life of a crashed process: a new fabric with the same id, on which nothing is registered.
     fn restart(&mut self, process: ProcessId);
 
-    /// Holds back everything on the way from one process to another, until [`heal`](Testbed::heal); queue pairs that
-    /// wait for something from there break after their retries. Whether this testbed can do that.
+    /// Holds back everything on the path from one process to another until [`heal`](Testbed::heal). Queue pairs that
+    /// wait for data on this path break after their retries. Returns whether this testbed can do that.
     fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
         let _ = (from, to);
         false
     }
 
-    /// Lets what was held back go on.
+    /// Ends a cut; the packets that were held back continue.
     fn heal(&mut self, from: ProcessId, to: ProcessId) {
         let _ = (from, to);
     }
 
-    /// How often what must work any number of times is tried.
+    /// Number of repetitions of operations that must work any number of times.
     fn repeats(&self) -> u64 {
         8
     }
 
-    /// How many [`advance`](Testbed::advance)s it takes, usually, until what is on its way has arrived.
+    /// Number of [`advance`](Testbed::advance)s after which everything in flight has usually arrived.
     fn settling(&self) -> usize {
         500
     }
 
-    /// How many [`advance`](Testbed::advance)s to wait for something before giving up. The longest wait is for a queue
-    /// pair that breaks after its retries.
+    /// Maximum number of [`advance`](Testbed::advance)s to wait for something. The longest wait is for a queue pair
+    /// that breaks after its retries.
     fn patience(&self) -> usize {
         40_000
     }
@@ -158,18 +158,18 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
     }
 }
 
-/// The names of all cases.
+/// Returns the names of all cases.
 #[must_use]
 pub fn names<T: Testbed>() -> Vec<&'static str> {
     cases::<T>().into_iter().map(|case| case.name).collect()
 }
 
-/// Runs every case on a testbed of its own, which `make` makes with the number of processes asked for.
+/// Runs every case on a separate testbed, which `make` creates with the given number of processes.
 pub fn suite<T: Testbed>(make: impl FnMut(usize) -> T) -> Report {
     suite_of(make, |_| true)
 }
 
-/// Runs the cases whose names `wanted` accepts.
+/// Runs the cases for whose names `wanted` returns true.
 pub fn suite_of<T: Testbed>(mut make: impl FnMut(usize) -> T, wanted: impl Fn(&str) -> bool) -> Report {
     let mut report = Report::default();
     for case in cases::<T>().into_iter().filter(|case| wanted(case.name)) {

@@ -1,4 +1,4 @@
-//! Connections that break while both processes live, and return.
+//! Connections that break while both processes are alive, and recover.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, bytes_of, called, check, place, same, write};
@@ -10,7 +10,7 @@ use stentor_fabric::{
 const WORDS: usize = 64;
 const NOTHING: Span = Span { region: RegionId(0), offset: 0, bytes: 0 };
 
-/// A region each way and one queue pair.
+/// One queue pair, and a region in each direction.
 struct Pair {
     link: QpPair,
     at_a: RegionId,
@@ -24,19 +24,19 @@ fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<Pair> {
 }
 
 impl Pair {
-    /// This process's end, its peer, and its region.
+    /// Returns this process's end, its peer, and its region.
     fn end(&self, process: ProcessId) -> (QpId, ProcessId, RegionId) {
         if process == A { (self.link.a, B, self.at_a) } else { (self.link.b, A, self.at_b) }
     }
 
-    /// Breaks the connection: `process` writes behind the end of its peer's region.
+    /// Breaks the connection: `process` writes beyond the end of its peer's region.
     fn break_by<T: Testbed>(&self, bed: &mut Bed<T>, process: ProcessId) -> Outcome {
         let (qp, peer, _) = self.end(process);
         let remote = RemoteRegion { bytes: u64::MAX, ..bed.resolve(process, peer, 1)? };
         bed.write(process, qp, 9_999, (remote, WORDS), &[1])
     }
 
-    /// Both ways work.
+    /// Checks that writes in both directions arrive.
     fn works<T: Testbed>(&self, bed: &mut Bed<T>, value: u64) -> Outcome {
         for process in [A, B] {
             let (qp, peer, _) = self.end(process);
@@ -59,7 +59,7 @@ pub(super) fn the_other_end_learns_of_it<T: Testbed>(bed: &mut Bed<T>) -> Outcom
         bed.renew(first, qp, second)?;
         bed.broken(second, other, first)?;
         if round % 3 == 0 {
-            // Nothing happens until the second one resets, too.
+            // The queue pair stays down until the second end is reset, too.
             bed.settle();
             same("the end that was reset", &bed.at(first).state(qp), &QpState::Connecting)?;
             same("the end that was not", &bed.at(second).state(other), &QpState::Error)?;
@@ -72,7 +72,7 @@ pub(super) fn the_other_end_learns_of_it<T: Testbed>(bed: &mut Bed<T>) -> Outcom
     Ok(())
 }
 
-/// Both ends break the connection at about the same time, again and again, and reset as soon as they know.
+/// Both ends repeatedly break the connection at about the same time, and reset as soon as they detect the break.
 pub(super) fn crosswise<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 1..=3 * bed.repeats() {
@@ -97,7 +97,7 @@ pub(super) fn crosswise<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             let last = events.last().copied();
             same("the last event", &last, &Some(Event::Connected { qp, peer }))?;
             let told = events.contains(&Event::Disconnected { qp, peer });
-            check(told, || format!("round {round}: {process} heard nothing of the break: {events:?}"))?;
+            check(told, || format!("round {round}: {process} got no event for the break: {events:?}"))?;
         }
     }
     Ok(())
@@ -131,7 +131,7 @@ pub(super) fn services_are_independent<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
     })
 }
 
-/// Whoever was told of a break can poll everything that was outstanding, and nothing comes later.
+/// After `Disconnected` a process can poll all outstanding completions, and none comes later.
 pub(super) fn all_completions_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 0..bed.repeats() {
@@ -145,7 +145,7 @@ pub(super) fn all_completions_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             }
         }
         for n in 0..40 {
-            // The 21st is refused.
+            // The 21st write is refused.
             let word = if n == 20 { WORDS } else { n as usize };
             let data = round.to_ne_bytes();
             let verb = write(&data, RemoteRegion { bytes: u64::MAX, ..remote }, word);
@@ -158,7 +158,7 @@ pub(super) fn all_completions_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         for process in [A, B] {
             let (qp, peer, _) = pair.end(process);
             bed.broken(process, qp, peer)?;
-            // `broken` looked at the events after it polled: once more, without letting time pass.
+            // `broken` took the events after its poll: poll once more without letting time pass.
             bed.collect(process);
             let mut got = Vec::new();
             while let Some(completion) = bed.take_any(process) {
@@ -203,7 +203,7 @@ pub(super) fn receives_are_posted_anew<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
     Ok(())
 }
 
-/// One end streams, the other one breaks the connection: what was posted lands before the next connection or never.
+/// One end streams while the other end breaks the connection: a posted write lands before the next connection or never.
 pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 1..=bed.repeats() {
@@ -233,7 +233,7 @@ pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outc
     Ok(())
 }
 
-/// Access that is given, taken and given anew while a connection is broken is known when it is connected.
+/// Grants and revocations during a break are known when the connection is up again.
 pub(super) fn grants_are_heard_while_broken<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     let late = bed.region(B, A, 2, WORDS, None)?;
@@ -261,7 +261,7 @@ pub(super) fn grants_are_heard_while_broken<T: Testbed>(bed: &mut Bed<T>) -> Out
     Ok(())
 }
 
-/// Nothing gets from A to B, or back, or neither, until the queue pair breaks; then it returns.
+/// Cuts one or both directions until the queue pair breaks. After the cut the connection recovers.
 pub(super) fn survives_a_cut<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 1..=bed.repeats().max(6) {

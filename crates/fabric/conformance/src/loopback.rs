@@ -1,4 +1,4 @@
-//! A process that is its own peer: the way to read one's own memory as everybody else does (rule 3).
+//! A process connected to itself, which reads its memory as its peers do (rule 3).
 
 use super::Testbed;
 use super::bed::{A, Bed, Outcome, SERVICE, called, need, place, same, span};

@@ -1,4 +1,4 @@
-//! WRITEs that adjoin, on a queue pair whose owner lets them become one: nobody can tell whether they did.
+//! Adjacent WRITEs on a queue pair that allows merging: the results do not reveal whether they were merged.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, bytes_of, called, check, place, same, span, write};
@@ -10,12 +10,13 @@ fn merging<T: Testbed>(bed: &mut Bed<T>, depth: u32) -> Outcome<QpPair> {
     bed.connect((A, B), SERVICE, QpConfig::reliable(depth, 4).merging())
 }
 
-/// Posts, and leaves the flush to others.
+/// Posts a request without a flush.
 fn post<T: Testbed>(bed: &mut Bed<T>, qp: QpId, id: u64, verb: Verb<'_>, signalled: bool) -> Outcome {
     called("post", bed.at(A).post(qp, WorkRequest { id, verb, signalled }))
 }
 
-/// Inline data and parts of a region, short and long, in runs of different lengths, as records of a ring come.
+/// Writes inline data and spans of a region, of different lengths and in runs of different lengths, as for records of a
+/// ring.
 pub(super) fn everything_lands_and_is_reported_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (words, depth) = (24 << 10, 64);
     let region = bed.region(B, A, 1, words, Some(Access::Write))?;
@@ -61,7 +62,7 @@ pub(super) fn everything_lands_and_is_reported_once<T: Testbed>(bed: &mut Bed<T>
     bed.eventually("every word", |bed| bed.words(B, region) == expected)
 }
 
-/// Of several that are signalled each is reported, in the order of posts.
+/// Each signalled request is reported, in the order of posting.
 pub(super) fn completions_come_in_order<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.region(B, A, 1, 64, Some(Access::Write))?;
     let link = merging(bed, 16)?;
@@ -80,7 +81,7 @@ pub(super) fn completions_come_in_order<T: Testbed>(bed: &mut Bed<T>) -> Outcome
     same("completions", &reported, &(0..6).map(|n| (2 * n + 1, Status::Success)).collect())
 }
 
-/// What follows on the queue pair comes after it, and what goes to the same place wins.
+/// A later request on the queue pair executes after the merged WRITEs, and a later WRITE to the same word wins.
 pub(super) fn other_requests_keep_their_places<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let local = bed.region(A, A, 2, 8, None)?;
     let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
@@ -93,7 +94,7 @@ pub(super) fn other_requests_keep_their_places<T: Testbed>(bed: &mut Bed<T>) -> 
         post(bed, link.a, id, write(&value(1), remote, 0), false)?;
         post(bed, link.a, id + 1, write(&value(2), remote, 1), ordered)?;
         if !ordered {
-            // Where nothing is ordered a completion is what orders.
+            // On a fabric without order between writes, only a completion orders two of them.
             post(bed, link.a, id + 5, write(&value(2), remote, 1), true)?;
             bed.at(A).flush();
             bed.expect(A, link.a, id + 5, (Opcode::Write, Status::Success))?;
@@ -119,7 +120,8 @@ pub(super) fn other_requests_keep_their_places<T: Testbed>(bed: &mut Bed<T>) -> 
     bed.eventually("the last values", |bed| bed.words(B, region)[..2] == [last | 1, last | 3])
 }
 
-/// A refusal is the first request's; each of the others is flushed by its own name, and the queue pair goes on after a reset.
+/// The first request of a refused WRITE is reported as refused, and each other one as flushed. The queue pair works
+/// again after a reset.
 pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let region = bed.region(B, A, 1, 64, Some(Access::Write))?;
     let link = merging(bed, 16)?;
@@ -132,7 +134,7 @@ pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>)
             WorkRequest { id: 10 + n, verb: write(&[7; 8], old, 8 + n as usize), signalled: n == 2 || n == 5 };
         match bed.at(A).post(link.a, request) {
             Ok(()) => posted.push(10 + n),
-            // A fabric that executes while posting knows already.
+            // A fabric that executes requests while posting has already broken the queue pair.
             Err(PostError::NotReady { state: QpState::Error, .. }) if n > 0 => {}
             Err(error) => return check(false, || format!("post {n}: {error:?}")),
         }
@@ -146,7 +148,7 @@ pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>)
         check(is_known && (is_first || !ordered), || format!("request {id} ended with {status:?}"))?;
         refused += u32::from(status == Status::RemoteAccess);
     }
-    check(refused > 0, || "nobody was refused".to_string())?;
+    check(refused > 0, || "no request was refused".to_string())?;
     bed.settle();
     check(bed.take_any(A).is_none(), || "a completion after the last".to_string())?;
     same("words that only refused requests named", &bed.words(B, region)[8..].to_vec(), &vec![0; 56])?;
@@ -163,7 +165,7 @@ pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>)
     bed.eventually("what was posted after the reset", |bed| bed.words(B, region)[8..14] == [1, 2, 3, 4, 5, 6])
 }
 
-/// What waits for others when the connection ends is flushed with it.
+/// Unflushed requests are flushed as errors when the connection ends.
 pub(super) fn nothing_is_left_of_a_connection_that_ends<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, depth) = (bed.region(B, A, 1, 64, Some(Access::Write))?, 8);
     let link = merging(bed, depth)?;

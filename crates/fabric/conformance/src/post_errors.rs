@@ -1,4 +1,4 @@
-//! What `post` and `post_recv` refuse, one by one; nothing is done then.
+//! Errors of `post` and `post_recv`, one by one; a refused call has no effect.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, place, same, span, write};

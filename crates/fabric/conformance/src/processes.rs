@@ -1,4 +1,4 @@
-//! Processes of one thread, for fabrics that work by themselves.
+//! A testbed of processes in one thread, for fabrics that drive themselves.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -8,15 +8,16 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use crate::Testbed;
 
-/// Processes of this thread, each of which a function starts: the testbed of fabrics that need no network driven for them.
+/// Processes in one thread, created by a function. This is the testbed of fabrics whose network needs no driving.
 pub struct Processes<F> {
-    /// By process; `None` is one that crashed. Dropped before what `start` owns, such as a directory.
+    /// Fabrics by process; `None` for a crashed one. They are dropped before the resources that `start` owns, such as a
+    /// directory.
     pub fabrics: Vec<Option<F>>,
-    /// Starts a process.
+    /// Creates the fabric of a process.
     pub start: Box<dyn FnMut(ProcessId) -> F>,
-    /// What is done with every fabric while time passes.
+    /// Drives a fabric while time passes.
     pub drive: fn(&mut F),
-    /// How long that takes besides.
+    /// Additional pause of each [`advance`](Testbed::advance).
     pub pause: Duration,
     /// See [`Testbed::repeats`].
     pub repeats: u64,
@@ -27,7 +28,7 @@ pub struct Processes<F> {
 }
 
 impl<F: Fabric> Processes<F> {
-    /// Starts so many processes.
+    /// Starts `count` processes.
     pub fn start(count: usize, start: impl FnMut(ProcessId) -> F + 'static) -> Self {
         let mut processes = Processes {
             fabrics: (0..count).map(|_| None).collect(),
@@ -61,7 +62,7 @@ impl<F: Fabric> Testbed for Processes<F> {
         }
     }
 
-    /// As far as that goes inside one process.
+    /// Drops the fabric, which is as close to a crash as one process allows.
     fn crash(&mut self, process: ProcessId) {
         self.fabrics[process.index()] = None;
     }
@@ -84,7 +85,8 @@ impl<F: Fabric> Testbed for Processes<F> {
     }
 }
 
-/// Returns loopback addresses that no other testbed of this process has, and hardly one of another, by process.
+/// Returns one loopback address per process. No other testbed of this operating-system process has them, and other
+/// processes rarely do.
 #[must_use]
 pub fn loopback_addresses(count: usize, port: u16) -> Vec<Option<SocketAddr>> {
     static NEXT: AtomicU16 = AtomicU16::new(0);

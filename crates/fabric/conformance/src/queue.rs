@@ -1,4 +1,4 @@
-//! The bounded send queue, selective signalling, the inline limit.
+//! The bounded send queue, selective signalling, and the inline limit.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ pub(super) fn of_many_words<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(words, Access::Read, 32)?;
     let values: Vec<u64> = (0..words as u64).map(|i| i << 20 | 1).collect();
     bed.store(B, region, 0, &values);
-    // Several at once, into different places.
+    // Several READs at once, into different locations.
     for n in 0..8 {
         let verb = Verb::Read { local: span(local, n * 256, 256), remote: place(remote, n * 256) };
         bed.post(A, link.a, n as u64, verb)?;

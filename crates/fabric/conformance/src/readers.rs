@@ -4,7 +4,7 @@ use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, called, check, need, place, same, span, write};
 use stentor_fabric::{Access, Fabric, ProcessId, QpConfig, QpState, Status, Verb};
 
-/// Reads what A writes at B.
+/// The reader of A's writes at B.
 const C: ProcessId = ProcessId(2);
 
 pub(super) fn they_read_and_never_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -17,7 +17,7 @@ pub(super) fn they_read_and_never_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome
     let (at_a, at_c) = (bed.resolve(A, B, 1)?, bed.resolve(C, B, 1)?);
     for n in 1..20 {
         bed.complete_write(A, writer.a, n, (at_a, 3), &[n, n + 1], Status::Success)?;
-        // What completed at the writer is there for every reader (rule 3), without the owner's help.
+        // A write that completed at the writer is visible to every reader (rule 3), without any call of the owner.
         bed.complete(C, reader.a, n, Verb::Read { local: span(local, 0, 2), remote: place(at_c, 3) }, Status::Success)?;
         same("what the reader sees", &bed.words(C, local)[..2].to_vec(), &vec![n, n + 1])?;
     }

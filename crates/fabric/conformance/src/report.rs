@@ -1,17 +1,17 @@
-//! What the suite found.
+//! The results of the suite.
 
 use std::fmt;
 
 use super::bed::{Outcome, Stop};
 
-/// How one case ended.
+/// The result of one case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The fabric did what the contract says.
+    /// The fabric kept the contract.
     Passed,
-    /// The fabric says that it does not have this capability.
+    /// The fabric does not claim this capability.
     Skipped(&'static str),
-    /// What was expected, and what happened.
+    /// Description of the expected and the actual behaviour.
     Failed(String),
 }
 
@@ -25,16 +25,16 @@ impl From<Outcome> for Verdict {
     }
 }
 
-/// One case.
+/// The report of one case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CaseReport {
-    /// Topic and case.
+    /// Topic and name of the case.
     pub name: &'static str,
-    /// How it ended.
+    /// Result of the case.
     pub verdict: Verdict,
 }
 
-/// All cases, in order.
+/// The reports of all cases, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The cases.
@@ -46,13 +46,13 @@ impl Report {
         self.cases.push(CaseReport { name, verdict });
     }
 
-    /// The names of the cases that failed.
+    /// Returns the names of the cases that failed.
     #[must_use]
     pub fn failed(&self) -> Vec<&'static str> {
         self.named(|verdict| matches!(verdict, Verdict::Failed(_)))
     }
 
-    /// The names of the cases that were skipped.
+    /// Returns the names of the cases that were skipped.
     #[must_use]
     pub fn skipped(&self) -> Vec<&'static str> {
         self.named(|verdict| matches!(verdict, Verdict::Skipped(_)))
@@ -62,8 +62,10 @@ impl Report {
         self.cases.iter().filter(|case| wanted(&case.verdict)).map(|case| case.name).collect()
     }
 
+    /// Panics unless all cases passed or were skipped.
+    ///
     /// # Panics
-    /// If a case failed, or none ran; the text names all that failed.
+    /// If a case failed, or none ran. The message lists all failures.
     pub fn assert_ok(&self) {
         assert!(!self.cases.is_empty(), "no conformance case ran");
         assert!(self.failed().is_empty(), "the fabric breaks its contract:\n{self}");

@@ -1,4 +1,4 @@
-//! Processes that crash and come back as somebody else with the same name.
+//! Processes that crash and restart with the same id.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, called, check, same, write};
@@ -8,13 +8,13 @@ const CONFIG: QpConfig = QpConfig::reliable(64, 4);
 const WORDS: usize = 64;
 const SIDE: Service = Service(8);
 
-/// A fresh B: its region for A, and its end of a service.
+/// Sets up a fresh B: its region for A, and its end of a service.
 fn join<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpId)> {
     let region = bed.region(B, A, 1, WORDS, Some(Access::Write))?;
     Ok((region, called("connect", bed.at(B).connect(A, SERVICE, CONFIG))?))
 }
 
-/// A with a region for B, and both connected.
+/// Sets up A with a region for B, and connects both.
 fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, RegionId, QpPair)> {
     let at_a = bed.region(A, B, 1, WORDS, Some(Access::Write))?;
     let (at_b, b) = join(bed)?;
@@ -24,7 +24,7 @@ fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, RegionId, QpPair)> 
     Ok((at_a, at_b, link))
 }
 
-/// Kills B, waits until A knows, and starts it again.
+/// Kills B, waits until A detects it, and restarts B.
 fn replace<T: Testbed>(bed: &mut Bed<T>, a: QpId) -> Outcome<(RegionId, QpPair)> {
     bed.forget();
     bed.crash(B);
@@ -43,7 +43,7 @@ pub(super) fn the_next_life_connects<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         };
         same("the memory of a new process", &bed.words(B, at_b), &vec![0; WORDS])?;
         bed.write_and_see((A, link.a), (B, at_b), (remote, 3), life)?;
-        // It is gone for a while, or comes back before anybody noticed.
+        // B stays down for a while, or restarts before A detects the crash.
         if life % 2 == 0 {
             (at_b, link) = replace(bed, link.a)?;
             continue;
@@ -92,7 +92,7 @@ pub(super) fn old_regions_are_refused<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.write_and_see((A, link.a), (B, at_b), (again, 1), 9)
 }
 
-/// B dies with writes under way, and they end before its next life is connected.
+/// B crashes with outstanding writes, none of which lands after its next life is connected.
 pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (at_a, _, mut link) = setup(bed)?;
     for round in 1..=bed.repeats() {
@@ -122,7 +122,7 @@ pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outc
     Ok(())
 }
 
-/// The survivor fences what is dead, clears its memory, and gives it to the next life.
+/// The survivor fences the dead process, clears the memory, and grants it to the next life.
 pub(super) fn fresh_after_revoke_and_grant<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (at_a, _, mut link) = setup(bed)?;
     for round in 1..=bed.repeats() {
@@ -177,7 +177,7 @@ pub(super) fn everybody_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     for round in 0..bed.repeats() {
         for process in [A, B] {
             bed.crash(process);
-            // The first one may be back before the second one goes.
+            // The first process may be back before the second one crashes.
             if round % 2 == 1 {
                 bed.restart(process);
             }
@@ -210,7 +210,7 @@ pub(super) fn who_stays_away_blocks_nobody<T: Testbed>(bed: &mut Bed<T>) -> Outc
     }
     bed.settle();
     let states = (bed.at(A).state(main.a), bed.at(A).state(side.a));
-    same("the queue pairs to who is gone", &states, &(QpState::Connecting, QpState::Error))?;
+    same("the queue pairs to the dead process", &states, &(QpState::Connecting, QpState::Error))?;
     same("events meanwhile", &bed.events(A), &vec![])?;
     bed.restart(GONE);
     let b = called("connect", bed.at(GONE).connect(A, SERVICE, CONFIG))?;

@@ -1,4 +1,4 @@
-//! Revocation: fencing an old leader depends on it.
+//! Revocation, on which fencing of an old leader depends.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, called, check, same, write};
@@ -18,15 +18,15 @@ pub(super) fn refused_afterwards<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("what was there before", &bed.word(B, region, 0), &11)
 }
 
-/// One writer streams, every request signalled, while the owner revokes: whatever was reported a success is there, and
-/// nothing changes any more after the event.
+/// A writer streams signalled requests while the owner revokes access. Every write reported as a success is in memory,
+/// and the memory does not change after the event.
 pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(WORDS, Access::Write, 64)?;
     let (mut next, mut successes, mut failures) = (0_u64, Vec::new(), Vec::new());
     let mut at_event: Option<Vec<u64>> = None;
     let mut asked = false;
     bed.until("the stream breaks and the revocation takes effect", |bed| {
-        // The owner first: what completes between its look and the writer's is younger than the event.
+        // Poll the owner first: a completion between the two polls is newer than the event.
         if at_event.is_none() && bed.take_event(B, Event::Revoked { region, peer: A }).is_some() {
             at_event = Some(bed.words(B, region));
         }
@@ -59,7 +59,7 @@ pub(super) fn keeps_what_completed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     })?;
     let rest = failures.iter().all(|status| matches!(status, Status::RemoteAccess | Status::Flushed));
     check(rest, || format!("all others are flushed: {failures:?}"))?;
-    // Where a lap overwrote another, the newer value counts; a write that failed may have landed in part.
+    // Where one lap overwrote another, the newer value counts; a failed write may have landed partially.
     let last = successes.last().copied().unwrap_or(0);
     for id in successes {
         let word = id as usize * 2 % WORDS;

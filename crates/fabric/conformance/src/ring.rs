@@ -1,4 +1,4 @@
-//! Rings and slots of sealed records, over the fabric.
+//! Rings and slots of sealed records over the fabric.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, bytes_of, called, check, place, same, span};
@@ -13,7 +13,7 @@ const DEPTH: u32 = 32;
 const MAX_WORDS: usize = 60;
 const RECORDS: u64 = 2500;
 
-/// The length of record `n`, words: short ones mostly, every length sometimes.
+/// Returns the length of record `n` in words: mostly short, sometimes any length.
 fn length(n: u64) -> usize {
     let mixed = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
     if n.is_multiple_of(3) { mixed % (MAX_WORDS + 1) } else { mixed % 6 }
@@ -23,7 +23,7 @@ fn payload(n: u64) -> Vec<u64> {
     (0..length(n) as u64).map(|i| n << 16 | i).collect()
 }
 
-/// Process A's side: writes records, large ones from a staging area, and takes credits.
+/// Process A: writes records, long ones from a staging area, and reads credits.
 struct Writing {
     link: QpPair,
     ring: RingWriter,
@@ -35,7 +35,7 @@ struct Writing {
     next: u64,
 }
 
-/// Process B's side: reads records and writes credits.
+/// Process B: reads records and writes credits.
 struct Reading {
     ring: RingReader,
     region: RegionId,
@@ -43,8 +43,8 @@ struct Reading {
     queue: SendQueue,
     slot: SealedSlot,
     expected: u64,
-    /// Rounds since the last credit. Without order between writes an older credit may land on the newest one, so the
-    /// newest is written again.
+    /// Number of rounds since the last credit. Without order between writes, an older credit may overwrite the newest
+    /// one, so the newest is written again.
     quiet: u32,
     ordered: bool,
 }
@@ -70,7 +70,7 @@ impl Writing {
             let source = if data.len() <= bed.at(A).capabilities().inline_bytes.min(200) as usize {
                 Source::Inline(&data)
             } else {
-                // A place is free again when the send queue is, because there are as many.
+                // The staging area has one slot per request of the send queue, so a free request implies a free slot.
                 let first = (id % u64::from(DEPTH)) as usize * record_words(MAX_WORDS * 8);
                 bed.store(A, self.staging, first, &record);
                 Source::Region(span(self.staging, first, record.len()))
@@ -120,7 +120,7 @@ pub(super) fn thousands_of_records<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let credits = bed.region(A, B, 2, 8, Some(Access::Write))?;
     let staging_words = (DEPTH as usize * record_words(MAX_WORDS * 8)).next_multiple_of(8);
     let staging = bed.region(A, A, 3, staging_words, None)?;
-    // Records validate themselves.
+    // Records validate themselves, so the queue pair may merge WRITEs.
     let link = bed.connect((A, B), SERVICE, QpConfig::reliable(DEPTH, 4).merging())?;
     let seal = Seal::new(A, 5);
     let back = Seal::new(B, 5);
@@ -162,7 +162,8 @@ pub(super) fn slots_show_the_newest<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         while let Some(done) = bed.take_any(A) {
             queue.completed(done.id);
         }
-        // On a fabric without any order the last value may be overtaken by an older one: it is written again.
+        // On a fabric without order between writes, an older value may overtake the last one, so the last one is
+        // written again.
         if queue.free() > 0 {
             written = (written + 1).min(last);
             let mut record = [0; 16];

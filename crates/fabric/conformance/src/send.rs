@@ -6,14 +6,14 @@ use stentor_fabric::{Event, Fabric, Opcode, RegionId, Source, Span, Status, Verb
 
 const ROOM: u32 = 1024;
 
-/// The bytes at the beginning of a span.
+/// Returns the first bytes of a receive slot.
 pub(super) fn received<T: Testbed>(bed: &mut Bed<T>, region: RegionId, slot: u64, bytes: usize) -> Vec<u8> {
     let first = (slot * u64::from(ROOM) / 8) as usize;
     let words = &bed.words(B, region)[first..first + ROOM as usize / 8];
     super::bed::bytes_of(words)[..bytes].to_vec()
 }
 
-/// Where receive `slot` goes.
+/// Returns the span of receive `slot`.
 pub(super) fn room(region: RegionId, slot: u64) -> Span {
     Span { region, offset: slot * u64::from(ROOM), bytes: ROOM }
 }
@@ -65,7 +65,7 @@ pub(super) fn too_long_for_the_receive<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
     bed.post(A, link.a, 1, Verb::Send { source: Source::Inline(&[0x55; 24]), imm: None })?;
     bed.expect(B, link.b, 700, (Opcode::Recv, Status::LocalLength))?;
     let outcome = bed.completion(A, link.a, 1)?;
-    check(outcome.status != Status::Success, || "the sender of a message that was too long heard of success".into())?;
+    check(outcome.status != Status::Success, || "a message that was too long was reported a success".into())?;
     bed.event(A, Event::Disconnected { qp: link.a, peer: B })?;
     same("memory behind the receive", &bed.words(B, inbox)[2..].to_vec(), &vec![0; 14])
 }

@@ -1,6 +1,7 @@
-//! Sets: one write, copies made by the network (rules 15 to 17).
+//! Fan-out sets: the network copies one WRITE to several targets (rules 15 to 17).
 //!
-//! Process 0 sends, and the set has its number, because some fabrics have sets of one sender.
+//! Process 0 is the sender, and the set's number is the sender's id, because some fabrics have sets with a single
+//! sender.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, bytes_of, called, check, need, place, same};
@@ -15,13 +16,13 @@ const NUMBER: u16 = 0;
 const DEPTH: u32 = 64;
 const WORDS: usize = 256;
 
-/// A set of three, ready, with a region for A at B and at C, and queue pairs from A to both.
+/// A connected set of three, with regions for A at B and at C, and queue pairs from A to both.
 struct Trio {
-    /// By process.
+    /// The ends of the set, by process.
     ends: [QpId; 3],
-    /// At B and C.
+    /// The regions at B and C.
     regions: [RegionId; 2],
-    /// From A to B and to C.
+    /// The queue pairs from A to B and to C.
     links: [QpId; 2],
 }
 
@@ -56,7 +57,7 @@ impl Trio {
         self.ends[process.index()]
     }
 
-    /// Resets broken ends of these processes until A's is ready and reaches exactly `reached`, and so are theirs.
+    /// Resets broken ends of the processes `up` until all of them are ready and A reaches exactly `reached`.
     fn reaches<T: Testbed>(&self, bed: &mut Bed<T>, up: &[ProcessId], reached: &[ProcessId]) -> Outcome {
         bed.until(&format!("a life of the set with {reached:?}"), |bed| {
             let mut ready = true;
@@ -79,7 +80,7 @@ impl Trio {
         self.regions[peer.index() - 1]
     }
 
-    /// A target at a word of what A may write at a peer.
+    /// Returns a target at a word of the region that A may write at a peer.
     fn target<T: Testbed>(&self, bed: &mut Bed<T>, peer: ProcessId, word: usize) -> Outcome<SetTarget> {
         let region = bed.resolve(A, peer, 1)?;
         Ok(SetTarget { peer, to: place(region, word) })
@@ -98,7 +99,7 @@ impl Trio {
         Ok(())
     }
 
-    /// Writes a value to a word of both, and waits for it.
+    /// Writes a value to a word at each peer, and waits until it is visible.
     fn works<T: Testbed>(&self, bed: &mut Bed<T>, peers: &[ProcessId], value: u64) -> Outcome {
         let mut targets = Vec::new();
         for peer in peers {
@@ -113,8 +114,8 @@ impl Trio {
         Ok(())
     }
 
-    /// Each process resets its broken end so many rounds from now; what is in the memory of B and of C when A hears that
-    /// nothing can land there any more.
+    /// Resets the broken end of each process after the given number of rounds. Returns the memory of B and of C at the
+    /// moment when A learns that nothing can land there any more.
     fn when_settled<T: Testbed>(&self, bed: &mut Bed<T>, resets: [u64; 3]) -> Outcome<[Vec<u64>; 2]> {
         let (mut rounds, mut settled) = (0, [None, None]);
         bed.until("that both are settled", |bed| {
@@ -134,7 +135,7 @@ impl Trio {
         })
     }
 
-    /// A copy that its target refuses.
+    /// Posts a write with one copy that its target refuses.
     fn break_by_refusal<T: Testbed>(&self, bed: &mut Bed<T>, id: u64) -> Outcome {
         let good = self.target(bed, B, 1)?;
         let mut bad = self.target(bed, C, 0)?;
@@ -144,7 +145,7 @@ impl Trio {
     }
 }
 
-/// Where there are none, nothing pretends that there are.
+/// A fabric without sets refuses both calls.
 pub(super) fn refused_where_there_are_none<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     if bed.at(A).capabilities().hardware_multicast {
         return Ok(());
@@ -160,7 +161,7 @@ pub(super) fn copies_to_whom_it_says<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
     let mut expected = [vec![0; WORDS], vec![0; WORDS]];
     for n in 1..=60_u64 {
-        // Whom, and where, changes from write to write, and then stays for a while.
+        // The list of targets and their offsets change from write to write, then stay the same for a while.
         let (whom, word) = (if n < 30 { n % 3 + 1 } else { 3 }, (n as usize * 7) % (WORDS - 8));
         let places = [word, if n % 4 == 0 { word + 5 } else { word }];
         let values = [n << 8, n << 8 | 1, n << 8 | 2];
@@ -233,7 +234,7 @@ pub(super) fn bounded_and_freed_by_signalled<T: Testbed>(bed: &mut Bed<T>) -> Ou
     let targets = [trio.target(bed, B, 0)?, trio.target(bed, C, 0)?];
     for round in 0..3_u64 {
         let mut posted = 0;
-        // Not polled: places are not freed before.
+        // Completions are not polled, so no slot is freed.
         let full = loop {
             let id = round * 1_000 + posted;
             match trio.post(bed, (id, posted + 1 == u64::from(DEPTH)), &[id], &targets) {
@@ -251,7 +252,7 @@ pub(super) fn bounded_and_freed_by_signalled<T: Testbed>(bed: &mut Bed<T>) -> Ou
     same("completions of unsignalled writes", &bed.take_any(A), &None)
 }
 
-/// Rule 15.
+/// Rule 15: writes land in order at each target.
 pub(super) fn in_order_at_each_target<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     capable(bed)?;
     need(bed.at(A).capabilities().ordered_writes, "writes in order")?;
@@ -259,7 +260,7 @@ pub(super) fn in_order_at_each_target<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut done = 0;
     for n in 1..WORDS as u64 {
         let mut targets = Vec::new();
-        // Every third goes to one alone, every seventh elsewhere.
+        // Every third write has only one target.
         for peer in [B, C].into_iter().filter(|peer| n % 3 != u64::from(peer.0)) {
             targets.push(trio.target(bed, peer, n as usize)?);
         }
@@ -293,7 +294,7 @@ pub(super) fn in_order_at_each_target<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-/// Rule 16.
+/// Rule 16: a refusal at one target breaks the set for all.
 pub(super) fn one_refusal_breaks_it_for_all<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
     for round in 1..=bed.repeats() {
@@ -322,32 +323,32 @@ pub(super) fn one_refusal_breaks_it_for_all<T: Testbed>(bed: &mut Bed<T>) -> Out
     Ok(())
 }
 
-/// Rule 17.
+/// Rule 17: a crashed process is left out of the set.
 pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut trio = setup(bed)?;
     for round in 1..=bed.repeats().min(8) {
         let (b, c) = (trio.target(bed, B, 3)?, trio.target(bed, C, 3)?);
         bed.crash(C);
         if round % 2 == 0 {
-            // Without a write it is noticed all the same.
+            // The crash is detected even without a write.
             let posted = trio.post(bed, (9_000 + round, true), &[round], &[b, c]);
             check(matches!(posted, Ok(()) | Err(PostError::NotReady { .. })), || {
-                format!("to one that is gone: {posted:?}")
+                format!("to a dead process: {posted:?}")
             })?;
             if posted.is_ok() {
                 let failed = bed.completion(A, trio.end(A), 9_000 + round)?;
                 let lost = matches!(failed.status, Status::RetryExceeded | Status::Flushed);
-                check(lost, || format!("a copy to one that is gone: {failed:?}"))?;
+                check(lost, || format!("a copy to a dead process: {failed:?}"))?;
             }
         }
         trio.reaches(bed, &[A, B], &[B])?;
         same(
-            "to one whom it does not reach",
+            "a write to a target that the set does not reach",
             &trio.post(bed, (1, true), &[1], &[c]),
             &Err(PostError::NotReached { qp: trio.end(A), peer: C }),
         )?;
         trio.works(bed, &[B], 100 + round)?;
-        bed.eventually("that nothing can land at one that is gone", |bed| bed.at(A).set_settled(trio.end(A), C))?;
+        bed.eventually("that nothing can land at a dead process", |bed| bed.at(A).set_settled(trio.end(A), C))?;
         bed.restart(C);
         trio.regions[1] = bed.region(C, A, 1, WORDS, Some(Access::Write))?;
         let back = called("connect", bed.at(C).connect(A, Service(7), QpConfig::reliable(DEPTH, 0)))?;
@@ -364,7 +365,7 @@ pub(super) fn who_is_gone_is_left_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-/// What happens to a set is nothing to the queue pairs between the same processes.
+/// Failures of a set do not affect the queue pairs between the same processes.
 pub(super) fn queue_pairs_go_on<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
     let mut next = 1_000;
@@ -386,7 +387,7 @@ pub(super) fn queue_pairs_go_on<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-/// Many writes are outstanding when the set breaks. When its sender hears that a target is settled, nothing lands there any
+/// The set breaks with many outstanding writes. Once `set_settled` returns true for a target, nothing lands there any
 /// more.
 pub(super) fn settled_means_nothing_lands<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
@@ -398,7 +399,7 @@ pub(super) fn settled_means_nothing_lands<T: Testbed>(bed: &mut Bed<T>) -> Outco
         };
         trio.break_by_refusal(bed, 5_000)?;
         for n in 0..DEPTH as usize - 2 {
-            // It may have broken.
+            // The set may have broken.
             let _ = trio.post(bed, (n as u64, n % 2 == 0), &[round << 32 | n as u64], &[at(b, n), at(c, n)]);
             if (n as u64).is_multiple_of(2 + round % 5) {
                 bed.pass();
@@ -422,7 +423,7 @@ pub(super) fn settled_means_nothing_lands<T: Testbed>(bed: &mut Bed<T>) -> Outco
     Ok(())
 }
 
-/// The sender's next life: what its earlier one sent is over when they are connected (rule 10).
+/// The sender restarts: once it is connected, writes of its earlier life no longer land (rule 10).
 pub(super) fn nothing_of_an_earlier_life<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let mut trio = setup(bed)?;
     let theirs = [
@@ -470,7 +471,8 @@ pub(super) fn nothing_of_an_earlier_life<T: Testbed>(bed: &mut Bed<T>) -> Outcom
     Ok(())
 }
 
-/// One way to one target is cut: the others get theirs, the set breaks, and comes back when it is healed.
+/// The path to or from one target is cut: the other target gets its copy, the set breaks, and it recovers after the
+/// cut.
 pub(super) fn survives_a_cut<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let trio = setup(bed)?;
     for round in 1..=bed.repeats().min(6) {
@@ -481,7 +483,7 @@ pub(super) fn survives_a_cut<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let failed = bed.completion(A, trio.end(A), round)?;
         check(failed.status != Status::Success, || "a success through a cut".to_string())?;
         bed.broken(A, trio.end(A), A)?;
-        bed.eventually("the copy to who is reached", |bed| bed.word(B, trio.region(B), 20) == round)?;
+        bed.eventually("the copy to the reached target", |bed| bed.word(B, trio.region(B), 20) == round)?;
         if from == A {
             same("the copy through the cut", &(bed.word(C, trio.region(C), 20) == round), &false)?;
         }

@@ -1,4 +1,4 @@
-//! When the source of a request may be reused.
+//! Reuse of the source of a request.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, called, place, span};

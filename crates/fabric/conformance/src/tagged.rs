@@ -13,7 +13,7 @@ pub(super) fn exact_and_masked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().tagged, "tagged messages")?;
     let inbox = bed.region(B, B, 1, 1024, None)?;
     let link = bed.link(16, 16)?;
-    // (id, tag, ignored bits): anything of channel 2; exactly 0x105; exactly 0x106.
+    // Tuples of (id, tag, ignored bits): any tag of channel 2; exactly 0x105; exactly 0x106.
     for (slot, (id, tag, ignore)) in [(20, 0x200, 0xff), (21, 0x105, 0), (22, 0x106, 0)].into_iter().enumerate() {
         let room = room(inbox, slot as u64);
         called("post_tagged_recv", bed.at(B).post_tagged_recv(link.b, room, tag, ignore, id))?;
@@ -63,7 +63,7 @@ pub(super) fn masks_find_what_came_early<T: Testbed>(bed: &mut Bed<T>) -> Outcom
     Ok(())
 }
 
-/// Of two receives for a tag the first is asked back: the message goes to the second, and each completes once.
+/// The first of two receives for a tag is cancelled: the message matches the second one, and each completes once.
 pub(super) fn cancelled_receives_come_back<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().tagged, "tagged messages")?;
     let inbox = bed.region(B, B, 1, 1024, None)?;
@@ -73,12 +73,12 @@ pub(super) fn cancelled_receives_come_back<T: Testbed>(bed: &mut Bed<T>) -> Outc
     }
     called("cancel_tagged_recv", bed.at(B).cancel_tagged_recv(link.b, 40))?;
     let got = bed.expect(B, link.b, 40, (Opcode::TaggedRecv, Status::Cancelled))?;
-    same("bytes of a receive that was given back", &got.bytes, &0)?;
+    same("bytes of a cancelled receive", &got.bytes, &0)?;
     bed.post(A, link.a, 1, message(7))?;
     bed.expect(B, link.b, 41, (Opcode::TaggedRecv, Status::Success))?;
     same("data", &received(bed, inbox, 1, 5), &vec![9, 8, 7, 6, 5])?;
-    same("memory of the receive that was given back", &received(bed, inbox, 0, 5), &vec![0; 5])?;
-    // One that has completed is not looked for, and the queue pair goes on.
+    same("memory of the cancelled receive", &received(bed, inbox, 0, 5), &vec![0; 5])?;
+    // Cancelling a completed receive has no effect, and the queue pair keeps working.
     called("cancel_tagged_recv", bed.at(B).cancel_tagged_recv(link.b, 41))?;
     called("post_tagged_recv", bed.at(B).post_tagged_recv(link.b, room(inbox, 2), 8, 0, 42))?;
     bed.post(A, link.a, 2, message(8))?;

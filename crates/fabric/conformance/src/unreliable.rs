@@ -1,4 +1,4 @@
-//! Unreliable connections: what is lost is lost silently.
+//! Unreliable connections, whose losses are not reported.
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, bytes_of, called, check, need, place, same, span};
@@ -18,7 +18,7 @@ pub(super) fn lossy_but_unbroken<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (mut slot, mut reader) = (SealedSlot::new(seal), SlotReader::new(seal));
     let mut queue = SendQueue::new(CONFIG.send_depth);
     let mut seen = 0;
-    // Each lap is written until something newer than the last was seen.
+    // Each value is written repeatedly until it is seen.
     for lap in 1..200_u64 {
         bed.until(&format!("value {lap} arrives when it is written again and again"), |bed| {
             while let Some(done) = bed.take_any(A) {

@@ -13,12 +13,12 @@ use stentor_fabric::{Access, Fabric, Opcode, Status, Wake};
 
 /// A sleep that only a wake-up ends in time.
 const LONG: Duration = Duration::from_secs(10);
-/// A sleep that was ended, on a machine that is busy with something else.
+/// Maximum duration of a sleep that was ended, on a busy machine.
 const ENDED: Duration = Duration::from_secs(2);
-/// The best of several wake-ups.
+/// Maximum duration of the best of several wake-ups.
 const PROMPT: Duration = Duration::from_millis(20);
 
-/// Passes time at A, and leaves B alone.
+/// Lets time pass and polls only A, while `goes_on` returns true.
 fn pass_while<T: Testbed>(
     bed: &mut Bed<T>,
     goes_on: impl Fn(&mut Bed<T>) -> bool,
@@ -49,7 +49,7 @@ pub(super) fn woken_by_a_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-/// Whoever looks only when something of the writer was heard misses nothing.
+/// A process that reads memory only when the poll hint names the writer misses no write.
 pub(super) fn quiet_only_when_nothing_landed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = bed.linked(8, Access::Write, 16)?;
     for n in 1..50_u64 {
@@ -57,7 +57,7 @@ pub(super) fn quiet_only_when_nothing_landed<T: Testbed>(bed: &mut Bed<T>) -> Ou
         pass_while(
             bed,
             |bed| !bed.at(B).poll_hint().is_from(A) || bed.word(B, region, 0) != n,
-            || format!("write {n} landed, and its writer was not heard"),
+            || format!("write {n} landed, and the poll hint does not name its writer"),
         )?;
         bed.expect(A, link.a, n, (Opcode::Write, Status::Success))?;
     }
@@ -70,8 +70,8 @@ pub(super) fn times_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     rests(bed, || (), "on an idle fabric")
 }
 
-/// Whether a sleep lasts its whole time, after something that is no reason to end it. A wake-up without a reason is allowed now and then,
-/// not always.
+/// Checks that a sleep lasts its whole time after `before`, which is no reason to end it. Spurious wake-ups are allowed
+/// occasionally, but not always.
 fn rests<T: Testbed>(bed: &mut Bed<T>, mut before: impl FnMut(), what: &str) -> Outcome {
     for _ in 0..20 {
         before();
@@ -84,7 +84,7 @@ fn rests<T: Testbed>(bed: &mut Bed<T>, mut before: impl FnMut(), what: &str) -> 
     Err(Stop::Fail(format!("20 waits {what} were all notified")))
 }
 
-/// Sleeps again and again while another thread stores a number and wakes: each is seen within milliseconds.
+/// Sleeps repeatedly while another thread stores a number and calls `wake`: each number is seen within milliseconds.
 pub(super) fn ended_by_another_thread<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     const WAKES: u64 = 10;
     bed.link(16, 4)?;
@@ -96,7 +96,7 @@ pub(super) fn ended_by_another_thread<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         let pause = || thread::sleep(Duration::from_millis(10));
         for n in 1..=WAKES {
             pause();
-            // The number, and when it was stored.
+            // The number, and the time when it was stored.
             let micros = start.elapsed().as_micros() as u64;
             number.store(micros << 8 | n, Ordering::Relaxed);
             waker.wake();
@@ -112,7 +112,7 @@ pub(super) fn ended_by_another_thread<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     check(best < PROMPT, || format!("the best of {WAKES} wake-ups took {best:?}"))
 }
 
-/// Returns how long the fastest wake-up took.
+/// Returns the duration of the fastest wake-up.
 fn see_all<T: Testbed>(bed: &mut Bed<T>, stored: &AtomicU64, wakes: u64, start: Instant) -> Outcome<Duration> {
     let mut best = LONG;
     for n in 1..=wakes {
@@ -150,7 +150,7 @@ pub(super) fn wakes_between_arming_and_sleeping_count<T: Testbed>(bed: &mut Bed<
     Ok(())
 }
 
-/// Whoever is awake is not woken: what was stored is found by the look after arming.
+/// An awake process is not woken: its check after arming finds what was stored.
 pub(super) fn wakes_before_arming_do_not<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.link(16, 4)?;
     bed.settle();
@@ -158,7 +158,7 @@ pub(super) fn wakes_before_arming_do_not<T: Testbed>(bed: &mut Bed<T>) -> Outcom
     rests(bed, || (0..100).for_each(|_| waker.wake()), "after wakes that came before they were armed")
 }
 
-/// Whoever sleeps on the descriptor is woken, and sleeps again after that.
+/// A process that sleeps on the descriptor is woken, and can sleep again.
 pub(super) fn a_wake_makes_the_descriptor_readable<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.link(16, 4)?;
     bed.settle();
@@ -171,7 +171,7 @@ pub(super) fn a_wake_makes_the_descriptor_readable<T: Testbed>(bed: &mut Bed<T>)
         }
         bed.at(B).arm();
         bed.collect(B);
-        // A wake is told once: after it the descriptor is quiet again.
+        // Each wake is reported once; afterwards the descriptor is no longer readable.
         slept |= wakes > 0 && !readable(bed)?;
         waker.wake();
         check(readable(bed)?, || "the descriptor is not readable after a wake".to_string())?;

@@ -23,7 +23,8 @@ pub(super) fn lands_whole<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-/// Writes `count` times with as few completions as the send queue allows; `each` says where and what, `look` watches.
+/// Posts `count` writes with as few completions as the send queue allows. `each` returns location and data, and `look`
+/// checks the memory.
 fn stream<T: Testbed>(
     bed: &mut Bed<T>,
     count: u64,

@@ -1,35 +1,38 @@
-//! What a [`FaultInjector`](super::FaultInjector) does.
+//! The configuration of a [`FaultInjector`](super::FaultInjector).
 
-/// What a [`FaultInjector`](super::FaultInjector) does.
+/// The faults that a [`FaultInjector`](super::FaultInjector) injects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Faults {
-    /// Decides everything.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Completions are held back for up to so many polls, each for itself; 0: not at all, and in their order.
+    /// Maximum number of polls for which a completion is held back, drawn for each completion. 0 holds none back and
+    /// keeps their order.
     pub hold_polls: u32,
-    /// Tagged sends, and WRITE_WITH_IMMs where writes have no order, are posted in another order: for fabrics that do not
-    /// promise send-after-send.
+    /// Reorders tagged sends, and WRITE_WITH_IMMs if writes have no order, before they are posted. This emulates
+    /// fabrics that do not promise send-after-send.
     pub arrivals: bool,
-    /// How many completions are kept until they are polled; what is beyond is lost, or the end of everything if also what is
-    /// not signalled completes ([`all_complete`](Faults::all_complete)).
+    /// Maximum number of completions that are kept until they are polled. Further completions are lost. With
+    /// [`all_complete`](Faults::all_complete), exceeding this number overruns the queue instead.
     pub max_completions: u32,
-    /// Signalled WRITEs and WRITE_WITH_IMMs are posted in another order, and the capabilities say that writes have none; the
-    /// others, too, where all complete.
+    /// Reorders signalled WRITEs and WRITE_WITH_IMMs before they are posted, and hides the order of writes from the
+    /// capabilities. With `all_complete`, unsignalled ones are reordered, too.
     pub writes: bool,
-    /// The capabilities say that there are no tagged messages.
+    /// Hides tagged messages from the capabilities.
     pub untagged: bool,
-    /// The longest inline source, bytes, if the fabric has as much; 0: data is posted from registered memory.
+    /// Maximum length of inline data in bytes, at most that of the fabric. 0 forces all data into registered memory.
     pub inline_bytes: u32,
-    /// Every request completes and takes a place among the completions that are kept, whether it is signalled or not. Who
-    /// polls is told of the signalled ones only, each when all before it that are not signalled have been taken. Who has more
-    /// outstanding, receives included, than there are places for completions has overrun the queue, as if all had completed
-    /// at once: everything fails with [`Status::QueueOverrun`](stentor_fabric::Status::QueueOverrun), and nothing can be posted, made
-    /// or reset any more.
+    /// Every request completes and occupies a slot of the completion queue, whether it is signalled or not. Polling
+    /// reports only the signalled ones, each after all unsignalled ones before it have been removed from the queue.
+    ///
+    /// A process with more outstanding requests and receives than `max_completions` has overrun the queue, as if all
+    /// had completed at once. Everything then fails with
+    /// [`Status::QueueOverrun`](stentor_fabric::Status::QueueOverrun), and nothing can be posted, created or reset any
+    /// more.
     pub all_complete: bool,
 }
 
 impl Faults {
-    /// Completions in any order, nothing else.
+    /// Returns faults that only reorder completions.
     #[must_use]
     pub fn completions(seed: u64) -> Self {
         Faults {
@@ -44,8 +47,9 @@ impl Faults {
         }
     }
 
-    /// What EFA leaves: no order but that of sends, completions in any order and of everything, a completion queue that
-    /// nothing protects, no inline data. Without `tags` as its provider `efa-direct`.
+    /// Returns the faults that emulate EFA: only sends are ordered, completions come in any order and for every
+    /// request, the completion queue has no protection, and there is no inline data. Without `tags` it emulates the
+    /// provider `efa-direct`.
     #[must_use]
     pub fn efa(seed: u64, max_completions: u32, tags: bool) -> Self {
         Faults {

@@ -1,25 +1,26 @@
-//! What is outstanding, where every request completes: whoever asked is told of those that are signalled.
+//! The ledger of outstanding requests with [`all_complete`](super::Faults::all_complete), where every request completes
+//! but only signalled ones are reported.
 
 use stentor_fabric::{Opcode, QpId};
 
-/// A request that was posted and is not over.
+/// A posted request whose slot is not freed yet.
 struct Posted {
     qp: QpId,
     id: u64,
     opcode: Opcode,
     signalled: bool,
-    /// It completed.
+    /// `true` once the request has completed.
     arrived: bool,
-    /// Its completion was taken out of the queue.
+    /// `true` once the completion of an unsignalled request was removed from the queue.
     taken: bool,
 }
 
-/// Everything that is outstanding, in the order of posts.
+/// All outstanding requests, in the order of posting.
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// The number of the first in `posted`.
+    /// Number of the first request in `posted`.
     first: u64,
-    /// `None`: over.
+    /// Requests by number; `None` once the slot is freed.
     posted: std::collections::VecDeque<Option<Posted>>,
     receives: Vec<(QpId, u64, Opcode)>,
 }
@@ -29,7 +30,7 @@ impl Ledger {
         self.posted.push_back(Some(Posted { qp, id, opcode, signalled, arrived: false, taken: false }));
     }
 
-    /// The request that was posted last was refused.
+    /// Removes the last request, which the inner fabric refused.
     pub(super) fn unpost(&mut self) {
         self.posted.pop_back();
     }
@@ -38,7 +39,7 @@ impl Ledger {
         self.receives.push((qp, id, opcode));
     }
 
-    /// A receive was told to be over. WRITE_WITH_IMM and SEND use the same ones.
+    /// Removes a receive whose completion was reported. WRITE_WITH_IMM and SEND consume the same receives.
     pub(super) fn received(&mut self, qp: QpId, id: u64, opcode: Opcode) {
         let tagged = |opcode| opcode == Opcode::TaggedRecv;
         let is_it = |recv: &(QpId, u64, Opcode)| (recv.0, recv.1, tagged(recv.2)) == (qp, id, tagged(opcode));
@@ -47,7 +48,7 @@ impl Ledger {
         }
     }
 
-    /// A request completed: its number, and whether it is signalled.
+    /// Records that a request completed. Returns its number, and whether it is signalled.
     pub(super) fn arrived(&mut self, qp: QpId, id: u64, opcode: Opcode) -> Option<(u64, bool)> {
         let is_it = |one: &Posted| (one.qp, one.id, one.opcode, one.arrived) == (qp, id, opcode, false);
         let place = self.posted.iter().position(|one| one.as_ref().is_some_and(is_it))?;
@@ -60,21 +61,22 @@ impl Ledger {
         self.posted.get_mut(number.checked_sub(self.first)? as usize)
     }
 
-    /// The completion of one that is not signalled was taken.
+    /// Records that the completion of an unsignalled request was removed from the queue.
     pub(super) fn taken(&mut self, number: u64) {
         if let Some(Some(one)) = self.at(number) {
             one.taken = true;
         }
     }
 
-    /// Whether something before it on its queue pair is not signalled, and its completion was not taken: a success would
-    /// say that it was.
+    /// Returns whether an earlier unsignalled request on the queue pair has a completion that is still in the queue.
+    /// Reporting a success would then claim that this request is done.
     pub(super) fn is_held_up(&self, qp: QpId, number: u64) -> bool {
         let before = self.posted.iter().take(number.saturating_sub(self.first) as usize).flatten();
         before.filter(|one| one.qp == qp && !one.signalled).any(|one| !one.taken)
     }
 
-    /// One that is signalled, or failed, was told: it is over, and so is what is not signalled and was taken before it.
+    /// Frees the slot of a request whose completion is reported, and those of earlier unsignalled requests whose
+    /// completions were removed.
     pub(super) fn told(&mut self, qp: QpId, number: u64) {
         let before = number.saturating_sub(self.first) as usize;
         for one in self.posted.iter_mut().take(before) {
@@ -88,17 +90,17 @@ impl Ledger {
         self.tidy();
     }
 
-    /// Places of a send queue that are used.
+    /// Returns the number of slots of a send queue that are in use.
     pub(super) fn in_use(&self, qp: QpId) -> u32 {
         self.posted.iter().flatten().filter(|one| one.qp == qp).count() as u32
     }
 
-    /// Operations whose completions were not taken.
+    /// Returns the number of operations and receives whose completions are still outstanding.
     pub(super) fn outstanding(&self) -> usize {
         self.posted.iter().flatten().filter(|one| !one.taken).count() + self.receives.len()
     }
 
-    /// The queue pair begins anew.
+    /// Removes all requests and receives of a queue pair that was reset.
     pub(super) fn forget(&mut self, qp: QpId) {
         for one in &mut self.posted {
             if one.as_ref().is_some_and(|one| one.qp == qp) {
@@ -109,7 +111,7 @@ impl Ledger {
         self.tidy();
     }
 
-    /// All that is outstanding, and nothing is any more.
+    /// Removes and returns everything outstanding.
     pub(super) fn drain(&mut self) -> Vec<(QpId, u64, Opcode)> {
         let posted = self.posted.drain(..).flatten().map(|one| (one.qp, one.id, one.opcode));
         posted.chain(self.receives.drain(..)).collect()

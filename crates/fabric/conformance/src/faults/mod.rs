@@ -1,4 +1,4 @@
-//! A fabric that gives things back in another order: what EFA may do, on fabrics that do not do it.
+//! A wrapper that reorders requests and completions: it emulates what EFA may do, on fabrics that do not do it.
 
 mod config;
 mod ledger;
@@ -15,7 +15,7 @@ use stentor_fabric::{
     SetSpec, SetWrite, Source, Span, SplitMix64, Status, Verb, WaitError, Wake, Waker, Word, WorkRequest,
 };
 
-/// A request that is not posted yet.
+/// A request that is not posted to the inner fabric yet.
 struct Late {
     qp: QpId,
     id: u64,
@@ -23,25 +23,25 @@ struct Late {
     what: What,
 }
 
-/// A completion that is not told yet.
+/// A completion that is not reported yet.
 #[derive(Clone, Copy)]
 struct Held {
     completion: Completion,
-    /// In how many polls it may be told.
+    /// Number of polls until the completion may be reported.
     polls: u32,
-    /// Where all complete: the number of the request, and whether it is signalled.
+    /// With `all_complete`: the number of the request, and whether it is signalled.
     request: Option<(u64, bool)>,
 }
 
 impl Held {
-    /// Of a request that was not to be reported.
+    /// Returns whether this is the success of an unsignalled request, which is never reported.
     fn is_silent(&self) -> bool {
         self.completion.status == Status::Success && self.request.is_some_and(|(_, signalled)| !signalled)
     }
 }
 
-/// A queue pair: its depth, requests that the inner fabric has, the other end; where all complete the number of the first
-/// request that was not signalled and failed.
+/// A queue pair: its depth, the number of requests at the inner fabric, and the peer. With `all_complete` also the
+/// number of the first unsignalled request that failed.
 struct Queue {
     qp: QpId,
     depth: u32,
@@ -57,10 +57,10 @@ enum What {
     Write(stentor_fabric::RemoteSpan),
 }
 
-/// Wraps a fabric whose completions come in order, or nearly so, and hands them out in an order drawn from a seed. All that
-/// the contract promises stays true, but rule 1's order of completions, which EFA does not promise either.
+/// Wraps a fabric whose completions come in order, or nearly so, and reports them in an order drawn from a seed. Every
+/// rule of the contract holds, except for the order of completions in rule 1, which EFA does not promise either.
 ///
-/// For tests: it allocates.
+/// It is for tests: it allocates.
 pub struct FaultInjector<F> {
     inner: F,
     faults: Faults,
@@ -71,16 +71,16 @@ pub struct FaultInjector<F> {
     queues: Vec<Queue>,
     /// Regions of this process.
     regions: Vec<RegionId>,
-    /// What is outstanding, where all complete.
+    /// Outstanding requests, with `all_complete`.
     ledger: Ledger,
-    /// The completion queue overran: nothing works any more.
+    /// `true` once the completion queue has overrun and every call fails.
     overran: bool,
-    /// Events of the wrapper's own.
+    /// Events that the wrapper itself generates.
     events: VecDeque<Event>,
-    /// Queue pairs with unsignalled requests since their last completion: what is behind those is not held back, because its
-    /// completion says that they are done.
+    /// Queue pairs with unsignalled requests since their last completion. Later requests on them are not delayed,
+    /// because their completions would claim that the earlier ones are done.
     unsignalled: Vec<QpId>,
-    /// Queue pairs that are broken: what comes of them comes at once.
+    /// Broken queue pairs, whose completions are reported at once.
     broken: Vec<QpId>,
     ready: VecDeque<Completion>,
     lost: u64,
@@ -95,7 +95,7 @@ impl<F: Fabric> FaultInjector<F> {
         let capabilities = Capabilities {
             max_completions: left.max_completions.min(faults.max_completions),
             inline_bytes: left.inline_bytes.min(faults.inline_bytes),
-            // Sets tell of what is signalled only.
+            // Fan-out sets report only signalled writes, so they cannot emulate `all_complete`.
             hardware_multicast: left.hardware_multicast && !faults.all_complete,
             ..left
         };
@@ -120,33 +120,33 @@ impl<F: Fabric> FaultInjector<F> {
         }
     }
 
-    /// The wrapped fabric.
+    /// Returns the wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
     }
 
-    /// What is done.
+    /// Returns the configured faults.
     pub fn faults(&self) -> Faults {
         self.faults
     }
 
-    /// The wrapped fabric; what is held back is forgotten.
+    /// Returns the wrapped fabric, and drops everything that is held back.
     pub fn into_inner(self) -> F {
         self.inner
     }
 
-    /// Completions that were lost because too many waited.
+    /// Returns the number of completions that were lost because too many were waiting.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Whether more was outstanding than the completion queue holds, which ends everything: see
-    /// [`all_complete`](Faults::all_complete).
+    /// Returns whether more requests were outstanding than the completion queue holds, after which every call fails:
+    /// see [`all_complete`](Faults::all_complete).
     pub fn has_overrun(&self) -> bool {
         self.overran
     }
 
-    /// Completions that were told before one that had come earlier.
+    /// Returns the number of completions that were reported before an earlier one.
     pub fn overtaken(&self) -> u64 {
         self.overtaken
     }
@@ -156,7 +156,7 @@ impl<F: Fabric> FaultInjector<F> {
         of_its_own || !self.held.is_empty() || !self.late.is_empty()
     }
 
-    /// Takes what the inner fabric has.
+    /// Collects the completions of the inner fabric.
     fn take_in(&mut self) {
         let mut completions = [Completion::BLANK; 32];
         loop {
@@ -200,7 +200,7 @@ impl<F: Fabric> FaultInjector<F> {
         self.held.push(Held { completion, polls, request });
     }
 
-    /// Counts a receive that was posted, where everything completes.
+    /// Counts a posted receive, with `all_complete`.
     fn received(&mut self, qp: QpId, id: u64, opcode: Opcode) {
         if self.faults.all_complete {
             self.ledger.post_recv(qp, id, opcode);
@@ -208,9 +208,9 @@ impl<F: Fabric> FaultInjector<F> {
         }
     }
 
-    /// Where all complete: if more is outstanding than there are places for completions, there is none for the last of them
-    /// (should it come to that), and nobody knows any more what is done. All that is outstanding fails, and all queue pairs
-    /// break, for ever. What the inner fabric has may still land.
+    /// With `all_complete`: detects an overrun. If more is outstanding than the completion queue holds, the last
+    /// completion could find no slot, and the outcome of every request is unknown. So all outstanding requests fail,
+    /// and all queue pairs break for ever. Requests at the inner fabric may still land.
     fn count(&mut self) {
         let outstanding = self.ledger.outstanding() + self.ready.len();
         if outstanding <= self.faults.max_completions as usize {
@@ -230,7 +230,7 @@ impl<F: Fabric> FaultInjector<F> {
         }
     }
 
-    /// Why nothing can be made or reset any more, if so.
+    /// Returns an error if the queue has overrun: nothing can be created or reset then.
     fn refuse(&self, peer: ProcessId) -> Result<(), ConnectError> {
         let reason = || {
             let limit = self.capabilities.max_completions;
@@ -252,13 +252,14 @@ impl<F: Fabric> FaultInjector<F> {
         self.queues.iter_mut().find(|queue| queue.qp == qp)
     }
 
-    /// Posts some of what is late, in any order.
+    /// Posts late requests in random order. With [`writes`](Faults::writes) it posts all of them; otherwise each try
+    /// may skip one.
     fn release(&mut self) {
         let mut tries = self.late.len() as u64;
         while tries > 0 && !self.late.is_empty() {
             tries -= 1;
             let place = self.random.below(self.late.len() as u64) as usize;
-            // Writes are handed over whenever the fabric is asked to: only their order is another.
+            // With `writes`, every flush posts all late requests, and only their order changes.
             if !self.faults.writes && self.random.below(3) == 0 {
                 continue;
             }
@@ -281,7 +282,7 @@ impl<F: Fabric> FaultInjector<F> {
         self.hold(failure(qp, id, opcode, Status::Flushed), 0);
     }
 
-    /// A queue pair broke: all that is known of it comes now.
+    /// Handles the break of a queue pair: all its completions become due at once.
     fn give_up(&mut self, qp: QpId) {
         self.broken.push(qp);
         self.unsignalled.retain(|of| *of != qp);
@@ -301,7 +302,8 @@ impl<F: Fabric> FaultInjector<F> {
         }
     }
 
-    /// Whether a write is sound as far as can be seen here: the inner fabric refuses others at once.
+    /// Returns whether a write is valid as far as this wrapper can check it. The inner fabric refuses invalid ones at
+    /// once.
     fn may_be_late(&self, source: Source<'_>, target: stentor_fabric::RemoteSpan) -> bool {
         let bytes = source.bytes();
         let sound = match source {
@@ -316,7 +318,7 @@ impl<F: Fabric> FaultInjector<F> {
         sound && (target.offset | bytes).is_multiple_of(8)
     }
 
-    /// Whether a request is one that may be late; its source, copied, and the rest.
+    /// Returns the copied source and the kind of a request, if it may be posted late.
     fn lateness(&self, request: &WorkRequest<'_>) -> Option<(Result<Vec<u8>, Span>, What)> {
         let Faults { arrivals, writes, .. } = self.faults;
         let unordered = !self.capabilities.ordered_writes;
@@ -339,7 +341,7 @@ impl<F: Fabric> FaultInjector<F> {
         (request.signalled || self.faults.all_complete).then_some((data, what))
     }
 
-    /// Hands a request over, now or later.
+    /// Posts a request, now or later.
     fn hand_over(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
         let may = self.queues.iter().any(|queue| queue.qp == qp) && !self.unsignalled.contains(&qp);
         if let Some((data, what)) = self.lateness(&request).filter(|_| may) {
@@ -361,7 +363,7 @@ impl<F: Fabric> FaultInjector<F> {
         Ok(())
     }
 
-    /// Takes what nobody asked for out of the queue.
+    /// Removes due completions of unsignalled requests from the queue.
     fn take_silent(&mut self) {
         let ledger = &mut self.ledger;
         self.held.retain(|held| {
@@ -373,7 +375,7 @@ impl<F: Fabric> FaultInjector<F> {
         });
     }
 
-    /// Whether a completion would say that others are done which are not.
+    /// Returns whether a completion would claim that earlier requests are done although they are not.
     fn is_held_up(&self, held: &Held) -> bool {
         let Completion { qp, status, .. } = held.completion;
         let success = status == Status::Success && !self.broken.contains(&qp);
@@ -383,7 +385,7 @@ impl<F: Fabric> FaultInjector<F> {
     fn tell(&mut self, place: usize) {
         let Held { mut completion, request, .. } = self.held[place];
         let Completion { qp, id, opcode, .. } = completion;
-        // A success behind what was not signalled and failed would say that this succeeded, too.
+        // A success after a failed unsignalled request would claim that the failed one succeeded, too.
         let failed = self.queue(qp).and_then(|queue| queue.failed);
         if completion.status == Status::Success
             && request.zip(failed).is_some_and(|((number, _), failed)| number > failed)
@@ -407,7 +409,7 @@ fn failure(qp: QpId, id: u64, opcode: Opcode, status: Status) -> Completion {
     Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 }
 }
 
-/// The inline data of a request, bytes.
+/// Returns the length of the inline data of a request, in bytes.
 fn inline_of(verb: &Verb<'_>) -> u64 {
     match verb {
         Verb::Write { source, .. }
@@ -471,8 +473,8 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         }
         self.inner.reset(qp)?;
         self.broken.retain(|broken| *broken != qp);
-        // What is held of its last life is not told in the next one, and what was to be posted is not: also if nobody was
-        // told of its end.
+        // Drop the completions and late requests of the old connection, even if its `Disconnected` event was not
+        // reported yet.
         self.late.retain(|late| late.qp != qp);
         self.held.retain(|held| held.completion.qp != qp);
         self.ready.retain(|completion| completion.qp != qp);
@@ -542,7 +544,8 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         Ok(qp)
     }
 
-    /// Handed over at once: between the writes of a set and others there is no order that could be another.
+    /// Posts at once: there is no order between the writes of a set and other requests, so reordering would test
+    /// nothing.
     fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
         if !self.capabilities.hardware_multicast {
             return Err(PostError::Unsupported("multicast by the network"));
@@ -601,7 +604,7 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
                 Event::Revoked { .. } => {}
                 _ if self.overran => continue,
                 Event::Disconnected { qp, .. } => self.give_up(qp),
-                // The end of the last life may have been told after the reset.
+                // `Disconnected` of the old connection may have been reported after the reset.
                 Event::Connected { qp, .. } => self.broken.retain(|broken| *broken != qp),
             }
             return Some(event);
