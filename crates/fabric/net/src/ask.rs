@@ -1,9 +1,10 @@
-//! A question to a process at its control address, by somebody who has the cluster's key and is no process; `docs/ask.md`
-//! specifies it.
+//! Queries to a process at its control address, by a program that has the cluster's key but is no process of the
+//! cluster. `docs/ask.md` specifies the protocol.
 //!
-//! The handshake is the connection manager's. The hello of whoever asks has [`PURPOSE`] in place of a fabric and no process; the answer's
-//! hello must be that of the process that is meant. Then one question goes there, and one answer comes back in parts. All of
-//! it is authenticated and numbered, as everything is on a control connection; nothing is encrypted.
+//! The handshake is the connection manager's. The hello of the querying program has [`PURPOSE`] in place of a fabric
+//! and no process id. The hello of the answering end must be that of the intended process. Then one question follows,
+//! and one answer returns in parts. All frames are authenticated and numbered, as on every control connection; nothing
+//! is encrypted.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,58 +19,58 @@ use crate::handshake::{Fault, Handshake};
 use crate::hello::{Hello, NOBODY};
 use crate::message::Garbage;
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u16 = 1;
-/// The word that stands in the asker's hello where a process names its fabric.
+/// The word in the hello of the querying program, in place of the fabric's name.
 pub const PURPOSE: &str = "ask";
-/// The longest question, bytes.
+/// Maximum length of a question, in bytes.
 pub const MAX_QUESTION: usize = 64;
-/// The longest answer, bytes.
+/// Maximum length of an answer, in bytes.
 pub const MAX_ANSWER: usize = MAX_PARTS * MAX_PART;
-/// The most parts of an answer, and the bytes of each.
+/// Maximum number of parts of an answer. `MAX_PART` is the maximum length of a part, in bytes.
 const MAX_PARTS: usize = 64;
-/// A host that is gone and a program that takes no connections look alike.
+/// Reported if no packet returns. A dead host and a program that accepts no connections look alike.
 const SILENCE: &str =
     "nothing comes back; or a program that takes no connections has the address (`ss -ltnp` on that host)";
 const MAX_PART: usize = 480;
 
-/// Names the process that is asked, and how it is reached.
+/// The process to query, and its address.
 #[derive(Clone, Debug)]
 pub struct AskConfig {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The cluster's key.
+    /// Key of the cluster.
     pub key: Vec<u8>,
-    /// The process that is meant.
+    /// The intended process.
     pub process: ProcessId,
-    /// Where it listens for its peers.
+    /// Address at which the process listens for its peers.
     pub at: SocketAddr,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum AskError {
-    /// Its host answers, and nobody listens there.
+    /// The host refused the connection: no program listens at the address.
     #[error("nobody listens there")]
     Nobody,
-    /// Its host takes the connection, and the process says nothing in time.
+    /// The host accepted the connection, but the process did not answer in time.
     #[error("it is there and does not answer in time")]
     Silent,
-    /// Nothing comes from its host.
+    /// No packet from the host arrived.
     #[error("its host cannot be reached from here: {0}")]
     Unreachable(String),
-    /// It has another key.
+    /// The process has another key.
     #[error("it has another key than this command: give both the same")]
     NoKey,
-    /// It is something else.
+    /// The other end is not the intended process.
     #[error("{0}")]
     Other(&'static str),
 }
 
-/// Asks, and waits for the answer, not longer than `within`.
+/// Sends a question and waits for the answer for at most `within`.
 ///
 /// # Errors
-/// See [`AskError`].
+/// Returns an [`AskError`].
 ///
 /// # Panics
 /// If the question is longer than [`MAX_QUESTION`].
@@ -104,7 +105,7 @@ pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<
     }
 }
 
-/// The next frame, waited for.
+/// Waits for the next frame.
 fn next(frames: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
     loop {
         frames.drain();
@@ -119,18 +120,18 @@ fn next(frames: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            // Its kernel takes a connection whatever the process does.
+            // A kernel accepts connections even if its process does not run.
             let taken = frames.socket.peer_addr().is_ok();
             return Err(if taken { AskError::Silent } else { AskError::Unreachable(SILENCE.to_owned()) });
         }
         let longest = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let flags = if frames.is_behind() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        // Whatever it says, the next look shows.
+        // An error is ignored: the next iteration detects it.
         let _ = poll(&mut [PollFd::new(&frames.socket, flags)], Some(&longest));
     }
 }
 
-/// Why a handshake ended.
+/// Returns the error for a failed handshake.
 pub(crate) fn wrong(fault: Fault) -> AskError {
     match fault {
         Fault::NoKey => AskError::NoKey,
@@ -147,7 +148,7 @@ pub(crate) fn why(error: &io::Error) -> AskError {
     }
 }
 
-/// The messages of an answer: each says how many there are and which it is.
+/// Splits an answer into messages. Each contains the number of parts and its own number.
 pub(crate) fn parts(answer: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let answer = &answer[..answer.len().min(MAX_ANSWER)];
     let all = answer.len().div_ceil(MAX_PART).max(1);
@@ -157,22 +158,22 @@ pub(crate) fn parts(answer: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     })
 }
 
-/// An answer that comes in parts.
+/// An answer that is being assembled from its parts.
 #[derive(Debug, Default)]
 struct Assembly {
-    /// How many there are, once that is known, and how many are here.
+    /// Number of parts, once it is known. `here` is the number of parts received.
     all: Option<u8>,
     here: u8,
     bytes: Vec<u8>,
 }
 
 impl Assembly {
-    /// Takes the next part. Whether that was the last.
+    /// Adds the next part. Returns whether it was the last one.
     fn take(&mut self, part: &[u8]) -> Result<bool, Garbage> {
         let ([all, n], bytes) = part.split_first_chunk().ok_or(Garbage)?;
         let known = *self.all.get_or_insert(*all);
         let fits = known == *all && *n == self.here && *n < known && usize::from(known) <= MAX_PARTS;
-        // Only the last one is shorter.
+        // Only the last part may be shorter.
         if !fits || bytes.len() > MAX_PART || (*n + 1 < known && bytes.len() < MAX_PART) {
             return Err(Garbage);
         }
@@ -188,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn answers_of_all_lengths_survive_their_parts() {
+    fn answers_of_all_lengths_are_reassembled() {
         for length in [0, 1, MAX_PART - 1, MAX_PART, MAX_PART + 1, 5000, MAX_ANSWER] {
             let answer: Vec<u8> = (0..length).map(|n| n as u8).collect();
             let mut assembly = Assembly::default();
@@ -217,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_parts_are_an_answer_or_garbage_and_never_more_than_the_longest(
+        fn arbitrary_parts_assemble_or_fail_within_the_limit(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..600), 0..80),
             heads in proptest::collection::vec((0_u8..80, 0_u8..80), 80),
         ) {

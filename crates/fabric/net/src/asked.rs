@@ -1,4 +1,4 @@
-//! Those who ask this process something, after they have shown that they have the key; see [`ask`](crate::ask).
+//! Programs that query this process, after they have proved that they have the key; see [`ask`](crate::ask).
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -8,9 +8,9 @@ use crate::ask::{MAX_QUESTION, parts};
 use crate::frame_stream::FrameStream;
 use crate::hello::Session;
 
-/// The most askers that are served at once; the oldest makes room for the next.
+/// Maximum number of connections at a time. A further one replaces the oldest.
 const MOST: usize = 32;
-/// How long one may be there.
+/// Maximum duration of such a connection.
 const LONGEST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -19,11 +19,11 @@ struct Asker {
     frames: FrameStream,
     session: Session,
     since: Instant,
-    /// It has put its question; there is one on each connection.
+    /// `true` once the question has arrived. There is one question per connection.
     has_asked: bool,
 }
 
-/// All of them.
+/// All connections of querying programs.
 #[derive(Debug, Default)]
 pub(crate) struct Askers {
     all: Vec<Asker>,
@@ -32,7 +32,7 @@ pub(crate) struct Askers {
 }
 
 impl Askers {
-    /// Lets one in.
+    /// Adds an authenticated connection.
     pub(crate) fn admit(&mut self, frames: FrameStream, session: Session) {
         if self.all.len() == MOST {
             self.all.remove(0);
@@ -45,7 +45,7 @@ impl Askers {
         self.all.iter().map(|asker| &asker.frames.socket)
     }
 
-    /// Hears them, and sends what waits.
+    /// Receives questions and sends pending bytes.
     pub(crate) fn pump(&mut self) {
         for asker in &mut self.all {
             asker.frames.drain();
@@ -55,7 +55,7 @@ impl Askers {
                     asker.has_asked = true;
                     self.questions.push_back((asker.id, question.to_vec()));
                 }
-                // Forged, too long or one too many: that is nobody to talk to.
+                // The frame is forged or too long, or there was a question before: close the connection.
                 _ => asker.frames.dead = true,
             }
         }
@@ -67,7 +67,7 @@ impl Askers {
         self.questions.pop_front()
     }
 
-    /// Whoever asked may be gone.
+    /// Sends an answer. Does nothing if the connection is closed.
     pub(crate) fn answer(&mut self, id: u64, answer: &[u8]) {
         let Some(asker) = self.all.iter_mut().find(|asker| asker.id == id) else { return };
         for part in parts(answer) {

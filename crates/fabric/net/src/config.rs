@@ -1,4 +1,4 @@
-//! What a process must know to start, and why it cannot.
+//! The configuration of a process, and the errors of a start.
 
 use std::net::SocketAddr;
 
@@ -12,31 +12,32 @@ use crate::names::HostName;
 /// [`new`](NetConfig::new) has the defaults; the other methods replace one value each.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
-    /// The cluster's name, 1 to 64 bytes. Equal at every process.
+    /// Name of the cluster, 1 to 64 bytes. Equal at every process.
     pub cluster: String,
-    /// The cluster's key: a process that does not have it gets nothing. Equal at every process.
+    /// Key of the cluster. A process without it is refused. Equal at every process.
     pub key: Vec<u8>,
-    /// A hash of the cluster's configuration. Equal at every process.
+    /// Hash of the cluster's configuration. Equal at every process.
     pub fingerprint: u64,
-    /// The version of the protocols above the fabric. Equal at every process.
+    /// Version of the protocols above the fabric. Equal at every process.
     pub version: u16,
-    /// This process.
+    /// Id of this process.
     pub me: ProcessId,
-    /// Where each process listens for control connections; data uses the same IP address where the fabric has IP addresses.
-    /// `None` for processes that only dial: of two processes the one with the larger id dials. This process's own address must
-    /// be there.
+    /// Addresses at which processes listen for control connections, by process. Data uses the same IP address, on
+    /// fabrics that have IP addresses. `None` for processes that only dial: of two processes the one with the larger id
+    /// dials. This process's address must be present.
     pub addresses: Vec<Option<SocketAddr>>,
-    /// How the configuration names where processes are. A name is resolved again at every attempt to connect, so `addresses`
-    /// may lack its address. Empty: `addresses` does not change.
+    /// Names of the processes' hosts in the configuration, by process. A name is resolved again at every attempt to
+    /// connect, so its entry in `addresses` may be missing. If `names` is empty, `addresses` does not change.
     pub names: Vec<Option<HostName>>,
-    /// Whether peers that knew an earlier life of a process refuse its next one, for protocols in which no process may forget.
+    /// `true` if peers that knew an earlier life of a process refuse its next life. It is for protocols in which no
+    /// process may lose its memory.
     pub one_life: bool,
-    /// Limit of the memory of all regions of this process, bytes.
+    /// Maximum size of all regions of this process together, in bytes.
     pub max_bytes: u64,
 }
 
 impl NetConfig {
-    /// Configures a process without a key and names, with version 1 and at most 4 GiB of regions.
+    /// Creates a configuration without a key and names, with version 1 and at most 4 GiB of regions.
     #[must_use]
     pub fn new(cluster: &str, me: ProcessId, addresses: Vec<Option<SocketAddr>>) -> NetConfig {
         NetConfig {
@@ -70,19 +71,19 @@ impl NetConfig {
         NetConfig { version, ..self }
     }
 
-    /// Sets how the configuration names where processes are.
+    /// Sets the names of the processes' hosts.
     #[must_use]
     pub fn names(self, names: Vec<Option<HostName>>) -> NetConfig {
         NetConfig { names, ..self }
     }
 
-    /// Refuses the next life of every process that was known before.
+    /// Makes this process refuse the next life of every process that it knew before.
     #[must_use]
     pub fn one_life(self) -> NetConfig {
         NetConfig { one_life: true, ..self }
     }
 
-    /// Sets the limit of the memory of all regions, bytes.
+    /// Sets the maximum size of all regions together, in bytes.
     #[must_use]
     pub fn max_bytes(self, max_bytes: u64) -> NetConfig {
         NetConfig { max_bytes, ..self }
@@ -91,20 +92,20 @@ impl NetConfig {
     /// Returns this process's address.
     ///
     /// # Errors
-    /// [`StartError::NoAddress`].
+    /// [`StartError::NoAddress`] if there is none.
     pub fn own_address(&self) -> Result<SocketAddr, StartError> {
         let own = self.addresses.get(self.me.index()).copied().flatten();
         own.ok_or(StartError::NoAddress(self.me, self.addresses.len()))
     }
 }
 
-/// Why a process cannot meet its peers.
+/// The reason why a process cannot connect to its peers.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// No address for this process.
+    /// This process has no address.
     #[error("{0} has no address in the table of {1} processes")]
     NoAddress(ProcessId, usize),
-    /// A name that is too long.
+    /// A name is empty or too long.
     #[error("{what} name {name:?}: it has 1 to 64 bytes")]
     Name {
         /// `cluster` or `fabric`.
@@ -112,20 +113,20 @@ pub enum StartError {
         /// The name.
         name: String,
     },
-    /// The socket for control connections.
+    /// The socket for control connections could not be opened.
     #[error("cannot listen for bootstrap connections at {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The system refused something else.
+    /// The operating system refused another operation.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }

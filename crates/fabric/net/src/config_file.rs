@@ -1,4 +1,4 @@
-//! Configuration files in TOML: reading them, and errors that name the file, the line and the remedy.
+//! Configuration files in TOML: reading them, and errors with the file, the line and the remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 /// Reads a file of at most `max_bytes`.
 ///
 /// # Errors
-/// What the system says; [`InvalidData`](io::ErrorKind::InvalidData) if the file is no text, or longer.
+/// Returns the error of the operating system, or [`InvalidData`](io::ErrorKind::InvalidData) if the file is no text or
+/// is longer.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<String> {
     let mut text = String::new();
-    // One byte more than the limit tells; the rest of an endless file is never read.
+    // One byte above the limit reveals a longer file, so an endless file is not read to its end.
     std::fs::File::open(path)?.take(max_bytes + 1).read_to_string(&mut text)?;
     if text.len() as u64 > max_bytes {
         let what = format!("it is longer than {max_bytes} bytes, which no configuration is");
@@ -23,29 +24,29 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads the values of a text.
+/// Parses the values in a text.
 ///
 /// # Errors
-/// The first flaw, and where in the text it is (bytes).
+/// Returns the first flaw and its byte range in the text.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (Range<usize>, Flaw)> {
     toml::from_str(text).map_err(|error| (error.span().unwrap_or(0..0), Flaw::of(error.message())))
 }
 
-/// Why a text does not have the form that is asked for.
+/// A flaw in a configuration text.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum Flaw {
-    /// Not TOML.
+    /// The text is not TOML.
     #[error("not valid TOML: {message}")]
     Syntax {
-        /// What the parser said.
+        /// Message of the parser.
         message: String,
     },
-    /// A key that means nothing here.
+    /// The key is unknown at this position.
     #[error("unknown key `{key}`")]
     UnknownKey {
         /// The key.
         key: String,
-        /// What is known here.
+        /// The keys that are known at this position.
         known: Vec<String>,
     },
     /// A key is missing.
@@ -54,16 +55,16 @@ pub enum Flaw {
         /// The key.
         key: String,
     },
-    /// A number for a string, and so on.
+    /// The value has another type than expected, such as a number instead of a string.
     #[error("{message}")]
     WrongType {
-        /// What the parser said.
+        /// Message of the parser.
         message: String,
     },
 }
 
 impl Flaw {
-    /// Which flaw the parser speaks of. An unknown wording costs only the closer remedy, never the message.
+    /// Classifies the message of the parser. An unknown wording loses the specific remedy, never the message.
     fn of(message: &str) -> Flaw {
         let quoted = || message.split('`').nth(1).unwrap_or_default().to_owned();
         if message.starts_with("unknown field") {
@@ -79,7 +80,7 @@ impl Flaw {
         Flaw::Syntax { message: message.replace('\n', "; ") }
     }
 
-    /// What to do about it, where the command `init` writes an example.
+    /// Returns the remedy. `init` is the command that writes an example.
     #[must_use]
     pub fn remedy(&self, init: &str) -> String {
         match self {
@@ -96,14 +97,14 @@ impl Flaw {
 /// A position in a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Number of the column in characters, from 1.
     pub column: usize,
 }
 
 impl Position {
-    /// The position of a byte of `text`.
+    /// Returns the position of a byte of `text`.
     #[must_use]
     pub fn of(text: &str, byte: usize) -> Self {
         let byte = (0..=byte.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
@@ -119,38 +120,38 @@ impl fmt::Display for Position {
     }
 }
 
-/// A problem that says what to do about it.
+/// A problem with a remedy.
 pub trait Remedy: fmt::Debug + fmt::Display {
-    /// What to do about it.
+    /// Returns the remedy.
     fn remedy(&self) -> String;
 }
 
-/// A configuration was refused, for a problem of type `P`.
+/// A refused configuration, with a problem of type `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError<P> {
     /// The file.
     pub file: PathBuf,
-    /// The position in it; `None` when the file could not be read at all.
+    /// Position in the file; `None` if the file could not be read.
     pub position: Option<Position>,
-    /// What is wrong.
+    /// The problem.
     pub problem: P,
 }
 
 impl<P: Remedy> ConfigError<P> {
-    /// A problem at `span` of the file's text, bytes.
+    /// Creates the error for a problem at the byte range `span` of the file's text.
     #[must_use]
     pub fn at(file: &Path, text: &str, span: &Range<usize>, problem: P) -> Self {
         ConfigError { file: file.to_owned(), position: Some(Position::of(text, span.start)), problem }
     }
 
-    /// `file:line:column`, as editors take it.
+    /// Returns `file:line:column`, the format that editors accept.
     #[must_use]
     pub fn location(&self) -> String {
         let file = self.file.display();
         self.position.map_or_else(|| file.to_string(), |position| format!("{file}:{position}"))
     }
 
-    /// What to do about it.
+    /// Returns the remedy.
     #[must_use]
     pub fn remedy(&self) -> String {
         self.problem.remedy()

@@ -1,4 +1,4 @@
-//! The control plane's sockets and handshakes.
+//! The control plane: sockets, handshakes, and authenticated control connections.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -15,25 +15,25 @@ use crate::message::{Message, Offer};
 use crate::names::Names;
 use crate::observe::{self, Lines};
 
-/// Connections from others that may be in the middle of the handshake.
+/// Maximum number of accepted connections whose handshake is not complete.
 const MAX_NEWCOMERS: usize = 64;
-/// Pauses between two attempts to reach a peer, growing from the first to the second.
+/// Shortest and longest pause between two attempts to reach a peer. The pause grows from the first to the second.
 const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// Refusals that are kept.
+/// Maximum number of refusals that are kept.
 const MAX_REFUSALS: usize = 64;
-/// Frames taken from one peer at a time.
+/// Maximum number of frames received from one peer per round.
 const BURST: usize = 256;
 
 /// A connection that is not authenticated yet.
 #[derive(Debug)]
 struct Newcomer {
     handshake: Handshake,
-    /// Where it listens, or came from.
+    /// Address at which the other end listens if it was dialled, otherwise the address from which it connected.
     at: SocketAddr,
     expected: Option<ProcessId>,
 }
 
-/// Why one ends without a connection.
+/// The reason why a handshake ended without a connection.
 struct Refused {
     reason: String,
     /// The process that the reason is about.
@@ -42,12 +42,12 @@ struct Refused {
 }
 
 impl Refused {
-    /// It will be refused again until something else is started.
+    /// Creates a refusal that repeats until one of the two is restarted differently.
     fn lasting(reason: String) -> Refused {
         Refused { reason, other: None, lasting: true }
     }
 
-    /// It may be over in a moment.
+    /// Creates a refusal that may not repeat.
     fn passing(reason: String) -> Refused {
         Refused { reason, other: None, lasting: false }
     }
@@ -59,39 +59,39 @@ pub(crate) struct Peer {
     frames: Option<(FrameStream, Session)>,
     /// The life of the process at the other end of `frames`.
     life: Option<u64>,
-    /// The system said that the process at the other end has closed it, or is gone.
+    /// `true` if the kernel reported that the process at the other end closed the connection or ended.
     pub(crate) died: bool,
-    /// The first that it was known by.
+    /// The first life by which this peer was known.
     first_life: Option<u64>,
     pub(crate) offers: HashMap<Service, Offer>,
-    /// It said last that another process with this one's id is connected.
+    /// `true` if the peer's last message reports that another process with this process's id is connected.
     pub(crate) taken: bool,
     next_dial: Option<Instant>,
     pause: Duration,
 }
 
 impl Peer {
-    /// It will say the same again.
+    /// Delays the next attempt by the longest pause, because the peer would refuse again.
     pub(crate) fn dial_later(&mut self) {
         self.next_dial = Some(Instant::now() + DIAL_PAUSE.1);
     }
 }
 
-/// What the control plane heard.
+/// An event of the control plane.
 pub(crate) enum PeerEvent {
-    /// A peer is there.
+    /// A peer connected.
     Joined(ProcessId),
-    /// A peer said something.
+    /// A peer sent a message.
     Said(ProcessId, Message),
-    /// A peer is gone.
+    /// The connection to a peer was lost.
     Lost(ProcessId),
 }
 
-/// Everything about control connections.
+/// The state of all control connections.
 #[derive(Debug)]
 pub(crate) struct Control {
     me: Hello,
-    /// Where this process dials from.
+    /// Source address of this process's connections.
     address: IpAddr,
     one_life: bool,
     key: Vec<u8>,
@@ -101,7 +101,7 @@ pub(crate) struct Control {
     newcomers: Vec<Newcomer>,
     pub(crate) askers: Askers,
     pub(crate) observers: Lines,
-    /// Connections that were ever begun.
+    /// Total number of connections ever begun.
     pub(crate) begun: u64,
     pub(crate) peers: Vec<Peer>,
     pub(crate) events: VecDeque<Event>,
@@ -139,13 +139,13 @@ impl Control {
         }
     }
 
-    /// Whether a peer that could be there is not.
+    /// Returns whether a peer is missing that may still connect.
     pub(crate) fn is_connecting(&self) -> bool {
         !self.newcomers.is_empty()
             || self.peers.iter().enumerate().any(|(n, peer)| peer.frames.is_none() && n != self.me.process.index())
     }
 
-    /// Whether this process waits for the time of the next attempt to dial a peer, or for a handshake.
+    /// Returns whether the next attempt to dial a peer, or a handshake, is pending.
     pub(crate) fn is_dialling(&self) -> bool {
         let mut dialled = self.peers.iter().zip(&self.addresses).take(self.me.process.index());
         !self.newcomers.is_empty() || dialled.any(|(peer, address)| peer.frames.is_none() && address.is_some())
@@ -155,7 +155,7 @@ impl Control {
         self.peers[peer.index()].frames.is_some()
     }
 
-    /// The sockets to wait for.
+    /// Returns the sockets to wait for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
         let newcomers = self.newcomers.iter().map(|newcomer| &newcomer.handshake.frames.socket);
         newcomers
@@ -163,12 +163,12 @@ impl Control {
             .chain(self.peers.iter().flat_map(|peer| &peer.frames).map(|(frames, _)| &frames.socket))
     }
 
-    /// The socket that new connections come to.
+    /// Returns the listening socket.
     pub(crate) fn listener(&self) -> &TcpListener {
         &self.listener
     }
 
-    /// Keeps a refusal, unless the same waits to be told already.
+    /// Keeps a refusal, unless an equal one is pending.
     fn refuse(&mut self, refusal: Refusal) {
         if self.refusals.contains(&refusal) {
             return;
@@ -179,21 +179,22 @@ impl Control {
         self.refusals.push_back(refusal);
     }
 
-    /// Reports the refusal of a peer that has proved who it is.
+    /// Reports the refusal of a peer that has proved its identity.
     pub(crate) fn refuse_peer(&mut self, peer: ProcessId, reason: String) {
         let frames = self.peers[peer.index()].frames.as_ref();
         let at = frames.and_then(|(frames, _)| frames.socket.peer_addr().ok()).or(self.addresses[peer.index()]);
-        // A port that it dialled from says nothing.
+        // The source port of a peer's connection carries no information.
         let at = self.addresses[peer.index()].or(at.map(|at| SocketAddr::new(at.ip(), 0)));
         self.refuse(Refusal { peer: Some(peer), at, certain: true, other: None, reason, lasting: false });
     }
 
-    /// Reports the refusal of a connection whose peer has not proved who it is.
+    /// Reports the refusal of a connection whose peer has not proved its identity.
     fn refuse_newcomer(&mut self, newcomer: &Newcomer, why: Refused) {
         let Refused { reason, other, lasting } = why;
         let is_peer = |process: &ProcessId| process.0 < self.me.processes && *process != self.me.process;
         let peer = newcomer.expected.or_else(|| newcomer.handshake.claims().filter(is_peer));
-        // Whoever dials from its peer's address is believed so far that it is named, and nothing else.
+        // A claimed identity is reported as certain only if the connection comes from that peer's address, and has no
+        // other effect.
         let listens = peer.and_then(|peer| self.addresses[peer.index()]);
         let at = listens.filter(|listens| listens.ip() == newcomer.at.ip()).unwrap_or(newcomer.at);
         let certain = newcomer.expected.is_some() || listens == Some(at);
@@ -206,12 +207,12 @@ impl Control {
         }
     }
 
-    /// One round: lets peers in, dials, hears.
+    /// Runs one round: accepts connections, dials and receives.
     pub(crate) fn pump(&mut self) -> Vec<PeerEvent> {
         let mut heard = Vec::new();
         self.accept();
         self.dial();
-        // Peers first: who died and came back may be among the newcomers already.
+        // Receive from peers first: a peer that ended and restarted may already be among the newcomers.
         for n in 0..self.peers.len() {
             self.hear_peer(ProcessId(n as u16), &mut heard);
         }
@@ -230,8 +231,8 @@ impl Control {
     fn accept(&mut self) {
         for _ in 0..MAX_NEWCOMERS {
             let Ok((stream, from)) = self.listener.accept() else { break };
-            // Those whom this process dials are no more than there are peers, and keep nobody out. Nor does whoever fills the
-            // list with silence: the oldest that proved nothing goes.
+            // Connections that this process dialled are at most as many as there are peers, and do not count. If silent
+            // strangers fill the list, the oldest unauthenticated one is dropped.
             let is_stranger = |newcomer: &Newcomer| newcomer.expected.is_none();
             let strangers = self.newcomers.iter().filter(|newcomer| is_stranger(newcomer)).count();
             if strangers >= MAX_NEWCOMERS
@@ -243,7 +244,7 @@ impl Control {
         }
     }
 
-    /// Of two processes the one with the larger id dials.
+    /// Dials peers with smaller ids: of two processes the one with the larger id dials.
     fn dial(&mut self) {
         let now = Instant::now();
         for n in self.names.take(self.address, &mut self.addresses) {
@@ -258,7 +259,7 @@ impl Control {
             }
             let pause = known.pause.clamp(DIAL_PAUSE.0, DIAL_PAUSE.1);
             (self.peers[n].next_dial, self.peers[n].pause) = (Some(now + pause), 2 * pause);
-            // Whatever is found is dialled at once, in a later round: the peer may have come back elsewhere.
+            // A newly resolved address is dialled at once in a later round, because the peer may have moved.
             self.names.ask(n);
             let Some(mut address) = self.addresses[n] else { continue };
             if pause > DIAL_PAUSE.0 {
@@ -272,8 +273,8 @@ impl Control {
         self.look_for_those_who_dial(now);
     }
 
-    /// Looks up the names of peers with larger ids, which dial this process. So whoever waits for such a peer is told that its
-    /// name cannot be resolved.
+    /// Looks up the names of peers with larger ids, which dial this process. A process that waits for such a peer then
+    /// reports that its name cannot be resolved.
     fn look_for_those_who_dial(&mut self, now: Instant) {
         for n in self.me.process.index() + 1..self.peers.len() {
             let known = &mut self.peers[n];
@@ -320,7 +321,7 @@ impl Control {
                     heard.push(PeerEvent::Joined(hello.process));
                 }
                 None => {
-                    // Before the look at the clock: this process may not have run for a while.
+                    // Drain before checking the deadline, because this process may not have run for a while.
                     newcomer.handshake.frames.drain();
                     if !newcomer.handshake.frames.dead && !newcomer.handshake.is_late() {
                         self.newcomers.push(newcomer);
@@ -330,7 +331,7 @@ impl Control {
         }
     }
 
-    /// A frame of the handshake. `Some` when it is over.
+    /// Handles a frame of the handshake. Returns `Some` when the handshake is complete.
     fn greeted(&mut self, newcomer: &mut Newcomer, frame: &[u8]) -> Result<Option<(Hello, Session)>, Refused> {
         let heard = newcomer.handshake.hear(&self.key, frame, newcomer.expected).map_err(refused)?;
         let Some((known, mut session)) = heard else { return Ok(None) };
@@ -340,8 +341,8 @@ impl Control {
         self.compare(&known)?;
         let them = known.process;
         let mut end = |message: Message| session.send(&mut newcomer.handshake.frames, &message.encode());
-        // A process dials anew only if it lost its connection. This end may not have noticed: a link that was cut for a while
-        // tells only the end that sends. The new connection replaces the old one then.
+        // A process dials again only if it has lost its connection. This end may not have noticed that: a temporary cut
+        // of a link is detected only by the end that sends. The new connection then replaces the old one.
         if self.is_linked(them) && self.peers[them.index()].life != Some(known.life) {
             end(Message::Taken);
             let reason = "another process of this id is connected already: give each process an id of its own";
@@ -355,7 +356,7 @@ impl Control {
         Ok(Some((known, session)))
     }
 
-    /// Whether whoever has the key and is no process may ask something, or observe.
+    /// Checks whether a program that has the key but is no process may query or observe this process.
     fn lets_ask(&self, asker: &Hello) -> Result<(), Refused> {
         let Hello { fabric, version, cluster, .. } = asker;
         let known = [(ask::PURPOSE, ask::VERSION), (observe::PURPOSE, observe::VERSION)];
@@ -369,7 +370,7 @@ impl Control {
         Err(Refused::passing(reason))
     }
 
-    /// Only for whoever has the key.
+    /// Compares the configuration of a process that has the key with that of this process.
     fn compare(&self, other: &Hello) -> Result<(), Refused> {
         let (me, them) = (&self.me, other.process);
         let say = |what: &str, ours: &dyn std::fmt::Display, theirs: &dyn std::fmt::Display| {
@@ -390,7 +391,7 @@ impl Control {
                 _ if me.processes == other.processes => String::new(),
                 processes => format!(" with {processes} processes (members and clients)"),
             };
-            // As `config check` prints it.
+            // The format of `config check`.
             let show = |hello: &Hello| format!("{:016x}{}", hello.fingerprint, count(hello));
             let differs = differing_settings(me.processes, other.processes);
             let (ours, theirs) = (show(me), show(other));
@@ -428,7 +429,7 @@ impl Control {
     }
 }
 
-/// Returns the refusal of a greeting, in words.
+/// Returns the refusal for a failed handshake.
 fn refused(fault: Fault) -> Refused {
     match fault {
         Fault::NoHello => Refused::passing("it speaks something else: another program has that address".to_owned()),
@@ -441,13 +442,14 @@ fn refused(fault: Fault) -> Refused {
     }
 }
 
-/// Whether two fabrics can connect with each other. What speaks RoCEv2 can, in the kernel, in a card or in user space.
+/// Returns whether two fabrics can connect with each other. All fabrics that use RoCEv2 can, whether in the kernel, in
+/// a card or in user space.
 fn reach(one: &str, other: &str) -> bool {
     const ROCE_V2: [&str; 2] = ["roce", "verbs"];
     one == other || ROCE_V2.contains(&one) && ROCE_V2.contains(&other)
 }
 
-/// Why who is started again is not let in, and what to do.
+/// Returns the reason why a restarted process is refused, and the remedy.
 pub(crate) fn started_again() -> &'static str {
     "it has forgotten what it must not; stop all processes and start them anew"
 }
@@ -461,7 +463,7 @@ mod tests {
 
     use super::*;
 
-    /// Process 1 of two.
+    /// The hello of process 1 of two.
     fn hello() -> Hello {
         Hello {
             cluster: "c".into(),
@@ -476,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_speaks_roce_connects_with_another_fabric() {
+    fn only_roce_fabrics_connect_with_each_other() {
         assert!(reach("roce", "verbs") && reach("verbs", "roce") && reach("ofi tcp", "ofi tcp"));
         for (one, other) in [("roce", "ofi tcp"), ("ofi tcp", "verbs"), ("ofi tcp", "ofi efa")] {
             assert!(!reach(one, other) && !reach(other, one), "{one} {other}");
@@ -484,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_dials_from_its_own_address_and_hears_that_nobody_is_there() {
+    fn a_process_dials_from_its_own_address_and_detects_a_refusal() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let own = IpAddr::from([127, 0, 0, 77]);
@@ -501,13 +503,13 @@ mod tests {
         assert!(connect(IpAddr::from([192, 0, 2, 1]), to).is_err(), "an address of another host");
     }
 
-    /// Waits until a connection was taken or refused, at most so many seconds.
+    /// Waits for at most `tv_sec` seconds until a connection was accepted or refused.
     fn settle(stream: &TcpStream, tv_sec: i64) {
         let longest = Timespec { tv_sec, tv_nsec: 0 };
         poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&longest)).unwrap();
     }
 
-    /// One that takes no connection: as many wait in its queue as have room there, and the system drops what comes more.
+    /// Returns a listener that accepts no connections. Its queue is full, and the kernel drops further ones.
     fn deaf() -> (TcpListener, Vec<TcpStream>) {
         let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -526,7 +528,7 @@ mod tests {
         }
     }
 
-    /// Processes 0 and 1, of which the second dials the first. Another with the second's id is there, too.
+    /// Returns processes 0 and 1, of which the second dials the first, and another process with the second's id.
     fn three() -> [Control; 3] {
         let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let addresses = listeners.each_ref().map(|listener| Some(listener.local_addr().unwrap()));
@@ -540,7 +542,8 @@ mod tests {
         })
     }
 
-    /// Pumps all until one of the events of the first is this one, and returns whom that lost and who joined.
+    /// Pumps all until one of the first one's events satisfies `last`. Returns the peers that the first one lost and
+    /// that joined it.
     fn until(controls: &mut [Control], last: fn(&PeerEvent) -> bool) -> Vec<String> {
         let since = Instant::now();
         let mut heard = Vec::new();
@@ -559,7 +562,7 @@ mod tests {
         }
     }
 
-    /// As if a link had been cut for as long as the peer waits for an answer.
+    /// Simulates a cut link that lasts until the peer gives up waiting for an answer.
     #[test]
     fn a_peer_whose_end_of_the_connection_is_gone_replaces_it() {
         let [a, b, _] = three();
@@ -569,13 +572,13 @@ mod tests {
         while !controls[1].is_linked(ProcessId(0)) {
             controls[1].pump();
         }
-        // Its socket stays open, so that nothing tells the first.
+        // Its socket stays open, so the first process detects nothing.
         let _unheard = controls[1].peers[0].frames.take();
         assert_eq!(until(&mut controls, joined), ["lost p1", "joined p1"]);
         assert!(!controls[0].peers[1].died, "it lives");
         let refused = |control: &Control| format!("{:?}", control.refusals);
         assert!(controls.iter().all(|control| control.refusals.is_empty()), "{:?}", controls.each_ref().map(refused));
-        // The connection that remains is the new one.
+        // The remaining connection is the new one.
         let none = Duration::from_millis(50);
         let since = Instant::now();
         while since.elapsed() < none {
@@ -603,7 +606,7 @@ mod tests {
         assert!(!controls[0].peers[1].died, "its next life");
     }
 
-    /// As if it had been silent for too long, or had said what cannot be.
+    /// Simulates a peer that was silent for too long, or sent an invalid message.
     #[test]
     fn a_peer_that_is_given_up_has_not_died() {
         let [a, b, _] = three();
@@ -640,7 +643,7 @@ mod tests {
         own.set_nonblocking(true).unwrap();
         new.set_nonblocking(true).unwrap();
         let (at, moved) = (old.local_addr().unwrap(), new.local_addr().unwrap());
-        // Nobody is at the old place any more; the name is one that every system resolves.
+        // No process listens at the old address any more; every system resolves `localhost`.
         drop(old);
         let name = crate::names::HostName { process: "g1.1".into(), address: format!("localhost:{}", moved.port()) };
         let addresses = vec![Some(at), Some(own.local_addr().unwrap())];
@@ -660,7 +663,7 @@ mod tests {
         own.set_nonblocking(true).unwrap();
         here.set_nonblocking(true).unwrap();
         let at = here.local_addr().unwrap();
-        // It listens at the second address of its name only, and the first was taken when this process started.
+        // It listens only at the second address of its name, and this process started with the first.
         let elsewhere = SocketAddr::new(IpAddr::from([127, 0, 0, 2]), at.port());
         let addresses = vec![Some(elsewhere), Some(own.local_addr().unwrap())];
         let names = Names::of_interfaces(vec![elsewhere, at]);
@@ -698,7 +701,7 @@ mod tests {
                 dialled.insert(newcomer.handshake.frames.socket.local_addr().unwrap());
             }
         }
-        // There is room again.
+        // Make room in the queue.
         waiting.iter().for_each(|_| drop(listener.accept().unwrap()));
         while control.newcomers.iter().all(|newcomer| newcomer.handshake.frames.is_behind()) {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));

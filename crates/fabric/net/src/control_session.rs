@@ -1,9 +1,9 @@
-//! A session between a process and something that is no process of the cluster, such as the control plane of a switch: one TCP
-//! connection, on which both ends show that they have the cluster's key before anything else is said, and on which every message
-//! is authenticated and numbered. The handshake is the connection manager's.
+//! A session between a process and a program that is no process of the cluster, such as the control plane of a switch.
+//! A session is one TCP connection on which both ends prove that they have the cluster's key before they exchange
+//! messages. Every message is authenticated and numbered. The handshake is the connection manager's.
 //!
-//! Nothing blocks. Whoever has a [`ControlSession`] asks it for messages now and then, or when its descriptor is readable; that also
-//! carries the handshake on and sends what waits.
+//! No function blocks. The owner of a [`ControlSession`] calls [`receive`](ControlSession::receive) at intervals, or
+//! when its descriptor is readable. This also continues the handshake and sends pending bytes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -17,37 +17,37 @@ use crate::frame_stream::{FrameStream, SILENCE, connect};
 use crate::handshake::{Fault, Handshake};
 use crate::hello::{Hello, MAX_NAME, NOBODY, Session};
 
-/// The longest message on a session, bytes.
+/// Maximum length of a message on a session, in bytes.
 pub const MAX_MESSAGE: usize = 256;
 
-/// What one end of a session says of itself.
+/// The parameters of one end of a session.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What the session is for, 1 to 64 bytes; equal at both ends.
+    /// Purpose of the session, 1 to 64 bytes; equal at both ends.
     pub purpose: String,
-    /// The version of what is said on it; equal at both ends.
+    /// Version of its messages; equal at both ends.
     pub version: u16,
-    /// The cluster's name, 1 to 64 bytes; equal at both ends.
+    /// Name of the cluster, 1 to 64 bytes; equal at both ends.
     pub cluster: String,
-    /// The cluster's key; equal at both ends.
+    /// Key of the cluster; equal at both ends.
     pub key: Vec<u8>,
-    /// Which process this is; `None` at the end that is none.
+    /// Id of this process; `None` at the end that is no process.
     pub me: Option<ProcessId>,
 }
 
-/// Who is at the other end.
+/// The identity of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionPeer {
-    /// Which process; `None` if it is none.
+    /// Id of the process; `None` if it is no process.
     pub process: Option<ProcessId>,
-    /// Another one each time that it is started.
+    /// A number that changes with each start.
     pub life: u64,
 }
 
-/// Why there is no session, or none any more.
+/// The reason why there is no session, or why it ended.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SessionError {
-    /// A name that is too long.
+    /// A name is empty or too long.
     #[error("{what} name {name:?}: it has 1 to {MAX_NAME} bytes")]
     Name {
         /// `cluster` or `purpose`.
@@ -55,63 +55,63 @@ pub enum SessionError {
         /// The name.
         name: String,
     },
-    /// Not even begun.
+    /// The connection could not be begun.
     #[error("cannot dial {to} from {from}: {reason}; is {from} an address of this host?")]
     Dial {
-        /// From where.
+        /// Source address.
         from: IpAddr,
-        /// Where to.
+        /// Destination address.
         to: SocketAddr,
-        /// What the system said.
+        /// Message of the operating system.
         reason: String,
     },
-    /// Nobody listens.
+    /// The listening socket could not be opened.
     #[error("cannot listen at {at}: {reason}")]
     Listen {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// Another socket has that port.
+        /// `true` if another socket has that port.
         in_use: bool,
-        /// What the system said.
+        /// Message of the operating system.
         reason: String,
     },
-    /// The handshake was not over in time, or nobody took the connection.
+    /// The handshake was not complete in time, or the connection was not accepted.
     #[error("the other end does not answer: is it running, and does nothing in between drop TCP?")]
     NoAnswer,
-    /// The other end closed it: whoever was there is gone, or does not want it.
+    /// The other end closed the session: it ended, or refused the session.
     #[error("the other end closed the line: it ended, or refused; its own messages say why")]
     Closed,
     /// The connection broke.
     #[error("the line broke ({}): {reason}", if *.silent { "the other end is silent" } else { "by the network or the other end" })]
     Broke {
-        /// Whether the other end was silent for too long: it may be there still.
+        /// `true` if the other end was silent for too long, and may still be running.
         silent: bool,
-        /// What the system said.
+        /// Message of the operating system.
         reason: String,
     },
-    /// Something else than a hello came.
+    /// The first frame is not a hello.
     #[error("the other end speaks something else: is its address and port the right one?")]
     NoHello,
     /// The other end has another key.
     #[error("the other end does not have the cluster's key: give both the same")]
     NoKey,
-    /// The ends do not belong together.
+    /// The ends have different parameters.
     #[error("the other end has {what} {theirs}, this one {ours}: start both with the same")]
     Differs {
-        /// What.
+        /// The parameter that differs.
         what: &'static str,
-        /// At this end.
+        /// Its value at this end.
         ours: String,
-        /// At the other.
+        /// Its value at the other end.
         theirs: String,
     },
-    /// A message that is damaged, forged, or not in its place.
+    /// A message is damaged, forged or out of order.
     #[error("the other end sent a message that is damaged or forged")]
     Forged,
-    /// A message that is too long for a session.
+    /// A message is too long for a session.
     #[error("a message of {0} bytes: {MAX_MESSAGE} at most")]
     TooLong(usize),
-    /// The handshake is not over.
+    /// The handshake is not complete.
     #[error("the other end has not answered yet: send when the line is ready")]
     NotReady,
 }
@@ -132,7 +132,7 @@ pub struct ControlSession {
 }
 
 impl ControlSession {
-    /// Begins to dial. Returns at once; whether somebody is there shows later.
+    /// Begins to dial and returns at once. The result of the attempt becomes known later.
     ///
     /// # Errors
     /// [`SessionError::Name`] and [`SessionError::Dial`].
@@ -158,10 +158,10 @@ impl ControlSession {
         Ok(ControlSession { hello, key: config.key.clone(), state: State::Greeting(handshake) })
     }
 
-    /// Queues a message and sends what can be sent.
+    /// Queues a message and sends as much as the socket accepts.
     ///
     /// # Errors
-    /// [`SessionError::TooLong`], [`SessionError::NotReady`], and what ended the session.
+    /// [`SessionError::TooLong`], [`SessionError::NotReady`], or the error that ended the session.
     pub fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         if message.len() > MAX_MESSAGE {
             return Err(SessionError::TooLong(message.len()));
@@ -176,7 +176,8 @@ impl ControlSession {
         }
     }
 
-    /// The next message, if a whole one is there. Carries the handshake on, sends what waits, and notices the end.
+    /// Returns the next message, if it is complete. Also continues the handshake, sends pending bytes, and detects the
+    /// end of the session.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         self.greet();
         let State::Ready(frames, session, _) = &mut self.state else { return None };
@@ -192,7 +193,7 @@ impl ControlSession {
         None
     }
 
-    /// The handshake goes on.
+    /// Continues the handshake.
     fn greet(&mut self) {
         while let State::Greeting(handshake) = &mut self.state {
             let Some(frame) = handshake.frames.receive() else {
@@ -225,19 +226,20 @@ impl ControlSession {
         }
     }
 
-    /// Whether messages can be sent.
+    /// Returns whether messages can be sent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready(..))
     }
 
-    /// Whether it is over. The socket is closed then; what came before was given out.
+    /// Returns whether the session has ended. The socket is then closed, and all messages from before the end were
+    /// returned.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, State::Dead(_))
     }
 
-    /// Why it is over.
+    /// Returns the reason for the end of the session.
     #[must_use]
     pub fn error(&self) -> Option<&SessionError> {
         match &self.state {
@@ -246,7 +248,7 @@ impl ControlSession {
         }
     }
 
-    /// Who is at the other end, once that is proved.
+    /// Returns the identity of the other end, once it is proved.
     #[must_use]
     pub fn peer(&self) -> Option<SessionPeer> {
         match &self.state {
@@ -255,7 +257,8 @@ impl ControlSession {
         }
     }
 
-    /// Whether something waits to be sent: then it is worth calling [`receive`](ControlSession::receive) soon, whatever comes.
+    /// Returns whether bytes are waiting to be sent. If so, call [`receive`](ControlSession::receive) soon, even if
+    /// nothing arrives.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         match &self.state {
@@ -265,7 +268,7 @@ impl ControlSession {
         }
     }
 
-    /// The socket, to wait for; `None` when the session is over.
+    /// Returns the socket to wait for, or `None` when the session has ended.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
@@ -275,14 +278,14 @@ impl ControlSession {
         }
     }
 
-    /// How long the other end may be silent until the session breaks.
+    /// Returns the time after which the session to a silent other end breaks.
     #[must_use]
     pub const fn silence() -> Duration {
         SILENCE
     }
 }
 
-/// Listens for sessions.
+/// A listener for sessions.
 #[derive(Debug)]
 pub struct SessionListener {
     config: SessionConfig,
@@ -290,7 +293,7 @@ pub struct SessionListener {
 }
 
 impl SessionListener {
-    /// Listens.
+    /// Begins to listen.
     ///
     /// # Errors
     /// [`SessionError::Listen`] and [`SessionError::Name`].
@@ -304,7 +307,8 @@ impl SessionListener {
         Ok(SessionListener { config, listener })
     }
 
-    /// The next session that somebody has begun; who it is shows later. Whoever keeps them bounds how many are not ready yet.
+    /// Returns the next session that a peer has begun. Its identity becomes known later. The caller bounds the number
+    /// of sessions that are not ready.
     pub fn accept(&mut self) -> Option<ControlSession> {
         loop {
             let (stream, from) = self.listener.accept().ok()?;
@@ -315,10 +319,10 @@ impl SessionListener {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     ///
     /// # Errors
-    /// What the system said.
+    /// Returns the error of the operating system.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -360,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Two ends, the dialling one first, that go on until both are ready or dead.
+    /// Returns two ends, the dialling one first, after both are ready or dead.
     fn both(dials: &SessionConfig, listens: SessionConfig) -> (ControlSession, ControlSession, SessionListener) {
         let mut listener = SessionListener::bind(listens, "127.0.0.1:0".parse().unwrap()).unwrap();
         let to = listener.local_address().unwrap();
@@ -394,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_say_what_they_want_until_one_goes() {
+    fn both_ends_exchange_messages_until_one_is_dropped() {
         let (mut host, mut switch, _) = both(&config(Some(3)), config(None));
         assert_eq!(switch.peer().unwrap().process, Some(ProcessId(3)));
         assert_eq!(host.peer().unwrap().process, None);
@@ -418,13 +422,13 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_do_not_belong_together_say_why() {
+    fn mismatched_ends_report_the_difference() {
         let end = |change: &dyn Fn(&mut SessionConfig)| {
             let mut other = config(None);
             change(&mut other);
             let (host, switch, _) = both(&config(Some(1)), other);
             assert!(host.is_dead() && switch.is_dead());
-            // One of them may only hear that the other has closed; what is wrong is said by one at least.
+            // One end may only detect that the other has closed the session; at least one reports the difference.
             let errors = [host.error().unwrap().clone(), switch.error().unwrap().clone()];
             errors
                 .into_iter()
@@ -442,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_or_somebody_else_is_told_apart() {
+    fn a_refused_connection_and_another_program_are_distinguished() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let own = [127, 0, 0, 1].into();
@@ -465,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_changed_ends_the_line() {
+    fn a_changed_message_ends_the_session() {
         let (host, mut switch, _) = both(&config(Some(3)), config(None));
         let State::Ready(frames, ..) = &host.state else { panic!() };
         let mut stream = frames.socket.try_clone().unwrap();
@@ -473,7 +477,7 @@ mod tests {
         stream.write_all(&[9; 20]).unwrap();
         assert_eq!(next(&mut switch), None);
         assert_eq!(switch.error(), Some(&SessionError::Forged));
-        // Nothing more is heard from there.
+        // The other end sends nothing more.
         let mut rest = Vec::new();
         stream.set_nonblocking(false).unwrap();
         drop((switch, host));

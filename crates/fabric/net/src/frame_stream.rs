@@ -1,4 +1,4 @@
-//! A control connection: frames in and out of a TCP stream that never blocks.
+//! The frames of a control connection, over a TCP stream that never blocks.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -7,28 +7,28 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// Bytes that wait to be sent before the other end is given up.
+/// Maximum number of bytes that wait to be sent. Beyond it the connection is closed.
 const MAX_BEHIND: usize = 8 << 20;
-/// The longest frame, bytes.
+/// Maximum length of a frame, in bytes.
 const MAX_FRAME: usize = 512;
 
-/// A host that is silent so long is gone: it may have lost its power, and with it all knowledge of this connection, so that it
-/// could never come back as long as its old connection stands. Processes that are busy or stopped do not count as silent:
-/// their kernel answers.
+/// Time after which a silent connection is closed. The host may have lost power and with it the state of the
+/// connection; while the old connection exists, its process could not reconnect. Processes that are busy or stopped do
+/// not count as silent, because their kernel acknowledges.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
-/// Of the silence so many parts are asked for in turn.
+/// Number of keep-alive probes sent within `SILENCE`.
 const PROBES: u32 = 4;
 
-/// Frames of a length and so many bytes.
+/// A stream of frames: each is a length followed by that number of bytes.
 #[derive(Debug)]
 pub(crate) struct FrameStream {
     pub(crate) socket: TcpStream,
     inbound: Vec<u8>,
     outbound: Vec<u8>,
     pub(crate) dead: bool,
-    /// The other end closed it.
+    /// `true` if the other end closed the connection.
     closed: bool,
-    /// What the system said when it died; nothing if the other end closed it.
+    /// Error of the operating system that ended the connection; `None` if the other end closed it.
     pub(crate) fault: Option<io::Error>,
 }
 
@@ -41,18 +41,18 @@ impl FrameStream {
         sockopt::set_tcp_keepidle(&socket, pause)?;
         sockopt::set_tcp_keepintvl(&socket, pause)?;
         sockopt::set_tcp_keepcnt(&socket, PROBES)?;
-        // The same for what was sent and is not acknowledged.
+        // The same limit for sent data that is not acknowledged.
         sockopt::set_tcp_user_timeout(&socket, SILENCE.as_millis() as u32)?;
         Ok(FrameStream { socket, inbound: Vec::new(), outbound: Vec::new(), dead: false, closed: false, fault: None })
     }
 
-    /// Takes it apart: the socket, what came and was not received, and what was not sent.
+    /// Returns the parts of the stream: the socket, the unread bytes, and the unsent bytes.
     pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>, Vec<u8>) {
         (self.socket, self.inbound, self.outbound)
     }
 
-    /// Whether it is dead because the other end closed it, or its system knows nothing of it. Not if it was silent too long, or said what
-    /// cannot be.
+    /// Returns whether the connection ended because the other end closed it, or the other end's kernel does not know
+    /// it. It does not count if the other end was silent for too long, or sent an invalid frame.
     pub(crate) fn was_closed(&self) -> bool {
         self.closed
             || self
@@ -61,7 +61,7 @@ impl FrameStream {
                 .is_some_and(|fault| [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&fault.kind()))
     }
 
-    /// Queues a frame and sends what can be sent.
+    /// Queues a frame and sends as much as the socket accepts.
     pub(crate) fn send(&mut self, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         self.outbound.extend((bytes as u16).to_be_bytes());
@@ -69,7 +69,7 @@ impl FrameStream {
         self.drain();
     }
 
-    /// Sends what can be sent.
+    /// Sends as much as the socket accepts.
     pub(crate) fn drain(&mut self) {
         while !self.outbound.is_empty() && !self.dead {
             match self.socket.write(&self.outbound) {
@@ -88,12 +88,12 @@ impl FrameStream {
         self.fault.get_or_insert(error);
     }
 
-    /// Whether something waits to be sent: of a connection that begins, until the peer's kernel takes it.
+    /// Returns whether bytes are waiting to be sent. On a new connection they wait until the peer's kernel accepts it.
     pub(crate) fn is_behind(&self) -> bool {
         !self.outbound.is_empty()
     }
 
-    /// The next frame, if a whole one is there. What came before the end is still given.
+    /// Returns the next frame, if it is complete. Frames from before the end of the connection are still returned.
     pub(crate) fn receive(&mut self) -> Option<Vec<u8>> {
         if let Some(frame) = self.frame() {
             return Some(frame);
@@ -129,8 +129,9 @@ impl FrameStream {
     }
 }
 
-/// Begins a connection, from this process's own address: on a host with several, others may only let that one in. The polling
-/// thread does not wait until the peer takes it; what is written meanwhile is kept, and if nobody takes it reading says so.
+/// Begins a connection from this process's address, because a peer may admit only that address of a host with several.
+/// The polling thread does not wait for the peer to accept. Bytes written meanwhile are kept, and reading reports a
+/// refusal.
 pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// An end and the socket at the other one.
+    /// Returns a frame stream and the socket at its other end.
     fn pair() -> (FrameStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let frames = FrameStream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
@@ -163,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn who_closes_or_resets_its_end_is_told_from_who_is_silent_or_says_what_cannot_be() {
+    fn only_a_closed_or_reset_connection_counts_as_closed() {
         let (mut frames, other) = pair();
         drop(other);
         until_dead(&mut frames);
         assert!(frames.was_closed(), "closed");
-        // What it has not read when it ends resets the connection.
+        // Closing a socket with unread data resets the connection.
         let (mut frames, other) = pair();
         frames.send(&[b"unread"]);
         while other.peek(&mut [0; 1]).unwrap() == 0 {}
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_host_is_asked_and_given_up() {
+    fn a_silent_host_is_probed_and_dropped() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let frames = FrameStream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
         assert!(sockopt::socket_keepalive(&frames.socket).unwrap());

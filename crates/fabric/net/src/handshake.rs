@@ -1,4 +1,4 @@
-//! A connection whose other end has not shown that it has the key.
+//! The handshake of a connection whose other end has not yet proved that it has the key.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,13 +9,13 @@ use stentor_fabric::ProcessId;
 use crate::frame_stream::FrameStream;
 use crate::hello::{self, Hello, Hellos, Session, nonce};
 
-/// How long a handshake may take.
+/// Maximum duration of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long a peer has to take a connection before it is dialled anew. Its kernel takes it: a host that does not answer is not
-/// there, and sooner asked again than by the retransmissions of TCP.
+/// Time for a peer to accept a connection before it is dialled again. The peer's kernel accepts; a host that does not
+/// answer within this time is down. Dialling again is faster than the retransmissions of TCP.
 const DIALLING: Duration = Duration::from_millis(500);
 
-/// A handshake that is under way.
+/// A handshake in progress.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) frames: FrameStream,
@@ -25,21 +25,21 @@ pub(crate) struct Handshake {
     since: Instant,
 }
 
-/// Why it ends without a connection.
+/// The reason why a handshake failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// Something else than a hello came.
+    /// The first frame is not a hello.
     NoHello,
-    /// A hello of another format came.
+    /// The hello has another format.
     Release,
-    /// Somebody else answered than was dialled.
+    /// Another process answered than was dialled.
     Another(ProcessId),
     /// The other end does not have the key.
     NoKey,
 }
 
 impl Handshake {
-    /// Says hello with a nonce of its own.
+    /// Begins a handshake by sending a hello with a fresh nonce.
     pub(crate) fn new(stream: TcpStream, hello: &Hello, dialled: bool) -> io::Result<Handshake> {
         let ours = Hello { nonce: nonce(), ..hello.clone() }.encode();
         let mut frames = FrameStream::new(stream)?;
@@ -47,18 +47,18 @@ impl Handshake {
         Ok(Handshake { frames, dialled, ours, theirs: None, since: Instant::now() })
     }
 
-    /// Whether it has had its time.
+    /// Returns whether the handshake has timed out.
     pub(crate) fn is_late(&self) -> bool {
         let taken = !self.dialled || !self.frames.is_behind();
         self.since.elapsed() >= if taken { HANDSHAKE } else { DIALLING }
     }
 
-    /// Who the other end says to be. It has not proved that.
+    /// Returns the process id that the other end claims. It has not proved its identity.
     pub(crate) fn claims(&self) -> Option<ProcessId> {
         self.theirs.as_ref().map(|(_, hello)| hello.process)
     }
 
-    /// Takes a frame in. `Some` when both have shown that they have the key.
+    /// Handles a frame. Returns `Some` when both ends have proved that they have the key.
     pub(crate) fn hear(
         &mut self,
         key: &[u8],

@@ -1,8 +1,10 @@
-//! The handshake of the connection manager: both ends show that they have the cluster's key before anything else is said.
+//! The handshake of the connection manager: both ends prove that they have the cluster's key before they exchange
+//! messages.
 //!
-//! Both send a hello with a fresh nonce. Both answer with HMAC-SHA-256, under the cluster's key, of their role and both
-//! hellos; so neither a replay nor a reflection proves anything. From the same a key for the connection is made, under
-//! which every later message carries an HMAC with its number and direction. Nothing is encrypted.
+//! Both ends send a hello with a fresh nonce. Both answer with HMAC-SHA-256, under the cluster's key, of their role and
+//! both hellos. A replayed or reflected answer therefore proves nothing. A key for the connection is derived from the
+//! same inputs. Every later message carries an HMAC under that key, which covers the message's number and direction.
+//! Nothing is encrypted.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -13,19 +15,19 @@ use crate::frame_stream::FrameStream;
 use crate::message::Garbage;
 
 const MAGIC: &[u8; 8] = b"stentorR";
-/// Version of these bytes.
+/// Version of the encoding.
 const FORMAT: u16 = 6;
-/// Bytes of the HMAC behind a message.
+/// Length of the HMAC behind a message, in bytes.
 pub(crate) const TAG: usize = 16;
-/// Bytes of a proof.
+/// Length of a proof, in bytes.
 pub(crate) const PROOF: usize = 32;
-/// The longest names of clusters and of fabrics, bytes.
+/// Maximum length of the names of clusters and fabrics, in bytes.
 pub(crate) const MAX_NAME: usize = 64;
 
-/// An end of a connection that is no process: no cluster has as many.
+/// Id of an end that is no process; no cluster has that many processes.
 pub(crate) const NOBODY: ProcessId = ProcessId(u16::MAX);
 
-/// Who somebody says to be.
+/// The claimed identity and parameters of an end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
@@ -33,15 +35,15 @@ pub(crate) struct Hello {
     pub(crate) process: ProcessId,
     pub(crate) processes: u16,
     pub(crate) nonce: [u8; 32],
-    /// Another one each time that the process is started.
+    /// A number that changes with each start of the process.
     pub(crate) life: u64,
-    /// Its fabric, as [`ConnectionManager::start`](crate::ConnectionManager::start) takes it.
+    /// Name of the fabric; see [`ConnectionManager::start`](crate::ConnectionManager::start).
     pub(crate) fabric: String,
     pub(crate) cluster: String,
 }
 
 impl Hello {
-    /// The hello of a connection that is none between processes of a cluster. It begins a life.
+    /// Creates the hello of a connection with a program that is no process of the cluster. Each call begins a new life.
     pub(crate) fn of_purpose(purpose: &str, version: u16, cluster: &str, process: ProcessId) -> Hello {
         Hello {
             version,
@@ -66,7 +68,7 @@ impl Hello {
         to
     }
 
-    /// Whether these bytes begin as a hello of another release does.
+    /// Returns whether these bytes begin like a hello of another release.
     pub(crate) fn is_of_another_format(mut bytes: &[u8]) -> bool {
         Start::take::<BigEndian>(&mut bytes).is_some_and(|start| start.format != FORMAT)
     }
@@ -86,7 +88,7 @@ impl Hello {
     }
 }
 
-/// What every hello begins with, whatever its format.
+/// The beginning of every hello, in all formats.
 struct Start {
     format: u16,
 }
@@ -115,24 +117,24 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// The two ends' hellos, by who dialled.
+/// The hellos of both ends, by role.
 #[derive(Clone, Copy)]
 pub(crate) struct Hellos<'a> {
     pub(crate) dialler: &'a [u8],
     pub(crate) listener: &'a [u8],
 }
 
-/// Shows that the sender has the key.
+/// Computes the proof that the sender has the key.
 pub(crate) fn proof(key: &[u8], by_dialler: bool, hellos: Hellos<'_>) -> [u8; PROOF] {
     mac(key, &[b"proof", &[by_dialler.into()], hellos.dialler, hellos.listener]).finalize().into_bytes().into()
 }
 
-/// Whether a proof is right.
+/// Returns whether a proof is valid.
 pub(crate) fn is_proof(key: &[u8], by_dialler: bool, hellos: Hellos<'_>, proof: &[u8]) -> bool {
     mac(key, &[b"proof", &[by_dialler.into()], hellos.dialler, hellos.listener]).verify_slice(proof).is_ok()
 }
 
-/// What goes over one connection is numbered and authenticated.
+/// The authentication state of one connection: keys and sequence numbers of its messages.
 #[derive(Debug)]
 pub(crate) struct Session {
     key: [u8; 32],
@@ -147,7 +149,7 @@ impl Session {
         Session { key, dialled, sent: 0, received: 0 }
     }
 
-    /// Sends the next message with its tag behind it.
+    /// Sends the next message, followed by its tag.
     pub(crate) fn send(&mut self, frames: &mut FrameStream, message: &[u8]) {
         let tag = self.seal(message);
         frames.send(&[message, &tag]);
@@ -159,7 +161,7 @@ impl Session {
         self.open(message, tag).then_some(message)
     }
 
-    /// The tag of the next message that is sent.
+    /// Returns the tag of the next message to send.
     pub(crate) fn seal(&mut self, message: &[u8]) -> [u8; TAG] {
         let tag = mac(&self.key, &[&[self.dialled.into()], &self.sent.to_be_bytes(), message]).finalize().into_bytes();
         self.sent += 1;
@@ -168,7 +170,7 @@ impl Session {
         short
     }
 
-    /// Whether this is the next message of the other end.
+    /// Returns whether this is the next message of the other end.
     pub(crate) fn open(&mut self, message: &[u8], tag: &[u8]) -> bool {
         let mac = mac(&self.key, &[&[(!self.dialled).into()], &self.received.to_be_bytes(), message]);
         self.received += 1;
@@ -176,10 +178,10 @@ impl Session {
     }
 }
 
-/// Bytes that nobody has seen before.
+/// Returns random bytes that were never used before.
 ///
 /// # Panics
-/// If the system has no random numbers.
+/// If the operating system has no random numbers.
 #[must_use]
 pub fn nonce<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The longest hello, bytes.
+    /// Maximum length of a hello, in bytes.
     const MAX_HELLO: usize = 200;
 
     fn hello(process: u16) -> Hello {
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn hellos_survive_and_others_are_refused() {
+    fn hellos_round_trip_and_other_bytes_are_refused() {
         let bytes = hello(1).encode();
         assert!(bytes.len() <= MAX_HELLO);
         assert_eq!(Hello::decode(&bytes), Ok(hello(1)));
@@ -224,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_key_the_role_and_both_nonces_make_a_proof() {
+    fn a_proof_depends_on_key_role_and_both_nonces() {
         let (a, b, other) = (hello(1).encode(), hello(2).encode(), hello(3).encode());
         let hellos = Hellos { dialler: &a, listener: &b };
         let good = proof(b"key", true, hellos);
         assert!(is_proof(b"key", true, hellos, &good));
         assert!(!is_proof(b"yek", true, hellos, &good), "another key");
         assert!(!is_proof(b"key", false, hellos, &good), "sent back");
-        assert!(!is_proof(b"key", true, Hellos { dialler: &a, listener: &other }, &good), "said to another");
+        assert!(!is_proof(b"key", true, Hellos { dialler: &a, listener: &other }, &good), "sent to another");
         assert!(!is_proof(b"key", true, hellos, &good[..31]));
     }
 
@@ -252,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_hello_or_garbage(
+        fn arbitrary_bytes_are_a_hello_or_garbage(
             changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
             length in 0..MAX_HELLO,
         ) {

@@ -1,18 +1,18 @@
-//! Where inline data lies until the WRITE that carries it is done.
+//! The buffer of inline data until the WRITEs that carry it are done.
 //!
-//! A device that merges WRITEs copies their inline data into memory of its own, one behind the other, so that the data of WRITEs
-//! that adjoin adjoin, too. This type counts places in that memory; the device owns the memory.
+//! A device that merges WRITEs copies their inline data into its own memory, one after the other, so that the data of
+//! adjacent WRITEs is also adjacent. This type allocates ranges of that memory; the device owns the memory.
 //!
 //! # Invariants
-//! - `freed` ≤ `next` ≤ `freed` + `bytes`: no place is handed out twice before it is freed.
-//! - Positions count from the beginning of time. A position modulo `bytes` is the offset in the memory.
-//! - What was taken at once, with all that extended it, lies in one piece: it never wraps.
+//! - `freed` ≤ `next` ≤ `freed` + `bytes`: no byte is allocated twice before it is freed.
+//! - Positions count all bytes ever allocated. A position modulo `bytes` is the offset in the memory.
+//! - An allocation, with everything that extends it, is contiguous: it never wraps.
 
-/// The most bytes of WRITEs that become one. The wire is busy with so many for longer than a device takes to begin the next
-/// WRITE, so longer ones would gain nothing, and only wait.
+/// Maximum number of bytes of WRITEs that are merged into one. Transmitting them takes longer than a device needs to
+/// start the next WRITE, so a longer one would only add delay.
 pub const MOST_MERGED: u32 = 32 << 10;
 
-/// Counts the places of inline data in a memory of fixed size.
+/// An allocator for inline data in a memory of fixed size.
 #[derive(Clone, Debug)]
 pub struct InlineRing {
     bytes: u64,
@@ -21,20 +21,20 @@ pub struct InlineRing {
 }
 
 impl InlineRing {
-    /// All of a memory of so many bytes is free.
+    /// Creates the allocator of a memory of `bytes` bytes, all free.
     #[must_use]
     pub fn new(bytes: u64) -> InlineRing {
         InlineRing { bytes, next: 0, freed: 0 }
     }
 
-    /// The size of a memory in which `count` sources of at most `longest` bytes each always find places, whatever their lengths
-    /// are: in front of the end of the memory, and again in front of the next end, there may be less room than the next one needs.
+    /// Returns the size of a memory in which `count` sources of at most `longest` bytes each always fit, whatever their
+    /// lengths. Up to one source may be wasted at the end of the memory, and again at the next end.
     #[must_use]
     pub fn bytes_for(count: u64, longest: u64) -> u64 {
         (count + 2) * longest
     }
 
-    /// Takes `bytes` in one piece. Returns their offset, or `None` if too much is in use.
+    /// Allocates `bytes` contiguous bytes. Returns their offset, or `None` if too much is in use.
     #[inline]
     pub fn take(&mut self, bytes: u64) -> Option<u64> {
         let left = self.bytes - self.next % self.bytes.max(1);
@@ -46,7 +46,8 @@ impl InlineRing {
         Some(begin % self.bytes.max(1))
     }
 
-    /// Takes `bytes` right behind what was taken last, which is in use. Returns their offset, or `None` if that is not free.
+    /// Allocates `bytes` right behind the last allocation, which is still in use. Returns their offset, or `None` if
+    /// they are not free.
     #[inline]
     pub fn extend(&mut self, bytes: u64) -> Option<u64> {
         let offset = self.next % self.bytes.max(1);
@@ -57,20 +58,20 @@ impl InlineRing {
         fits.then_some(offset)
     }
 
-    /// The position behind everything that was taken so far: see [`free_up_to`](InlineRing::free_up_to).
+    /// Returns the position behind everything allocated so far: see [`free_up_to`](InlineRing::free_up_to).
     #[inline]
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.next
     }
 
-    /// Whatever was taken before this position is not used any more.
+    /// Frees everything allocated before `position`.
     #[inline]
     pub fn free_up_to(&mut self, position: u64) {
         self.freed = self.freed.max(position);
     }
 
-    /// Nothing is used any more.
+    /// Frees everything.
     pub fn clear(&mut self) {
         (self.next, self.freed) = (0, 0);
     }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_lie_behind_each_other_and_never_wrap() {
+    fn allocations_are_consecutive_and_never_wrap() {
         let mut ring = InlineRing::new(100);
         assert_eq!((ring.take(40), ring.extend(16), ring.take(24)), (Some(0), Some(40), Some(56)));
         assert_eq!(ring.take(24), None, "20 are left, and nothing is free behind the end");
@@ -94,12 +95,12 @@ mod tests {
         let mut ring = InlineRing::new(100);
         assert_eq!((ring.take(40), ring.take(50)), (Some(0), Some(40)));
         ring.free_up_to(40);
-        assert_eq!((ring.extend(16), ring.extend(8)), (None, Some(90)), "in one piece, whatever is free in front");
+        assert_eq!((ring.extend(16), ring.extend(8)), (None, Some(90)), "contiguous, though the front is free");
         assert_eq!((ring.take(101), InlineRing::new(0).take(8)), (None, None));
     }
 
     #[test]
-    fn what_is_freed_stays_free() {
+    fn freeing_an_earlier_position_has_no_effect() {
         let mut ring = InlineRing::new(64);
         assert_eq!(ring.take(64), Some(0));
         let all = ring.taken();
@@ -110,9 +111,9 @@ mod tests {
         assert_eq!((ring.take(64), ring.take(8)), (Some(0), None));
     }
 
-    /// Whatever the lengths are, a queue that is not full has a place for the next source.
+    /// A queue that is not full has room for the next source, whatever the lengths are.
     #[test]
-    fn a_queue_of_sources_always_finds_places() {
+    fn a_queue_of_sources_always_has_room() {
         let (count, longest) = (4, 64);
         let mut ring = InlineRing::new(InlineRing::bytes_for(count, longest));
         let mut queue = std::collections::VecDeque::new();

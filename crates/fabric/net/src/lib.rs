@@ -1,17 +1,19 @@
-//! How processes find each other, for fabrics that reach other hosts.
+//! The connection manager and everything that fabrics between hosts share.
 //!
-//! A [`ConnectionManager`] holds a TCP connection with every peer that is there. Both ends show that they have the cluster's key before
-//! anything else is said (`hello`); what they say after that is authenticated and numbered. Over it they tell each other
-//! which queue pairs are offered, ready and broken, and which regions are granted and revoked.
+//! A [`ConnectionManager`] keeps a TCP connection to every peer that is up. Both ends prove that they have the
+//! cluster's key before they exchange messages (`hello`); all later messages are authenticated and numbered. Over these
+//! control connections processes announce which queue pairs are offered, ready and broken, and which regions are
+//! granted and revoked.
 //!
-//! A fabric implements [`Transport`], what its ends of connections do, and calls [`ConnectionManager::pump`] now and then. It gets
-//! [`Event`](stentor_fabric::Event)s, and the [`Remotes`] that peers have granted.
+//! A fabric implements [`Transport`], the operations on its ends of connections, and calls [`ConnectionManager::pump`]
+//! at intervals. It gets [`Event`](stentor_fabric::Event)s, and the [`Remotes`] that peers have granted.
 //!
 //! # The life of a queue pair
-//! Both ends offer theirs ([`Offer`]), with a connection id that counts its lives. Who has the other's offer can receive
-//! ([`Transport::meet`]), and says so; who hears that can send ([`Transport::ready`]). So no packet goes before the other end takes it.
-//! An end that breaks is withdrawn, which breaks the other one a little later, because what was sent before may still be on
-//! its way; so does a new offer, and the end of the control connection.
+//! Both ends offer theirs ([`Offer`]), with a connection id that counts its lives. An end that has the other's offer
+//! can receive ([`Transport::meet`]) and announces that. An end that gets this announcement can send
+//! ([`Transport::ready`]). So no packet is sent before the other end accepts it. An end that breaks is withdrawn. The
+//! withdrawal breaks the other end a little later, because earlier packets may still be in flight. A new offer, and the
+//! end of the control connection, break it in the same way.
 #![forbid(unsafe_code)]
 
 pub mod ask;

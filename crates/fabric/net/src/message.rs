@@ -1,81 +1,81 @@
-//! What processes tell each other over the control connection, as bytes.
+//! The messages on the control connection and their encoding.
 
 use std::net::Ipv6Addr;
 
 use stentor_fabric::codec::{BigEndian, ByteOrder, Field};
 use stentor_fabric::{Access, Purpose, Service, fields, variants};
 
-/// Control messages. A `connection_id` counts the lives of a queue pair.
+/// A control message. A `connection_id` counts the lives of a queue pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
     /// A queue pair is ready to be connected.
     Offer(Offer),
-    /// The sender takes requests from the peer's queue pair with this connection id.
+    /// The sender accepts requests from the peer's queue pair with this connection id.
     Ready { service: Service, connection_id: u32 },
     /// A queue pair is broken.
     Withdraw { service: Service, connection_id: u32 },
-    /// A region may be used.
+    /// The peer may use a region.
     Grant { purpose: Purpose, key: u64, base: u64, bytes: u64, access: Access },
-    /// It may not any more.
+    /// The peer may no longer use a region.
     Revoke { purpose: Purpose, key: u64 },
-    /// Another process with the peer's id is connected; this connection ends here.
+    /// Another process with the peer's id is connected; the sender closes this connection.
     Taken,
-    /// The peer was started again, and must not be; this connection ends here.
+    /// The peer was restarted, which its configuration forbids; the sender closes this connection.
     Again,
-    /// The sender of a set has left a generation of it: is the peer out of it, too?
+    /// The sender of a set has left a generation of it, and asks whether the peer has left it, too.
     Ask { set: u16, generation: u64 },
-    /// Nothing of that generation lands at who says so any more.
+    /// Nothing of that generation lands at the sender of this message any more.
     Left { set: u16, generation: u64 },
 }
 
-/// One end of a connection to be.
+/// One end of a connection that is to be established.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// What both ends name to meet.
+    /// The service, which both ends use to find each other.
     pub service: Service,
-    /// Whether it is an unreliable connection.
+    /// `true` for an unreliable connection.
     pub unreliable: bool,
-    /// Which life of the end this is.
+    /// Number of the life of this end.
     pub connection_id: u32,
-    /// How to reach it.
+    /// Address of the end.
     pub end: End,
 }
 
-/// How one life of an end is reached, as its fabric says.
+/// The address of one life of an end, in the format of its fabric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// A queue pair of InfiniBand's transport, on whatever carries it.
+    /// A queue pair of InfiniBand's transport, over any network.
     QueuePair(Pair),
-    /// An address that only fabrics of the same kind can read: at most [`MAX_ADDRESS`] bytes.
+    /// An address that only fabrics of the same kind understand: at most [`MAX_ADDRESS`] bytes.
     Opaque(Vec<u8>),
 }
 
 /// One end of InfiniBand's transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
-    /// The queue pair's number, 24 bits.
+    /// Number of the queue pair, 24 bits.
     pub number: u32,
-    /// The number of its first packet, 24 bits.
+    /// Sequence number of its first packet, 24 bits.
     pub psn: u32,
-    /// The largest payload of a packet that it takes, bytes; the smaller one of both ends counts.
+    /// Maximum payload of a packet that it accepts, in bytes; the smaller value of both ends counts.
     pub mtu: u16,
-    /// Its address: an IPv4 address is mapped.
+    /// Its GID; an IPv4 address is mapped.
     pub gid: Ipv6Addr,
     /// Its address inside an InfiniBand subnet; 0 elsewhere.
     pub lid: u16,
-    /// READs and atomics of the peer that it answers at a time.
+    /// Maximum number of outstanding READs and atomics of the peer.
     pub reads: u8,
-    /// Packets may come in runs, which have the first few IPv4 identifications.
+    /// `true` if packets may arrive in runs, whose IPv4 identifications count from 0.
     pub runs: bool,
-    /// Its IPv4 packets have identifications of their own, as those of cards and of kernels have; otherwise 0, or those of a
-    /// run.
+    /// `true` if its IPv4 packets have individual identifications, as those of cards and kernels. Otherwise the
+    /// identifications are 0, or those of a run.
     pub identified: bool,
 }
 
-/// The longest [`End::Opaque`], bytes: libfabric's providers have addresses of 4 to some 60.
+/// Maximum length of an [`End::Opaque`], in bytes: addresses of libfabric's providers have 4 to about 60 bytes.
 pub const MAX_ADDRESS: usize = 128;
 
-/// Bytes that are no message.
+/// The error for bytes that are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Garbage;
 
@@ -103,7 +103,7 @@ impl Message {
     }
 }
 
-/// An [`End::Opaque`] is the rest of its message.
+/// An [`End::Opaque`] is the last field of its message, and has no length.
 impl Field for End {
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>) {
         match self {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The longest message, bytes.
+    /// Maximum length of a message, in bytes.
     const MAX_MESSAGE: usize = 16 + MAX_ADDRESS;
 
     fn pair() -> End {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_survive() {
+    fn messages_round_trip() {
         let service = Service(7);
         let offer = |end| Message::Offer(Offer { service, unreliable: true, connection_id: 1, end });
         for message in [
@@ -176,15 +176,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_or_garbage(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn arbitrary_bytes_are_a_message_or_garbage(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(message) = Message::decode(&bytes) {
                 prop_assert_eq!(message.encode(), bytes);
             }
         }
 
-        /// Of random bytes hardly any is an offer: these nearly are.
+        /// Random bytes are hardly ever an offer, so this test changes a valid one.
         #[test]
-        fn an_offer_that_was_changed_is_a_message_or_garbage(
+        fn a_changed_offer_is_a_message_or_garbage(
             changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
             longer in 0..3_usize,
             opaque in any::<bool>(),

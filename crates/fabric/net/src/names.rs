@@ -1,7 +1,7 @@
-//! Names of hosts, resolved again at every attempt to connect: a process may come back at another address.
+//! Names of hosts, resolved again at every attempt to connect, because a process may come back at another address.
 //!
-//! Resolving can block for seconds, so threads of this module do it and never the thread that polls. A name that cannot be
-//! resolved keeps its last address and concerns nobody else.
+//! Resolving can block for seconds, so threads of this module do it, never the polling thread. A name that cannot be
+//! resolved keeps its last address and does not affect other peers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,21 +10,21 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Names that are looked up at the same time; more wait for their turn.
+/// Maximum number of concurrent lookups; more names wait.
 const WORKERS: usize = 4;
-/// Notes that are kept.
+/// Maximum number of notes that are kept.
 const MAX_NOTES: usize = 64;
 
-/// A process and where the configuration says that it is.
+/// A process and its address in the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostName {
-    /// The process's name, for people.
+    /// Name of the process in messages.
     pub process: String,
-    /// `host:port`; a host that is an IP address stays what it is.
+    /// `host:port`; a host that is an IP address is not resolved.
     pub address: String,
 }
 
-/// Looks a name up, as long as that takes.
+/// A function that looks a name up and may block.
 pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 fn system(name: &str) -> io::Result<Vec<SocketAddr>> {
@@ -33,19 +33,19 @@ fn system(name: &str) -> io::Result<Vec<SocketAddr>> {
 
 type Found = (usize, io::Result<Vec<SocketAddr>>);
 
-/// What is known of a peer's name.
+/// The state of a peer's name.
 #[derive(Debug, Default)]
 struct Known {
     name: Option<HostName>,
-    /// It is being looked up.
+    /// `true` while a lookup is in progress.
     asked: bool,
-    /// All addresses that it had last and that this process can reach: one for each network interface of its host.
+    /// All addresses of the last lookup that this process can reach: one for each network interface of the host.
     all: Vec<SocketAddr>,
-    /// What was wrong with it last, which is not said again.
+    /// The last error, which is reported only once.
     fault: Option<String>,
 }
 
-/// All peers' names.
+/// The names of all peers.
 #[derive(Debug)]
 pub(crate) struct Names {
     known: Vec<Known>,
@@ -62,7 +62,7 @@ impl Names {
         Names { known, look_up: system, asks: None, answers: channel(), notes: VecDeque::new() }
     }
 
-    /// One peer, whose name has these addresses.
+    /// Creates the names of two processes, the first of which has these addresses.
     #[cfg(test)]
     pub(crate) fn of_interfaces(all: Vec<SocketAddr>) -> Names {
         let mut names = Names::new(Vec::new(), 2);
@@ -70,7 +70,7 @@ impl Names {
         names
     }
 
-    /// Why a peer's name led to no address at the last attempt.
+    /// Returns the reason why a peer's name had no address at the last attempt.
     pub(crate) fn fault(&self, peer: usize) -> Option<&str> {
         self.known.get(peer)?.fault.as_deref()
     }
@@ -82,7 +82,7 @@ impl Names {
         self.notes.push_back(text);
     }
 
-    /// A peer's name and where it is, for people.
+    /// Returns a peer's name and address for messages.
     pub(crate) fn shown(&self, peer: usize) -> String {
         match self.known.get(peer).and_then(|known| known.name.as_ref()) {
             Some(HostName { process, address }) => format!("`{process}` ({address})"),
@@ -90,7 +90,7 @@ impl Names {
         }
     }
 
-    /// Says what cannot be reached: a loopback address is its own host's, on each host another.
+    /// Warns of addresses that cannot be reached: a loopback address always means the host on which it is used.
     pub(crate) fn warn_of_loopback(&mut self, me: usize, own: IpAddr, addresses: &[Option<SocketAddr>]) {
         let elsewhere =
             |address: &Option<SocketAddr>| address.is_some_and(|at| at.ip().is_loopback() != own.is_loopback());
@@ -113,7 +113,7 @@ impl Names {
         self.note(text);
     }
 
-    /// Has a peer's name looked up, unless that is under way.
+    /// Starts a lookup of a peer's name, unless one is in progress.
     pub(crate) fn ask(&mut self, peer: usize) {
         let look_up = self.look_up;
         let Some(known) = self.known.get_mut(peer) else { return };
@@ -126,14 +126,15 @@ impl Names {
         known.asked = asks.send((peer, address.clone())).is_ok();
     }
 
-    /// The address to try after one that led nowhere: a name has one for each network interface, and its process listens at one.
+    /// Returns the address to try after a failed one: a name has one for each network interface, and its process
+    /// listens at one of them.
     pub(crate) fn after(&self, peer: usize, tried: SocketAddr) -> SocketAddr {
         let all = self.known.get(peer).map_or(&[][..], |known| &known.all);
         let next = all.iter().position(|address| *address == tried).map(|at| (at + 1) % all.len());
         next.map_or(tried, |next| all[next])
     }
 
-    /// Takes in what was found. The peers that have another address now.
+    /// Collects the results of lookups. Returns the peers whose address has changed.
     pub(crate) fn take(&mut self, own: IpAddr, addresses: &mut [Option<SocketAddr>]) -> Vec<usize> {
         let mut changed = Vec::new();
         while let Ok((peer, found)) = self.answers.1.try_recv() {
@@ -170,7 +171,8 @@ impl Names {
     }
 }
 
-/// The addresses of a name that this process can reach. Loopback counts only if there is nothing else: each host has its own.
+/// Returns the addresses of a name that this process can reach. Loopback addresses count only if there are no others,
+/// because they differ between hosts.
 fn reachable(found: &[SocketAddr], own: IpAddr) -> Result<Vec<SocketAddr>, String> {
     let mut all: Vec<_> = found.iter().filter(|address| address.is_ipv4() == own.is_ipv4()).copied().collect();
     let near = |address: &SocketAddr| address.ip().is_loopback() == own.is_loopback();
@@ -186,7 +188,7 @@ fn reachable(found: &[SocketAddr], own: IpAddr) -> Result<Vec<SocketAddr>, Strin
     }
 }
 
-/// Threads that look names up until nobody asks any more.
+/// Starts threads that look names up until the sender is dropped.
 fn workers(look_up: LookUp, answers: &Sender<Found>) -> Sender<(usize, String)> {
     let (asks, asked) = channel::<(usize, String)>();
     let asked = Arc::new(Mutex::new(asked));
@@ -201,16 +203,16 @@ fn workers(look_up: LookUp, answers: &Sender<Found>) -> Sender<(usize, String)> 
                 }
             }
         };
-        // Without any of them nothing is looked up, and the last addresses are used.
+        // If no thread starts, there are no lookups, and the last addresses are used.
         drop(thread::Builder::new().name("names".to_owned()).spawn(work));
     }
     asks
 }
 
-/// Returns the address that this host sends from to reach `peer`.
+/// Returns the address from which this host sends to `peer`.
 ///
 /// # Errors
-/// If there is no route.
+/// Returns an error if there is no route.
 pub fn source_address(peer: SocketAddr) -> io::Result<IpAddr> {
     let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
     let probe = std::net::UdpSocket::bind(any)?;
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn name_that_moved_is_said_once_and_the_address_of_the_own_kind_is_taken() {
+    fn a_moved_name_is_reported_once_with_an_address_of_the_right_family() {
         let mut names = names(|_| Ok(vec!["[fd00::1]:7101".parse().unwrap(), "10.0.0.2:7101".parse().unwrap()]));
         let mut addresses = [Some("10.0.0.1:7101".parse().unwrap()), None, None];
         for round in 0..2 {
@@ -260,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_several_interfaces_are_tried_by_turns_and_are_no_move() {
+    fn addresses_of_several_interfaces_are_tried_in_turn() {
         let mut names = names(|_| Ok(["[fd00::1]:7", "127.0.1.1:7", "10.0.0.2:7", "10.1.0.2:7"].map(at).to_vec()));
         let mut addresses = [Some(at("10.1.0.2:7")), None, None];
         names.ask(0);
         assert!(taken(&mut names, &mut addresses, |names| !names.known[0].asked).is_empty());
-        assert_eq!((addresses[0], names.notes.len()), (Some(at("10.1.0.2:7")), 0), "it has that address still");
+        assert_eq!((addresses[0], names.notes.len()), (Some(at("10.1.0.2:7")), 0), "it still has that address");
         let mut tried = vec![at("10.1.0.2:7")];
         for _ in 0..2 {
             tried.push(names.after(0, tried[tried.len() - 1]));
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn name_that_cannot_be_resolved_concerns_its_process_alone_and_is_said_once() {
+    fn an_unresolvable_name_affects_one_process_and_is_reported_once() {
         let mut names = names(|name| match name {
             "node-1:7101" => Err(io::Error::other("no such name")),
             _ => Ok(vec!["10.0.0.2:7101".parse().unwrap()]),
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn lookup_that_hangs_keeps_nobody_waiting() {
+    fn a_hanging_lookup_delays_no_other() {
         let mut names = names(|name| {
             if name == "node-1:7101" {
                 thread::sleep(Duration::from_secs(3600));
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_beside_another_address_is_warned_about() {
+    fn loopback_beside_another_address_causes_a_warning() {
         let mut names = names(|_| Ok(Vec::new()));
         let at = |ip: [u8; 4]| Some(SocketAddr::from((ip, 7101)));
         names.warn_of_loopback(0, [127, 0, 1, 1].into(), &[at([127, 0, 1, 1]), at([10, 9, 0, 2]), None]);

@@ -1,9 +1,10 @@
-//! A line between a process and an observer: somebody who has the cluster's key, is no process, and follows the order of a group.
-//! `docs/observers.md` specifies what is said on it.
+//! The connection between a process and an observer: a program that has the cluster's key, is no process, and follows
+//! the order of a group. `docs/observers.md` specifies the protocol.
 //!
-//! The handshake is the connection manager's. The hello of the observer has [`PURPOSE`] in place of a fabric and no process. After that
-//! the connection manager hands the connection over, and never touches it again: [`ConnectionManager::next_observer`]. Both ends frame
-//! what they say themselves, and seal each frame with [`Seals`].
+//! The handshake is the connection manager's. The hello of the observer has [`PURPOSE`] in place of a fabric and no
+//! process id. After the handshake the connection manager hands the connection over and does not use it again:
+//! [`ConnectionManager::next_observer`]. Both ends then frame their messages themselves, and seal each frame with
+//! [`Seals`].
 //!
 //! [`ConnectionManager::next_observer`]: crate::ConnectionManager::next_observer
 
@@ -18,24 +19,25 @@ use crate::frame_stream::{FrameStream, connect};
 use crate::handshake::Handshake;
 use crate::hello::{Hello, NOBODY, Session, TAG};
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u16 = 1;
-/// The word that stands in the observer's hello where a process names its fabric.
+/// The word in the observer's hello, in place of the fabric's name.
 pub const PURPOSE: &str = "observe";
-/// The most lines that wait to be taken over; the oldest makes room for the next.
+/// Maximum number of connections that wait to be handed over. A further one replaces the oldest.
 const MOST: usize = 32;
-/// How long a line may wait for that. Some processes take none.
+/// Maximum time that a connection waits for that. Some processes accept no observers.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Seals and opens the frames of one line. Frames are numbered and have a direction, so none can be changed, replayed or reflected.
+/// Seals and verifies the frames of one connection. Frames are numbered and have a direction, so none can be changed,
+/// replayed or reflected.
 #[derive(Debug)]
 pub struct Seals(Session);
 
 impl Seals {
-    /// Bytes of a seal.
+    /// Length of a seal, in bytes.
     pub const BYTES: usize = TAG;
 
-    /// Returns the seal of the next frame that is sent.
+    /// Returns the seal of the next frame to send.
     pub fn seal(&mut self, frame: &[u8]) -> [u8; Seals::BYTES] {
         self.0.seal(frame)
     }
@@ -47,16 +49,16 @@ impl Seals {
     }
 }
 
-/// A connection whose ends have shown that they have the key.
+/// A connection whose ends have proved that they have the key.
 #[derive(Debug)]
 pub struct Line {
-    /// The connection; it never blocks.
+    /// The connection, which never blocks.
     pub socket: TcpStream,
     /// The seals that authenticate its frames, one for each direction.
     pub seals: Seals,
-    /// Bytes that came behind the handshake.
+    /// Bytes that arrived behind the handshake.
     pub unread: Vec<u8>,
-    /// Bytes of the handshake that are to be sent before anything else.
+    /// Bytes of the handshake that must be sent before anything else.
     pub unsent: Vec<u8>,
 }
 
@@ -67,19 +69,20 @@ impl Line {
     }
 }
 
-/// A line that an observer dials. Nothing blocks: call [`turn`](Dial::turn) when the socket is ready, and now and then.
+/// A connection that an observer dials. No function blocks: call [`turn`](Dial::turn) when the socket is ready, and at
+/// intervals.
 #[derive(Debug)]
 pub struct Dial {
     handshake: Handshake,
     to: AskConfig,
 }
 
-/// How far a dial is.
+/// The progress of a dial.
 #[derive(Debug)]
 pub enum Dialled {
-    /// The handshake goes on.
+    /// The handshake is not complete.
     Waits(Box<Dial>),
-    /// The other end is the process that is meant.
+    /// The handshake is complete, and the other end is the intended process.
     Line(Line),
 }
 
@@ -97,10 +100,10 @@ impl Dial {
         Ok(Dial { handshake, to })
     }
 
-    /// Carries the handshake on.
+    /// Continues the handshake.
     ///
     /// # Errors
-    /// Why there is no line.
+    /// Returns the reason why there is no connection.
     pub fn turn(mut self) -> Result<Dialled, AskError> {
         loop {
             self.handshake.frames.drain();
@@ -126,7 +129,7 @@ impl Dial {
         Ok(Dialled::Waits(Box::new(self)))
     }
 
-    /// Returns whether something waits to be sent.
+    /// Returns whether bytes are waiting to be sent.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.handshake.frames.is_behind()
@@ -139,7 +142,7 @@ impl AsFd for Dial {
     }
 }
 
-/// Lines that wait to be taken over.
+/// Connections that wait to be handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(VecDeque<(Instant, Line)>);
 
@@ -151,7 +154,7 @@ impl Lines {
         self.0.push_back((Instant::now(), Line::new(frames, session)));
     }
 
-    /// Drops those for which nobody comes.
+    /// Drops connections that have waited for too long.
     pub(crate) fn pump(&mut self) {
         while self.0.front().is_some_and(|(since, _)| since.elapsed() > LONGEST) {
             self.0.pop_front();

@@ -1,34 +1,34 @@
-//! What peers have granted.
+//! The regions that peers have granted.
 
 use std::collections::HashMap;
 
 use stentor_fabric::{Access, ProcessId, Purpose, RemoteRegion};
 
-/// Where a region of a peer is, as its owner's fabric says.
+/// Key and address of a peer's region, as its owner's fabric announced them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteKey {
-    /// Its key.
+    /// Key of the region.
     pub key: u64,
-    /// Its address.
+    /// Address of the region.
     pub base: u64,
 }
 
-/// What a peer has granted, and has not taken back as far as is known.
+/// A grant of a peer that is not known to be revoked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// Where it is.
+    /// Key and address of the region.
     pub place: RemoteKey,
-    /// Its size, bytes.
+    /// Size of the region, in bytes.
     pub bytes: u64,
-    /// What may be done with it.
+    /// The permitted access.
     pub access: Access,
 }
 
-/// Regions of peers, by what they are for.
+/// Regions of peers, by purpose.
 ///
-/// The [`key`](RemoteRegion::key) of a [`RemoteRegion`] is made here: the low half is the low half of the owner's key, the
-/// high half says where its address stands. So a region that was granted anew has another name, and whoever posts needs no
-/// search for the address.
+/// This module creates the [`key`](RemoteRegion::key) of a [`RemoteRegion`]: its low half is the low half of the
+/// owner's key, and its high half is the index of the entry with the region's address. So a region that was granted
+/// again has another key, and posting needs no search for the address.
 #[derive(Debug, Default)]
 pub struct Remotes {
     numbers: HashMap<(ProcessId, Purpose), u32>,
@@ -45,7 +45,7 @@ struct KnownRegion {
 }
 
 impl Remotes {
-    /// A peer has granted a region.
+    /// Records that a peer has granted a region.
     pub(crate) fn grant(&mut self, peer: ProcessId, purpose: Purpose, granted: Granted) {
         let Granted { place, bytes, access } = granted;
         let entry = KnownRegion { owner: peer, place, bytes, access, granted: true };
@@ -57,7 +57,7 @@ impl Remotes {
         }
     }
 
-    /// It has taken it back, if the key is still the last one.
+    /// Records that a peer has revoked a grant, if `key` is still the current one.
     pub(crate) fn revoke(&mut self, peer: ProcessId, purpose: Purpose, key: u64) {
         if let Some(number) = self.numbers.get(&(peer, purpose)) {
             let entry = &mut self.entries[*number as usize];
@@ -65,8 +65,8 @@ impl Remotes {
         }
     }
 
-    /// It is gone, and all that it has granted. The device of its next life may give out the same keys for other memory: nothing
-    /// of its last one is there where a handle of that points from now on.
+    /// Drops all grants of a peer that has ended. The device of its next life may use the same keys for other memory,
+    /// so the address is cleared, and stale handles refer to nothing in the next life.
     pub(crate) fn forget(&mut self, peer: ProcessId) {
         for (_, number) in self.numbers.iter().filter(|((owner, _), _)| *owner == peer) {
             let entry = &mut self.entries[*number as usize];
@@ -74,7 +74,7 @@ impl Remotes {
         }
     }
 
-    /// The region of a peer, as long as it is granted.
+    /// Returns the region of a peer, while it is granted.
     #[must_use]
     pub fn resolve(&self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
         let number = *self.numbers.get(&(peer, purpose))?;
@@ -83,8 +83,8 @@ impl Remotes {
         granted.then_some(RemoteRegion { peer, key, bytes })
     }
 
-    /// What may be done with a region that was resolved some time ago; `None` if it was taken back since then, or granted anew,
-    /// or by nobody. For fabrics that refuse while posting.
+    /// Returns the grant of a region that was resolved earlier, or `None` if it was revoked or granted again since
+    /// then, or never existed. It is for fabrics that refuse requests while posting.
     #[inline]
     #[must_use]
     pub fn granted(&self, region: &RemoteRegion) -> Option<Granted> {
@@ -94,8 +94,8 @@ impl Remotes {
         (granted && same).then_some(Granted { place, bytes, access })
     }
 
-    /// Where a region is that was resolved some time ago. One that was granted anew since then keeps the low half of its old
-    /// key, which its owner refuses; so does one that nobody ever granted.
+    /// Returns key and address of a region that was resolved earlier. If it was granted again since then, or was never
+    /// granted, the result has the low half of the given key, which the owner refuses.
     #[inline]
     #[must_use]
     pub fn place(&self, region: &RemoteRegion) -> RemoteKey {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_resolved_until_it_is_taken_back() {
+    fn a_grant_is_resolved_until_it_is_revoked() {
         let mut remotes = Remotes::default();
         assert_eq!(remotes.resolve(PEER, PURPOSE), None);
         remotes.grant(PEER, PURPOSE, granted(place(7 << 32 | 5, 0x1000)));
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(remotes.granted(&first), Some(granted(place(7 << 32 | 5, 0x1000))));
         assert_eq!(remotes.granted(&RemoteRegion { peer: ProcessId(4), ..first }), None, "of another owner");
         remotes.revoke(PEER, PURPOSE, 4);
-        assert_eq!(remotes.resolve(PEER, PURPOSE), Some(first), "a key of before");
+        assert_eq!(remotes.resolve(PEER, PURPOSE), Some(first), "an earlier key");
         remotes.revoke(PEER, PURPOSE, 7 << 32 | 5);
         assert_eq!(remotes.granted(&first), None);
         assert_eq!(remotes.resolve(PEER, PURPOSE), None);
@@ -143,11 +143,11 @@ mod tests {
         assert_eq!((remotes.place(&second), remotes.place(&first)), (place(6, 0x2000), place(5, 0)), "keeps its key");
         remotes.forget(PEER);
         assert_eq!(remotes.resolve(PEER, PURPOSE), None);
-        assert_eq!(remotes.place(&second), place(6, 0), "of a life that is over");
+        assert_eq!(remotes.place(&second), place(6, 0), "a region of an ended life");
     }
 
     #[test]
-    fn regions_keep_apart_and_a_forged_one_is_nowhere() {
+    fn regions_are_separate_and_a_forged_one_has_no_address() {
         let mut remotes = Remotes::default();
         for n in 0..4 {
             remotes.grant(ProcessId(n), PURPOSE, granted(place(u64::from(n) + 10, u64::from(n) << 20)));

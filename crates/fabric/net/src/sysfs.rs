@@ -1,14 +1,14 @@
-//! Where this process and devices are on their host, as the kernel shows it below `/sys`.
+//! The location of this process and of devices on their host, from the kernel's files below `/sys`.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Where the kernel shows everything.
+/// Root of the kernel's files.
 pub const ROOT: &str = "/sys";
 
-/// The one line of a file that has something in it.
+/// Returns the single line of a file, or `None` if it is empty.
 #[must_use]
 pub fn line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
@@ -16,7 +16,7 @@ pub fn line(path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// What is in a directory, in order.
+/// Returns the names in a directory, in order.
 #[must_use]
 pub fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -25,8 +25,8 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The NUMA node that this process is kept on: the one that has all processors that it may use. None where it may use those
-/// of several, because then it is next to one device now and to another one later; and none where there is but one node.
+/// Returns the NUMA node to which this process is bound: the one that has all processors that it may use. Returns
+/// `None` if it may use processors of several nodes, because it then moves between them, and if there is only one node.
 #[must_use]
 pub fn own_node(root: &Path) -> Option<u32> {
     let set = sched_getaffinity(None).ok()?;
@@ -34,7 +34,7 @@ pub fn own_node(root: &Path) -> Option<u32> {
     node_of(root, &own)
 }
 
-/// The same for some processors.
+/// Returns the NUMA node that has all these processors.
 fn node_of(root: &Path, own: &[usize]) -> Option<u32> {
     let all = nodes(root);
     let list = |node: u32| line(&node_path(root, node).join("cpulist")).unwrap_or_default();
@@ -42,7 +42,7 @@ fn node_of(root: &Path, own: &[usize]) -> Option<u32> {
     all.iter().copied().find(|node| all.len() > 1 && !own.is_empty() && has(&list(*node)))
 }
 
-/// The numbers of the NUMA nodes that are there, rising.
+/// Returns the numbers of the NUMA nodes, in rising order.
 fn nodes(root: &Path) -> Vec<u32> {
     let all = names(&root.join("devices/system/node"));
     let mut numbers: Vec<u32> = all.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();
@@ -54,7 +54,7 @@ fn node_path(root: &Path, node: u32) -> std::path::PathBuf {
     root.join(format!("devices/system/node/node{node}"))
 }
 
-/// Whether a list as the kernel writes it, such as `0-3,8`, has a processor.
+/// Returns whether a list in the kernel's format, such as `0-3,8`, contains a processor.
 fn is_listed(list: &str, processor: usize) -> bool {
     list.split(',').any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -62,7 +62,8 @@ fn is_listed(list: &str, processor: usize) -> bool {
     })
 }
 
-/// How far each NUMA node is from one of them, as the firmware says: 10 is the node itself, larger is farther.
+/// Returns the distance of each NUMA node from one of them, according to the firmware: 10 is the node itself, and
+/// larger is farther.
 #[must_use]
 pub fn distances(root: &Path, from: u32) -> Vec<(u32, u32)> {
     let told = line(&node_path(root, from).join("distance")).unwrap_or_default();
@@ -70,8 +71,8 @@ pub fn distances(root: &Path, from: u32) -> Vec<(u32, u32)> {
     nodes(root).into_iter().zip(told).collect()
 }
 
-/// The NUMA node that a device is next to: by its place on the PCI bus (`0000:10:1b.0`), else by its name as an RDMA device
-/// or as a network interface. The kernel says -1 where it does not know, and so does none here.
+/// Returns the NUMA node of a device: by its address on the PCI bus (`0000:10:1b.0`), otherwise by its name as an RDMA
+/// device or as a network interface. Returns `None` where the kernel reports -1, which means unknown.
 #[must_use]
 pub fn device_node(root: &Path, bus: Option<&str>, names: &[&str]) -> Option<u32> {
     let at_bus = bus.map(|bus| root.join("bus/pci/devices").join(bus));
@@ -80,7 +81,7 @@ pub fn device_node(root: &Path, bus: Option<&str>, names: &[&str]) -> Option<u32
     places.filter_map(|place| line(&place.join("numa_node"))?.parse().ok()).next()
 }
 
-/// The RDMA devices of one maker of PCI cards (`0x1d0f`).
+/// Returns the RDMA devices of one PCI vendor (`0x1d0f`).
 #[must_use]
 pub fn rdma_devices_of(root: &Path, vendor: &str) -> Vec<String> {
     let class = root.join("class/infiniband");
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_kept_on_one_node_is_next_to_its_devices_and_who_is_not_is_next_to_none() {
+    fn a_process_has_a_node_only_if_it_is_bound_to_one() {
         let tree = TempDir::with_lines(&[
             ("devices/system/node/node0/cpulist", "0-3,8-11"),
             ("devices/system/node/node1/cpulist", "4-7,12"),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_found_by_its_bus_before_its_name_and_its_maker_is_known() {
+    fn a_device_is_found_by_its_bus_before_its_name() {
         let tree = TempDir::with_lines(&[
             ("bus/pci/devices/0000:10:1b.0/numa_node", "1"),
             ("bus/pci/devices/0000:10:1c.0/numa_node", "-1"),
@@ -135,7 +136,7 @@ mod tests {
         ]);
         let node = |bus: &str, names: &[&str]| device_node(&tree, Some(bus), names);
         assert_eq!(node("0000:10:1b.0", &["rdmap16s27"]), Some(1));
-        assert_eq!(node("0000:10:1c.0", &["rdmap16s27"]), Some(0), "the bus does not tell");
+        assert_eq!(node("0000:10:1c.0", &["rdmap16s27"]), Some(0), "the bus reports no node");
         assert_eq!(device_node(&tree, None, &["none", "eth1"]), Some(2));
         assert_eq!(device_node(&tree, None, &["lo"]), None);
         assert_eq!(rdma_devices_of(&tree, "0x1d0f"), ["rdmap16s27"]);

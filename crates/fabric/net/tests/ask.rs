@@ -1,4 +1,4 @@
-//! Questions to a process at its control address, by somebody who has the key and is no process.
+//! Queries to a process at its control address, by programs that have the key but are no process.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ fn asking(config: &AskConfig, question: &'static [u8], within: Duration) -> Join
     std::thread::spawn(move || ask(&config, question, within))
 }
 
-/// Answers all that is asked with as many bytes, until this one has its answer.
+/// Answers every question with `bytes` bytes until `asked` has its answer.
 fn answered(cm: &mut Manager, asked: JoinHandle<Answer>, bytes: usize) -> Answer {
     let since = Instant::now();
     while !asked.is_finished() {
@@ -35,13 +35,13 @@ fn answered(cm: &mut Manager, asked: JoinHandle<Answer>, bytes: usize) -> Answer
 }
 
 #[test]
-fn whoever_has_the_key_is_answered_up_to_the_longest_answer() {
+fn a_program_with_the_key_is_answered_up_to_the_maximum_length() {
     let (mut cm, config) = start();
     for (bytes, come) in [(0, 0), (9, 9), (5000, 5000), (MAX_ANSWER, MAX_ANSWER), (MAX_ANSWER + 9, MAX_ANSWER)] {
         let asked = asking(&config, b"how", PATIENCE);
         assert_eq!(answered(&mut cm, asked, bytes), Ok(vec![7; come]));
     }
-    // Several at once, each its own.
+    // Several programs at once, each with its own answer.
     let all: Vec<_> = (0..20).map(|_| asking(&config, b"how", PATIENCE)).collect();
     for asked in all {
         assert_eq!(answered(&mut cm, asked, 700), Ok(vec![7; 700]));
@@ -50,7 +50,7 @@ fn whoever_has_the_key_is_answered_up_to_the_longest_answer() {
 }
 
 #[test]
-fn whoever_has_another_key_or_means_another_process_gets_nothing() {
+fn a_program_with_another_key_or_target_gets_no_answer() {
     let (mut cm, config) = start();
     let cases: [(&str, AskConfig); 3] = [
         ("key", AskConfig { key: b"yek".to_vec(), ..config.clone() }),
@@ -61,7 +61,7 @@ fn whoever_has_another_key_or_means_another_process_gets_nothing() {
         let error = answered(&mut cm, asking(&strange, b"how", PATIENCE), 9).unwrap_err();
         assert!(error.to_string().contains(what), "{what}: {error}");
     }
-    // Whoever asked in another cluster knows it by itself, perhaps before its last frame was heard here.
+    // A program of another cluster detects that by itself, perhaps before its last frame arrives here.
     let (mut refusals, since) = (Vec::new(), Instant::now());
     let told = |refusals: &[String], part: &str| refusals.iter().any(|text| text.contains(part));
     while !told(&refusals, "another key") || !told(&refusals, "of cluster d; here is") {
@@ -69,16 +69,16 @@ fn whoever_has_another_key_or_means_another_process_gets_nothing() {
         cm.pump(&mut NoTransport);
         refusals.extend(std::iter::from_fn(|| cm.next_refusal()).map(|refusal| refusal.to_string()));
     }
-    // It goes on for others.
+    // Other programs are still answered.
     let asked = asking(&config, b"how", PATIENCE);
     assert_eq!(answered(&mut cm, asked, 9), Ok(vec![7; 9]));
 }
 
 #[test]
-fn nobody_and_silence_are_told_apart_in_time() {
+fn a_closed_port_and_a_silent_process_are_distinguished() {
     let (cm, config) = start();
     let since = Instant::now();
-    // Its kernel takes the connection; nobody pumps.
+    // The kernel accepts the connection, but no thread pumps.
     assert_eq!(ask(&config, b"how", Duration::from_millis(200)), Err(AskError::Silent));
     drop(cm);
     assert_eq!(ask(&config, b"how", Duration::from_millis(200)), Err(AskError::Nobody));
@@ -86,7 +86,7 @@ fn nobody_and_silence_are_told_apart_in_time() {
 }
 
 #[test]
-fn strangers_that_fill_the_door_keep_nobody_out() {
+fn a_flood_of_strangers_keeps_no_one_out() {
     let (mut cm, config) = start();
     let mut strangers = Vec::new();
     for n in 0..100_u8 {

@@ -1,4 +1,4 @@
-//! Two processes that meet, with ends of which a test says what they do.
+//! Two processes that connect, with a transport whose results each test controls.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -14,7 +14,7 @@ const B: ProcessId = ProcessId(1);
 const SERVICE: Service = Service(7);
 const CONFIG: QpConfig = QpConfig::reliable(4, 4);
 
-/// Ends that write down what is asked of them.
+/// A transport that records its calls.
 #[derive(Default)]
 struct Script {
     log: Vec<String>,
@@ -83,7 +83,7 @@ impl Process {
     }
 }
 
-/// Two processes, and how each is changed.
+/// Two processes and their configurations.
 struct Pairing {
     fabrics: [&'static str; 2],
     configs: [NetConfig; 2],
@@ -156,7 +156,7 @@ fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
         let region = pairing.at(A).cm.remotes().resolve(B, Purpose(4)).expect("granted before");
         assert_eq!((pairing.at(A).cm.remotes().place(&region), region.bytes), (place, 640));
         assert_eq!(pairing.at(A).transport.log, ["begin", "meet", "ready"]);
-        // A's end breaks by itself: B's is broken a little later, and neither begins anew before it is told to.
+        // A's end breaks by itself. B's end breaks a little later, and neither begins a new life without a reset.
         pairing.at(A).transport.broken.push(qp);
         let broken = |pairing: &mut Pairing| {
             [A, B].iter().all(|p| matches!(pairing.at(*p).events.last(), Some(Event::Disconnected { .. })))
@@ -170,7 +170,7 @@ fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
         pairing.until("again", |both| [A, B].iter().all(|p| both.at(*p).events.last().is_some_and(connected)));
         pairing.at(B).cm.revoke(A, Purpose(4), place.key);
         pairing.until("revoked", |both| both.at(A).cm.remotes().resolve(B, Purpose(4)).is_none());
-        // The peer goes, and comes back.
+        // The peer ends and restarts.
         pairing.processes[1] = None;
         pairing.until("lost", |both| matches!(both.at(A).events.last(), Some(Event::Disconnected { .. })));
         pairing.start(B);
@@ -193,9 +193,10 @@ fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
     Pairing::new(|config| config.key = vec![config.me.0 as u8]).refused("it has another key than this process");
 }
 
-/// Whoever comes from another address and says to be a peer has shown nothing, and is not taken for it.
+/// A process that connects from another address and only claims to be a peer has proved nothing, so the refusal does
+/// not name it as that peer.
 #[test]
-fn who_only_says_that_it_is_a_peer_is_told_apart_from_it() {
+fn a_claimed_identity_is_distinguished_from_a_known_address() {
     let elsewhere = SocketAddr::new(Ipv4Addr::new(127, 0, 77, 1 + (std::process::id() % 200) as u8).into(), 4790);
     let strange = |config: &mut NetConfig, moves: bool| {
         if config.me == B {
@@ -211,7 +212,7 @@ fn who_only_says_that_it_is_a_peer_is_told_apart_from_it() {
 }
 
 #[test]
-fn verbs_and_roce_meet() {
+fn verbs_and_roce_connect() {
     let mut pairing = Pairing::of(["roce", "verbs"], |_| {});
     pairing.until("linked", |both| both.at(A).cm.is_linked(B) && both.at(B).cm.is_linked(A));
 }
@@ -228,7 +229,7 @@ fn ends_that_do_not_fit_are_refused_and_wait() {
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.refused("of different kinds: one is unreliable");
     assert_eq!(pairing.at(A).cm.state(QpId(0)), Some(QpState::Connecting));
-    // What cannot send although it was met is broken at both ends, and said.
+    // An end that cannot become ready after it was connected breaks at both ends, and is reported.
     let mut pairing = Pairing::new(|_| {});
     pairing.at(A).transport.refuses = Some("ready");
     pairing.at(A).connect(B, CONFIG).unwrap();
@@ -238,7 +239,7 @@ fn ends_that_do_not_fit_are_refused_and_wait() {
 }
 
 #[test]
-fn who_cannot_be_met_now_is_met_later_and_that_is_said_once() {
+fn a_failed_meet_is_retried_and_reported_once() {
     let mut pairing = Pairing::new(|_| {});
     pairing.at(A).transport.refuses = Some("meet");
     pairing.at(A).connect(B, CONFIG).unwrap();
@@ -256,7 +257,7 @@ fn who_cannot_be_met_now_is_met_later_and_that_is_said_once() {
 }
 
 #[test]
-fn whom_the_last_life_has_met_the_next_one_has_not() {
+fn a_new_life_forgets_that_the_peer_has_met_the_last_one() {
     let mut pairing = Pairing::new(|_| {});
     pairing.at(A).transport.refuses = Some("meet");
     let qp = pairing.at(A).connect(B, CONFIG).unwrap();
@@ -265,7 +266,7 @@ fn whom_the_last_life_has_met_the_next_one_has_not() {
     pairing.until("B has met A", |both| both.processes.iter().flatten().all(tried));
     let since = Instant::now();
     pairing.until("A has heard of it", |_| since.elapsed() > Duration::from_millis(20));
-    // B's end breaks and cannot meet anybody in its next life: A, which can now, waits for its word.
+    // B's end breaks, and its next life cannot meet. A, which now can meet, must wait until B is ready.
     let own = pairing.at(B);
     own.transport.broken.push(qp);
     own.transport.refuses = Some("meet");
@@ -282,7 +283,7 @@ fn whom_the_last_life_has_met_the_next_one_has_not() {
 }
 
 impl Pairing {
-    /// Both begin anew whenever they broke, and are connected in the end, for good.
+    /// Resets both ends whenever they break, until they stay connected.
     fn settle(&mut self) {
         let mut since = None;
         self.until("connected for good", |both| {
@@ -300,14 +301,15 @@ impl Pairing {
     }
 }
 
-/// Each would be with what the other has left, and break what the other has just met, for ever.
+/// Otherwise each end would connect to one that the other has abandoned, and break the other's new connection, for
+/// ever.
 #[test]
-fn a_life_does_not_meet_what_has_met_the_one_before() {
+fn a_life_does_not_meet_an_end_that_has_met_the_last_one() {
     let mut pairing = Pairing::new(|_| {});
     pairing.until("linked", |both| both.at(A).cm.is_linked(B) && both.at(B).cm.is_linked(A));
     let qp = pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
-    // B meets A's first life, which ends before A hears of B's.
+    // B meets A's first life, which ends before A receives B's offer.
     let since = Instant::now();
     while !pairing.at(B).transport.log.iter().any(|what| what == "meet") {
         pairing.at(B).pump();
@@ -319,9 +321,9 @@ fn a_life_does_not_meet_what_has_met_the_one_before() {
     pairing.settle();
 }
 
-/// Nobody was at the service when it came, and nobody is behind it any more.
+/// B had no end for the service when the offer arrived, and A's process has ended.
 #[test]
-fn what_is_heard_together_with_the_end_of_its_process_is_not_met() {
+fn an_offer_received_together_with_the_loss_of_its_process_is_not_met() {
     let mut pairing = Pairing::new(|_| {});
     pairing.until("linked", |both| both.at(A).cm.is_linked(B) && both.at(B).cm.is_linked(A));
     pairing.at(A).connect(B, CONFIG).unwrap();
@@ -337,9 +339,9 @@ fn what_is_heard_together_with_the_end_of_its_process_is_not_met() {
     assert!(!pairing.at(B).transport.log.iter().any(|what| what == "meet"), "{:?}", pairing.at(B).transport.log);
 }
 
-/// It hears the last words of the dead one and of its end at once, and is in the middle of meeting the new one then.
+/// B receives the last messages of the dead process and its loss at once, while it is connecting to the new process.
 #[test]
-fn who_stood_still_while_the_peer_broke_died_and_came_back_connects() {
+fn a_stalled_process_connects_after_the_peer_broke_died_and_restarted() {
     let mut pairing = Pairing::new(|_| {});
     let qp = pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
@@ -371,19 +373,19 @@ fn a_life_that_does_not_begin_leaves_nothing() {
     assert!(matches!(own.cm.reset(&mut own.transport, QpId(0)), Err(ConnectError::System { .. })));
     assert_eq!(own.cm.state(QpId(0)), Some(QpState::Error));
     let again = own.cm.reset(&mut own.transport, QpId(0));
-    assert!(matches!(again, Err(ConnectError::System { .. })), "asked again, refused again");
+    assert!(matches!(again, Err(ConnectError::System { .. })), "reset again, refused again");
     own.pump();
     assert_eq!(own.events.len(), 1, "it broke once: {:?}", own.events);
     own.transport.refuses = None;
     assert_eq!(own.cm.reset(&mut own.transport, QpId(0)), Ok(()));
-    // And the life that did begin is as good as any.
+    // A life that has begun after failures works normally.
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
     assert_eq!(pairing.at(A).events.len(), 2);
 }
 
 #[test]
-fn a_process_meets_itself() {
+fn a_process_connects_to_itself() {
     let mut pairing = Pairing::new(|_| {});
     let own = pairing.at(A);
     own.connect(A, CONFIG).unwrap();

@@ -1,4 +1,4 @@
-//! Lines between a process and observers, who have the key and are no process.
+//! Connections between a process and observers, which have the key but are no process.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ mod asked;
 
 use asked::{Manager, NoTransport, PATIENCE, start};
 
-/// Both ends of a line, the observer's first; or why there is none.
+/// Returns both ends of a connection, the observer's first, or the reason why there is none.
 fn lines(cm: &mut Manager, to: &AskConfig) -> Result<(Line, Line), AskError> {
     let (mut dial, since) = (Box::new(Dial::begin(to.clone())?), Instant::now());
     let one = loop {
@@ -32,7 +32,7 @@ fn lines(cm: &mut Manager, to: &AskConfig) -> Result<(Line, Line), AskError> {
     }
 }
 
-/// Reads so many bytes, of which some came with the handshake.
+/// Reads `bytes` bytes, some of which arrived with the handshake.
 fn read(line: &mut Line, bytes: usize) -> Vec<u8> {
     let mut all = std::mem::take(&mut line.unread);
     line.socket.set_nonblocking(false).unwrap();
@@ -43,7 +43,7 @@ fn read(line: &mut Line, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn both_ends_of_a_line_say_what_they_want_and_nothing_is_repeated_or_reflected() {
+fn frames_are_authenticated_and_never_replayed_or_reflected() {
     let (mut cm, config) = start();
     let (mut one, mut other) = lines(&mut cm, &config).unwrap();
     assert!(one.unsent.is_empty() && other.unsent.is_empty());
@@ -56,10 +56,10 @@ fn both_ends_of_a_line_say_what_they_want_and_nothing_is_repeated_or_reflected()
     assert!(!one.seals.open(b"first", &seal), "sent back");
     let (mut third, mut fourth) = lines(&mut cm, &config).unwrap();
     let seal = third.seals.seal(b"first");
-    assert!(!other.seals.open(b"first", &seal), "said on another line");
+    assert!(!other.seals.open(b"first", &seal), "sealed for another connection");
     assert!(!fourth.seals.open(b"forst", &seal), "changed");
     assert_eq!(cm.next_refusal(), None);
-    // Whoever asks is another.
+    // A program that queries is not an observer.
     let asks = config.clone();
     let asked = std::thread::spawn(move || ask(&asks, b"how", PATIENCE));
     let since = Instant::now();
@@ -75,7 +75,7 @@ fn both_ends_of_a_line_say_what_they_want_and_nothing_is_repeated_or_reflected()
 }
 
 #[test]
-fn whoever_has_another_key_or_means_another_process_gets_no_line() {
+fn a_program_with_another_key_or_target_gets_no_connection() {
     let (mut cm, config) = start();
     let cases: [(&str, AskConfig); 3] = [
         ("key", AskConfig { key: b"yek".to_vec(), ..config.clone() }),
@@ -90,7 +90,7 @@ fn whoever_has_another_key_or_means_another_process_gets_no_line() {
 }
 
 #[test]
-fn lines_that_nobody_takes_over_and_peers_that_say_garbage_are_bounded() {
+fn unclaimed_connections_and_peers_that_send_garbage_are_bounded() {
     let (mut cm, config) = start();
     let garbage: Vec<_> = (0..10)
         .map(|n| {

@@ -1,4 +1,5 @@
-//! Queue pairs: made by both ends, brought together over the control connection, broken, reset.
+//! Queue pairs of the connection manager: created by both ends, connected over the control connection, broken and
+//! reset.
 
 use std::time::{Duration, Instant};
 
@@ -19,23 +20,23 @@ pub(crate) struct Connection {
     service: Service,
     config: QpConfig,
     pub(crate) state: QpState,
-    /// Counts its lives.
+    /// Number of the current life of the queue pair.
     connection_id: u32,
     ours: Option<End>,
-    /// The peer's end that this life is connected to.
+    /// Connection id and address of the peer's end to which this life is connected.
     with: Option<(u32, End)>,
-    /// The peer said that its end is broken: what it had to say before may still be on its way.
+    /// Time at which the peer reported its end as broken. Its earlier packets may still be in flight.
     withdrawn: Option<Instant>,
-    /// The peer's life that this one could not be connected to, and when that was tried last.
+    /// Connection id of a peer's life to which this one could not be connected, and the time of the last attempt.
     unmet: Option<(u32, Instant)>,
-    /// The peer has met this life before this one has met the peer's.
+    /// `true` if the peer has connected to this life before this end has connected to the peer's.
     is_met: bool,
-    /// The set that it is this process's end of: then no peer is at the other end.
+    /// Index of the fan-out set whose local end this is. There is no peer then.
     pub(crate) set: Option<usize>,
 }
 
 impl Connection {
-    /// One without a life.
+    /// Creates a queue pair without a life.
     fn new((peer, service): (ProcessId, Service), config: QpConfig, set: Option<usize>) -> Connection {
         Connection {
             peer,
@@ -57,17 +58,17 @@ impl Connection {
     }
 }
 
-/// Pause between two attempts to connect to an offer: what is missing may come (a route, a port, an address).
+/// Interval between attempts to connect to an offer: a missing route, port or address may appear.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long packets may be slower than the control connection.
+/// Maximum delay of packets relative to the control connection.
 const GRACE: Duration = Duration::from_millis(30);
 
 impl<S: Sets> ConnectionManager<S> {
-    /// Makes an end. `make` makes the fabric's part of it, with the number that is given; should its life not begin, the number
-    /// is given again.
+    /// Creates an end. `make` creates the fabric's part of it for the given id. If the first life does not begin, the
+    /// id is used again.
     ///
     /// # Errors
-    /// See [`ConnectError`]; what `make` says, too.
+    /// Returns a [`ConnectError`], which may be that of `make`.
     pub fn connect(
         &mut self,
         transport: &mut S::Transport,
@@ -94,7 +95,7 @@ impl<S: Sets> ConnectionManager<S> {
     /// Begins the next life of a broken end.
     ///
     /// # Errors
-    /// See [`ConnectError`]; the end is broken still.
+    /// Returns a [`ConnectError`]; the end is then still broken.
     pub fn reset(&mut self, transport: &mut S::Transport, qp: QpId) -> Result<(), ConnectError> {
         self.report_broken(transport);
         let own = self.connections.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
@@ -108,20 +109,20 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// The state of a queue pair; one that broke a moment ago may not be known to be broken.
+    /// Returns the state of a queue pair. A break of this moment may not be known yet.
     #[inline]
     #[must_use]
     pub fn state(&self, qp: QpId) -> Option<QpState> {
         self.connections.get(qp.index()).map(|own| own.state)
     }
 
-    /// Whom a queue pair connects to.
+    /// Returns the peer of a queue pair.
     #[must_use]
     pub fn peer(&self, qp: QpId) -> Option<ProcessId> {
         self.connections.get(qp.index()).map(|own| if own.set.is_some() { self.me } else { own.peer })
     }
 
-    /// Gives a queue pair that is this process's end of a set another state.
+    /// Sets the state of a queue pair that is this process's end of a fan-out set.
     ///
     /// # Panics
     /// If there is no such queue pair.
@@ -129,42 +130,42 @@ impl<S: Sets> ConnectionManager<S> {
         self.connections[qp.index()].state = state;
     }
 
-    /// Adds a queue pair that is this process's end of a set, without a life.
+    /// Adds a queue pair without a life that is this process's end of a fan-out set.
     pub fn add_set(&mut self, config: QpConfig, set: usize) -> QpId {
         let qp = QpId(self.connections.len() as u32);
         self.connections.push(Connection::new((NOBODY, Service(0)), config, Some(set)));
         qp
     }
 
-    /// Forgets the queue pair that was added last.
+    /// Removes the queue pair that was added last.
     pub fn forget_last(&mut self) {
         self.connections.pop();
     }
 
-    /// Returns the set that a queue pair is this process's end of.
+    /// Returns the index of the set whose local end a queue pair is.
     #[inline]
     #[must_use]
     pub fn set_of(&self, qp: QpId) -> Option<usize> {
         self.connections.get(qp.index())?.set
     }
 
-    /// Returns the number of the queue pair that is made next.
+    /// Returns the id of the next queue pair.
     #[must_use]
     pub fn next_qp(&self) -> QpId {
         QpId(self.connections.len() as u32)
     }
 
-    /// Asks a receiver whether it is out of a generation of a set, which [`Sets::left`] tells.
+    /// Asks a receiver whether it has left a generation of a set. The answer arrives at [`Sets::left`].
     pub fn ask_to_leave(&mut self, receiver: ProcessId, (set, generation): (u16, u64)) {
         self.control.tell(receiver, &Message::Ask { set, generation });
     }
 
-    /// Tells the sender of a set that this process is out of a generation.
+    /// Notifies the sender of a set that this process has left a generation.
     pub fn say_left(&mut self, sender: ProcessId, (set, generation): (u16, u64)) {
         self.control.tell(sender, &Message::Left { set, generation });
     }
 
-    /// What a queue pair was made with.
+    /// Returns the parameters of a queue pair.
     #[inline]
     #[must_use]
     pub fn config(&self, qp: QpId) -> Option<QpConfig> {
@@ -190,7 +191,8 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Tells the peer, if it is there. For a connection to itself the process is the peer.
+    /// Sends the offer of an end to the peer, if that is connected. If the process is its own peer, it stores the
+    /// offer.
     fn offer(&mut self, index: usize) {
         let own = &self.connections[index];
         let (Some(end), peer) = (own.ours.clone(), own.peer) else { return };
@@ -203,7 +205,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Connects to the peer's offer, if both are there.
+    /// Connects an end to the peer's offer, if both exist.
     fn meet(&mut self, transport: &mut S::Transport, index: usize) {
         let own = &self.connections[index];
         let known = &self.control.peers[own.peer.index()];
@@ -237,7 +239,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// The peer takes requests.
+    /// Makes an end ready, because the peer accepts requests.
     fn connected(&mut self, transport: &mut S::Transport, index: usize) {
         let own = &mut self.connections[index];
         own.is_met = true;
@@ -259,7 +261,7 @@ impl<S: Sets> ConnectionManager<S> {
         self.connections.iter().position(|own| (own.peer, own.service) == (peer, service))
     }
 
-    /// One round: lets peers in, dials, hears, and does what follows from it.
+    /// Runs one round: accepts connections, dials, receives messages, and handles them.
     pub fn pump(&mut self, transport: &mut S::Transport) {
         self.report_broken(transport);
         for heard in self.control.pump() {
@@ -322,7 +324,8 @@ impl<S: Sets> ConnectionManager<S> {
                 if own.is_with(connection_id) && own.state != QpState::Error {
                     own.withdrawn.get_or_insert_with(Instant::now);
                 }
-                // The peer has forgotten what its end was with, if it had met this one. Nothing came to this one yet.
+                // The peer had connected to this end and has dropped that connection. Nothing has arrived at this end
+                // yet, so offer it again.
                 if own.with.is_none() && own.state == QpState::Connecting {
                     self.offer(index);
                 }
@@ -342,9 +345,9 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.peers[peer.index()].offers.insert(service, offer);
         if let Some(index) = self.index_of(peer, service) {
             let own = &mut self.connections[index];
-            // Whom the peer's last life has met, this one has not.
+            // The peer's previous life may have connected to this end; the new one has not.
             own.is_met &= own.with.is_some();
-            // A new life of the peer's end: ours belongs to the old one.
+            // The peer's end has a new life, so this end belongs to the old one.
             if own.with.is_some() && !own.is_with(connection_id) && own.state != QpState::Error {
                 own.withdrawn.get_or_insert_with(Instant::now);
             }
@@ -352,7 +355,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// A peer is gone. What it acknowledged before is taken in first.
+    /// Handles the loss of a peer. The acknowledgements that it sent before are processed first.
     fn lose(&mut self, transport: &mut S::Transport, peer: ProcessId) {
         transport.drive();
         for index in 0..self.connections.len() {
@@ -366,7 +369,7 @@ impl<S: Sets> ConnectionManager<S> {
             }
         }
         S::lost(self, transport, peer);
-        // What was heard in the same round as the end is from before it, too.
+        // An offer that arrived in the same round as the loss is also from before the loss.
         self.control.peers[peer.index()].offers.clear();
         self.remotes.forget(peer);
     }
@@ -380,7 +383,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Breaks a queue pair, if it is not broken: what is outstanding fails with this status.
+    /// Breaks a queue pair, unless it is broken already. Outstanding requests fail with `status`.
     pub fn break_one(&mut self, transport: &mut S::Transport, qp: QpId, status: Status) {
         self.break_connection(transport, qp.index(), status);
     }
@@ -392,7 +395,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Takes in which queue pairs broke by themselves.
+    /// Records the queue pairs that broke by themselves.
     pub fn report_broken(&mut self, transport: &mut S::Transport) {
         while let Some(qp) = transport.next_broken() {
             if self.connections.get(qp.index()).is_some_and(|own| own.state != QpState::Error) {
@@ -409,8 +412,10 @@ impl<S: Sets> ConnectionManager<S> {
         (own.state, own.withdrawn, own.unmet) = (QpState::Error, None, None);
         let (peer, service, connection_id) = (own.peer, own.service, own.connection_id);
         own.with = None;
-        // The peer's offer was for this life alone: its end may have met this one, whatever this one has met. If the next life met
-        // it, each end would be with what the other has left, and so for ever. Who has met nobody offers again when it hears.
+        // The peer's offer was only for this life: the peer's end may have connected to it, whether or not this end has
+        // connected to the peer's. If the next life connected to that offer, each end would be connected to an end that
+        // the other has abandoned, and this could repeat for ever. A peer that has connected to no end offers again
+        // when it receives the withdrawal.
         self.control.peers[peer.index()].offers.remove(&service);
         if peer != self.me {
             self.control.tell(peer, &Message::Withdraw { service, connection_id });

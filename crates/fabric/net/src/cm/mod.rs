@@ -1,4 +1,4 @@
-//! What a fabric has of its peers.
+//! The connection manager: the state that a fabric shares with its peers.
 
 mod connections;
 mod sets;
@@ -20,7 +20,7 @@ use connections::Connection;
 pub use sets::{NO_SETS, NoSets, Sets};
 pub use transport::Transport;
 
-/// Peers, connections with them, and what was granted both ways.
+/// The connections to all peers, the queue pairs on them, and the grants in both directions.
 #[derive(Debug)]
 pub struct ConnectionManager<S> {
     pub(crate) me: ProcessId,
@@ -28,7 +28,7 @@ pub struct ConnectionManager<S> {
     pub(crate) control: Control,
     pub(crate) connections: Vec<Connection>,
     pub(crate) remotes: Remotes,
-    /// Sets, and what they know.
+    /// The fan-out sets and their state.
     pub sets: S,
     grants: HashMap<(ProcessId, Purpose), Grant>,
 }
@@ -41,11 +41,11 @@ struct Grant {
 }
 
 impl<S: Sets> ConnectionManager<S> {
-    /// Listens: from here on peers can connect. `fabric` has 1 to 64 bytes and is equal at every process, except that `roce` and
-    /// `verbs`, which both speak RoCEv2, connect with each other.
+    /// Listens, so that peers can connect. `fabric` has 1 to 64 bytes and is equal at every process, except that `roce`
+    /// and `verbs` connect with each other, because both use RoCEv2.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// Returns a [`StartError`].
     pub fn start(fabric: String, config: NetConfig, sets: S) -> Result<Self, StartError> {
         let address = config.own_address()?;
         let NetConfig { cluster, key, fingerprint, version, me, addresses, names, one_life, .. } = config;
@@ -75,134 +75,135 @@ impl<S: Sets> ConnectionManager<S> {
         Ok(ConnectionManager { me, processes, control, connections, remotes, sets, grants })
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn next_event(&mut self) -> Option<Event> {
         self.control.events.pop_front()
     }
 
-    /// Whether there is one.
+    /// Returns whether there is an event.
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.control.events.is_empty()
     }
 
-    /// Tells of something that the fabric itself has done.
+    /// Adds an event for an action of the fabric itself.
     pub fn tell(&mut self, event: Event) {
         self.control.events.push_back(event);
     }
 
-    /// The next connection that was refused. The newest 64 are kept, each once.
+    /// Returns the next refused connection. The newest 64 are kept, each once.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.control.refusals.pop_front()
     }
 
-    /// The next thing about names and addresses that a person should know. The newest 64 are kept.
+    /// Returns the next message for the operator about names and addresses. The newest 64 are kept.
     pub fn next_name_note(&mut self) -> Option<String> {
         self.control.names.notes.pop_front()
     }
 
-    /// Names a peer for people, with its address in the configuration.
+    /// Returns the name of a peer for messages, with its address in the configuration.
     #[must_use]
     pub fn name_of(&self, peer: ProcessId) -> String {
         self.control.names.shown(peer.index())
     }
 
-    /// Why the name of a peer led to no address when it was looked up last, if it did not.
+    /// Returns the reason why the name of a peer had no address at the last lookup, if it had none.
     #[must_use]
     pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
         self.control.names.fault(peer.index())
     }
 
-    /// The next question of somebody who has the key and is no process, with a number for its [`answer`](Self::answer).
+    /// Returns the next question of a program that has the key but is no process, with a number for the
+    /// [`answer`](Self::answer).
     pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
         self.control.askers.next()
     }
 
-    /// Answers a question. Of what is longer than [`MAX_ANSWER`](crate::ask::MAX_ANSWER) the end is left out.
+    /// Answers a question. An answer longer than [`MAX_ANSWER`](crate::ask::MAX_ANSWER) is truncated.
     pub fn answer(&mut self, question: u64, answer: &[u8]) {
         self.control.askers.answer(question, answer);
     }
 
-    /// Returns the next line of an observer. From then on it is the caller's.
+    /// Returns the next connection of an observer. The caller owns it from then on.
     pub fn next_observer(&mut self) -> Option<crate::observe::Line> {
         self.control.observers.next()
     }
 
-    /// Whether the control connection of a peer ended because its process closed it or is gone, and it has not come back. A peer that was
-    /// silent for too long has not died.
+    /// Returns whether a peer's process closed its control connection or ended, and has not reconnected. A connection
+    /// that timed out does not count as a death.
     #[inline]
     #[must_use]
     pub fn has_died(&self, peer: ProcessId) -> bool {
         self.control.peers.get(peer.index()).is_some_and(|known| known.died)
     }
 
-    /// Whether a peer says that another process with this one's id is connected to it.
+    /// Returns whether a peer reports that another process with this process's id is connected to it.
     #[must_use]
     pub fn is_displaced(&self) -> bool {
         self.control.peers.iter().any(|peer| peer.taken)
     }
 
-    /// Whether a peer is connected.
+    /// Returns whether a peer is connected.
     #[must_use]
     pub fn is_linked(&self, peer: ProcessId) -> bool {
         peer == self.me || peer.index() < self.processes && self.control.is_linked(peer)
     }
 
-    /// Whether a peer that could be there is not.
+    /// Returns whether a peer is missing that may still connect.
     #[must_use]
     pub fn is_connecting(&self) -> bool {
         self.control.is_connecting() || self.sets.is_connecting()
     }
 
-    /// Whether something here is due by the passing of time alone, within milliseconds: a peer is dialled again, or a
-    /// handshake or what copies for sets is waited for. A peer that dials this process wakes whoever waits for the
-    /// [sockets](ConnectionManager::sockets).
+    /// Returns whether a timer of this module expires within milliseconds: a peer is dialled again, a handshake times
+    /// out, or the connection to the switch is pending. A peer that dials this process wakes a thread that waits for
+    /// the [sockets](ConnectionManager::sockets).
     #[must_use]
     pub fn is_dialling(&self) -> bool {
         self.control.is_dialling() || self.sets.is_connecting()
     }
 
-    /// Returns this process.
+    /// Returns the id of this process.
     #[must_use]
     pub fn me(&self) -> ProcessId {
         self.me
     }
 
-    /// How many processes the cluster has.
+    /// Returns the number of processes in the cluster.
     #[must_use]
     pub fn processes(&self) -> usize {
         self.processes
     }
 
-    /// The sockets to wait for: those that were closed have left by themselves, new ones come with every
-    /// [`pump`](ConnectionManager::pump).
+    /// Returns the sockets to wait for. The kernel removes closed ones from an epoll instance; every
+    /// [`pump`](ConnectionManager::pump) may add new ones.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let cm = std::iter::once(self.control.listener().as_fd()).chain(self.control.sockets().map(AsFd::as_fd));
         cm.chain(self.sets.socket())
     }
 
-    /// How many of [`sockets`](Self::sockets) there ever were: there is none that was not there before while this stays the
-    /// same. `None`: one of them is that of [`sets`](Self::sets), which is made anew at any time.
+    /// Returns the total number of [`sockets`](Self::sockets) ever created. While it is constant, there are no new
+    /// sockets. Returns `None` if [`sets`](Self::sets) have a socket, which may be replaced at any time.
     #[must_use]
     pub fn sockets_made(&self) -> Option<u64> {
         self.sets.socket().is_none().then_some(self.control.begun)
     }
 
-    /// What peers have granted.
+    /// Returns the regions that peers have granted.
     #[inline]
     #[must_use]
     pub fn remotes(&self) -> &Remotes {
         &self.remotes
     }
 
-    /// A peer may use a region: it is told, now or when it joins; the process itself hears of it at once. The regions that one
-    /// peer may use have different purposes.
+    /// Grants a peer access to a region. The peer is notified now or when it connects; this process itself is notified
+    /// at once. All regions that one peer may use have different purposes.
     pub fn grant(&mut self, peer: ProcessId, purpose: Purpose, place: RemoteKey, bytes: u64, access: Access) {
         self.grants.insert((peer, purpose), Grant { place, bytes, access });
         self.announce(peer, purpose);
     }
 
-    /// It may not any more.
+    /// Revokes a peer's access to a region.
     pub fn revoke(&mut self, peer: ProcessId, purpose: Purpose, key: u64) {
         if self.grants.get(&(peer, purpose)).is_some_and(|grant| grant.place.key == key) {
             self.grants.remove(&(peer, purpose));
@@ -224,7 +225,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Tells a peer that joined of everything that it was granted.
+    /// Sends all grants to a peer that has connected.
     pub(crate) fn announce_grants(&mut self, peer: ProcessId) {
         let purposes: Vec<_> = self.grants.keys().filter(|(to, _)| *to == peer).map(|(_, purpose)| *purpose).collect();
         purposes.into_iter().for_each(|purpose| self.announce(peer, purpose));

@@ -1,4 +1,4 @@
-//! Sets: queue pairs whose other end is no process but something in the network that copies what is written to it.
+//! Fan-out sets: queue pairs whose other end is no process, but a device in the network that copies each write.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,43 +9,44 @@ use stentor_fabric::{Completion, ConnectError, PostError, ProcessId, QpConfig, Q
 use super::ConnectionManager;
 use super::transport::Transport;
 
-/// Where there is nothing that copies.
+/// The error on fabrics without fan-out sets.
 pub const NO_SETS: PostError = PostError::Unsupported("multicast by the network");
 const NO_SET: PostError = PostError::Unsupported("copies by the network on a queue pair that is no set");
 
-/// All sets of a process, and how it joins and leaves them. The connection manager calls these functions; those that have a
-/// default are right where there are no sets.
+/// All fan-out sets of a process, and how it joins and leaves them. The connection manager calls these functions. The
+/// defaults are those of a fabric without sets.
 ///
-/// `set` is the number that [`ConnectionManager::add_set`] was given.
+/// `set` is the index that was passed to [`ConnectionManager::add_set`]. A generation of a set is one connection of its
+/// members: the switch begins a new one whenever a member joins, leaves or fails.
 pub trait Sets: Sized {
-    /// What the ends of queue pairs are.
+    /// The fabric's ends of queue pairs.
     type Transport: Transport;
 
-    /// Whether there are none.
+    /// Returns whether there are no sets.
     fn is_empty(&self) -> bool {
         true
     }
 
-    /// Whether there are sets, and nothing that copies for them.
+    /// Returns whether there are sets but no connection to a switch.
     fn is_connecting(&self) -> bool {
         false
     }
 
-    /// Returns a socket to wait for, which may be another one at any time.
+    /// Returns a socket to wait for, which may be replaced at any time.
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Returns the next thing that a person should know. Told once.
+    /// Returns the next message for the operator. Each is returned once.
     fn next_note(&mut self) -> Option<String> {
         None
     }
 
-    /// Makes this process's end of a set. `make` makes the fabric's part of it, for this peer, with the number that is given,
-    /// and with this configuration. `held_bytes` is how much of what is posted may wait while the member list changes.
+    /// Creates this process's end of a set. `make` creates the fabric's part of it, with the given id, peer and
+    /// parameters. `held_bytes` is the maximum number of posted bytes that may wait while the member list changes.
     ///
     /// # Errors
-    /// See [`ConnectError`]; what `make` says, too.
+    /// Returns a [`ConnectError`], which may be that of `make`.
     fn join(
         cm: &mut ConnectionManager<Self>,
         transport: &mut Self::Transport,
@@ -60,7 +61,7 @@ pub trait Sets: Sized {
     /// Begins the next life of a set's queue pair.
     ///
     /// # Errors
-    /// See [`ConnectError`].
+    /// Returns a [`ConnectError`].
     fn begin(
         cm: &mut ConnectionManager<Self>,
         transport: &mut Self::Transport,
@@ -70,7 +71,7 @@ pub trait Sets: Sized {
         Err(ConnectError::NoSets)
     }
 
-    /// A set's queue pair is broken.
+    /// Handles the break of a set's queue pair.
     fn broke(cm: &mut ConnectionManager<Self>, set: usize) {
         let _ = (cm, set);
     }
@@ -80,8 +81,8 @@ pub trait Sets: Sized {
         let _ = (cm, transport);
     }
 
-    /// The sender of a set has left a generation, and asks whether this process is out of it. It is when
-    /// [`say_left`](ConnectionManager::say_left) tells.
+    /// Handles the question of a set's sender whether this process has left a generation that the sender has left. The
+    /// implementation answers with [`say_left`](ConnectionManager::say_left) once this process has left it.
     fn asked_to_leave(
         cm: &mut ConnectionManager<Self>,
         transport: &mut Self::Transport,
@@ -92,33 +93,33 @@ pub trait Sets: Sized {
         cm.say_left(sender, (number, generation));
     }
 
-    /// A receiver of a set is out of a generation that this process has left.
+    /// Handles the answer of a receiver: it has left a generation that this process has left.
     fn left(cm: &mut ConnectionManager<Self>, receiver: ProcessId, generation: (u16, u64)) {
         let _ = (cm, receiver, generation);
     }
 
-    /// The control connection with a peer is over.
+    /// Handles the loss of the control connection to a peer.
     fn lost(cm: &mut ConnectionManager<Self>, transport: &mut Self::Transport, peer: ProcessId) {
         let _ = (cm, transport, peer);
     }
 
-    /// Whether a set's queue pair is ready and reaches this peer.
+    /// Returns whether a set's queue pair is ready and reaches this peer.
     fn reaches(cm: &ConnectionManager<Self>, qp: QpId, peer: ProcessId) -> bool {
         let _ = (cm, qp, peer);
         false
     }
 
-    /// Whether nothing that was posted on earlier lives of a set's queue pair can land at this peer any more.
+    /// Returns whether nothing that was posted on earlier lives of a set's queue pair can land at this peer any more.
     fn is_settled(cm: &ConnectionManager<Self>, qp: QpId, peer: ProcessId) -> bool {
         let _ = (cm, qp, peer);
         true
     }
 
-    /// Posts a write of a set. `is_alive` is false where the fabric knows that the queue pair broke a moment ago,
-    /// `inline_bytes` is the longest data.
+    /// Posts a write of a set. `is_alive` is `false` if the fabric has just detected a break of the queue pair.
+    /// `inline_bytes` is the maximum length of the data.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// Returns a [`PostError`].
     fn post(
         cm: &mut ConnectionManager<Self>,
         transport: &mut Self::Transport,
@@ -130,7 +131,7 @@ pub trait Sets: Sized {
         Err(if cm.state(qp).is_some() { NO_SET } else { NO_SETS })
     }
 
-    /// Takes a completion of a set's queue pair; returns what the caller is to hear of it.
+    /// Handles a completion of a set's queue pair. Returns the completion to report to the caller, if any.
     fn completed(
         cm: &mut ConnectionManager<Self>,
         transport: &mut Self::Transport,
@@ -140,14 +141,15 @@ pub trait Sets: Sized {
         Some(*done)
     }
 
-    /// Returns a completion that no queue pair told of. Called when those of the queue pairs were taken.
+    /// Returns a completion that no queue pair reported. It is called after the completions of the queue pairs were
+    /// polled.
     fn next_flushed(cm: &mut ConnectionManager<Self>) -> Option<Completion> {
         let _ = cm;
         None
     }
 }
 
-/// Where nothing in the network copies.
+/// The [`Sets`] of a fabric without fan-out sets.
 pub struct NoSets<T>(PhantomData<fn(T)>);
 
 impl<T> Default for NoSets<T> {

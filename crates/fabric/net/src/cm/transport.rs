@@ -1,36 +1,39 @@
-//! What a device does for the ends of connections.
+//! The interface between the connection manager and a device's ends of connections.
 
 use stentor_fabric::{QpId, Status};
 
 use crate::message::End;
 
-/// What a fabric's ends of connections do. Each belongs to a queue pair, whose number is its place among those that were
-/// [made](super::ConnectionManager::connect).
+/// The operations on a fabric's ends of connections. Each end belongs to a queue pair, whose id is its index in the
+/// order of [creation](super::ConnectionManager::connect).
 pub trait Transport {
-    /// A life of an end begins: from here on receives can be posted. What the peer must know to reach it.
+    /// Begins a life of an end, after which receives can be posted. Returns the address that the peer needs to reach
+    /// it.
     ///
     /// # Errors
-    /// Why it cannot, with the remedy.
+    /// Returns the reason for the failure, with the remedy.
     fn begin(&mut self, qp: QpId) -> Result<End, String>;
 
-    /// The peer's end is known: from here on what it sends is taken. `ours` is what [`begin`](Transport::begin) said.
+    /// Connects an end to the peer's end, after which it receives packets. `ours` is the result of
+    /// [`begin`](Transport::begin).
     ///
     /// # Errors
-    /// Why the two cannot be connected, with the remedy. It is tried again and again, and with another offer.
+    /// Returns the reason why the two cannot be connected, with the remedy. The connection manager retries at
+    /// intervals, and with each new offer.
     fn meet(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
 
-    /// The peer takes requests: from here on they can be posted.
+    /// Makes an end ready because the peer accepts requests, after which they can be posted.
     ///
     /// # Errors
-    /// Why not, with the remedy.
+    /// Returns the reason for the failure, with the remedy.
     fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
 
-    /// Takes in all that came.
+    /// Processes everything that has arrived.
     fn drive(&mut self);
 
-    /// Breaks an end that is not broken: what is outstanding fails with this status, and can be polled.
+    /// Breaks an end that is not broken. Outstanding requests fail with `status`, and their completions can be polled.
     fn fail(&mut self, qp: QpId, status: Status);
 
-    /// The next end that broke by itself, of which all that was outstanding can be polled; each is told once in its life.
+    /// Returns the next end that broke by itself, once per life. All its outstanding completions can be polled.
     fn next_broken(&mut self) -> Option<QpId>;
 }

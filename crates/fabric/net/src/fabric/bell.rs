@@ -1,4 +1,4 @@
-//! How other threads of the process end the fabric's sleep.
+//! Wake-ups of the fabric's sleep by other threads of the process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -7,13 +7,14 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io;
 use stentor_fabric::{Alarm, Waker};
 
-/// The epoll instance's data for the bell.
+/// The data of the bell in the epoll instance.
 pub(super) const BELL: u64 = u64::MAX;
 
-/// An alarm, and the eventfd by which a sleeper hears it.
+/// An alarm, and the eventfd that wakes the sleeper.
 ///
-/// The epoll instance tells each write to the eventfd once (edge-triggered), so nobody reads it. A write that comes when the sleeper is
-/// awake already ends the sleeper's next call of epoll. The sleeper then asks the alarm, finds no news, and goes on to sleep.
+/// The epoll instance reports each write to the eventfd once (edge-triggered), so no thread reads it. A write that
+/// arrives after the sleeper has woken ends its next call of epoll. The sleeper then checks the alarm, finds that it
+/// has not rung, and sleeps again.
 #[derive(Debug)]
 pub(super) struct Bell {
     alarm: Alarm,
@@ -46,7 +47,7 @@ impl Bell {
 
     fn ring(&self) {
         if self.alarm.ring() {
-            // The counter has room for more rings than a process lives to see.
+            // The 64-bit counter cannot overflow during the life of a process, so the write does not fail.
             let _ = io::write(self.event.as_fd(), &1_u64.to_ne_bytes());
         }
     }
@@ -56,7 +57,7 @@ impl Bell {
 mod tests {
     use super::*;
 
-    /// System calls since this was asked last.
+    /// Returns the number of system calls since the last call.
     fn rings(bell: &Bell) -> u64 {
         let mut count = [0; 8];
         io::read(&bell.event, &mut count).map_or(0, |_| u64::from_ne_bytes(count))

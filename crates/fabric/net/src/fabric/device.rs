@@ -1,4 +1,4 @@
-//! What moves the data of a fabric between hosts.
+//! The interface of a device, which moves the data of a fabric between hosts.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,38 +11,41 @@ use stentor_fabric::{
 
 use crate::{NetConfig, RemoteKey, Remotes, Sets, StartError, Transport};
 
-/// Whether a grant that was taken back is worth nothing any more.
+/// The state of a revoked grant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fence {
     /// Nothing of the peer lands in the region any more.
     Holds,
-    /// Something of the peer may still land. [`Device::next_fence`] tells when nothing does.
+    /// Data of the peer may still land. [`Device::next_fence`] reports when that has ended.
     Waits,
 }
 
-/// A fence that [`Device::fence`] left waiting.
+/// The result of a fence that [`Device::fence`] left waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waiting {
-    /// It holds now.
+    /// The fence holds now.
     Holds(RegionId, ProcessId),
-    /// It takes too long: all queue pairs to this peer are to be broken, and then it holds.
+    /// The fence takes too long: the fabric must break all queue pairs to this peer, after which it holds.
     Late(ProcessId),
 }
 
-/// What moves the data of a [`NetFabric`](super::NetFabric): queue pairs, memory that peers use, polling and waiting.
+/// A device that moves the data of a [`NetFabric`](super::NetFabric): queue pairs, memory that peers use, polling and
+/// waiting.
 ///
-/// The fabric has checked every argument before it calls: regions and queue pairs exist, spans lie inside their regions, and a
-/// queue pair that is posted to is ready. Queue pairs and regions have the numbers that the fabric gives them, counted from 0.
+/// The fabric checks every argument before it calls the device: regions and queue pairs exist, spans lie inside their
+/// regions, and posts go only to queue pairs that are ready. The fabric assigns the ids of queue pairs and regions,
+/// counted from 0.
 ///
 /// # Call order
-/// [`open`](Device::open); then [`make`](Device::make) before everything else about a queue pair, and
-/// [`register`](Device::register) before everything else about a region. In each life of a queue pair
-/// [`begin`](crate::Transport::begin), [`meet`](crate::Transport::meet) and [`ready`](crate::Transport::ready) follow each other. A life ends by
-/// [`fail`](crate::Transport::fail), or by itself, which [`next_broken`](crate::Transport::next_broken) tells once.
+/// [`open`](Device::open) is called first. [`make`](Device::make) precedes every other call for a queue pair, and
+/// [`register`](Device::register) precedes every other call for a region. In each life of a queue pair,
+/// [`begin`](crate::Transport::begin), [`meet`](crate::Transport::meet) and [`ready`](crate::Transport::ready) are
+/// called in this order. A life ends with [`fail`](crate::Transport::fail), or when the queue pair breaks by itself,
+/// which [`next_broken`](crate::Transport::next_broken) reports once.
 ///
-/// # An example
-/// A device without a network: a process that connects to itself, and writes inline data to its own regions. (The shortest one
-/// that reaches other hosts is that of `stentor-fabric-roce`.)
+/// # Example
+/// A device without a network: a process connects to itself and writes inline data to its own regions. The shortest
+/// device that reaches other hosts is that of `stentor-fabric-roce`.
 ///
 /// ```
 /// use std::collections::VecDeque;
@@ -62,14 +65,14 @@ pub enum Waiting {
 /// struct Loopback {
 ///     capabilities: Capabilities,
 ///     /// Memory by region, and the keys of grants: the key of region n is n + 1.
-///     regions: Vec<Box<[Word]>>,
+///     /// Memory by region. The key of a grant of region n is n + 1.
 ///     /// By queue pair: whether it is alive.
-///     pairs: Vec<bool>,
+///     /// `true` for queue pairs that are alive.
 ///     completions: VecDeque<Completion>,
 /// }
 ///
 /// impl Transport for Loopback {
-///     // What a peer must know to reach this end: nothing, since there is no other process.
+///     // There is no other process, so the address of an end carries no information.
 ///     fn begin(&mut self, qp: QpId) -> Result<End, String> {
 ///         self.pairs[qp.index()] = true;
 ///         Ok(End::Opaque(vec![qp.0 as u8]))
@@ -85,7 +88,7 @@ pub enum Waiting {
 ///
 ///     fn drive(&mut self) {}
 ///
-///     // Writes are done while they are posted, so nothing is outstanding that could fail.
+///     // Writes execute while they are posted, so no outstanding request could fail.
 ///     fn fail(&mut self, qp: QpId, _: Status) {
 ///         self.pairs[qp.index()] = false;
 ///     }
@@ -130,7 +133,7 @@ pub enum Waiting {
 ///     }
 ///
 ///     fn make(&mut self, qp: QpId, _: ProcessId, _: QpConfig) -> Result<(), String> {
-///         // A number that is given again takes the place of one whose life did not begin.
+///         // An id that is passed again replaces a queue pair whose life did not begin.
 ///         self.pairs.truncate(qp.index());
 ///         self.pairs.push(false);
 ///         Ok(())
@@ -153,7 +156,7 @@ pub enum Waiting {
 ///         Ok(RemoteKey { key: u64::from(region.0) + 1, base: 0 })
 ///     }
 ///
-///     // The fabric forgets the grant, and nothing is under way.
+///     // The fabric drops the grant, and no write is in flight.
 ///     fn fence(&mut self, _: RegionId, _: ProcessId) -> Result<Fence, String> {
 ///         Ok(Fence::Holds)
 ///     }
@@ -208,94 +211,97 @@ pub enum Waiting {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Device: Transport + Sized {
-    /// What a process must know of the device besides its [`NetConfig`].
+    /// Parameters of the device besides the [`NetConfig`].
     type Config;
-    /// How it joins sets: [`NoSets`](crate::NoSets) where nothing in the network copies.
+    /// Implementation of fan-out sets: [`NoSets`](crate::NoSets) on networks that make no copies.
     type Sets: Sets<Transport = Self>;
-    /// Why a process could not start.
+    /// The reason why a process could not start.
     type StartError: From<StartError>;
 
-    /// Opens the device. It adds the descriptors that a sleeping process waits for to `epoll`, with numbers above 0 and
-    /// below `u64::MAX` as their data: [`woken`](Device::woken) gets these.
+    /// Opens the device. It adds the descriptors that a sleeping process waits for to `epoll`. Their data is above 0
+    /// and below `u64::MAX`, and is passed to [`woken`](Device::woken).
     ///
     /// # Errors
-    /// Why it cannot be used, with the remedy.
+    /// Returns the reason why the device cannot be used, with the remedy.
     fn open(net: &NetConfig, config: Self::Config, epoll: Arc<OwnedFd>)
     -> Result<(Self, Self::Sets), Self::StartError>;
 
-    /// Returns what both ends of a connection must have in common, 1 to 64 bytes: a peer that has another one is refused.
+    /// Returns a name of 1 to 64 bytes that both ends of a connection must have in common. A peer with another name is
+    /// refused.
     fn protocol(&self) -> String {
         self.capabilities().name.to_owned()
     }
 
-    /// Returns what the device can do. It does not change.
+    /// Returns the capabilities of the device, which never change.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Makes a queue pair without a life. The number is given again if the first life of the one before did not begin.
+    /// Creates a queue pair without a life. The id is passed again if the first life of the previous queue pair did not
+    /// begin.
     ///
     /// # Errors
-    /// Why it cannot be made, with the remedy.
+    /// Returns the reason why it cannot be created, with the remedy.
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String>;
 
-    /// Makes this process's end of a set of so many members.
+    /// Creates this process's end of a set of `members` members.
     ///
     /// # Errors
-    /// As [`make`](Device::make).
+    /// As for [`make`](Device::make).
     fn make_set(&mut self, qp: QpId, sender: ProcessId, config: QpConfig, members: usize) -> Result<(), String> {
         let _ = members;
         self.make(qp, sender, config)
     }
 
-    /// Whether the queue pair is not broken.
+    /// Returns whether the queue pair is not broken.
     fn is_alive(&self, qp: QpId) -> bool;
 
-    /// Makes the zeroed memory of a region; its size is a multiple of 64 bytes.
+    /// Allocates the zeroed memory of a region. `bytes` is a multiple of 64.
     ///
     /// # Errors
-    /// Why it cannot be had, with the remedy.
+    /// Returns the reason why the memory is unavailable, with the remedy.
     fn register(&mut self, region: RegionId, bytes: u64) -> Result<(), String>;
 
     /// Returns the memory of a region.
     fn memory(&self, region: RegionId) -> &[Word];
 
-    /// Lets a peer use a region, and returns what the peer must know for it. The peer has no grant of this region.
+    /// Grants a peer access to a region, and returns the key that the peer needs. The peer has no grant of this region.
     ///
     /// # Errors
-    /// Why not, with the remedy.
+    /// Returns the reason for the failure, with the remedy.
     fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String>;
 
-    /// Takes a grant back.
+    /// Revokes a grant.
     ///
     /// # Errors
-    /// Why the grant is still there. It is tried once more after all queue pairs to the peer are broken.
+    /// Returns the reason why the grant still exists. The fabric then breaks all queue pairs to the peer and tries once
+    /// more.
     fn fence(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String>;
 
-    /// Returns the next fence that waited and does not any more, or waits for too long.
+    /// Returns the next waiting fence that now holds or has waited for too long.
     fn next_fence(&mut self) -> Option<Waiting> {
         None
     }
 
-    /// Whether a fence waits.
+    /// Returns whether a fence is waiting.
     fn has_fences(&self) -> bool {
         false
     }
 
-    /// Posts to a send queue.
+    /// Posts a request to a send queue.
     ///
     /// # Errors
-    /// [`PostError::SendQueueFull`], or that the queue pair broke just now; nothing was done then.
+    /// [`PostError::SendQueueFull`], or an error that the queue pair has just broken. The call then has no effect.
     fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError>;
 
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`PostError::RecvQueueFull`], or that the queue pair broke just now; nothing was done then.
+    /// [`PostError::RecvQueueFull`], or an error that the queue pair has just broken. The call then has no effect.
     fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError>;
 
-    /// Posts a tagged receive. Called where [`Capabilities::tagged`] is true.
+    /// Posts a tagged receive. It is called only if [`Capabilities::tagged`] is true.
     ///
     /// # Errors
-    /// As [`post_receive`](Device::post_receive).
+    /// As for [`post_receive`](Device::post_receive).
     fn post_tagged_receive(
         &mut self,
         qp: QpId,
@@ -307,58 +313,56 @@ pub trait Device: Transport + Sized {
         Err(PostError::Unsupported("tagged receive"))
     }
 
-    /// Asks for a tagged receive back. Called where [`Capabilities::tagged`] is true.
+    /// Cancels a tagged receive. It is called only if [`Capabilities::tagged`] is true.
     fn cancel_tagged_receive(&mut self, qp: QpId, id: u64) {
         let _ = (qp, id);
     }
 
-    /// Hands everything posted to the network.
+    /// Passes everything posted to the network.
     fn flush(&mut self) {}
 
-    /// Returns what has landed and completed since the last call, as far as the device can tell.
+    /// Returns a hint about what has landed and completed since the last call.
     fn poll_hint(&mut self) -> PollHint {
         PollHint::ANYBODY
     }
 
-    /// Takes completions; returns how many were written to `out`.
+    /// Writes completions to `out` and returns their number.
     fn poll(&mut self, out: &mut [Completion]) -> usize;
 
-    /// Takes in what the device says about itself. Called before each round of the control plane.
+    /// Handles the asynchronous events of the device. It is called before each round of the control plane.
     fn handle_events(&mut self) {}
 
-    /// From here on a sleeping process is woken by what lands and completes.
+    /// Arms the device: from now on a landing or completion wakes a sleeping process.
     fn arm(&mut self);
 
-    /// A process is about to sleep.
+    /// Prepares for a sleep of the process.
     fn begin_wait(&mut self) {}
 
-    /// Does what a device without a processor of its own does while its process would sleep.
+    /// Does the work of a device that has no processor, while its process would sleep.
     fn work(&mut self) {}
 
-    /// Whether something has landed or completed since [`arm`](Device::arm).
+    /// Returns whether anything has landed or completed since [`arm`](Device::arm).
     fn has_news(&self) -> bool;
 
-    /// Returns for how long a process may sleep that has `longest` left: less if the device has to work before.
+    /// Returns the time that a process may sleep if it has `longest` left. It is shorter if the device has work to do
+    /// before.
     fn slice(&self, longest: Duration) -> Duration {
         longest
     }
 
-    /// The process has slept. `which`: the data of the descriptors that have something; it may not be all of them if `complete`
-    /// is false.
-    ///
-    /// # Errors
-    /// What the system said.
+    /// Handles the end of a sleep. `which` is the data of the descriptors that are ready. If `complete` is `false`,
+    /// there may be more of them.
     fn woken(&mut self, which: &[u64], complete: bool);
 
-    /// The process goes on.
+    /// Handles the end of a wait.
     fn end_wait(&mut self) {}
 
-    /// Takes what went wrong with a system call, after which nobody may sleep.
+    /// Returns the error of a failed system call, after which no thread may sleep.
     fn take_failure(&mut self) -> Option<String> {
         None
     }
 
-    /// Whether the descriptors tell of everything that lands after [`arm`](Device::arm).
+    /// Returns whether the descriptors report everything that lands after [`arm`](Device::arm).
     fn has_descriptors(&self) -> bool {
         true
     }

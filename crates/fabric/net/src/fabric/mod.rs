@@ -1,7 +1,8 @@
-//! The contract of `stentor-fabric` for fabrics that reach other hosts: one implementation, over a [`Device`] that moves data.
+//! The contract of `stentor-fabric` for fabrics that reach other hosts: one implementation on top of a [`Device`] that
+//! moves data.
 //!
-//! The fabric gives queue pairs and regions their numbers, checks arguments, grants and revokes, connects through the
-//! [`ConnectionManager`], and sleeps. The device makes queue pairs and memory, posts, and polls.
+//! The fabric assigns the ids of queue pairs and regions, checks arguments, grants and revokes access, connects through
+//! the [`ConnectionManager`], and sleeps. The device creates queue pairs and memory, posts, and polls.
 
 mod bell;
 mod device;
@@ -29,21 +30,21 @@ use regions::Regions;
 
 /// One process of a cluster on a device.
 pub struct NetFabric<D: Device> {
-    // Dropped first: it uses nothing of the others.
+    // Dropped first: it uses none of the other fields.
     device: D,
     capabilities: Capabilities,
     cm: ConnectionManager<D::Sets>,
     regions: Regions,
     epoll: Arc<OwnedFd>,
     bell: Arc<Bell>,
-    /// How many sockets there ever were when they were added to the epoll instance.
+    /// Total number of sockets when they were last added to the epoll instance.
     watched: Option<u64>,
     last_pump: Instant,
-    /// The control plane was looked at in the sleep that has just ended: the next look at its events need not do it again.
+    /// `true` if the last sleep pumped the control plane, so the next `next_event` need not do it again.
     has_pumped: bool,
-    /// Whether a socket of the control plane has something that was not looked at.
+    /// `true` if a socket of the control plane is readable and was not handled yet.
     is_called: bool,
-    /// A system call failed: said by the next [`wait`](Fabric::wait).
+    /// Error of a failed system call, which the next [`wait`](Fabric::wait) returns.
     failure: Option<String>,
 }
 
@@ -54,10 +55,10 @@ impl<D: Device + fmt::Debug> fmt::Debug for NetFabric<D> {
 }
 
 impl<D: Device> NetFabric<D> {
-    /// Starts a process of a cluster: from here on its peers can connect.
+    /// Starts a process of a cluster, so that its peers can connect.
     ///
     /// # Errors
-    /// What the device says, or the [`ConnectionManager`].
+    /// Returns the error of the device, or of the [`ConnectionManager`].
     pub fn start(net: NetConfig, config: D::Config) -> Result<Self, D::StartError> {
         let failed = |what| move |error: rustix::io::Errno| StartError::System { what, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
@@ -90,7 +91,7 @@ impl<D: Device> NetFabric<D> {
         &self.device
     }
 
-    /// Returns the device, to change what the contract does not know.
+    /// Returns the device, for settings outside the contract.
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.device
     }
@@ -101,29 +102,30 @@ impl<D: Device> NetFabric<D> {
         &self.cm
     }
 
-    /// Returns the connection manager, to take questions and notes from it and to answer.
+    /// Returns the connection manager, to receive questions and notes, and to answer.
     pub fn cm_mut(&mut self) -> &mut ConnectionManager<D::Sets> {
         &mut self.cm
     }
 
-    /// Lets the device take in what came, and send what is due: what a card does by itself.
+    /// Makes the device process arrivals and send packets that are due. A NIC does this by itself.
     #[inline]
     pub fn drive(&mut self) {
         self.device.drive();
     }
 
-    /// Returns the next connection that was refused. The newest 64 are kept.
+    /// Returns the next refused connection. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.cm.next_refusal()
     }
 
-    /// Returns the memory of all regions, bytes. A device may register it once more for each peer that is granted it.
+    /// Returns the size of all regions together, in bytes. A device may register the memory once more for each peer
+    /// with a grant.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.regions.bytes()
     }
 
-    /// Whether a peer is connected.
+    /// Returns whether a peer is connected.
     #[must_use]
     pub fn is_linked(&self, peer: ProcessId) -> bool {
         self.cm.is_linked(peer)
@@ -137,7 +139,7 @@ impl<D: Device> NetFabric<D> {
         too_deep.map_or(Ok(()), |(what, asked, limit)| Err(ConnectError::TooDeep { what, asked, limit }))
     }
 
-    /// Returns the state as posts see it: a queue pair may have broken a moment ago.
+    /// Returns the state as posts see it: a queue pair may have just broken.
     #[inline]
     fn state_of(&self, qp: QpId) -> Option<QpState> {
         let known = self.cm.state(qp)?;
@@ -296,7 +298,7 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        // Without descriptors of the device nobody could wait for what lands.
+        // Without descriptors of the device, a caller could not wait for landing data.
         self.device.has_descriptors().then(|| self.epoll.as_fd())
     }
 

@@ -1,4 +1,4 @@
-//! Regions of this process: their names, and who was granted what.
+//! Regions of this process and their grants.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{Device, Fence, NetFabric, Waiting};
 #[derive(Debug)]
 struct Own {
     spec: RegionSpec,
-    /// What peers may do with it, and with which key.
+    /// Access and key of each peer with a grant.
     granted: HashMap<ProcessId, (Access, u64)>,
 }
 
@@ -21,9 +21,9 @@ pub(super) struct Regions {
     own: Vec<Own>,
     names: HashMap<(ProcessId, Purpose), RegionId>,
     bytes: u64,
-    /// The limit of these bytes.
+    /// Maximum of `bytes`.
     max_bytes: u64,
-    /// Fences that wait, and whether an event tells that they hold.
+    /// Waiting fences, and whether an event must report that they hold.
     fences: Vec<(RegionId, ProcessId, bool)>,
 }
 
@@ -32,19 +32,19 @@ impl Regions {
         Regions { own: Vec::new(), names: HashMap::new(), bytes: 0, max_bytes, fences: Vec::new() }
     }
 
-    /// Returns the memory of all regions, bytes.
+    /// Returns the size of all regions together, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether a span is inside a region.
+    /// Returns whether a span lies inside a region.
     #[inline]
     pub(super) fn contain(&self, Span { region, offset, bytes }: Span) -> bool {
         let end = offset.checked_add(bytes.into());
         self.own.get(region.index()).zip(end).is_some_and(|(own, end)| end <= own.spec.bytes)
     }
 
-    /// Returns what a region is, if it exists.
+    /// Returns a region, if it exists.
     fn known(&self, region: RegionId) -> Result<&Own, AccessError> {
         self.own.get(region.index()).ok_or(AccessError::UnknownRegion(region))
     }
@@ -90,7 +90,7 @@ impl<D: Device> NetFabric<D> {
         }
         match own.granted.get(&peer) {
             Some((granted, _)) if *granted == access => return Ok(()),
-            // Nobody waits for an event: the memory stays what it is, and the old key is worth nothing soon.
+            // A change of access needs no event: the memory stays, and the old key soon becomes invalid.
             Some(_) => _ = self.fence(region, peer, false)?,
             None => {}
         }
@@ -119,7 +119,7 @@ impl<D: Device> NetFabric<D> {
         Ok(())
     }
 
-    /// Takes a grant back. `tells`: an event tells when that holds, if it does not at once.
+    /// Revokes a grant. If `tells` is `true` and the fence has to wait, an event reports when it holds.
     fn fence(&mut self, region: RegionId, peer: ProcessId, tells: bool) -> Result<Fence, AccessError> {
         let own = &mut self.regions.own[region.index()];
         let Some((_, key)) = own.granted.get(&peer).copied() else { return Ok(Fence::Holds) };
@@ -127,7 +127,7 @@ impl<D: Device> NetFabric<D> {
         let fence = match self.device.fence(region, peer) {
             Ok(fence) => fence,
             Err(_) => {
-                // Some device uses the memory still: without queue pairs none does.
+                // A device still uses the memory; without queue pairs none does.
                 self.cm.break_all(&mut self.device, peer);
                 self.device.fence(region, peer).map_err(|reason| AccessError::System { region, reason })?
             }
@@ -140,7 +140,7 @@ impl<D: Device> NetFabric<D> {
         Ok(fence)
     }
 
-    /// Tells of fences that hold by now, and breaks queue pairs to peers that keep others waiting.
+    /// Reports fences that now hold, and breaks queue pairs to peers that delay a fence for too long.
     pub(super) fn settle_fences(&mut self) {
         while let Some(waiting) = self.device.next_fence() {
             match waiting {

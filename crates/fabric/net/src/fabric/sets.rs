@@ -1,11 +1,12 @@
-//! Sets: this process's end is a queue pair of the device, which [`Sets`] drives.
+//! Fan-out sets: this process's end is a queue pair of the device, which [`Sets`] drives.
 
 use stentor_fabric::{Completion, ConnectError, QpConfig, QpId, SetSpec};
 
 use super::{Device, NetFabric};
 use crate::Sets;
 
-/// Of what is posted to a set so many bytes may wait for its member list to change, besides one write of the longest.
+/// Maximum number of bytes posted to a set that may wait for a change of its member list, plus one write of maximum
+/// length.
 const HELD: usize = 64 << 10;
 
 impl<D: Device> NetFabric<D> {
@@ -19,7 +20,7 @@ impl<D: Device> NetFabric<D> {
         })
     }
 
-    /// Takes completions, where some may be of sets.
+    /// Polls completions, some of which may belong to sets.
     pub(super) fn poll_with_sets(&mut self, out: &mut [Completion]) -> usize {
         let mut count = 0;
         while count < out.len() {
@@ -29,7 +30,7 @@ impl<D: Device> NetFabric<D> {
                 out[count] = flushed;
                 count += 1;
             }
-            // What sets keep for themselves leaves a place for what is behind it.
+            // Completions that sets keep for themselves free their slots for the ones behind them.
             let begin = count;
             for place in begin..begin + taken {
                 let done = out[place];

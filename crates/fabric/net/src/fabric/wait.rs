@@ -1,4 +1,4 @@
-//! Sleeping until something lands or completes, the control plane has something, or it is time to look.
+//! Sleeping until data lands, a request completes, the control plane has work, or a timer expires.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use stentor_fabric::{WaitError, Wake};
 use super::bell::BELL;
 use super::{Device, NetFabric};
 
-/// The longest sleep: peers that could not be reached are dialled again.
+/// Longest sleep. After it, peers that could not be reached are dialled again.
 const LONGEST: Duration = Duration::from_millis(100);
-/// The longest sleep while this process dials a peer, or a fence waits.
+/// Longest sleep while this process dials a peer or a fence is waiting.
 const SOON: Duration = Duration::from_millis(10);
-/// A sleeping process looks at the control plane this often, and whenever one of its sockets has something.
+/// Interval at which a sleeping process pumps the control plane, besides whenever one of its sockets is readable.
 const PUMP_PAUSE: Duration = Duration::from_millis(20);
-/// The pause between two such looks while this process dials a peer, or a fence waits.
+/// This interval while the process dials a peer or a fence is waiting.
 const SOON_PAUSE: Duration = Duration::from_millis(1);
-/// The epoll instance's data for the sockets of the control plane.
+/// Data of the control plane's sockets in the epoll instance.
 const CONTROL: u64 = 0;
-/// Descriptors that one sleep hears of.
+/// Maximum number of descriptors that one call of epoll reports.
 const MOST_EVENTS: usize = 16;
 
 impl<D: Device> NetFabric<D> {
-    /// Adds the sockets of the control plane to the epoll instance; those that are closed have left by themselves.
+    /// Adds the sockets of the control plane to the epoll instance; the kernel removes closed ones.
     pub(super) fn watch(&mut self) -> Result<(), Errno> {
         let add = |socket: BorrowedFd<'_>| match epoll::add(
             &self.epoll,
@@ -44,10 +44,10 @@ impl<D: Device> NetFabric<D> {
         Ok(())
     }
 
-    /// Returns the next line of an observer. From then on it is the caller's, and wakes nobody here.
+    /// Returns the next connection of an observer. The caller owns it, and it no longer wakes this fabric.
     pub fn next_observer(&mut self) -> Option<crate::observe::Line> {
         let line = self.cm.next_observer()?;
-        // It is not there if it came and went in one round.
+        // The socket is missing from the epoll instance if it was accepted and handed over within one round.
         let _ = epoll::delete(&self.epoll, &line.socket);
         Some(line)
     }
@@ -74,7 +74,8 @@ impl<D: Device> NetFabric<D> {
     fn sleep_until_news(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let until = Instant::now().checked_add(timeout);
         if timeout.is_zero() {
-            // Whoever slept on the descriptor takes what it tells: it would be readable for ever.
+            // A caller that sleeps on the descriptor must consume its readiness here, or it would stay readable for
+            // ever.
             self.doze(Duration::ZERO)?;
         }
         loop {
@@ -110,7 +111,7 @@ impl<D: Device> NetFabric<D> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(WaitError::System(error.to_string())),
         }
-        // Where there was no room for all events, none is taken for the whole.
+        // A full array means that further events may be pending.
         let complete = events.len() < MOST_EVENTS;
         let mut which = [0; MOST_EVENTS];
         let mut count = 0;

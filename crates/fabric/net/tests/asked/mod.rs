@@ -1,4 +1,4 @@
-//! A process that is asked or observed by those who have the key and are no process.
+//! A process that is queried or observed by programs that have the key but are no process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -8,10 +8,10 @@ use stentor_fabric::{ProcessId, QpId, Status};
 use stentor_fabric_net::ask::AskConfig;
 use stentor_fabric_net::{ConnectionManager, End, NetConfig, NoSets, Transport};
 
-/// Longer than anything here takes.
+/// Longer than any operation of these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// There are no queue pairs.
+/// A transport without queue pairs.
 pub(crate) struct NoTransport;
 
 impl Transport for NoTransport {
@@ -38,7 +38,7 @@ impl Transport for NoTransport {
 
 pub(crate) type Manager = ConnectionManager<NoSets<NoTransport>>;
 
-/// Starts one at an address of its own. Returns it, and how it is asked or dialled.
+/// Starts a process at a unique address. Returns it, and the parameters to query or dial it.
 pub(crate) fn start() -> (Manager, AskConfig) {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();

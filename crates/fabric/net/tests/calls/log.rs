@@ -1,10 +1,11 @@
-//! The list of calls: by step, and in each step by process, because the order between two processes is the system's.
+//! The list of calls: by step, and in each step by process, because the order between two processes depends on the
+//! scheduler.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Set, the file is written anew.
+/// If this variable is set, the file is recorded again.
 const RECORD: &str = "STENTOR_RECORD";
 
 struct Log {
@@ -35,12 +36,12 @@ pub(crate) fn step(name: &str) {
     writeln!(log.done, "\n== {name}").unwrap();
 }
 
-/// Notes something of a process.
+/// Records a line for a process.
 pub(crate) fn say(process: usize, line: impl Into<String>) {
     log().lines[process].push(line.into());
 }
 
-/// What the processes did last.
+/// Returns the last lines of both processes.
 pub(crate) fn last() -> String {
     let log = log();
     let step = log.done.lines().rev().find(|line| line.starts_with("==")).unwrap_or_default();
@@ -49,8 +50,7 @@ pub(crate) fn last() -> String {
     format!("{step}{}", (0..2).flat_map(of).collect::<String>())
 }
 
-/// Compares everything so far with the file that was recorded. `crate_name` is the crate's and `test` the test's, for the
-/// command that records anew.
+/// Compares all lines so far with the recorded file. `crate_name` and `test` are for the command that records it again.
 pub(crate) fn compare(file: &Path, crate_name: &str, test: &str) {
     let mut log = log();
     log.close();

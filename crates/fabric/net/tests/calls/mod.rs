@@ -1,8 +1,8 @@
-//! What a fabric asks of its library or device while two processes go through a fixed script of the contract.
+//! The calls of a fabric to its library or device while two processes execute a fixed script of the contract.
 //!
-//! The crates of the fabrics that stand on `net` include this. Each brings a device that notes what it is asked for
-//! ([`log::say`]), and compares the whole with a file that it has committed ([`log::compare`]). Nothing in there depends on the
-//! names of Rust's types, on addresses, or on how long anything takes.
+//! The crates of the fabrics on top of `net` include this module. Each supplies a device that records its calls
+//! ([`log::say`]), and compares all of them with a committed file ([`log::compare`]). The lines do not depend on the
+//! names of Rust types, on addresses, or on timing.
 #![allow(dead_code, reason = "each fabric uses some of it")]
 
 pub(crate) mod log;

@@ -1,4 +1,4 @@
-//! Two processes, and the contract's calls on them, each noted with what it returns.
+//! Two processes, and the contract's calls on them, each recorded with its result.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use stentor_fabric::{
 use super::log::{last, say};
 use super::words;
 
-/// How long anything may take.
+/// Maximum time to wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Pair<F> {
@@ -95,7 +95,7 @@ impl<F: Fabric> Pair<F> {
         say(process, format!("< {}", told(reset, |()| "ok".into(), words::connect_error).0));
     }
 
-    /// Posts. Returns whether that was taken.
+    /// Posts a request. Returns whether the fabric accepted it.
     fn request(&mut self, process: usize, qp: QpId, request: WorkRequest<'_>) -> bool {
         let WorkRequest { id, verb, signalled } = &request;
         let silent = if *signalled { "" } else { ", unsignalled" };
@@ -138,12 +138,12 @@ impl<F: Fabric> Pair<F> {
         }
     }
 
-    /// What that process was granted by the other one.
+    /// Returns the region that the other process has granted to this one.
     pub(crate) fn resolve(&mut self, process: usize, purpose: u16) -> Option<RemoteRegion> {
         self.fabric(process).resolve(ProcessId(1 - process as u16), Purpose(purpose))
     }
 
-    /// The same, once it is there, and is not `old`.
+    /// Waits until the other process has granted a region that is not `old`, and returns it.
     pub(crate) fn granted(&mut self, process: usize, purpose: u16, old: Option<RemoteRegion>) -> RemoteRegion {
         let mut found = None;
         self.until("a grant", |pair| {
@@ -164,7 +164,7 @@ impl<F: Fabric> Pair<F> {
         }
     }
 
-    /// Lets both control planes work. Events are not expected.
+    /// Pumps both control planes. No events are expected.
     fn pump_quietly(&mut self) {
         for process in 0..2 {
             if let Some(fabric) = &mut self.fabrics[process]
@@ -175,13 +175,13 @@ impl<F: Fabric> Pair<F> {
         }
     }
 
-    /// Waits until each process has so many events.
+    /// Waits until each process has the given number of events.
     pub(crate) fn events(&mut self, counts: [usize; 2]) {
         let mut seen = [0; 2];
         self.until("an event", |pair| {
             for (process, seen) in seen.iter_mut().enumerate() {
                 let Some(fabric) = &mut pair.fabrics[process] else { continue };
-                // Providers without hardware move data when they are asked for completions.
+                // Providers without hardware move data only while they are polled.
                 fabric.poll(&mut []);
                 if let Some(event) = fabric.next_event() {
                     say(process, format!("< {}", words::event(&event)));
@@ -193,7 +193,7 @@ impl<F: Fabric> Pair<F> {
         assert_eq!(seen, counts, "events after\n{}", last());
     }
 
-    /// Waits until a process has so many completions.
+    /// Waits until a process has `count` completions.
     pub(crate) fn completions(&mut self, process: usize, count: usize) {
         let mut seen = 0;
         self.until("a completion", |pair| {
@@ -213,7 +213,7 @@ impl<F: Fabric> Pair<F> {
         assert_eq!(seen, count, "completions after\n{}", last());
     }
 
-    /// Words of a region.
+    /// Records words of a region.
     pub(crate) fn memory(&mut self, process: usize, region: RegionId, words: &[usize]) {
         let memory = self.fabric(process).memory(region);
         let values: Vec<_> = words.iter().map(|at| format!("{:x}", memory[*at].load(Ordering::Acquire))).collect();
@@ -241,14 +241,14 @@ impl<F: Fabric> Pair<F> {
         say(process, format!("< {woken}"));
     }
 
-    /// The process ends, as far as that goes inside one process of the system.
+    /// Ends a process, as far as that is possible inside one operating-system process.
     pub(crate) fn end(&mut self, process: usize) {
         say(process, "> end");
         self.fabrics[process] = None;
     }
 }
 
-/// A source that is copied.
+/// Returns a source that is copied while posting.
 pub(crate) fn inline(data: &[u8]) -> Source<'_> {
     Source::Inline(data)
 }

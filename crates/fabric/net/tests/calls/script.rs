@@ -1,6 +1,6 @@
-//! The script: what two processes do with the contract, step by step.
+//! The script: the calls of two processes, step by step.
 //!
-//! A step ends when everything that it began has come, so what a process does in it does not depend on time.
+//! A step ends when all its results have arrived, so the calls of a step do not depend on timing.
 
 use stentor_fabric::{
     Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpKind, RegionId, RemoteRegion, Source, Verb,
@@ -9,26 +9,26 @@ use stentor_fabric::{
 use super::log::{say, step};
 use super::pair::{Pair, at, inline, span};
 
-/// Region of process 0 that process 1 writes.
+/// Purpose of the region of process 0 that process 1 writes.
 const TO_0: u16 = 1;
-/// Region of process 1 that process 0 writes.
+/// Purpose of the region of process 1 that process 0 writes.
 const TO_1: u16 = 2;
-/// Region of process 0 that it writes itself.
+/// Purpose of the region of process 0 that it writes itself.
 const OWN: u16 = 3;
 const SERVICE: u16 = 7;
 const DEPTHS: QpConfig = QpConfig::reliable(8, 8);
-/// What no queue pair, region or process is called.
+/// A number that no queue pair, region or process has.
 const NOWHERE: u32 = 99;
 
-/// Where the script is.
+/// The state of the script.
 pub(crate) struct Script<F> {
     pub(crate) pair: Pair<F>,
     start: fn(ProcessId) -> F,
     /// The region of each process that its peer writes.
     pub(crate) regions: [RegionId; 2],
-    /// The queue pair between both, at each.
+    /// The ends of the queue pair between both.
     pub(crate) qps: [QpId; 2],
-    /// What each process may use of the other.
+    /// The remote region that each process may use.
     pub(crate) remotes: [Option<RemoteRegion>; 2],
 }
 
@@ -38,7 +38,7 @@ impl<F: Fabric> Script<F> {
         Script { pair, start, regions: [RegionId(0); 2], qps: [QpId(0); 2], remotes: [None; 2] }
     }
 
-    /// All steps that every fabric goes through.
+    /// Runs all steps that every fabric executes.
     pub(crate) fn run(&mut self) {
         step("start");
         (0..2).for_each(|process| self.begin(process));
@@ -67,7 +67,7 @@ impl<F: Fabric> Script<F> {
         self.pair.fabrics[process] = Some(fabric);
     }
 
-    /// Ends both.
+    /// Ends both processes.
     pub(crate) fn end(&mut self) {
         step("end");
         (0..2).for_each(|process| self.pair.end(process));
@@ -166,7 +166,7 @@ impl<F: Fabric> Script<F> {
         pair.memory(1, self.regions[1], &[0, 1]);
     }
 
-    /// What is refused without the device.
+    /// Requests that the fabric refuses without calling the device.
     fn refused(&mut self) {
         step("refused");
         let (qp, own, remote) = (self.qps[0], self.regions[0], self.remote(0));
@@ -189,7 +189,7 @@ impl<F: Fabric> Script<F> {
         for id in 0..10 {
             let data = [id; 8];
             let verb = Verb::Write { source: inline(&data), target: at(remote, 64) };
-            // The last one for which there is room reports all before it.
+            // The last request that fits is signalled and completes all before it.
             if id == 7 {
                 pair.post(0, qp, 67, verb)
             } else {
@@ -232,7 +232,7 @@ impl<F: Fabric> Script<F> {
         pair.events([1, 0]);
     }
 
-    /// One look at each thing, when nothing happens.
+    /// Calls each function once while nothing happens.
     fn idle(&mut self) {
         step("idle");
         for process in 0..2 {
@@ -264,10 +264,10 @@ impl<F: Fabric> Script<F> {
         pair.revoke(1, self.regions[1], 0);
         pair.revoke(1, self.regions[1], NOWHERE as u16);
         pair.events([0, 1]);
-        // Process 0 has eight receives outstanding.
+        // Process 0 has eight outstanding receives.
         pair.receive(1, qps[1], 90, span(self.regions[1], 0, 64));
         pair.post(0, qps[0], 91, Verb::Write { source: inline(&[0x88; 8]), target: at(old, 16) });
-        // Some fabrics know by now that the queue pair is broken.
+        // Some fabrics have already detected that the queue pair is broken.
         let both = pair.post(0, qps[0], 92, Verb::Write { source: inline(&[0x88; 8]), target: at(old, 24) });
         pair.completions(0, 9 + usize::from(both));
         pair.events([1, 1]);

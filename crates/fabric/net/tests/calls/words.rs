@@ -1,4 +1,4 @@
-//! The contract's terms as text that stays when types are renamed.
+//! Terms of the contract as text that does not change when types are renamed.
 
 use stentor_fabric::{
     Access, AccessError, Completion, ConnectError, Event, Opcode, PostError, RegisterError, Source, Status, Verb,
