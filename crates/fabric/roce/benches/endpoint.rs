@@ -1,5 +1,5 @@
-//! A WRITE through the endpoint, from a region into a region, beside a bare CRC-32 over what its ICRC covers. `wire`'s bench
-//! has the packets alone.
+//! A WRITE through the endpoint, from one region into another, compared with a bare CRC-32 over the bytes that its ICRC
+//! covers. The benchmark of `wire` measures the packets alone.
 #![allow(missing_docs)]
 
 #[path = "../tests/common/mod.rs"]
@@ -13,8 +13,8 @@ use stentor_fabric::QpKind;
 use stentor_fabric_roce::endpoint::{Arrival, Check, Data, Request, Work};
 use stentor_wire::{Envelope, Packet};
 
-/// A packet with four numbers, a quarter of all numbers apart: on an unreliable connection each is a new message after the
-/// one before it, for ever.
+/// Returns a packet with four PSNs, each a quarter of all numbers apart. On an unreliable connection each of them
+/// begins a new message after the previous one, any number of times.
 fn apart(flying: &[Flying]) -> (Envelope, [Vec<u8>; 4]) {
     let [(envelope, transport)] = flying else { panic!("one packet") };
     let numbered = |quarter: usize| {
@@ -34,7 +34,7 @@ fn write(criterion: &mut Criterion) {
         let (mut a, mut b) = pair(&setup);
         let (source, remote) = (a.span(0, bytes), b.remote(0));
         let request = || Request::Write { data: Data::Region(source), remote, imm: None };
-        // What the ICRC covers: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
+        // The input of the ICRC: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
         let covered = vec![0x5a; 64 + bytes as usize];
         a.fill(a.local, 0, &covered[..bytes as usize]);
         group.bench_with_input(BenchmarkId::new("crc32fast", bytes), &covered, |bencher, covered| {

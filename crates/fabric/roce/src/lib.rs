@@ -2,11 +2,11 @@
 //!
 //! - [`endpoint`] is the InfiniBand transport as a state machine: packets, posted work and the time go in; packets,
 //!   completions and the next deadline come out. It does no I/O and reads no clock.
-//! - [`driver`] moves its packets over UDP sockets (port 4791), without privileges, or takes them from a raw socket. There
-//!   are captures, and a bad network on purpose.
-//! - [`peer`] talks to NICs and to Linux Soft-RoCE as rdma-core's examples do.
-//! - [`RoceFabric`] is the contract of `stentor-fabric` on both; peers meet over TCP, each showing that it has the cluster's
-//!   key.
+//! - [`driver`] transmits its packets over UDP sockets (port 4791), without privileges, or receives them from a raw
+//!   socket. It also writes captures and injects network faults.
+//! - [`peer`] connects to NICs and to Linux Soft-RoCE as rdma-core's examples do.
+//! - [`RoceFabric`] implements the contract of `stentor-fabric` on both. Peers connect over TCP, and each proves that
+//!   it has the cluster's key.
 #![deny(unsafe_code)]
 
 pub mod driver;

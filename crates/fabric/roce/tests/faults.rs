@@ -1,4 +1,4 @@
-//! A network whose faults change while it is used: what is cut off does not come, and comes once it is mended.
+//! A network whose faults change at run time: packets that are cut off arrive only after the cut ends.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use stentor_fabric_roce::driver::Faults;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Far more than a packet takes on loopback, far less than a queue pair tries again before it breaks.
+/// Much longer than a packet takes on loopback, and much shorter than a queue pair retries.
 const MOMENT: Duration = Duration::from_millis(30);
 const WRITER: ProcessId = ProcessId(0);
 const OWNER: ProcessId = ProcessId(1);
@@ -62,7 +62,7 @@ impl Bed {
         self.both[0].write_inline(self.qp, value, &value.to_le_bytes(), target, false).expect("posted");
     }
 
-    /// Whether a value is there by the time that `patience` is over.
+    /// Returns whether a value arrives within `patience`.
     fn comes(&mut self, value: u64, patience: Duration) -> bool {
         let since = Instant::now();
         while since.elapsed() < patience {
@@ -76,7 +76,7 @@ impl Bed {
 }
 
 #[test]
-fn what_is_cut_off_or_lost_comes_when_the_network_is_mended() {
+fn write_that_is_cut_off_arrives_after_the_cut() {
     let mut bed = Bed::new(41, true);
     bed.write(1);
     assert!(bed.comes(1, PATIENCE), "nothing is wrong yet");
@@ -93,14 +93,14 @@ fn what_is_cut_off_or_lost_comes_when_the_network_is_mended() {
         assert!(bed.both[process].device_mut().set_faults(&Faults::default()));
         assert!(bed.comes(value, PATIENCE), "{faults:?}");
     }
-    // Another direction, or another address, is none of its business.
+    // A cut of another direction or address has no effect.
     assert!(bed.both[1].device_mut().set_faults(&Faults { from: vec![owner], ..Faults::default() }));
     bed.write(9);
     assert!(bed.comes(9, PATIENCE));
 }
 
 #[test]
-fn a_process_that_does_not_allow_it_takes_no_such_order() {
+fn faults_are_refused_unless_enabled() {
     let mut bed = Bed::new(42, false);
     assert!(!bed.both[0].device_mut().set_faults(&Faults { drop: 1.0, ..Faults::default() }));
     bed.write(1);

@@ -1,4 +1,5 @@
-//! More than there is time for: what is taken in at once has a bound, what had no room is counted, nothing else is lost.
+//! Overload: one call receives a bounded number of packets, packets without room in the socket are counted, and no
+//! other packet is lost.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -8,13 +9,13 @@ use stentor_fabric_roce::peer::{Peer, PeerConfig};
 use stentor_wire::{Bth, Headers, Message, Psn, Repr, Reth};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What one intake takes at most: so many packets or bytes, and the rest of a datagram.
+/// Maximum of one call of `receive`: packets or bytes, plus the rest of a datagram.
 const MOST_PACKETS: u64 = 256;
 const MOST_BYTES: u64 = 1 << 20;
 const DATAGRAM_BYTES: u64 = 64 << 10;
 const RUN: u64 = 15;
 
-/// An address that no other test has.
+/// Returns an address that no other test uses.
 fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 213, (std::process::id() % 251) as u8, last)
 }
@@ -24,7 +25,7 @@ fn peer(last: u8, runs: bool) -> Peer {
     Peer::open(config, 4).expect("sockets")
 }
 
-/// For nobody, but right.
+/// Returns a valid packet for a queue pair that does not exist.
 fn packet(envelope: &Envelope, payload_bytes: usize) -> Vec<u8> {
     let reth = Reth { va: 0, rkey: 0, bytes: payload_bytes as u32 };
     let headers = Headers::Rc(Message::WriteOnly(reth));
@@ -35,7 +36,7 @@ fn packet(envelope: &Envelope, payload_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends `count` packets from a port, as often as it takes.
+/// Sends `count` packets from a port, with as many calls as necessary.
 fn send(port: &mut Port, to: &Peer, count: usize, payload_bytes: usize) {
     let envelope = port.envelope(to.destination().address).expect("one family");
     let bytes = packet(&envelope, payload_bytes);
@@ -47,7 +48,7 @@ fn send(port: &mut Port, to: &Peer, count: usize, payload_bytes: usize) {
     assert_eq!(port.counters().unsent, 0);
 }
 
-/// Takes in until nothing comes; returns how many packets each intake had.
+/// Receives until nothing is left. Returns the number of packets of each call.
 fn drain(peer: &mut Peer) -> Vec<u64> {
     let mut intakes = Vec::new();
     let since = Instant::now();
@@ -67,7 +68,7 @@ fn drain(peer: &mut Peer) -> Vec<u64> {
 }
 
 #[test]
-fn an_intake_has_a_bound_in_packets_and_in_bytes() {
+fn one_receive_call_is_bounded_in_packets_and_bytes() {
     let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
     from.enable_runs();
     from.run_to(address(2).into(), true);
@@ -79,7 +80,7 @@ fn an_intake_has_a_bound_in_packets_and_in_bytes() {
         let (before, lost) = (to.endpoint.counters().received, to.pump.port().counters().overflowed);
         send(&mut from, &to, count, payload_bytes);
         let mut intakes = drain(&mut to);
-        // The kernel says what it had no room for with the next packet.
+        // The kernel reports dropped packets with the next packet.
         send(&mut from, &to, 1, payload_bytes);
         assert_eq!(drain(&mut to), [1]);
         intakes.push(1);
@@ -92,7 +93,7 @@ fn an_intake_has_a_bound_in_packets_and_in_bytes() {
     assert!(from.counters().in_runs > 900);
 }
 
-/// Packets that the whole machine dropped before they were anybody's.
+/// Returns the number of packets that the whole machine dropped before they reached a socket.
 fn dropped_on_the_way() -> u64 {
     let text = std::fs::read_to_string("/proc/net/softnet_stat").expect("Linux");
     let dropped = text.lines().filter_map(|line| line.split_whitespace().nth(1));
@@ -100,12 +101,12 @@ fn dropped_on_the_way() -> u64 {
 }
 
 #[test]
-fn what_was_sent_is_what_was_counted_and_what_had_no_room() {
+fn sent_packets_equal_received_and_dropped_packets() {
     let mut from = Port::open(address(3).into(), Mode::Plain, 3).expect("sockets");
     let mut to = peer(4, false);
     let elsewhere = dropped_on_the_way();
     let mut sent = 0;
-    // Nobody takes anything in meanwhile. With a privilege the buffer is larger.
+    // Nothing is received meanwhile, so the socket's buffer overflows. It is larger with a privilege.
     while sent < 60_000 {
         send(&mut from, &to, 1000, 64);
         sent += 1000;

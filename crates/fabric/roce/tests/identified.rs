@@ -1,5 +1,6 @@
-//! A peer whose packets have IPv4 identifications of their own, as those of the kernel and of cards have: a plain socket does
-//! not show them, the ICRC covers them. Who says so at the connection manager is heard; of anybody else such a packet is damaged.
+//! Peers whose packets have individual IPv4 identifications, like those of the kernel and of NICs. A plain socket does
+//! not report identifications, but the ICRC covers them. If the peer announces them when it connects, its packets are
+//! accepted. Otherwise they count as damaged.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ fn address(net: u8, last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 64 + (std::process::id() % 128) as u8, net, last)
 }
 
-/// The peer's end, which is what the test sends.
+/// The peer's end of the connection; the test makes its packets.
 struct Card {
     pair: Pair,
     theirs: Option<Pair>,
@@ -55,7 +56,7 @@ impl Transport for Card {
     }
 }
 
-/// A process of this crate's, and a peer that says of itself that its packets are identified, or not.
+/// A process with this fabric, and a peer that may announce individual identifications.
 struct Bed {
     fabric: RoceFabric,
     region: RegionId,
@@ -100,7 +101,7 @@ impl Bed {
         }
     }
 
-    /// A WRITE of a word, as it leaves with an identification.
+    /// Returns a WRITE of one word with an identification.
     fn packet(&self, n: u32, value: u64, id: u16) -> Vec<u8> {
         let region = self.peer.remotes().resolve(ME, PURPOSE).expect("granted");
         let place = self.peer.remotes().place(&region);
@@ -117,7 +118,7 @@ impl Bed {
         bytes
     }
 
-    /// Sends a packet and waits until it is taken or counted as damaged; how many are, and the word.
+    /// Sends a packet and waits until it is received. Returns the number of damaged packets, and the written word.
     fn send(&mut self, packet: &[u8]) -> (u64, u64) {
         let received = self.fabric.device().counters().received + 1;
         self.socket.send_to(packet, (self.envelope.ip.destination(), 4791)).expect("sent");
@@ -132,20 +133,20 @@ impl Bed {
 }
 
 #[test]
-fn who_says_that_its_packets_are_identified_is_heard() {
+fn announced_identifications_are_accepted() {
     let mut bed = Bed::new(231, true);
     for (n, id) in [0, 1, 2, 0x1234, 0xffff].into_iter().enumerate() {
         let packet = bed.packet(n as u32, 100 + n as u64, id);
         assert_eq!(bed.send(&packet), (0, 100 + n as u64), "identification {id:#x}");
     }
-    // A bit less is known of it, not nothing.
+    // The check is weaker, but it still exists.
     let mut damaged = bed.packet(5, 105, 0x2345);
     damaged[30] ^= 1;
     assert_eq!(bed.send(&damaged), (1, 104));
 }
 
 #[test]
-fn of_anybody_else_such_a_packet_is_damaged() {
+fn identifications_that_were_not_announced_count_as_damage() {
     let mut bed = Bed::new(232, false);
     let packet = bed.packet(0, 100, 0);
     assert_eq!(bed.send(&packet), (0, 100));

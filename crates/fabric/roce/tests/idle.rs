@@ -1,4 +1,4 @@
-//! How long who waits may sleep: not while it has something to send.
+//! A process with unsent packets does not sleep, although it waits for an event.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use stentor_fabric_roce::driver::Mode;
 use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_fabric_roce::peer::{Destination, Peer, PeerConfig};
 
-/// More packets than leave before something is taken in: nothing that comes needs to wake who sends the rest, and an
-/// unreliable connection hears of nothing at all.
+/// More packets than one call sends. No arriving packet wakes the process for the rest, because an unreliable
+/// connection has no responses.
 #[test]
-fn who_has_more_to_send_does_not_sleep() {
+fn process_with_unsent_packets_does_not_sleep() {
     const BYTES: u32 = 1 << 20;
     let address = |last| Ipv4Addr::new(127, 213, (std::process::id() % 251) as u8, last);
     let mut config = PeerConfig::new(address(1).into());
     (config.mtu, config.mode, config.window) = (256, Some(Mode::Plain), 1 << 16);
     let mut peer = Peer::open(config, 4).expect("sockets");
     let region = peer.endpoint.memory_mut().register(BYTES as usize / 8, 0);
-    // Nobody is there.
+    // No process uses this address.
     peer.connect(&Destination { lid: 0, number: 77, psn: 1, address: address(2).into() }).expect("connects");
     let data = Data::Region(Span { region, offset: 0, bytes: BYTES });
     let request = Request::Write { data, remote: Remote::default(), imm: None };

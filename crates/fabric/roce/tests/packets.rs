@@ -1,9 +1,9 @@
-//! Every packet of a seeded conversation is as it was recorded.
+//! Every packet of a seeded conversation equals the recorded one.
 //!
-//! Two endpoints talk in virtual time over a network that does what a profile says. `packets.txt` has a line per seed: counts,
-//! the time of the end, and a hash of each packet with the headers around it and the time it was sent at, of each completion,
-//! of each queue pair that broke, and of both sides' memory at the end. Whoever changes packets on purpose records them anew
-//! with `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce --test packets`, and says in the commit why they changed.
+//! Two endpoints communicate in virtual time over a network with the faults of a profile. `packets.txt` has a line per
+//! seed: counts, the end time, and a hash. The hash covers each packet with its headers and its time, each completion,
+//! each broken queue pair, and the final memory of both sides. After an intended change of packets, record them again
+//! with `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce --test packets`, and give the reason in the commit.
 
 mod common;
 
@@ -18,28 +18,28 @@ use stentor_wire::Envelope;
 use xxhash_rust::xxh3::Xxh3Default as Hasher;
 
 const SEEDS: u64 = 100;
-/// Requests that each side posts.
+/// Number of requests that each side posts.
 const REQUESTS: u64 = 80;
-/// Requests of one side that may be under way.
+/// Maximum number of outstanding requests of one side.
 const OUTSTANDING: u64 = 12;
-/// Words of each region.
+/// Number of words of each region.
 const WORDS: usize = 4096;
 const BYTES: u64 = (WORDS * 8) as u64;
 const RECEIVE_BYTES: u32 = 2048;
 const LENGTHS: [u64; 10] = [0, 8, 16, 255, 256, 257, 1024, 1500, 2048, 4096];
-/// More than 32 packets: such a READ is asked for in pieces.
+/// More than 32 packets, so such a READ is requested in pieces.
 const LONG_READ: u32 = 10_000;
-/// A network that carries nothing.
+/// A network that drops every packet.
 const DEAD: Faults = Faults { loss: 1, repetition: 0, damage: 0, jitter: 0, congestion: 0 };
 
-/// What happens to a conversation.
+/// The faults of a conversation.
 struct Profile {
     name: &'static str,
     kind: QpKind,
     faults: Faults,
-    /// Of so many requests one is wrong, or finds no receive; 0 for never.
+    /// One of so many requests is invalid, or finds no receive; 0 for never.
     wrong: u64,
-    /// Of so many steps one takes the network away for a while, or the queue pair; 0 for never.
+    /// One of so many steps interrupts the network for a while, or breaks the queue pair; 0 for never.
     trouble: u64,
 }
 
@@ -53,7 +53,7 @@ const PROFILES: [Profile; 5] = [
     Profile { name: "trouble", kind: QpKind::Reliable, faults: BAD, wrong: 60, trouble: 100 },
 ];
 
-/// What was seen of a conversation.
+/// Observations of a conversation.
 #[derive(Default)]
 struct Record {
     hasher: Hasher,
@@ -96,14 +96,14 @@ impl Record {
     }
 }
 
-/// One side, and how far its script is.
+/// One side, and its progress.
 struct Actor {
     side: Side,
-    /// How the packets to the peer are addressed.
+    /// Headers around the packets to the peer.
     envelope: Envelope,
     posted: u64,
     receives: u64,
-    /// What the peer knows as the key to this side's memory.
+    /// The key to this side's memory that the peer knows.
     told: u32,
 }
 
@@ -123,7 +123,7 @@ impl Actor {
         }
     }
 
-    /// Posts a request that the seed chooses. Returns whether it was taken.
+    /// Posts a request that the seed selects. Returns whether it was accepted.
     fn post(&mut self, random: &mut SplitMix64, peer_key: u32, profile: &Profile) -> bool {
         let id = self.posted;
         self.posted += 1;
@@ -153,7 +153,7 @@ impl Actor {
         self.side.endpoint.post_send(self.side.qp, &Work { id, request, signalled, solicited }).is_ok()
     }
 
-    /// Its key is taken back, and there is another one, which the peer hears of later.
+    /// Revokes the key and grants another one. The peer learns it later.
     fn renew_key(&mut self) {
         let memory = self.side.endpoint.memory_mut();
         memory.revoke(self.side.key);
@@ -161,7 +161,7 @@ impl Actor {
     }
 }
 
-/// A conversation.
+/// A conversation between two sides.
 struct Talk<'a> {
     profile: &'a Profile,
     setup: Setup,
@@ -170,7 +170,7 @@ struct Talk<'a> {
     actors: [Actor; 2],
     record: Record,
     now: u64,
-    /// The network carries nothing until then.
+    /// End of the network's interruption, in nanoseconds.
     dead_until: u64,
 }
 
@@ -221,7 +221,7 @@ impl<'a> Talk<'a> {
         )
     }
 
-    /// One side posts, sends, and looks at what has come of it.
+    /// One side posts, sends, and processes completions.
     fn act(&mut self, at: usize) {
         let peer_key = self.actors[1 - at].told;
         let actor = &mut self.actors[at];
@@ -252,7 +252,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Both queue pairs break, if they are not broken, and have another life.
+    /// Breaks both queue pairs if they are not broken, and connects them again.
     fn begin_anew(&mut self) {
         self.record.lives += 1;
         let life = self.record.lives as u32;
@@ -291,7 +291,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Goes to the time at which something happens next. Returns false if nothing will.
+    /// Advances to the next event. Returns `false` if there is none.
     fn pass_time(&mut self) -> bool {
         let posted = self.actors.iter().all(|actor| actor.posted == REQUESTS);
         let deadlines = self.actors.iter().filter_map(|actor| actor.side.endpoint.next_deadline());

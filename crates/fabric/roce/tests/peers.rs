@@ -1,4 +1,4 @@
-//! What a peer says when it cannot be one.
+//! Errors of a peer that cannot work.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -18,16 +18,16 @@ fn at(address: impl Into<IpAddr>) -> Destination {
 }
 
 #[test]
-fn two_families_are_named() {
+fn addresses_of_two_families_are_reported() {
     let words = peer(1).connect(&at(Ipv6Addr::LOCALHOST)).unwrap_err().to_string();
     assert!(words.contains("::1 is there and 127.215.") && words.contains("both IPv6"), "{words}");
 }
 
-/// As with a path MTU that the interface does not take: the counters alone do not say why nothing is heard.
+/// The cause may be a path MTU that the interface does not accept; the counters alone do not show it.
 #[test]
-fn what_the_kernel_has_against_packets_is_said() {
+fn error_of_the_kernel_is_reported() {
     let mut peer = peer(2);
-    // Nothing goes from here to a network.
+    // No packet leaves the loopback address for a network.
     peer.connect(&at([192, 0, 2, 1])).expect("connects");
     let request = Request::Send { data: Data::Inline(b"hello"), imm: None };
     peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("posts");

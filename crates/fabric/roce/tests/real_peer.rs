@@ -1,6 +1,6 @@
-//! Our endpoint and the Linux kernel's: WRITE, WRITE_IMM, SEND, READ and atomics in both directions, contents verified on
-//! both sides. Ignored unless asked for: the other side is `peer/verbs.c` in a guest, see `peer/run.sh` (the step `roce-peer`
-//! of `cargo xtask test`).
+//! This endpoint and the Linux kernel's: WRITE, WRITE_IMM, SEND, READ and atomics in both directions. Both sides verify
+//! the contents. Ignored by default, because the other side is `peer/verbs.c` in a guest; see `peer/run.sh` (step
+//! `roce-peer` of `cargo xtask test`).
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use stentor_fabric_roce::peer::{DOMAIN, Peer, PeerConfig, meet};
 const PATIENCE: Duration = Duration::from_secs(20);
 const ATOMICS: u64 = 16384;
 const HALF: u64 = 32768;
-/// `RKEY:VA` and a zero byte.
+/// Length of `RKEY:VA` and a zero byte.
 const MEMORY_LINE: usize = 26;
 
 fn variable(name: &str) -> String {
@@ -40,8 +40,9 @@ fn load(peer: &Peer, span: Span) -> Vec<u8> {
     bytes.take(span.bytes as usize).collect()
 }
 
-/// The kernel here cuts runs before they reach the guest, whose Soft-RoCE sees the identifications and checks the ICRC with
-/// them. Had it dropped what was cut, all but the first of each run would have been sent again.
+/// Checks that the guest accepted runs. The kernel here splits runs before they reach the guest, whose Soft-RoCE sees
+/// the identifications and covers them in the ICRC. If it dropped the split packets, all but the first of each run
+/// would have been retransmitted.
 fn runs_were_taken(peer: &Peer) {
     let (in_runs, again) = (peer.pump.port().counters().in_runs, peer.endpoint.counters().retransmitted);
     println!("counters: {}; in runs: {in_runs}", peer.counters());
@@ -50,7 +51,7 @@ fn runs_were_taken(peer: &Peer) {
 
 #[test]
 #[ignore = "needs a guest with Soft-RoCE: run by `cargo xtask test --only roce-peer`"]
-fn every_operation_against_the_kernel() {
+fn every_operation_works_with_the_kernel() {
     let (place, own) = (variable("STENTOR_ROCE_PEER"), variable("STENTOR_ROCE_ADDRESS"));
     let (host, port) = place.rsplit_once(':').expect("HOST:PORT");
     let mut config = PeerConfig::new(own.parse().expect("an address"));
@@ -108,7 +109,7 @@ fn every_operation_against_the_kernel() {
     let mut verdict = [0; 2];
     meeting.stream().read_exact(&mut verdict).unwrap();
     assert_eq!(&verdict, b"ok", "the guest's log says more");
-    // What it did here: a WRITE of 5000 bytes at an odd address, atomics.
+    // Results of the kernel's operations: a WRITE of 5000 bytes at an odd address, and atomics.
     let all = load(&peer, Span { region: shared, offset: 0, bytes: 65536 });
     assert_eq!(all[1..5001], pattern(5000), "the kernel's WRITE");
     assert_eq!((all[0], all[5001]), (0, 0));

@@ -1,4 +1,4 @@
-//! Packets in runs (UDP_SEGMENT and UDP_GRO) over real sockets: what arrives is right, and so is what a capture says.
+//! Packets in runs (UDP_SEGMENT and UDP_GRO) over real sockets arrive correctly and are captured correctly.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use stentor_wire::{Bth, Headers, IpPacket, IpRepr, Message, Psn, Repr, Reth};
 const PATIENCE: Duration = Duration::from_secs(60);
 const BYTES: u32 = 64 << 10;
 
-/// An address that no other test has.
+/// Returns an address that no other test uses.
 fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 212, (std::process::id() % 251) as u8, last)
 }
@@ -40,7 +40,7 @@ fn connect(a: &mut Half, b: &mut Half) {
     b.peer.connect(&to_a).expect("connects");
 }
 
-/// WRITEs everything that `a` has to `b`, and compares.
+/// Writes the whole region of `a` to `b`, and compares.
 fn write(a: &mut Half, b: &mut Half, salt: u64) {
     for (n, word) in a.peer.endpoint.memory().words(a.region).iter().enumerate() {
         word.store(salt.wrapping_mul(n as u64 + 1), Ordering::Relaxed);
@@ -62,7 +62,7 @@ fn write(a: &mut Half, b: &mut Half, salt: u64) {
     }
 }
 
-/// The IP packets of a capture.
+/// Returns the IP packets of a capture.
 fn packets(file: &PathBuf) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).expect("a capture");
     let (mut packets, mut at) = (Vec::new(), 24);
@@ -75,7 +75,7 @@ fn packets(file: &PathBuf) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn everything_arrives_in_runs_and_captures_are_right() {
+fn data_in_runs_arrives_and_captures_are_correct() {
     let folder = std::env::temp_dir().join(format!("stentor-runs-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     for mtu in [1024, 4096] {
@@ -97,34 +97,34 @@ fn everything_arrives_in_runs_and_captures_are_right() {
                 ids.push(ip.id);
             }
             assert!(captured.len() > 8 * 16);
-            // What is sent is captured before it goes, what comes as it was on its way.
+            // Packets are captured before they are sent, or as they were in flight when they arrive.
             assert_eq!(ids.contains(&1), file == &files[1], "{ids:?}");
         }
     }
     std::fs::remove_dir_all(&folder).expect("removed");
 }
 
-/// Length of the IP packet in a frame of a capture.
+/// Returns the length of the IP packet in a frame of a capture.
 fn ip_bytes(frame: &[u8]) -> usize {
     let at = frame.windows(2).position(|pair| pair == [0x45, 0]).expect("an IPv4 header");
     frame.len() - at
 }
 
-/// Who does not say that it takes runs gets none: it would drop every packet but the first of each.
+/// A peer that did not announce runs would drop all packets of a run but the first.
 #[test]
-fn who_takes_no_runs_gets_none() {
+fn peer_without_runs_gets_single_packets() {
     let (mut a, mut b) = (half(3, 1024, false, None), half(4, 1024, true, None));
     connect(&mut a, &mut b);
     write(&mut a, &mut b, 5);
     assert_eq!((a.peer.pump.port().counters().in_runs, b.peer.endpoint.counters().bad_icrc), (0, 0));
-    // b believes that a takes them, and learns otherwise; what is sent again goes by itself.
+    // `b` wrongly believes that `a` accepts runs. Retransmissions are single packets and arrive.
     write(&mut b, &mut a, 6);
     assert!(a.peer.endpoint.counters().bad_icrc > 0);
 }
 
-/// Damaged packets that come in a run are dropped, each for itself.
+/// Damaged packets of a run are dropped individually.
 #[test]
-fn damage_in_a_run_is_noticed() {
+fn damage_in_a_run_is_detected() {
     let mut b = half(6, 1024, true, None);
     let mut from = Port::open(address(5).into(), Mode::Plain, 5).expect("sockets");
     from.enable_runs();
@@ -157,10 +157,10 @@ fn damage_in_a_run_is_noticed() {
     assert_eq!(landed, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0]);
 }
 
-/// IPv6 has no identifications: every packet of a run is sealed as it would be alone. A loopback device has one IPv6 address,
-/// so this is a peer of itself.
+/// IPv6 has no identifications, so every packet of a run has the ICRC of a single one. A loopback device has one IPv6
+/// address, so this peer is connected to itself.
 #[test]
-fn runs_over_ipv6() {
+fn runs_arrive_over_ipv6() {
     let since = Instant::now();
     let mut peer = loop {
         let mut config = PeerConfig::new(std::net::Ipv6Addr::LOCALHOST.into());
@@ -170,7 +170,7 @@ fn runs_over_ipv6() {
             Err(PeerError::Port(PortError::NotHere { .. })) => {
                 panic!("this host has no IPv6 address ::1: run sysctl net.ipv6.conf.lo.disable_ipv6=0");
             }
-            // Another test run on this machine has the port.
+            // Another test run on this machine uses the port.
             Err(PeerError::Port(PortError::Taken { .. })) if since.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(50));
             }

@@ -1,8 +1,8 @@
-//! Two endpoints and a network that loses, repeats, reorders, delays and damages: everything that was posted happens
-//! exactly once and in order.
+//! Two endpoints and a network that drops, duplicates, reorders, delays and corrupts packets. All posted requests are
+//! carried out exactly once and in order.
 //!
-//! `STENTOR_ROCE_SEEDS` says how many runs there are (40 unless told); a failure names its seed, and
-//! `STENTOR_ROCE_SEED` runs that one.
+//! `STENTOR_ROCE_SEEDS` is the number of runs (40 by default). A failure reports its seed, and `STENTOR_ROCE_SEED` runs
+//! that seed only.
 
 mod common;
 
@@ -12,17 +12,17 @@ use stentor_fabric::{Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Counters, Data, Request};
 
 const OPERATIONS: u64 = 60;
-/// Where the words for atomics are; WRITEs go elsewhere.
+/// Offset of the words for atomics; WRITEs use other offsets.
 const COUNTER: u64 = 8;
-/// Memory that nobody writes.
+/// Offset of memory that is never written.
 const CONSTANT: usize = 12 * 1024;
 const RECEIVE_BYTES: u32 = 1024;
 
-/// What one side has posted, and what must come of it at the other.
+/// The requests that one side has posted, and their expected effects at the other.
 #[derive(Default)]
 struct Plan {
     posted: u64,
-    /// Lengths and immediates of what the peer receives, in order.
+    /// Lengths and immediates of the messages that the peer receives, in order.
     messages: Vec<(Opcode, u32, Option<u32>, Vec<u8>)>,
     received: usize,
     completed: u64,
@@ -31,7 +31,7 @@ struct Plan {
     reads: std::collections::HashMap<u64, (u64, u32)>,
 }
 
-/// Where the data of a READ goes: apart from all others that are outstanding.
+/// Returns the offset for the data of a READ, which no other outstanding READ uses.
 fn read_place(id: u64) -> u64 {
     (8 + id % 24) * 1024
 }
@@ -76,7 +76,7 @@ fn post(random: &mut SplitMix64, plan: &mut Plan, side: &mut Side, peer_key: u32
         _ => {
             let place = 2048 + id * 64;
             let local = side.span(place, 8);
-            // The second word for atomics counts by comparing and swapping; each succeeds because they are in order.
+            // Compare-and-swap counts in the second word for atomics. Each one succeeds because they are in order.
             let old = u64::from_ne_bytes(plan.image[16..24].try_into().unwrap());
             plan.image[16..24].copy_from_slice(&(old + 3).to_ne_bytes());
             side.post(id, Request::CompareSwap { local, remote: remote(16), expected: old, new: old + 3 });
@@ -86,7 +86,7 @@ fn post(random: &mut SplitMix64, plan: &mut Plan, side: &mut Side, peer_key: u32
     plan.posted += 1;
 }
 
-/// Takes the completions of one side; what it received must be what the other planned.
+/// Processes the completions of one side. Received messages must be those that the other side posted.
 fn collect(own: &mut Plan, other: &mut Plan, side: &mut Side, constant: &[u8], reliable: bool) {
     for completion in side.completions() {
         assert_eq!(completion.status, Status::Success, "{completion:?}");
@@ -97,7 +97,7 @@ fn collect(own: &mut Plan, other: &mut Plan, side: &mut Side, constant: &[u8], r
                 let at = if reliable {
                     other.received
                 } else {
-                    // What is lost is lost; what comes is whole and in order.
+                    // Messages may be lost, but those that arrive are complete and in order.
                     let same = |message: &(Opcode, u32, Option<u32>, Vec<u8>)| {
                         (message.0, message.1, message.2) == (completion.opcode, completion.bytes, completion.imm)
                             && (completion.opcode == Opcode::RecvWriteImm || message.3 == data)
@@ -132,7 +132,7 @@ fn counters(a: &Side, b: &Side) -> (Counters, Counters) {
     (*a.endpoint.counters(), *b.endpoint.counters())
 }
 
-/// One run. Returns the counters of both sides.
+/// Runs one simulation. Returns the counters of both sides.
 fn run(seed: u64, faults: Faults, setup: &Setup) -> (Counters, Counters) {
     let mut random = SplitMix64(seed);
     let reliable = setup.kind == QpKind::Reliable;
@@ -185,7 +185,7 @@ fn run(seed: u64, faults: Faults, setup: &Setup) -> (Counters, Counters) {
     counters(&sides[0], &sides[1])
 }
 
-/// Memory at the end, and that everything was received.
+/// Checks the memory at the end, and that all messages were received.
 fn verify(plans: &[Plan; 2], sides: &[Side; 2]) {
     for at in 0..2 {
         let (plan, peer) = (&plans[at], &sides[1 - at]);
@@ -236,7 +236,7 @@ const WRAPS: Setup = Setup {
 };
 
 #[test]
-fn a_good_network() {
+fn good_network_causes_no_retransmission() {
     let counters = many("good", Faults::default(), &WRAPS);
     assert_eq!((counters.timeouts, counters.bad_icrc, counters.retransmitted), (0, 0, 0), "{counters:?}");
 }
@@ -266,7 +266,7 @@ fn damage() {
 }
 
 #[test]
-fn everything_at_once() {
+fn all_faults_together_lose_nothing() {
     let faults = Faults { loss: 20, repetition: 10, damage: 30, jitter: 40_000, congestion: 0 };
     many("everything", faults, &WRAPS);
     many("window of one", faults, &Setup { window: 1, rd_atomic: 1, ..WRAPS });
@@ -275,7 +275,7 @@ fn everything_at_once() {
 }
 
 #[test]
-fn unreliable_connections_lose_and_stay_whole() {
+fn unreliable_connections_lose_only_whole_messages() {
     let setup = Setup { kind: QpKind::Unreliable, ..WRAPS };
     many("unreliable", Faults { loss: 10, repetition: 10, damage: 10, jitter: 20_000, congestion: 0 }, &setup);
 }

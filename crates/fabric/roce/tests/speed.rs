@@ -1,7 +1,8 @@
-//! How fast it is, beside plain UDP sockets in the same run. Ignored unless asked for; two cores, nobody else on them, and
-//! a release build: `cargo test --release -p stentor-fabric-roce --test speed -- --ignored --nocapture --test-threads 1`.
+//! Throughput and latency compared with plain UDP sockets in the same run. Ignored by default; needs two cores without
+//! other load and a release build:
+//! `cargo test --release -p stentor-fabric-roce --test speed -- --ignored --nocapture --test-threads 1`.
 //!
-//! Everything is on the loopback device, all sides poll, figures are medians of interleaved rounds.
+//! All traffic uses the loopback device, all sides poll, and results are medians of interleaved rounds.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,11 +17,11 @@ use stentor_testutil::median;
 use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
 
 const ROUNDS: usize = 7;
-/// A machine that others use too has bad moments: the best of so many trials counts.
+/// Number of trials, of which the best counts, because a shared machine is sometimes slow.
 const TRIALS: usize = 3;
 const TURNS: u64 = 20_000;
 
-/// Whoever measures on two cores measures alone.
+/// Returns a fixed address, because measurements on two cores run alone.
 fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 211, 7, last)
 }
@@ -31,7 +32,7 @@ struct Half {
     key: u32,
 }
 
-/// Two connected peers with memory for each other.
+/// Returns two connected peers with memory for each other.
 fn halves(mtu: u16, window: u32, bytes: usize, runs: bool) -> (Half, Half) {
     let make = |last| {
         let mut config = PeerConfig::new(address(last).into());
@@ -49,12 +50,12 @@ fn halves(mtu: u16, window: u32, bytes: usize, runs: bool) -> (Half, Half) {
     (a, b)
 }
 
-/// Tries until a trial stays within its bar.
+/// Repeats a trial until one reaches the bar.
 fn within(what: &str, mut trial: impl FnMut() -> bool) {
     assert!((0..TRIALS).any(|_| trial()), "{what}: below the bar in each of {TRIALS} trials");
 }
 
-/// WRITEs 8 bytes and waits until the other side wrote 8 bytes. Returns µs for there and back.
+/// WRITEs 8 bytes and waits until the other side has written 8 bytes. Returns the round-trip time in µs.
 fn play(half: &mut Half, key: u32, begins: bool, turns: u64) -> f64 {
     let since = Instant::now();
     for turn in 1..=turns {
@@ -100,7 +101,7 @@ fn round_trip(runs: bool) -> f64 {
     })
 }
 
-/// The same packets' size over bare sockets.
+/// Measures the round trip of packets of equal size over plain sockets.
 fn plain_round_trip() -> f64 {
     const BYTES: usize = 12 + 16 + 8 + 4;
     let socket = |last| {
@@ -131,7 +132,7 @@ fn plain_round_trip() -> f64 {
 
 #[test]
 #[ignore = "measures: see the top of the file"]
-fn a_write_answered_by_a_write_beside_a_plain_datagram() {
+fn round_trip_of_writes_is_close_to_plain_udp() {
     within("round trip", round_trips);
 }
 
@@ -155,12 +156,12 @@ fn round_trips() -> bool {
 const STREAM: Duration = Duration::from_millis(800);
 const MESSAGE: usize = 64 << 10;
 
-/// Bytes per second of WRITEs of 64 KiB in packets of 4096, which go one by one or in runs.
+/// Measures WRITEs of 64 KiB in packets of 4096 bytes, sent singly or in runs, in bytes per second.
 fn bandwidth(runs: bool) -> f64 {
     bandwidth_beside(None, runs).0
 }
 
-/// Sends packets that nobody asked for, as many as the connection beside it.
+/// Sends as many unsolicited packets as the connection beside it.
 struct Stranger {
     port: Port,
     envelope: Envelope,
@@ -168,7 +169,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// Whose packets go to the connection's port at `to`: for a queue pair that is not there.
+    /// Returns a stranger with packets for a queue pair that does not exist at `to`.
     fn new(to: Ipv4Addr) -> Stranger {
         let port = Port::open(address(3).into(), Mode::Plain, 3).expect("sockets");
         let envelope = port.envelope(to.into()).expect("one family");
@@ -185,7 +186,8 @@ impl Stranger {
     }
 }
 
-/// The same, while the sender's thread also sends a stranger's packet for each of its own; and how many of those came.
+/// Measures the bandwidth while the sender's thread also sends a stranger's packet for each of its own. Also returns
+/// the number of stranger's packets that arrived.
 fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u64) {
     let (mut a, mut b) = halves(4096, 48, 1 << 20, runs);
     let source = a.peer.endpoint.memory_mut().register(MESSAGE / 8, 0);
@@ -222,8 +224,8 @@ fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u6
     })
 }
 
-/// Bytes per second of payload that arrive when datagrams of the same size are sent with the same batches, with a CRC over
-/// the payload on both sides and nothing else.
+/// Measures the payload that arrives in datagrams of equal size and in equal batches, in bytes per second. Both sides
+/// only compute a CRC over the payload.
 fn plain_bandwidth(runs: bool) -> f64 {
     let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
     let mut to = Port::open(address(2).into(), Mode::Plain, 2).expect("sockets");
@@ -265,7 +267,7 @@ fn plain_bandwidth(runs: bool) -> f64 {
 
 #[test]
 #[ignore = "measures: see the top of the file"]
-fn bandwidth_beside_plain_datagrams() {
+fn bandwidth_is_close_to_plain_udp() {
     within("bandwidth", bandwidths);
 }
 
@@ -285,11 +287,12 @@ fn bandwidths() -> bool {
     ours >= 0.6 * plain && our_runs >= 0.6 * plain_runs
 }
 
-/// Both rates are taken with a stranger who sends as many packets as the connection: to the connection's port, and to one
-/// that only keeps the kernel busy. So what sending them costs this machine is not counted, what taking them does is.
+/// Both rates are measured with a stranger that sends as many packets as the connection: once to the connection's port,
+/// and once to another port that only loads the kernel. The cost of sending them is therefore in both rates, and the
+/// cost of receiving them only in one.
 #[test]
 #[ignore = "measures: see the top of the file"]
-fn a_connection_keeps_its_rate_beside_a_flood_of_its_own_rate() {
+fn connection_keeps_its_rate_under_an_equal_flood() {
     for runs in [false, true] {
         within("beside a flood", || beside_a_flood(runs));
     }
@@ -302,7 +305,7 @@ fn beside_a_flood(runs: bool) -> bool {
     for _ in 0..ROUNDS {
         let (rate, came) = bandwidth_beside(Some(&mut at_us), runs);
         beside.push(rate / 1e6);
-        // At most a full buffer of the kernel's is lost, and what was under way at the end.
+        // At most a full socket buffer is lost, and the packets in flight at the end.
         assert!(came as f64 * 4096.0 > 0.5 * rate * STREAM.as_secs_f64(), "{came} of the stranger's packets came");
         drop(at_us);
         let mut aside = Stranger::new(address(4));

@@ -1,5 +1,5 @@
-//! A stranger on the port, over real sockets: everything wrong is counted under its cause and changes nothing, and the
-//! connection goes on, also while the port is flooded.
+//! A stranger on the port, over real sockets. Each invalid packet is counted under its cause and changes nothing. The
+//! connection works on, even while the port is flooded.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use stentor_fabric_roce::endpoint::{Counters, Data, Remote, Request, Work};
 use stentor_fabric_roce::peer::{DOMAIN, Destination, Peer, PeerConfig};
 use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
 
-/// Of each kind.
+/// Number of packets of each kind.
 const EACH: u64 = 150;
 
 fn address(net: u8, last: u8) -> Ipv4Addr {
@@ -26,7 +26,7 @@ struct Side {
     destination: Destination,
 }
 
-/// A, and B who is bothered.
+/// Returns A, and B, to which the stranger sends.
 fn sides(net: u8, runs: bool) -> (Side, Side) {
     let make = |last| {
         let config = PeerConfig { mode: Some(Mode::Plain), runs, ..PeerConfig::new(address(net, last).into()) };
@@ -42,7 +42,7 @@ fn sides(net: u8, runs: bool) -> (Side, Side) {
     (a, b)
 }
 
-/// One WRITE that works.
+/// Runs one successful WRITE.
 fn write(a: &mut Side, b: &mut Side, value: u64) {
     let data = value.to_ne_bytes();
     let request = Request::Write { data: Data::Inline(&data), remote: Remote { va: 0, rkey: b.key }, imm: None };
@@ -60,7 +60,7 @@ fn write(a: &mut Side, b: &mut Side, value: u64) {
     assert_eq!(b.peer.endpoint.memory().words(b.shared)[0].load(Ordering::Relaxed), value);
 }
 
-/// Somebody else's sockets: at an address of its own, and at A's address with another source port.
+/// A stranger's socket: at its own address, or at A's address with another source port.
 struct Stranger {
     socket: UdpSocket,
     envelope: Envelope,
@@ -88,7 +88,7 @@ impl Stranger {
 }
 
 #[test]
-fn every_wrong_packet_is_counted_under_its_cause() {
+fn invalid_packets_are_counted_under_their_cause() {
     let (mut a, mut b) = sides(221, false);
     write(&mut a, &mut b, 1);
     let at_b = address(221, 2);
@@ -138,7 +138,7 @@ fn every_wrong_packet_is_counted_under_its_cause() {
     }
 }
 
-/// Packets that the whole machine dropped before they were anybody's.
+/// Returns the number of packets that the whole machine dropped before they reached a socket.
 fn dropped_on_the_way() -> u64 {
     let text = std::fs::read_to_string("/proc/net/softnet_stat").expect("Linux");
     let dropped = text.lines().filter_map(|line| line.split_whitespace().nth(1));
@@ -146,12 +146,12 @@ fn dropped_on_the_way() -> u64 {
 }
 
 #[test]
-fn a_flood_at_full_rate_stops_nobody() {
+fn connection_works_under_a_flood() {
     flood(222, false);
 }
 
 #[test]
-fn nor_does_it_where_sockets_take_runs() {
+fn connection_with_runs_works_under_a_flood() {
     flood(223, true);
 }
 
@@ -180,14 +180,14 @@ fn flood(net: u8, runs: bool) {
         assert!(value > 100, "{value} WRITEs in a second");
     });
     b.peer.linger(Duration::from_millis(50)).expect("drives");
-    // The kernel says what it had no room for with the next packet.
+    // The kernel reports dropped packets with the next packet.
     write(&mut a, &mut b, u64::MAX);
     b.peer.linger(Duration::from_millis(5)).expect("drives");
     let counters = b.peer.endpoint.counters();
     let strange = sent.load(Ordering::Relaxed);
     let ours = a.peer.endpoint.counters().sent - a.peer.pump.port().counters().unsent;
     let overflowed = b.peer.pump.port().counters().overflowed;
-    // Every packet was counted once, under its cause, or had no room.
+    // Every packet was counted once under its cause, or was dropped by the socket.
     let missing = (strange + ours).checked_sub(counters.received + overflowed).expect("more came than was sent");
     let elsewhere = dropped_on_the_way() - elsewhere;
     assert!(missing <= elsewhere, "{missing} of {strange} and {ours} are missing: {}", b.peer.counters());

@@ -1,5 +1,5 @@
-//! Wireshark's dissector reads a capture of every operation as we mean it, without complaint. Ignored unless asked for:
-//! needs `tshark` (the step `roce-tshark` of `cargo xtask test` installs it).
+//! Wireshark's dissector reads a capture of every operation as intended and reports no error. Ignored by default,
+//! because it needs `tshark`, which the step `roce-tshark` of `cargo xtask test` installs.
 
 mod common;
 
@@ -11,7 +11,7 @@ use stentor_fabric_roce::driver::Pcap;
 use stentor_fabric_roce::endpoint::{Data, Request};
 use stentor_wire::{Headers, IpRepr, Packet, Repr};
 
-/// Carries everything to and fro, and writes it down.
+/// Delivers all packets until both sides are silent, and captures them.
 fn settle(now: u64, a: &mut Side, b: &mut Side, pcap: &mut Pcap, expected: &mut Vec<String>) {
     loop {
         let (from_a, from_b) = (a.packets(now), b.packets(now));
@@ -74,9 +74,9 @@ fn every_operation(kind: QpKind, pcap: &mut Pcap, expected: &mut Vec<String>) {
     }
 }
 
-/// Every reason to refuse a request, each on a connection of its own that it ends.
+/// Captures every reason to refuse a request. Each one ends its own connection.
 fn refusals(pcap: &mut Pcap, expected: &mut Vec<String>) {
-    // The memory of the posted receive is gone: remote operational error.
+    // The memory of the posted receive is deregistered: remote operational error.
     let (mut a, mut b) = pair(&Setup::default());
     let span = b.span(0, 64);
     b.endpoint.post_receive(b.qp, span, 1).unwrap();
@@ -84,17 +84,17 @@ fn refusals(pcap: &mut Pcap, expected: &mut Vec<String>) {
     b.endpoint.memory_mut().deregister(region);
     a.post(1, common::inline_send(b"x"));
     settle(0, &mut a, &mut b, pcap, expected);
-    // Longer than the posted receive: invalid request.
+    // The message is longer than the posted receive: invalid request.
     let (mut a, mut b) = pair(&Setup::default());
     let span = b.span(0, 64);
     b.endpoint.post_receive(b.qp, span, 1).unwrap();
     a.post(1, common::inline_send(&[1; 100]));
     settle(0, &mut a, &mut b, pcap, expected);
-    // No receive is posted: receiver not ready, as often as the other side asks.
+    // No receive is posted: receiver not ready, for each attempt of the other side.
     let (mut a, mut b) = pair(&Setup { rnr_retries: 1, ..Setup::default() });
     a.post(1, common::inline_send(b"x"));
     settle(0, &mut a, &mut b, pcap, expected);
-    // A key that is none: remote access error.
+    // The key does not exist: remote access error.
     let (mut a, mut b) = pair(&Setup::default());
     a.post(1, common::inline_write(b"x", stentor_fabric_roce::endpoint::Remote { va: 0, rkey: 1 }));
     settle(0, &mut a, &mut b, pcap, expected);
@@ -126,9 +126,9 @@ fn notification(pcap: &mut Pcap, expected: &mut Vec<String>) {
 
 #[test]
 #[ignore = "needs tshark: run by `cargo xtask test --only roce-tshark`"]
-fn the_dissector_reads_every_operation_as_we_mean_it() {
+fn dissector_reads_every_operation_as_intended() {
     let file = std::env::temp_dir().join(format!("stentor-tshark-{}.pcap", std::process::id()));
-    // Of an earlier process with this number.
+    // May be left over from an earlier process with this id.
     let _ = std::fs::remove_file(&file);
     let mut pcap = Pcap::create(&file).unwrap();
     let mut expected = Vec::new();
@@ -140,7 +140,7 @@ fn the_dissector_reads_every_operation_as_we_mean_it() {
     let fields = ["opcode", "destqp", "psn", "a"].map(|name| format!("infiniband.bth.{name}"));
     let fields = fields.into_iter().chain(["infiniband.reth.dmalen".into(), "infiniband.aeth.syndrome".into()]);
     let mut command = Command::new("tshark");
-    // What a payload might be is anybody's guess, and tshark makes some: only the transport is asked for.
+    // tshark guesses the protocol of a payload. Only the transport matters here.
     for guess in ["rpcordma", "iser", "nvme-rdma", "smcr", "eoib", "sdp", "mellanox_eoib"] {
         command.args(["--disable-protocol", guess]);
     }
@@ -167,7 +167,7 @@ fn the_dissector_reads_every_operation_as_we_mean_it() {
         opcodes.insert(fields[0].parse::<u8>().unwrap());
         syndromes.extend(fields[5].parse::<u8>());
     }
-    // All of RC but SEND with invalidate, all of UC, and congestion notifications: no other is ever sent.
+    // All opcodes of RC except SEND with invalidate, all of UC, and congestion notifications. Others are never sent.
     let all: Vec<u8> = (0..=0x14).chain(0x20..=0x2b).chain([0x81]).collect();
     assert_eq!(opcodes.into_iter().collect::<Vec<_>>(), all, "opcodes");
     // Acknowledged, receiver not ready, and the four reasons to refuse.

@@ -1,4 +1,4 @@
-//! The kernel's, through `tests/peer/shim.c`.
+//! The kernel's side, through `tests/peer/shim.c`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -28,7 +28,7 @@ type Memory = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Write = unsafe extern "C" fn(*mut c_void, u64, u64, u32, c_int) -> Wrong;
 type Poll = unsafe extern "C" fn(*mut c_void, *mut u64) -> Wrong;
 
-/// The functions of the shim, which has their description.
+/// The functions of the shim, which documents them.
 struct Shim {
     open: Open,
     connect: Connect,
@@ -41,20 +41,20 @@ fn outcome(wrong: Wrong) -> Outcome<()> {
     if wrong.is_null() {
         return Ok(());
     }
-    // SAFETY: what is not NULL is a constant text.
+    // SAFETY: a result that is not NULL points to a constant text.
     Err(unsafe { CStr::from_ptr(wrong) }.to_string_lossy().into_owned().into())
 }
 
 impl Shim {
     fn load(file: &str) -> Outcome<Shim> {
         let name = CString::new(file)?;
-        // SAFETY: `name` ends with a zero; the library's constructors are those of libibverbs.
+        // SAFETY: `name` is NUL-terminated; the library's constructors are those of libibverbs.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
             return Err(format!("cannot load {file}").into());
         }
         let find = |name: &CStr| {
-            // SAFETY: `library` is loaded and stays so; `name` ends with a zero.
+            // SAFETY: `library` is loaded and stays loaded; `name` is NUL-terminated.
             let at = unsafe { libc::dlsym(library, name.as_ptr()) };
             if at.is_null() { Err(format!("{file} has no {name:?}")) } else { Ok(at) }
         };
@@ -83,14 +83,15 @@ impl Kernel {
     pub(crate) fn open(file: &str, device: &str, bytes: u64) -> Outcome<Kernel> {
         let (shim, device) = (Shim::load(file)?, CString::new(device)?);
         let (mut side, mut told) = (null_mut(), Told::default());
-        // SAFETY: both places are there until it returns.
+        // SAFETY: both output locations live until the call returns.
         outcome(unsafe { (shim.open)(device.as_ptr(), bytes, &raw mut side, &raw mut told) })?;
         Ok(Kernel { shim, side, told, bytes })
     }
 
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at < self.bytes);
-        // SAFETY: the memory has `bytes` bytes, begins with a page and is never freed; this program uses it as atomics only.
+        // SAFETY: the memory has `bytes` bytes, begins at a page and is never freed; this program accesses it only as
+        // atomics.
         unsafe { AtomicU64::from_ptr((self.shim.memory)(self.side).cast::<u64>().add(at as usize / 8)) }
     }
 }
@@ -110,7 +111,7 @@ impl Side for Kernel {
     }
 
     fn write(&mut self, from: u64, to: u64, bytes: u32, signalled: bool) -> Outcome<()> {
-        // SAFETY: the side is open; its card, not this call, checks the places.
+        // SAFETY: the side is open; its device, not this call, checks the offsets.
         outcome(unsafe { (self.shim.write)(self.side, from, to, bytes, signalled.into()) })
     }
 
@@ -121,7 +122,7 @@ impl Side for Kernel {
         Ok(done)
     }
 
-    /// The kernel takes packets in.
+    /// Sleeps: the kernel receives packets by itself.
     fn rest(&mut self) -> Outcome<()> {
         std::thread::sleep(Duration::from_millis(1));
         Ok(())

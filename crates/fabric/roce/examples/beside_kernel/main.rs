@@ -1,10 +1,10 @@
-//! The kernel's Soft-RoCE and this crate's endpoint, measured by the same loops on the same network: a round trip of 8-byte
-//! WRITEs, and the rate of WRITEs of 64 KiB in packets of 4096 bytes. Two processes each, which yield while they wait, so that
-//! a guest with one processor will do. Figures only; there is no bar.
+//! Measures the kernel's Soft-RoCE and this crate's endpoint with the same loops on the same network: a round trip of
+//! 8-byte WRITEs, and the rate of WRITEs of 64 KiB in packets of 4096 bytes. Each has two processes, which yield while
+//! they wait, so a guest with one processor is enough. The results have no bound.
 //!
 //! `tests/peer/beside.sh` runs it in a guest (step `roce-beside-kernel` of `cargo xtask nightly`). By hand:
-//! `beside_kernel measure SHIM ROUNDS [COMMAND…]`, with devices rxe1 and rxe2 at 10.77.0.1 and 10.77.0.2; the command runs
-//! a program where port 4791 of the same addresses is free, as `ip netns exec NAME` does.
+//! `beside_kernel measure SHIM ROUNDS [COMMAND…]`, with devices rxe1 and rxe2 at 10.77.0.1 and 10.77.0.2. The command
+//! runs a program where port 4791 of the same addresses is free, as `ip netns exec NAME` does.
 
 mod kernel;
 mod ours;
@@ -17,25 +17,25 @@ use stentor_testutil::median;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What one side can do. Places are offsets in its memory, and in the other's, which has the same size.
+/// The operations of one side. Offsets refer to its memory, and to the other side's, which has the same size.
 trait Side {
-    /// A line that tells the other side of the queue pair and the memory.
+    /// Returns a line with the parameters of this side's queue pair and memory.
     fn here(&self) -> String;
-    /// Connects to who sent this line.
+    /// Connects to the side that sent this line.
     fn connect(&mut self, there: &str) -> Outcome<()>;
-    /// Posts a WRITE of own memory to the other's.
+    /// Posts a WRITE from local memory to the other side's.
     fn write(&mut self, from: u64, to: u64, bytes: u32, signalled: bool) -> Outcome<()>;
-    /// Does what is to do; returns how many WRITEs have completed since the last time.
+    /// Does pending work. Returns the number of WRITEs that have completed since the last call.
     fn poll(&mut self) -> Outcome<u64>;
-    /// Waits for bulk: what a side does that need not be quick.
+    /// Waits for a bulk transfer, in which this side need not react quickly.
     fn rest(&mut self) -> Outcome<()>;
-    /// A word of own memory.
+    /// Returns a word of local memory.
     fn load(&self, at: u64) -> u64;
-    /// Changes a word of own memory.
+    /// Stores a word in local memory.
     fn store(&self, at: u64, value: u64);
 }
 
-/// Memory of each side: sixteen places for bulk, a source of bulk, and some words.
+/// Memory of each side: 16 slots for bulk data, a source of bulk data, and some words.
 const BYTES: u64 = 18 * BULK as u64;
 const BULK: u32 = 64 << 10;
 const SOURCE: u64 = 16 * BULK as u64;
@@ -46,7 +46,7 @@ const TURNS: u64 = 2000;
 const WARM_UP: u64 = 200;
 const MESSAGES: u64 = 800;
 const OUTSTANDING: u64 = 8;
-/// How long a side goes on answering: the other may not have heard the last acknowledgement.
+/// Time for which a side keeps answering, because the other side may not have received the last acknowledgement.
 const LINGER: Duration = Duration::from_millis(100);
 
 fn linger(side: &mut dyn Side) -> Outcome<()> {
@@ -58,7 +58,7 @@ fn linger(side: &mut dyn Side) -> Outcome<()> {
     Ok(())
 }
 
-/// Waits until the other side wrote this.
+/// Waits until the other side has written `value`.
 fn wait(side: &mut dyn Side, value: u64) -> Outcome<()> {
     while side.load(WORD) != value {
         side.poll()?;
@@ -75,7 +75,7 @@ fn tell(side: &mut dyn Side, value: u64) -> Outcome<()> {
     side.poll().map(|_| ())
 }
 
-/// µs for a WRITE and the answer.
+/// Returns the time of a WRITE and its answer, in µs.
 fn round_trip(side: &mut dyn Side, first: bool) -> Outcome<f64> {
     let mut since = Instant::now();
     for turn in 1..=WARM_UP + TURNS {
@@ -93,7 +93,7 @@ fn round_trip(side: &mut dyn Side, first: bool) -> Outcome<f64> {
     Ok(since.elapsed().as_secs_f64() * 1e6 / TURNS as f64)
 }
 
-/// MB/s of bulk until everything is acknowledged.
+/// Returns the rate of bulk data until everything is acknowledged, in MB/s.
 fn bandwidth(side: &mut dyn Side, first: bool) -> Outcome<f64> {
     if !first {
         while side.load(WORD) == 0 {
@@ -118,7 +118,7 @@ fn bandwidth(side: &mut dyn Side, first: bool) -> Outcome<f64> {
     Ok(rate)
 }
 
-/// One of the two processes.
+/// Runs one of the two processes.
 fn child(arguments: &[String]) -> Outcome<()> {
     let [kind, place, what, number] = arguments else { return Err("child KIND PLACE WHAT NUMBER".into()) };
     let mut side: Box<dyn Side> = match kind.as_str() {
@@ -137,7 +137,7 @@ fn child(arguments: &[String]) -> Outcome<()> {
     linger(&mut *side)
 }
 
-/// A process that was started, and what it says and hears.
+/// A started process with its standard input and output.
 struct Started {
     child: Child,
     hears: ChildStdin,
@@ -170,7 +170,7 @@ impl Started {
     }
 }
 
-/// The figure of two fresh processes.
+/// Returns the figure that two fresh processes measure.
 fn play(prefix: &[String], kind: &str, place: &str, what: &str) -> Outcome<f64> {
     let mut both = [Started::new(prefix, [kind, place, what, "1"])?, Started::new(prefix, [kind, place, what, "2"])?];
     let told = [both[0].line()?, both[1].line()?];

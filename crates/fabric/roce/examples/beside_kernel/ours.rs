@@ -64,7 +64,7 @@ impl Side for Ours {
         Ok(done)
     }
 
-    /// Nobody else takes packets in.
+    /// Polls, because no other thread receives packets.
     fn rest(&mut self) -> Outcome<()> {
         if !self.peer.drive()? {
             std::thread::yield_now();

@@ -1,11 +1,13 @@
-//! Several endpoints at one address: one process has the port, the endpoints beside it get what comes for them.
+//! Several endpoints at one address: one endpoint receives, and hands packets over to the endpoints beside it.
 //!
-//! The endpoint that has the sockets is the *main* one. An annex has sockets of its own to send from, and none to receive: the main
-//! endpoint's port hands over what comes for the annex's queue pairs, which the numbers tell. Numbers from [`FIRST`] on are those of
-//! annexes, in blocks of [`BLOCK`]; those below are the main endpoint's. So neither of them takes a packet of the other.
+//! The endpoint with the receiving sockets is the *main* one. An annex has a socket to send from, and none to receive.
+//! The main endpoint's port hands over the packets for the annex's queue pairs, which it recognizes by their numbers.
+//! Numbers from [`FIRST`] on belong to annexes, in blocks of [`BLOCK`]; those below belong to the main endpoint. So
+//! neither receives a packet of the other.
 //!
-//! What is handed over waits in memory, in as many bytes as a socket would have; what finds no room is lost, as on any network. A
-//! descriptor tells of it. Nothing comes while nobody lets the main endpoint work.
+//! Packets that are handed over wait in memory, in as many bytes as a socket would have. Packets that do not fit are
+//! lost, as on any network. A descriptor reports waiting packets. No packet arrives while the main endpoint is not
+//! driven.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,64 +22,65 @@ use super::inject::Parcel;
 use super::settings::{Budget, Mode, PortError};
 use crate::endpoint::Arrival;
 
-/// The first number of a queue pair of an annex. Above the last block there is room for the number of multicast.
+/// First queue pair number of annexes. The last block leaves room for the number of multicast.
 pub(super) const FIRST: u32 = 0xf0_0000;
-/// The numbers of one annex.
+/// Number of queue pair numbers of one annex.
 const BLOCK: u32 = 1 << 16;
-/// Annexes of one address. The last block is not used: it has the number of multicast.
+/// Maximum number of annexes at one address. The last block is unused, because it contains the number of multicast.
 const MOST: usize = 15;
-/// What waits for an annex at most, bytes.
+/// Maximum number of bytes that wait for an annex.
 const MOST_WAITING: usize = 8 << 20;
-/// Where the number of a queue pair is in a packet.
+/// Offset of the high byte of the queue pair number in a packet.
 const NUMBER_AT: usize = 5;
-/// Buffers that are kept to be filled again.
+/// Maximum number of buffers that are kept for reuse.
 const MOST_SPARE: usize = 512;
 
-/// Where the endpoints of one address find each other. Clones are the same junction.
+/// The registry through which the endpoints of one address find each other. Clones refer to the same registry.
 #[derive(Clone, Debug, Default)]
 pub struct Junction(Arc<Mutex<Shared>>);
 
-/// How an endpoint uses the port of its address.
+/// The way in which an endpoint uses the port of its address.
 #[derive(Clone, Debug, Default)]
 pub enum Sharing {
-    /// Alone.
+    /// No other endpoint uses the address.
     #[default]
     Alone,
-    /// With endpoints of the same process beside it, for which it receives.
+    /// The endpoint also receives for other endpoints of this process.
     Main(Junction),
-    /// Beside the one that receives, from whose address it sends. Its own address is not looked at.
+    /// Another endpoint receives for this one, which sends from that endpoint's address. Its own configured address is
+    /// ignored.
     Beside(Junction),
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What the main endpoint's port is like. `None`: no endpoint has the sockets.
+    /// Properties of the main endpoint's port; `None` while no endpoint has the sockets.
     main: Option<Main>,
     annexes: [Weak<Inlet>; MOST],
 }
 
-/// What annexes take over from the port that receives for them.
+/// The properties that annexes inherit from the port that receives for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Main {
     pub(super) address: IpAddr,
     pub(super) mode: Mode,
     pub(super) takes_runs: bool,
-    /// As [`Port::room`](super::Port::room).
+    /// See [`Port::room`](super::Port::room).
     pub(super) room: u32,
 }
 
 impl Junction {
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // Its parts are changed one at a time.
+        // A poisoned lock is usable, because every change is a single step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells annexes what the port is like that receives for them.
+    /// Publishes the properties of the main endpoint's port.
     pub(super) fn open(&self, main: Main) {
         self.lock().main = Some(main);
     }
 
-    /// Makes an annex.
+    /// Creates an annex.
     pub(super) fn annex(&self) -> Result<(Annex, Main), PortError> {
         let mut shared = self.lock();
         let (Some(main), Some(block)) =
@@ -103,10 +106,10 @@ impl Junction {
         Ok((annex, main))
     }
 
-    /// Hands a packet over if it is for the queue pair of an annex. Returns whether it is.
+    /// Hands a packet over if it is for the queue pair of an annex. Returns whether it did.
     #[inline]
     pub(super) fn takes(&self, arrival: &Arrival<'_>) -> bool {
-        // The first byte of the number tells most packets apart: those of the main endpoint cost nothing more.
+        // The high byte of the number excludes most packets, so those of the main endpoint cost nothing more.
         arrival.transport.get(NUMBER_AT).is_some_and(|first| *first >= (FIRST >> 16) as u8) && self.hand_over(arrival)
     }
 
@@ -123,11 +126,11 @@ impl Junction {
     }
 }
 
-/// Where packets wait for an annex.
+/// The queue of packets for an annex.
 #[derive(Debug)]
 struct Inlet {
     waiting: Mutex<Waiting>,
-    /// Readable while packets wait that the annex has not seen.
+    /// Readable while there are packets that the annex has not seen.
     bell: OwnedFd,
 }
 
@@ -157,21 +160,22 @@ impl Inlet {
         waiting.bytes += transport.len();
         waiting.packets.push_back(Parcel { envelope: arrival.envelope, transport, check: arrival.check });
         if is_first {
-            // Under the lock, so that it never rings for what was taken already. A full counter is readable, too.
+            // Write under the lock, so that the bell never rings for packets that were already removed. A full counter
+            // is readable, too.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// The receiving side of an endpoint that is beside the one with the sockets.
+/// The receiving side of an endpoint beside the main one.
 #[derive(Debug)]
 pub(super) struct Annex {
     inlet: Arc<Inlet>,
     first: u32,
     room: u32,
-    /// What was taken, and not looked at.
+    /// Packets removed from the queue and not yet processed.
     came: VecDeque<Parcel>,
-    /// Buffers to give back.
+    /// Buffers to return.
     spare: Vec<Vec<u8>>,
     lost: u64,
 }
@@ -182,12 +186,12 @@ impl Annex {
         self.first..self.first + BLOCK
     }
 
-    /// Whether packets were taken that nobody has looked at.
+    /// Returns whether there are packets that were removed from the queue and not processed.
     pub(super) fn holds_more(&self) -> bool {
         !self.came.is_empty()
     }
 
-    /// Takes what waits. What was taken before was looked at.
+    /// Removes all waiting packets from the queue. The previous ones must have been processed.
     fn fill(&mut self) {
         let mut waiting = self.inlet.lock();
         self.lost = waiting.lost;
@@ -198,11 +202,11 @@ impl Annex {
         }
         std::mem::swap(&mut waiting.packets, &mut self.came);
         waiting.bytes = 0;
-        // Before the lock is given up: whoever puts the next packet rings again.
+        // Reset the bell before releasing the lock: the next packet rings it again.
         let _ = rustix::io::read(&self.inlet.bell, &mut [0; 8]);
     }
 
-    /// Takes a batch in, until a budget is spent. Returns the number of packets.
+    /// Processes packets until the budget is spent. Returns their number.
     pub(super) fn receive_within(&mut self, budget: &mut Budget, mut take: impl FnMut(&Arrival<'_>)) -> usize {
         if self.came.is_empty() {
             self.fill();
@@ -219,12 +223,12 @@ impl Annex {
         count
     }
 
-    /// As [`Port::room`](super::Port::room).
+    /// See [`Port::room`](super::Port::room).
     pub(super) fn room(&self) -> u32 {
         self.room
     }
 
-    /// Packets for which there was no room.
+    /// Returns the number of packets that did not fit.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -252,7 +256,7 @@ mod tests {
         junction
     }
 
-    /// A SEND of so many bytes to a queue pair.
+    /// Returns a SEND of `payload` bytes to a queue pair.
     fn packet(number: u32, payload: usize) -> Vec<u8> {
         let [_, number @ ..] = number.to_be_bytes();
         let mut packet = vec![4, 0, 0xff, 0xff, 0];
@@ -261,7 +265,7 @@ mod tests {
         packet
     }
 
-    /// Whether it is handed over.
+    /// Returns whether the packet is handed over.
     fn goes(junction: &Junction, transport: &[u8]) -> bool {
         let envelope = Envelope::plain(HERE, 1, HERE).expect("both are of one kind");
         junction.takes(&Arrival { envelope, transport, check: Check::Whole })
@@ -300,13 +304,13 @@ mod tests {
             assert!(!goes(&junction, &packet(number, 8)), "{number:#x}");
         }
         let whole = packet(annex.numbers().start, 0);
-        assert!((0..whole.len()).all(|bytes| !goes(&junction, &whole[..bytes])), "it is cut off");
+        assert!((0..whole.len()).all(|bytes| !goes(&junction, &whole[..bytes])), "truncated");
         drop(annex);
-        assert!(!goes(&junction, &whole), "the annex has gone");
+        assert!(!goes(&junction, &whole), "the annex was dropped");
     }
 
     #[test]
-    fn what_waits_for_an_annex_is_bounded() {
+    fn the_queue_of_an_annex_is_bounded() {
         let junction = junction();
         let mut annex = junction.annex().unwrap().0;
         let large = packet(annex.numbers().start, 4096);
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_annex_has_the_numbers_of_one_that_has_gone() {
+    fn a_new_annex_reuses_the_numbers_of_a_dropped_one() {
         assert!(matches!(Junction::default().annex(), Err(PortError::Alone)), "nobody receives");
         let junction = junction();
         let mut annexes: Vec<_> = (0..MOST).map(|_| junction.annex().expect("a block is free").0).collect();

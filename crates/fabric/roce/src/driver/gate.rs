@@ -1,9 +1,9 @@
-//! The sockets of a switch: packets with all their headers come to one address of it, and leave from one.
+//! The sockets of a switch: one address that receives packets with all their headers, and one that sends them.
 //!
-//! An [`Inlet`] takes in, an [`Outlet`] sends; they know nothing of queue pairs. On plain sockets the IPv4 and UDP headers of
-//! what came are made up from what the kernel tells of it, as an endpoint of this crate sent it; of what leaves, the kernel
-//! makes them: so packets leave from the outlet's own source port, and their type of service is lost. On raw sockets all
-//! headers come and go as they are.
+//! An [`Inlet`] receives and an [`Outlet`] sends; neither has any state of queue pairs. On plain sockets, the IPv4 and
+//! UDP headers of received packets are reconstructed from what the kernel reports, as an endpoint of this crate sends
+//! them. The kernel writes the headers of sent packets, so these leave from the outlet's source port and lose their
+//! type of service. On raw sockets all headers are received and sent unchanged.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,50 +15,50 @@ use super::port;
 use super::settings::{Mode, PortError};
 use super::sys::{self, BATCH, Inbox, Name, Outgoing};
 
-/// IPv4 without options, and UDP.
+/// Length of an IPv4 header without options and a UDP header.
 const OUTER: usize = 28;
 
-/// What takes packets in that come to an address.
+/// A receiver of packets to an address.
 #[derive(Debug)]
 pub struct Inlet {
     address: Ipv4Addr,
     socket: OwnedFd,
-    /// Only keeps the kernel from answering "port unreachable".
+    /// Only prevents the kernel from answering "port unreachable".
     _silencer: Option<OwnedFd>,
     inbox: Inbox,
-    /// Bytes before each datagram that are headers made up here.
+    /// Number of bytes before each datagram for reconstructed headers.
     made: usize,
     count: usize,
 }
 
-/// What sends packets from an address.
+/// A sender of packets from an address.
 #[derive(Debug)]
 pub struct Outlet {
     socket: OwnedFd,
-    /// The port that packets leave from; none on a raw socket: they keep theirs.
+    /// Source port of all packets. `None` on a raw socket, where packets keep their ports.
     port: Option<u16>,
     names: Vec<Name>,
     unsent: u64,
     full: u64,
 }
 
-/// A packet that leaves: headers from the IP header on, what follows, and the last four bytes.
+/// A packet to send: headers from the IP header on, the body, and the last four bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
-    /// Where to.
+    /// Destination.
     pub to: Ipv4Addr,
     /// IP, UDP and transport headers.
     pub head: &'a [u8],
-    /// What follows, and four bytes more, in whose place the ICRC goes.
+    /// The bytes behind the headers, plus four bytes that the ICRC replaces.
     pub body: &'a [u8],
     /// The ICRC.
     pub icrc: [u8; ICRC_BYTES],
 }
 
-/// Opens the sockets of an address: [`Mode::Plain`], or [`Mode::Raw`]. `entropy` chooses the source port.
+/// Opens the sockets of an address in [`Mode::Plain`] or [`Mode::Raw`]. `entropy` selects the source port.
 ///
 /// # Errors
-/// See [`PortError`].
+/// Returns a [`PortError`].
 pub fn gate(address: Ipv4Addr, mode: Mode, entropy: u16) -> Result<(Inlet, Outlet), PortError> {
     let place = IpAddr::V4(address);
     let failed = |what| move |source| PortError::System { what, address: place, source };
@@ -66,7 +66,7 @@ pub fn gate(address: Ipv4Addr, mode: Mode, entropy: u16) -> Result<(Inlet, Outle
     let outlet = |socket, port| Outlet { socket, port, names: Vec::with_capacity(BATCH), unsent: 0, full: 0 };
     if mode != Mode::Raw {
         port::enlarge_receiving(&listening);
-        // Not a reason to stop: then nobody counts what there was no room for.
+        // A failure is not fatal: overflows are then not counted.
         let _ = sys::set(&listening, libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
         let (sending, source) = port::sending(place, entropy)?;
         let inlet =
@@ -85,10 +85,10 @@ pub fn gate(address: Ipv4Addr, mode: Mode, entropy: u16) -> Result<(Inlet, Outle
 }
 
 impl Inlet {
-    /// Takes in what is there, up to a batch; returns how many packets that is. Those of the last batch are gone.
+    /// Receives up to one batch of packets and returns their number. The previous batch is overwritten.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the operating system.
     pub fn fill(&mut self) -> io::Result<usize> {
         self.count = 0;
         let count = self.inbox.fill(&self.socket)?;
@@ -109,24 +109,24 @@ impl Inlet {
         let ip = Ipv4Repr { tos: datagram.tos, id: 0, dont_fragment: true, ttl: 64, source, destination: self.address };
         let envelope = Envelope { ip: IpRepr::V4(ip), source_port, udp_checksum: 0 };
         let (head, transport) = datagram.bytes.split_at_mut(OUTER);
-        // There is room.
+        // The head has exactly the length of the headers, so this cannot fail.
         let _ = envelope.emit(head, transport.len());
     }
 
-    /// Packet `n` of the last batch, from its IP header on; nothing if there are not so many.
+    /// Returns packet `n` of the last batch, from its IP header on; empty if the batch is shorter.
     #[inline]
     #[must_use]
     pub fn packet(&self, n: usize) -> &[u8] {
         if n < self.count { self.inbox.packet(n, self.made) } else { &[] }
     }
 
-    /// What becomes readable when something comes.
+    /// Returns a descriptor that becomes readable when a packet arrives.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Packets that came and that the kernel had no room for, as far as it has said so.
+    /// Returns the number of packets that the kernel dropped for lack of buffer space, as far as it has reported them.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.inbox.overflowed()
@@ -134,22 +134,22 @@ impl Inlet {
 }
 
 impl Outlet {
-    /// Packets in one system call: who has as many sends best.
+    /// Number of packets per system call; batches of this size are the most efficient.
     pub const BATCH: usize = BATCH;
 
-    /// The source port of everything that leaves here; none if packets keep their own.
+    /// Returns the source port of all sent packets, or `None` if packets keep their ports.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// Packets that the kernel did not take: lost, as in any switch whose queue is full.
+    /// Returns the number of packets that the kernel refused. They are lost, as in any switch with a full queue.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unsent
     }
 
-    /// How many of those found no room.
+    /// Returns how many of the refused packets did not fit in a buffer.
     #[must_use]
     pub fn full(&self) -> u64 {
         self.full
@@ -163,7 +163,7 @@ impl Outlet {
         }));
     }
 
-    /// Sends datagrams as they are, without a header from here.
+    /// Sends datagrams without adding headers.
     pub fn send_plain<'a>(&mut self, datagrams: impl Iterator<Item = (Ipv4Addr, &'a [u8])>) {
         self.send_each(datagrams.map(|(to, bytes)| (to, Outgoing { bytes, ..Outgoing::NOTHING })));
     }

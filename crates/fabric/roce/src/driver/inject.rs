@@ -1,4 +1,4 @@
-//! A bad network on purpose: loss, repetition, reordering, damage, delay.
+//! A fault injector for packets: loss, duplication, reordering, corruption, delay.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -8,41 +8,41 @@ use stentor_wire::Envelope;
 
 use crate::endpoint::Check;
 
-/// What happens to a packet, each with a chance from 0 to 1.
+/// Probabilities from 0 to 1 of the faults of a packet.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Chances {
-    /// It is lost.
+    /// Probability that the packet is lost.
     pub drop: f64,
-    /// It comes twice.
+    /// Probability that the packet arrives twice.
     pub duplicate: f64,
-    /// Up to four later ones overtake it.
+    /// Probability that up to four later packets overtake this one.
     pub reorder: f64,
-    /// One bit is wrong.
+    /// Probability that one bit of the packet is flipped.
     pub corrupt: f64,
-    /// Every packet is this much later, nanoseconds.
+    /// Additional delay of every packet, in nanoseconds.
     pub delay: u64,
 }
 
 impl Chances {
-    /// Whether anything happens at all.
+    /// Returns whether any fault is enabled.
     #[must_use]
     pub fn is_any(&self) -> bool {
         *self != Chances::default()
     }
 }
 
-/// Faults of a network that may change while it is used.
+/// Faults of a network that may change while it is in use.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Faults {
-    /// The probability from 0 to 1 that a packet is lost, in both directions.
+    /// Probability from 0 to 1 that a packet is lost, in both directions.
     pub drop: f64,
-    /// Addresses from which every packet is lost.
+    /// Source addresses whose packets are all lost.
     pub from: Vec<IpAddr>,
-    /// Addresses to which every packet is lost.
+    /// Destination addresses whose packets are all lost.
     pub to: Vec<IpAddr>,
 }
 
-/// A packet that is held.
+/// A packet that is held back.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     pub(crate) envelope: Envelope,
@@ -50,7 +50,7 @@ pub(crate) struct Parcel {
     pub(crate) check: Check,
 }
 
-/// How long a packet waits for others to overtake it, nanoseconds.
+/// Maximum time that a packet waits to be overtaken, in nanoseconds.
 const OVERTAKEN: u64 = 2_000_000;
 
 impl AsMut<[u8]> for Parcel {
@@ -59,18 +59,18 @@ impl AsMut<[u8]> for Parcel {
     }
 }
 
-/// One direction of a bad network, through which packets go as `P`; what is damaged are the bytes that they give.
+/// One direction of a faulty network, for packets of type `P`. Corruption changes the bytes that `AsMut` returns.
 #[derive(Debug)]
 pub struct Injector<P> {
     chances: Chances,
     random: SplitMix64,
     waiting: VecDeque<(u64, u32, P)>,
-    /// Packets lost, repeated, reordered, damaged.
+    /// Numbers of packets lost, duplicated, reordered and corrupted.
     pub counts: [u64; 4],
 }
 
 impl<P: Clone + AsMut<[u8]>> Injector<P> {
-    /// The seed decides everything.
+    /// Creates an injector. The seed determines all random choices.
     #[must_use]
     pub fn new(chances: Chances, seed: u64) -> Self {
         Injector { chances, random: SplitMix64(seed), waiting: VecDeque::new(), counts: [0; 4] }
@@ -81,14 +81,14 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         self.chances.drop = chance;
     }
 
-    /// Draws once.
+    /// Draws once, and returns `true` with the given probability.
     pub fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && ((self.random.word() >> 11) as f64) < chance * (1_u64 << 53) as f64
     }
 
-    /// Takes a packet in; `now` counts nanoseconds.
+    /// Adds a packet at time `now`, in nanoseconds.
     pub fn push(&mut self, now: u64, mut parcel: P) {
-        // Whoever waits to be overtaken has been overtaken by one more.
+        // This packet counts as one that overtakes every waiting packet.
         for (_, overtakers, _) in &mut self.waiting {
             *overtakers = overtakers.saturating_sub(1);
         }
@@ -114,7 +114,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         self.waiting.push_back((now + self.chances.delay, overtakers, parcel));
     }
 
-    /// The next packet that is due.
+    /// Returns the next packet that is due.
     pub fn pop(&mut self, now: u64) -> Option<P> {
         let due = |(at, overtakers, _): &(u64, u32, P)| {
             *at <= now && (*overtakers == 0 || at.saturating_add(OVERTAKEN) <= now)
@@ -123,7 +123,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         self.waiting.remove(place).map(|(_, _, parcel)| parcel)
     }
 
-    /// When [`pop`](Self::pop) gives something by the passing of time alone.
+    /// Returns the next time at which [`pop`](Self::pop) returns a packet if no other packet is added.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         let when = |(at, overtakers, _): &(u64, u32, P)| if *overtakers == 0 { *at } else { at + OVERTAKEN };

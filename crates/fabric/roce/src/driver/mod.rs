@@ -1,4 +1,4 @@
-//! Packets to and from the kernel: sockets, and what may be put between them and the endpoint.
+//! The driver: sockets, and everything between them and the endpoint.
 
 mod annex;
 mod gate;
@@ -19,5 +19,5 @@ pub use port::{Port, PortCounters};
 pub use pump::Pump;
 pub use settings::{Mode, PortError};
 pub use stentor_fabric_net::source_address;
-/// The headers around what a [`Port`] sends.
+/// The headers around the packets of a [`Port`].
 pub use stentor_wire::Envelope;

@@ -1,4 +1,4 @@
-//! Captures that Wireshark reads: raw IP packets, nanoseconds.
+//! Captures in pcap format for Wireshark: raw IP packets, timestamps in nanoseconds.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -10,21 +10,22 @@ use stentor_wire::Envelope;
 
 /// The link type of packets that begin with their IP header.
 const RAW_IP: u32 = 101;
-/// A pcap file with nanoseconds.
+/// Magic number of a pcap file with nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;
 
-/// Takes all that it is given at once, which is whole packets, or nothing: what a full disk took of it is cut off.
+/// A file that accepts each batch of whole packets completely or not at all: a partial write to a full disk is
+/// truncated.
 #[derive(Debug)]
 struct Batches {
     file: File,
-    /// Bytes in the file.
+    /// Length of the file, in bytes.
     bytes: u64,
 }
 
 impl Write for Batches {
     fn write(&mut self, packets: &[u8]) -> io::Result<usize> {
         if let Err(error) = self.file.write_all(packets) {
-            // A pipe cannot be cut, and has a reader that knows where it ended.
+            // A pipe cannot be truncated; its reader sees where it ended.
             let _ = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
             return Err(error);
         }
@@ -37,23 +38,23 @@ impl Write for Batches {
     }
 }
 
-/// A file that packets are written to.
+/// A capture file.
 #[derive(Debug)]
 pub struct Pcap {
     file: BufWriter<Batches>,
-    /// One packet with its header: only whole ones get to the file, also when the process is killed.
+    /// One packet with its header. Only whole records are written to the file, even if the process is killed.
     record: Vec<u8>,
-    /// The first error, until it is told.
+    /// The first error, until it is reported.
     error: Option<io::Error>,
-    /// There was one: nothing is written any more.
+    /// `true` after an error: nothing more is written.
     broken: bool,
 }
 
 impl Pcap {
-    /// Makes the file. A pipe or a device that is there is written to: `wireshark -k -i PIPE` reads while it is written.
+    /// Creates the file. An existing pipe or device is opened for writing: `wireshark -k -i PIPE` reads it meanwhile.
     ///
     /// # Errors
-    /// If there is a file already, or what the system says.
+    /// Returns an error if a file exists already, or the error of the operating system.
     pub fn create(path: &Path) -> io::Result<Pcap> {
         let file = File::create_new(path).or_else(|error| match std::fs::metadata(path) {
             Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => {
@@ -72,7 +73,7 @@ impl Pcap {
         Ok(Pcap { file, record: Vec::new(), error: None, broken: false })
     }
 
-    /// Adds a packet, with the time of now.
+    /// Adds a packet with the current time.
     pub fn write(&mut self, envelope: &Envelope, transport: &[u8]) {
         if !self.broken {
             self.error = self.try_write(envelope, transport).err();
@@ -80,7 +81,7 @@ impl Pcap {
         }
     }
 
-    /// Adds a packet that is there from its IP header on.
+    /// Adds a packet that is given from its IP header on.
     pub fn write_packet(&mut self, bytes: &[u8]) {
         if !self.broken {
             self.error = self.try_write_bytes(&[], bytes).err();
@@ -88,7 +89,7 @@ impl Pcap {
         }
     }
 
-    /// The error after which nothing is written any more; told once.
+    /// Returns the error that stopped the capture, once.
     pub fn next_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
@@ -112,10 +113,10 @@ impl Pcap {
         self.file.write_all(&self.record)
     }
 
-    /// Writes out what is held back.
+    /// Writes buffered packets to the file.
     ///
     /// # Errors
-    /// The first error of any write, unless it was told.
+    /// Returns the first error of any write, unless it was reported before.
     pub fn finish(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -127,7 +128,7 @@ impl Pcap {
 
 impl Drop for Pcap {
     fn drop(&mut self) {
-        // Whoever wants to know calls `finish`.
+        // Errors are ignored here; `finish` reports them.
         let _ = self.file.flush();
     }
 }
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_file_is_written_over() {
+    fn no_file_is_overwritten() {
         let there = std::env::current_exe().unwrap();
         assert_eq!(Pcap::create(&there).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(Pcap::create(there.parent().unwrap()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_once() {
+    fn a_full_disk_is_reported_once() {
         let full = || Pcap::create(Path::new("/dev/full")).unwrap();
         let envelope = Envelope::plain([127, 0, 0, 1].into(), 50_000, [127, 0, 0, 2].into()).unwrap();
         let mut pcap = full();
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(pcap.next_error().unwrap().kind(), io::ErrorKind::StorageFull);
         pcap.write(&envelope, &[7; 1000]);
         assert!(pcap.next_error().is_none() && pcap.finish().is_ok());
-        // What is held back is not written yet, and is not lost in silence either.
+        // Buffered packets are not written yet, but are not lost silently either.
         let mut pcap = full();
         pcap.write(&envelope, &[7; 100]);
         assert!(pcap.next_error().is_none());

@@ -1,4 +1,5 @@
-//! The sockets of one address: everything that comes to UDP port 4791, and one source port for everything that goes.
+//! The sockets of one address: one receives everything for UDP port 4791, and one sends everything from one source
+//! port.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,50 +16,50 @@ use super::settings::{Budget, Mode, PortError};
 use super::sys::{self, Inbox};
 use crate::endpoint::{Arrival, Check, Outbox};
 
-/// Source ports say nothing but which path to take; by convention they are the dynamic ports (Linux
+/// Lowest source port. Source ports only select a path; by convention they are dynamic ports (Linux
 /// `rdma_flow_label_to_udp_sport`).
 const FIRST_SOURCE_PORT: u16 = 0xc000;
-/// What the kernel is asked to keep of what comes, and of what goes, bytes. It gives as much as `net.core.rmem_max` and
-/// `wmem_max` allow.
+/// Requested size of the socket buffers for receiving and sending, in bytes. The kernel limits it to
+/// `net.core.rmem_max` and `wmem_max`.
 const BUFFER: i32 = 8 << 20;
 
-/// The sockets.
+/// The sockets of one address.
 #[derive(Debug)]
 pub struct Port {
     address: IpAddr,
     source_port: u16,
     mode: Mode,
-    /// `None`: another endpoint of the process receives.
+    /// `None` if another endpoint of the process receives.
     listening: Option<OwnedFd>,
     annex: Option<Annex>,
-    /// Where annexes get what comes here for them.
+    /// The registry of annexes, to which this port hands their packets over.
     junction: Option<Junction>,
     sender: Sender,
     raw: Option<OwnedFd>,
     inbox: Inbox,
     takes_runs: bool,
-    /// Who sends identifications of its own.
+    /// Peers whose packets have individual IPv4 identifications.
     identified: Vec<IpAddr>,
 }
 
-/// What the kernel did with packets, beside what an endpoint counts.
+/// Counters of the kernel's handling of packets, in addition to those of the endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortCounters {
-    /// Packets that it did not take: lost, as on any network.
+    /// Packets that the kernel refused. They are lost, as on any network.
     pub unsent: u64,
-    /// Packets that it took as one with others.
+    /// Packets that the kernel accepted as part of a run.
     pub in_runs: u64,
-    /// Runs that it did not take. Their packets went one by one.
+    /// Runs that the kernel refused. Their packets were sent one by one.
     pub refused_runs: u64,
-    /// Times that it had no room: what was to go then went later, or is unsent.
+    /// Number of times that a buffer was full. The packets were then sent later, or count as unsent.
     pub full: u64,
-    /// Packets that came and that it had no room for. It tells with the next packet that it has room for, so that what was
-    /// dropped behind the last one is not in here; and counts up to 2^32 between two of those.
+    /// Received packets that the kernel dropped for lack of buffer space. The kernel reports them with the next packet
+    /// that fits, so drops after the last packet are not included. Between two such packets it counts up to 2^32.
     pub overflowed: u64,
 }
 
 impl PortCounters {
-    /// Names and values.
+    /// Returns names and values of all counters.
     #[must_use]
     pub fn list(&self) -> Vec<(&'static str, u64)> {
         let PortCounters { unsent, in_runs, refused_runs, full, overflowed } = *self;
@@ -73,10 +74,10 @@ impl PortCounters {
 }
 
 impl Port {
-    /// Opens them. `entropy` chooses the source port.
+    /// Opens the sockets. `entropy` selects the source port.
     ///
     /// # Errors
-    /// See [`PortError`].
+    /// Returns a [`PortError`].
     pub fn open(address: IpAddr, mode: Mode, entropy: u16) -> Result<Port, PortError> {
         let failed = |what| move |source| PortError::System { what, address, source };
         let listening = listening(address)?;
@@ -89,12 +90,12 @@ impl Port {
             _ => None,
         };
         if raw.is_some() {
-            // This socket only keeps the kernel from answering "port unreachable"; nobody reads it.
+            // This socket only prevents the kernel from answering "port unreachable"; it is never read.
             sys::set(&listening, libc::SOL_SOCKET, libc::SO_RCVBUF, 0).map_err(failed("shrink a buffer"))?;
         } else {
             enlarge(&listening, RECEIVING);
         }
-        // Not a reason to stop: then nobody counts what there was no room for.
+        // A failure is not fatal: overflows are then not counted.
         let _ = sys::set(raw.as_ref().unwrap_or(&listening), libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
         let (sending, source_port) = sending(address, entropy)?;
         let (inbox, sender) = (Inbox::new(false), Sender::new(sending));
@@ -113,10 +114,11 @@ impl Port {
         })
     }
 
-    /// Opens what sends from the address of another endpoint of this process, which receives for both. `entropy` chooses the source port.
+    /// Opens a socket that sends from the address of another endpoint of this process, which receives for both.
+    /// `entropy` selects the source port.
     ///
     /// # Errors
-    /// See [`PortError`].
+    /// Returns a [`PortError`].
     pub fn beside(junction: &Junction, entropy: u16) -> Result<Port, PortError> {
         let (annex, main) = junction.annex()?;
         let Main { address, mode, takes_runs, .. } = main;
@@ -136,36 +138,36 @@ impl Port {
         })
     }
 
-    /// Receives for other endpoints of this process from now on, too.
+    /// Makes this port also receive for other endpoints of this process.
     pub fn share(&mut self, junction: &Junction) {
         let Port { address, mode, takes_runs, .. } = *self;
         junction.open(Main { address, mode, takes_runs, room: self.room() });
         self.junction = Some(junction.clone());
     }
 
-    /// Whether another endpoint of this process receives for this one.
+    /// Returns whether another endpoint of this process receives for this one.
     pub(crate) fn is_beside(&self) -> bool {
         self.annex.is_some()
     }
 
-    /// The numbers that queue pairs of this endpoint may have.
+    /// Returns the numbers that queue pairs of this endpoint may have.
     pub(crate) fn numbers(&self) -> Range<u32> {
         // 0 and 1 are the management queue pairs.
         self.annex.as_ref().map_or(2..annex::FIRST, Annex::numbers)
     }
 
-    /// The socket that receives.
+    /// Returns the receiving socket.
     fn socket(&self) -> Option<&OwnedFd> {
         self.raw.as_ref().or(self.listening.as_ref())
     }
 
-    /// The address.
+    /// Returns the address.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The bytes of packets that wait here to be taken in, at most, as the kernel counts them.
+    /// Returns the maximum number of bytes of packets that wait to be received, as the kernel counts them.
     pub(crate) fn room(&self) -> u32 {
         match (self.socket(), &self.annex) {
             (Some(socket), _) => {
@@ -175,15 +177,15 @@ impl Port {
         }
     }
 
-    /// The headers around everything that goes to a peer.
+    /// Returns the headers around packets to a peer.
     ///
     /// # Errors
-    /// If the peer's address is of the other family.
+    /// Returns an error if the peer's address has another family.
     pub fn envelope(&self, peer: IpAddr) -> Result<Envelope, stentor_wire::Error> {
         Envelope::plain(self.address, self.source_port, peer)
     }
 
-    /// What the kernel did so far.
+    /// Returns the counters of the kernel's handling of packets.
     #[must_use]
     pub fn counters(&self) -> PortCounters {
         let sent = self.sender.sent();
@@ -196,23 +198,25 @@ impl Port {
         }
     }
 
-    /// The next thing about sending that a person should know, said once of each place. At most 64 wait.
+    /// Returns the next message for the operator about sending. Each destination is reported once, and at most 64
+    /// messages are kept.
     pub fn next_note(&mut self) -> Option<String> {
         self.sender.next_note()
     }
 
-    /// Whether the kernel had no room for what was last to be sent.
+    /// Returns whether the kernel had no room for the last packets to send.
     pub(crate) fn is_full(&self) -> bool {
         self.sender.is_full()
     }
 
-    /// Whether something was taken from the kernel that nobody has looked at yet: no descriptor tells of that.
+    /// Returns whether there are packets that were received from the kernel and not processed. No descriptor reports
+    /// those.
     #[must_use]
     pub fn holds_more(&self) -> bool {
         self.inbox.holds_more() || self.annex.as_ref().is_some_and(Annex::holds_more)
     }
 
-    /// What becomes readable when something comes.
+    /// Returns a descriptor that becomes readable when a packet arrives.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         match (self.socket(), &self.annex) {
@@ -222,12 +226,13 @@ impl Port {
         }
     }
 
-    /// Lets packets go in runs that the kernel takes as one (UDP_SEGMENT), to peers that [`run_to`](Port::run_to) names, and
-    /// with [`Mode::Plain`] come so, too (UDP_GRO). Nothing changes if the system has none of that.
+    /// Enables runs of packets that the kernel accepts as one buffer (UDP_SEGMENT), to peers named by
+    /// [`run_to`](Port::run_to). In [`Mode::Plain`] the port then also receives packets as runs (UDP_GRO). Nothing
+    /// changes on a system without these options.
     ///
-    /// The kernel numbers the packets of a run from 0, which their ICRC shows, and cuts only what has UDP checksums: runs, and
-    /// what goes with them, leave by a socket of their own, from the same source port. What comes as one comes to raw sockets
-    /// so, too, which cannot take it apart.
+    /// The kernel numbers the packets of a run from 0, which their ICRCs must match, and it only segments packets with
+    /// UDP checksums. Runs, and packets in the same batch, therefore leave by a separate socket with the same source
+    /// port. The kernel would deliver joined packets also to raw sockets, which cannot split them.
     pub fn enable_runs(&mut self) {
         if let Ok(cutting) = cutting(self.address, self.source_port) {
             self.sender.cut_by(cutting);
@@ -240,18 +245,18 @@ impl Port {
         }
     }
 
-    /// Whether packets may come in runs.
+    /// Returns whether packets may be received in runs.
     #[must_use]
     pub fn takes_runs(&self) -> bool {
         self.takes_runs
     }
 
-    /// Whether a peer takes packets with the identifications of a run.
+    /// Sets whether a peer accepts packets with the identifications of a run.
     pub fn run_to(&mut self, peer: IpAddr, takes: bool) {
         self.sender.run_to(peer, takes);
     }
 
-    /// Whether a peer's packets have IPv4 identifications of their own, which a plain socket does not show.
+    /// Sets whether a peer's packets have individual IPv4 identifications, which a plain socket does not report.
     pub fn hear_identified(&mut self, peer: IpAddr, identified: bool) {
         self.identified.retain(|known| *known != peer);
         if identified {
@@ -259,27 +264,28 @@ impl Port {
         }
     }
 
-    /// Sends what is in a batch from a place on. Returns how many packets are done; the kernel has no room for the rest now.
-    /// What is sent again goes by itself, in case that somebody on the way has other ideas of identifications.
+    /// Sends the packets of a batch from index `from` on. Returns the number of packets that are done; the kernel has
+    /// no room for the rest now. Retransmissions leave outside of runs, in case a device on the path changes
+    /// identifications.
     pub(crate) fn send(&mut self, out: &Outbox, from: usize) -> usize {
         self.sender.send(out.told().skip(from))
     }
 
-    /// Sends packets. Returns how many are done, from the first on; the kernel has no room for the rest now.
+    /// Sends packets. Returns the number that are done, from the first on; the kernel has no room for the rest now.
     pub fn send_all<'a>(&mut self, packets: &(impl Iterator<Item = (&'a Envelope, &'a [u8])> + Clone)) -> usize {
         self.sender.send(packets.clone().map(|(envelope, bytes)| (envelope, bytes, false)))
     }
 
-    /// Takes a batch in; returns how many datagrams came.
+    /// Receives one batch of packets. Returns the number of datagrams.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the operating system.
     pub fn receive(&mut self, take: impl FnMut(&Arrival<'_>)) -> io::Result<usize> {
         self.receive_within(&mut Budget { packets: usize::MAX, bytes: usize::MAX }, take)
     }
 
-    /// The same, until a budget is spent; the datagram that spends it is taken whole. What is left of the batch comes first
-    /// the next time.
+    /// Receives packets until the budget is spent. The datagram that exceeds the budget is still received completely.
+    /// The rest of the batch is received first by the next call.
     pub(crate) fn receive_within(
         &mut self,
         budget: &mut Budget,
@@ -304,7 +310,7 @@ impl Port {
         Ok(count)
     }
 
-    /// Takes in what was taken from the kernel.
+    /// Processes the packets that were received from the kernel.
     #[inline]
     fn receive_batch(&mut self, budget: &mut Budget, mut take: impl FnMut(&Arrival<'_>)) -> usize {
         let mut count = 0;
@@ -323,7 +329,7 @@ impl Port {
                         check: Check::Whole,
                     }),
                     Ok(_) => {}
-                    // So that it is counted.
+                    // The endpoint counts the malformed packet.
                     Err(_) => take(&self.unknown(bytes)),
                 }
                 continue;
@@ -342,7 +348,7 @@ impl Port {
             };
             for (place, transport) in packets.enumerate() {
                 if let (Check::RunId, IpRepr::V4(ip)) = (check, &mut envelope.ip) {
-                    // What is behind the longest run was joined to it, and begins another.
+                    // The kernel joined several runs: a packet beyond the longest run begins another run.
                     ip.id = u16::try_from(place).ok().filter(|_| place < RunIds::MOST).unwrap_or(0);
                 }
                 budget.spend(transport.len());
@@ -358,14 +364,14 @@ impl Port {
     }
 }
 
-/// Whether a socket's packets have UDP checksums.
+/// Whether a socket sends UDP checksums.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sums {
     None,
     Udp,
 }
 
-/// A socket to which everything comes that is for RoCEv2's port of an address.
+/// Opens a socket that receives everything for RoCEv2's port at an address.
 pub(super) fn listening(address: IpAddr) -> Result<OwnedFd, PortError> {
     let failed = |what| move |source| PortError::System { what, address, source };
     let listening = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
@@ -377,7 +383,7 @@ pub(super) fn listening(address: IpAddr) -> Result<OwnedFd, PortError> {
     Ok(listening)
 }
 
-/// A socket from which packets go, and its port.
+/// Opens a sending socket and returns it with its source port.
 pub(super) fn sending(address: IpAddr, entropy: u16) -> Result<(OwnedFd, u16), PortError> {
     let failed = |what| move |source| PortError::System { what, address, source };
     let sending = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
@@ -386,7 +392,7 @@ pub(super) fn sending(address: IpAddr, entropy: u16) -> Result<(OwnedFd, u16), P
     Ok((sending, source_port))
 }
 
-/// A UDP socket whose packets have headers that are known beforehand: unconnected, never fragmented, so that the
+/// Opens a UDP socket whose packets have predictable headers: it is unconnected and never fragments, so the
 /// identification is 0.
 fn udp(address: IpAddr, sums: Sums) -> io::Result<OwnedFd> {
     let v4 = address.is_ipv4();
@@ -406,15 +412,15 @@ fn udp(address: IpAddr, sums: Sums) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// `linux/udp.h`; not in `libc`.
+/// From `linux/udp.h`; not in `libc`.
 const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
 
-/// A socket that sends runs from a port that another one has.
+/// Opens a socket that sends runs from the source port of another socket.
 fn cutting(address: IpAddr, source_port: u16) -> io::Result<OwnedFd> {
     let fd = udp(address, Sums::Udp)?;
     sys::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-    // 0 is "none": asks whether there is such an option.
+    // The value 0 disables segmentation; the call fails if the option is not supported.
     sys::set(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0)?;
     sys::bind(&fd, address, source_port)?;
     enlarge(&fd, SENDING);
@@ -433,14 +439,14 @@ pub(super) fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
     Ok(fd)
 }
 
-/// The options for a buffer's size: beyond the system's limit, which takes a privilege, and within.
+/// The options for the size of a buffer: beyond the system's limit, which needs a privilege, and within the limit.
 const RECEIVING: [i32; 2] = [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF];
 const SENDING: [i32; 2] = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
 
-/// As large as allowed.
+/// Enlarges a buffer as far as allowed.
 fn enlarge(fd: &OwnedFd, [beyond, within]: [i32; 2]) {
     if sys::set(fd, libc::SOL_SOCKET, beyond, BUFFER).is_err() {
-        // A smaller buffer loses more under load, which retransmissions mend, or makes senders wait.
+        // A smaller buffer loses more packets under load, which are retransmitted, or makes senders wait.
         let _ = sys::set(fd, libc::SOL_SOCKET, within, BUFFER);
     }
 }
@@ -453,7 +459,7 @@ pub(super) fn enlarge_sending(fd: &OwnedFd) {
     enlarge(fd, SENDING);
 }
 
-/// A port that nobody else sends from, but this process with another socket.
+/// Binds a socket to a port from which only sockets of this process send.
 fn bind_some(fd: &OwnedFd, address: IpAddr, entropy: u16) -> io::Result<u16> {
     sys::set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     for attempt in 0..0x4000 {

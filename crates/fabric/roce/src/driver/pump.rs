@@ -1,4 +1,4 @@
-//! Between sockets and endpoint: takes in, lets time pass, sends out.
+//! The loop between sockets and endpoint: it receives, advances timers, and sends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,14 +12,15 @@ use super::port::Port;
 use super::settings::Budget;
 use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
 
-/// What is taken in before time passes and something is sent, so that a flood holds neither up: so much, and at most one
-/// datagram more.
+/// Budget of packets that are received before timers advance and packets are sent, so that a flood blocks neither. It
+/// is exceeded by at most one datagram.
 const INTAKE: Budget = Budget { packets: 256, bytes: 1 << 20 };
-/// How long what the kernel has no room for waits before it is tried again. There is no descriptor that tells for all ways.
+/// Pause before packets for which the kernel had no room are tried again. No descriptor reports free room for all
+/// paths.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
-/// Packets of one batch that goes out.
+/// Maximum number of packets in one outgoing batch.
 const OUTBOX: usize = 32;
-/// Batches that are sent before something is taken in.
+/// Number of batches sent before packets are received again.
 const BURSTS: usize = 8;
 
 /// Drives an endpoint over sockets.
@@ -27,50 +28,50 @@ const BURSTS: usize = 8;
 pub struct Pump {
     port: Port,
     out: Outbox,
-    /// How many of those are gone; the kernel had no room for the others.
+    /// Number of packets of `out` that were sent; the kernel had no room for the others.
     gone: usize,
     begin: Instant,
     pcap: Option<Pcap>,
-    /// What a bad network does to what goes and to what comes.
+    /// Fault injectors for sent and received packets.
     injectors: Option<Box<[Injector<Parcel>; 2]>>,
-    /// The faults of the network.
+    /// Faults of the network.
     faults: Faults,
-    /// What came out of a bad network and found no room.
+    /// Packets that left an injector and found no room in the kernel.
     due: VecDeque<Parcel>,
 }
 
 impl Pump {
-    /// Over these sockets.
+    /// Creates a pump for these sockets.
     #[must_use]
     pub fn new(port: Port) -> Pump {
         let (out, due) = (Outbox::new(OUTBOX), VecDeque::new());
         Pump { port, out, gone: 0, begin: Instant::now(), pcap: None, injectors: None, faults: Faults::default(), due }
     }
 
-    /// Writes everything that goes or comes to a capture.
+    /// Writes all sent and received packets to a capture.
     pub fn capture(&mut self, pcap: Pcap) {
         self.pcap = Some(pcap);
     }
 
-    /// The capture, to finish it.
+    /// Returns the capture, to finish it.
     pub fn pcap_mut(&mut self) -> Option<&mut Pcap> {
         self.pcap.as_mut()
     }
 
-    /// Makes the network bad, in both directions.
+    /// Injects faults in both directions.
     pub fn inject(&mut self, chances: Chances, seed: u64) {
         let other = seed ^ 0x5eed_5eed;
         self.injectors =
             chances.is_any().then(|| Box::new([Injector::new(chances, seed), Injector::new(chances, other)]));
     }
 
-    /// Whether packets may be held here by a bad network.
+    /// Returns whether injectors may hold packets back.
     #[must_use]
     pub fn injects(&self) -> bool {
         self.injectors.is_some()
     }
 
-    /// Replaces the network's faults. Packets must not go in runs.
+    /// Replaces the network's faults. Runs must not be enabled.
     pub fn set_faults(&mut self, faults: Faults, seed: u64) {
         let both = self.injectors.get_or_insert_with(|| {
             let injector = |seed| Injector::new(Chances::default(), seed);
@@ -80,7 +81,7 @@ impl Pump {
         self.faults = faults;
     }
 
-    /// Lost, repeated, reordered, damaged so far.
+    /// Returns the numbers of packets lost, duplicated, reordered and corrupted so far.
     #[must_use]
     pub fn injected(&self) -> [u64; 4] {
         self.injectors.as_ref().map_or([0; 4], |both| {
@@ -89,28 +90,28 @@ impl Pump {
         })
     }
 
-    /// The sockets.
+    /// Returns the sockets.
     #[must_use]
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// The sockets, to change how they send, and to ask what happened.
+    /// Returns the sockets, to change how they send and to read notes.
     pub fn port_mut(&mut self) -> &mut Port {
         &mut self.port
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the time since the creation, in nanoseconds.
     #[inline]
     #[must_use]
     pub fn now(&self) -> u64 {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// Takes in what is there, some hundreds of packets at most; returns whether there was anything.
+    /// Receives waiting packets, at most some hundreds. Returns whether there were any.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the operating system.
     pub fn receive(&mut self, endpoint: &mut Endpoint) -> io::Result<bool> {
         let (mut any, mut budget) = (false, INTAKE);
         while !budget.is_spent() {
@@ -140,7 +141,7 @@ impl Pump {
         Ok(any)
     }
 
-    /// Lets time pass and sends what is due.
+    /// Advances the timers and sends the packets that are due.
     pub fn send(&mut self, endpoint: &mut Endpoint) {
         let now = self.now();
         if endpoint.next_deadline().is_some_and(|deadline| deadline <= now) {
@@ -182,7 +183,7 @@ impl Pump {
         }
     }
 
-    /// Gives the kernel what is to go. False if it has no room for all of it.
+    /// Passes pending packets to the kernel. Returns `false` if it has no room for all of them.
     fn hand_over(&mut self) -> bool {
         if self.out.is_empty() {
             return true;
@@ -196,13 +197,14 @@ impl Pump {
         true
     }
 
-    /// How long nothing happens by the passing of time alone, at most `longest`.
+    /// Returns the time for which no timer expires, at most `longest`.
     #[must_use]
     pub fn idle(&self, endpoint: &Endpoint, longest: Duration) -> Duration {
         let longest = match &self.port {
             port if port.holds_more() => Duration::ZERO,
             port if port.is_full() => longest.min(FULL_PAUSE),
-            // Only so many batches go before something is taken in; nothing that comes need wake who sends the rest.
+            // The number of batches per round is limited, so more packets may be ready to send although nothing
+            // arrives.
             _ if endpoint.has_more() => Duration::ZERO,
             _ => longest,
         };
@@ -212,7 +214,7 @@ impl Pump {
     }
 }
 
-/// The headers around a packet, with the identification that it must have had in a run.
+/// Returns the headers around a packet, with the identification that it must have had in a run.
 fn seen(arrival: &Arrival<'_>) -> Envelope {
     let mut envelope = arrival.envelope;
     if let (Check::RunId, IpRepr::V4(ip)) = (arrival.check, &mut envelope.ip)

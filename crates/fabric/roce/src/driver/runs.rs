@@ -1,4 +1,4 @@
-//! Packets to one place that go to the kernel as one buffer, which is cut again on its way out or not at all.
+//! Runs: packets to one destination that the kernel accepts as one buffer and splits on output, or never.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,16 +9,16 @@ use stentor_wire::{Envelope, ICRC_BYTES, IpRepr, UDP_PORT};
 
 use super::sys::{BATCH, Name, Outgoing};
 
-/// Bytes of a run, at most: one UDP datagram.
+/// Maximum length of a run, in bytes: one UDP datagram.
 const MOST_BYTES: usize = 65_000;
 
-/// Who takes runs, and how their packets differ.
+/// The peers that accept runs, and the ICRC differences of the packets of a run.
 #[derive(Debug)]
 pub(super) struct Runs {
-    /// Those who do, and until when they get none because the kernel refused one.
+    /// Peers that accept runs. If the kernel refused a run, the time until which the peer gets none.
     peers: HashMap<IpAddr, Option<Instant>>,
     ids: RunIds,
-    /// How long there are none after a refusal.
+    /// Time without runs to a peer after a refusal.
     pause: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Runs {
         Runs { peers: HashMap::new(), ids: RunIds::default(), pause }
     }
 
-    /// Whether a peer takes them.
+    /// Sets whether a peer accepts runs.
     pub(super) fn to(&mut self, peer: IpAddr, takes: bool) {
         if takes {
             self.peers.entry(peer).or_insert(None);
@@ -36,7 +36,7 @@ impl Runs {
         }
     }
 
-    /// The kernel cannot cut a run for the way that it should go: for a while there are none to this peer.
+    /// Pauses runs to this peer, because the kernel cannot split a run for its path.
     pub(super) fn refuse(&mut self, peer: IpAddr) {
         if let Some(until) = self.peers.get_mut(&peer) {
             *until = Instant::now().checked_add(self.pause);
@@ -48,13 +48,13 @@ impl Runs {
     }
 }
 
-/// Packets for one system call, in runs.
+/// Packets for one system call, grouped in runs.
 pub(super) struct Batch<'a> {
     packets: [Outgoing<'a>; BATCH],
     used: usize,
     runs: [usize; BATCH],
     run_count: usize,
-    /// The run that may still grow: where to, of how many bytes each packet.
+    /// Destination and packet length of the run that may still grow.
     open: Option<(IpAddr, usize)>,
 }
 
@@ -72,17 +72,17 @@ impl<'a> Batch<'a> {
         &self.packets[..self.used]
     }
 
-    /// How many packets each run has.
+    /// Returns the number of packets of each run.
     pub(super) fn runs(&self) -> &[usize] {
         &self.runs[..self.run_count]
     }
 
-    /// Whether one has more than one packet.
+    /// Returns whether any run has more than one packet.
     pub(super) fn has_runs(&self) -> bool {
         self.run_count < self.used
     }
 
-    /// Adds a packet, to the run before it if that can be. One that goes `alone` neither joins nor begins one.
+    /// Adds a packet, to the previous run if possible. A packet with `alone` neither joins nor begins a run.
     pub(super) fn add(
         &mut self,
         (envelope, bytes, alone): (&Envelope, &'a [u8], bool),
@@ -94,7 +94,7 @@ impl<'a> Batch<'a> {
         let open = (!alone && runs.is_some()).then_some((to, bytes.len()));
         let place = self.run_count.wrapping_sub(1);
         let grows = open.is_some() && open == self.open && self.grows(place, bytes.len());
-        // Only now: most packets have none before them, and the table costs more than the rest.
+        // This check is last, because most packets cannot join a run, and the table lookup is the most expensive step.
         match runs.filter(|own| grows && own.may_go(to)) {
             Some(own) => {
                 if let (IpRepr::V4(_), Some(icrc)) = (envelope.ip, bytes.last_chunk::<ICRC_BYTES>()) {
@@ -130,7 +130,7 @@ mod tests {
         Envelope::plain(Ipv4Addr::new(10, 9, 0, 1).into(), 0xc001, Ipv4Addr::new(10, 9, 0, last).into()).unwrap()
     }
 
-    /// Packets of these lengths, to 10.9.0.x, which may go with others or not; how many are in each run.
+    /// Returns the lengths of the runs of these packets: (last byte of the destination 10.9.0.x, length, alone).
     fn runs_of(packets: &[(u8, usize, bool)], refused: bool) -> Vec<usize> {
         let mut runs = Runs::new(Duration::from_secs(3600));
         runs.to(to(2).ip.destination(), true);
@@ -149,23 +149,23 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_one_place_one_length_and_a_limit() {
+    fn a_run_has_one_destination_one_length_and_a_limit() {
         assert_eq!(runs_of(&[(2, 4128, false); 17], false), [15, 2]);
-        assert_eq!(runs_of(&[(2, 5000, false); 14], false), [13, 1], "a datagram is no longer");
+        assert_eq!(runs_of(&[(2, 5000, false); 14], false), [13, 1], "the maximum length of a datagram");
         let one = |last, bytes| (last, bytes, false);
         assert_eq!(
             runs_of(&[one(2, 40), one(2, 40), one(3, 40), one(3, 44), one(3, 44), one(2, 40)], false),
             [2, 1, 2, 1]
         );
         let again = (2, 40, true);
-        assert_eq!(runs_of(&[one(2, 40), again, again, one(2, 40), one(2, 40)], false), [1, 1, 1, 2], "sent again");
-        assert_eq!(runs_of(&[one(4, 40), one(4, 40)], false), [1, 1], "to who did not say that it takes them");
+        assert_eq!(runs_of(&[one(2, 40), again, again, one(2, 40), one(2, 40)], false), [1, 1, 1, 2], "retransmits");
+        assert_eq!(runs_of(&[one(4, 40), one(4, 40)], false), [1, 1], "to a peer that does not accept them");
         let both = [one(2, 40), one(2, 40), one(3, 40), one(3, 40)];
-        assert_eq!(runs_of(&both, true), [1, 1, 2], "one by one where the kernel cannot cut them");
+        assert_eq!(runs_of(&both, true), [1, 1, 2], "one by one after a refusal");
     }
 
     #[test]
-    fn each_packet_of_a_run_is_sealed_for_its_own_identification() {
+    fn each_packet_of_a_run_has_the_icrc_of_its_identification() {
         let mut runs = Runs::new(Duration::ZERO);
         runs.to(to(2).ip.destination(), true);
         let mut envelope = to(2);

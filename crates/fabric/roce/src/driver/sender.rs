@@ -1,10 +1,10 @@
-//! What leaves, and what becomes of what the kernel does not take.
+//! The sender of packets, and its handling of packets that the kernel refuses.
 //!
-//! - **No room** (the socket's buffer, or a queue behind it, is full): the packets stay with the caller, who comes again. Who
-//!   finds no room for [`PATIENCE`] loses what is first, as on any network, so that one way that is stuck does not hold up
-//!   the others for ever.
-//! - **A run is refused**: its packets go one by one, at once. If they can, it was the run that was refused: there are none to
-//!   that place for [`AGAIN`], then they are tried again.
+//! - **No room** (the socket's buffer, or a queue behind it, is full): the packets stay with the caller, which retries.
+//!   If there is no room for [`PATIENCE`], the first packets are dropped, as on any network, so that one blocked path
+//!   does not block the others for ever.
+//! - **A run is refused**: its packets are sent one by one, at once. If that succeeds, the cause was the run: no runs
+//!   are sent to that destination for [`AGAIN`].
 //! - **A packet is refused**: it is lost.
 
 use std::collections::{HashSet, VecDeque};
@@ -18,41 +18,41 @@ use stentor_wire::Envelope;
 use super::runs::{Batch, Runs};
 use super::sys::{self, BATCH, Name, Outgoing};
 
-/// How long no room is waited for.
+/// Maximum time without room before packets are dropped.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// After which time a refused run is tried again.
+/// Time after which runs are tried again after a refusal.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Words that wait to be read.
+/// Maximum number of notes that wait to be read.
 const MOST_NOTES: usize = 64;
 
-/// The system call, or what stands for it.
+/// The system call, or its replacement in tests.
 type Call = fn(&OwnedFd, &[Name], &[Outgoing<'_>], &[usize]) -> io::Result<usize>;
 
-/// What became of what was sent, in packets unless it says otherwise.
+/// Counters of sent packets; units other than packets are stated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sent {
     pub(super) lost: u64,
     pub(super) in_runs: u64,
-    /// Runs.
+    /// Number of runs.
     pub(super) refused_runs: u64,
-    /// Times that there was no room.
+    /// Number of times that there was no room.
     pub(super) full: u64,
 }
 
-/// One source port.
+/// The sender of one source port.
 #[derive(Debug)]
 pub(super) struct Sender {
     single: OwnedFd,
-    /// What sends runs, and who takes them.
+    /// The socket for runs, and the peers that accept them.
     runs: Option<(OwnedFd, Runs)>,
     names: Vec<Name>,
     call: Call,
-    /// There has been no room since.
+    /// Time since which there has been no room.
     full_since: Option<Instant>,
     patience: Duration,
     sent: Sent,
     notes: VecDeque<String>,
-    /// Of which places it was said, so that it is said once.
+    /// Destinations and kinds of notes that were reported, so that each is reported once.
     said: HashSet<(IpAddr, bool)>,
 }
 
@@ -71,7 +71,7 @@ impl Sender {
         }
     }
 
-    /// Sends runs by a socket of their own from now on.
+    /// Enables runs, which are sent by a separate socket.
     pub(super) fn cut_by(&mut self, cutting: OwnedFd) {
         self.runs = Some((cutting, Runs::new(AGAIN)));
     }
@@ -98,8 +98,8 @@ impl Sender {
         self.notes.pop_front()
     }
 
-    /// Sends packets; one that goes alone says so. Returns how many, from the first on, were taken or lost. There is no room
-    /// for the rest now.
+    /// Sends packets; the flag marks a packet that must not join a run. Returns the number of packets, from the first
+    /// on, that were accepted or lost. There is no room for the rest now.
     pub(super) fn send<'a>(&mut self, mut packets: impl Iterator<Item = (&'a Envelope, &'a [u8], bool)>) -> usize {
         let mut names = std::mem::take(&mut self.names);
         let mut done = 0;
@@ -157,10 +157,10 @@ impl Sender {
         at
     }
 
-    /// The packets of a run that was refused. Returns how many there was room for.
+    /// Sends the packets of a refused run one by one. Returns the number of packets for which there was room.
     fn one_by_one(&mut self, names: &[Name], packets: &[Outgoing<'_>], refusal: &io::Error) -> usize {
         let mut singles = [Outgoing::NOTHING; BATCH];
-        // Sealed as they were before they became a run.
+        // Use the ICRCs from before the packets were joined to a run.
         singles.iter_mut().zip(packets).for_each(|(single, packet)| single.bytes = packet.bytes);
         let (singles, ones) = (&singles[..packets.len()], [1; BATCH]);
         let mut at = 0;
@@ -182,7 +182,7 @@ impl Sender {
         at
     }
 
-    /// The kernel takes packets one by one that it does not take as a run.
+    /// Handles a refused run whose packets the kernel accepts one by one.
     fn refused(&mut self, name: &Name, packets: &[Outgoing<'_>], why: &io::Error) {
         self.sent.refused_runs += 1;
         let (Some((_, runs)), Some((place, _))) = (&mut self.runs, name.address()) else { return };
@@ -206,14 +206,14 @@ impl Sender {
         });
     }
 
-    /// Once of each place.
+    /// Adds a note, once per destination and kind.
     fn say(&mut self, about: (IpAddr, bool), words: impl FnOnce() -> String) {
         if self.notes.len() < MOST_NOTES && self.said.insert(about) {
             self.notes.push_back(words());
         }
     }
 
-    /// Whether what finds no room is kept. Counts from when it found none.
+    /// Returns whether packets without room are kept. The time counts from the first failure.
     fn waits(&mut self) -> bool {
         let now = Instant::now();
         if self.full_since.is_none() {
@@ -223,7 +223,7 @@ impl Sender {
     }
 }
 
-/// Whether it is the moment that the kernel does not like, not the packet.
+/// Returns whether an error is temporary and not caused by the packet.
 pub(super) fn is_for_now(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
         || matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
@@ -236,14 +236,15 @@ mod tests {
 
     use super::*;
 
-    /// What a kernel that was told how to behave saw.
+    /// The state of a fake kernel with scripted results.
     #[derive(Default)]
     struct Kernel {
-        /// The error for the next calls, and for how many.
+        /// Errors of the next calls; `None` for success.
         errors: VecDeque<Option<i32>>,
-        /// What it says to every run.
+        /// The error for every run.
         runs: Option<i32>,
-        /// First byte, place and end of each packet that it took, and whether it came in a run.
+        /// For each accepted packet: first byte, last byte of the destination, last four bytes, and whether it was in a
+        /// run.
         taken: Vec<(u8, u8, [u8; 4], bool)>,
     }
 
@@ -251,7 +252,7 @@ mod tests {
         static KERNEL: RefCell<Kernel> = RefCell::default();
     }
 
-    /// Takes runs up to the first that it refuses, as sendmmsg does.
+    /// Accepts runs up to the first refused one, as sendmmsg does.
     fn fake(_: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs: &[usize]) -> io::Result<usize> {
         KERNEL.with_borrow_mut(|kernel| {
             if let Some(Some(error)) = kernel.errors.pop_front() {
@@ -285,7 +286,7 @@ mod tests {
         Envelope::plain(Ipv4Addr::new(10, 9, 0, 1).into(), 0xc001, Ipv4Addr::new(10, 9, 0, last).into()).unwrap()
     }
 
-    /// Packets of these first bytes and to these places, sealed.
+    /// Returns packets with these first bytes, to these destinations, with valid ICRCs.
     fn packets(which: &[(u8, u8)]) -> Vec<(Envelope, Vec<u8>)> {
         let make = |(first, last): &(u8, u8)| {
             let (envelope, mut bytes) = (to(*last), vec![*first; 64]);
@@ -295,7 +296,7 @@ mod tests {
         which.iter().map(make).collect()
     }
 
-    /// Sends from a place on; returns how many are done.
+    /// Sends packets. Returns the number that are done.
     fn send(sender: &mut Sender, packets: &[(Envelope, Vec<u8>)]) -> usize {
         sender.send(packets.iter().map(|(envelope, bytes)| (envelope, &bytes[..], false)))
     }
@@ -308,7 +309,7 @@ mod tests {
         KERNEL.with_borrow_mut(|kernel| std::mem::take(&mut kernel.taken))
     }
 
-    /// Everything came once, in order; and which went in runs.
+    /// Checks that every packet was accepted once and in order. Returns which of them were in runs.
     fn came(packets: &[(Envelope, Vec<u8>)]) -> Vec<bool> {
         let taken = take();
         let seen: Vec<_> = taken.iter().map(|(first, last, ..)| (*first, *last)).collect();
@@ -318,13 +319,13 @@ mod tests {
         });
         assert_eq!(seen, sent.collect::<Vec<_>>());
         for ((_, bytes), (.., end, in_run)) in packets.iter().zip(&taken) {
-            assert!(*in_run || bytes.ends_with(end), "what goes by itself is sealed for that");
+            assert!(*in_run || bytes.ends_with(end), "a single packet has its own ICRC");
         }
         taken.iter().map(|(.., in_run)| *in_run).collect()
     }
 
     #[test]
-    fn a_refused_run_goes_packet_by_packet_and_runs_elsewhere_go_on() {
+    fn a_refused_run_is_sent_one_by_one_and_other_destinations_keep_runs() {
         let mut sender = sender();
         if let Some((_, runs)) = &mut sender.runs {
             *runs = Runs::new(Duration::from_secs(3600));
@@ -334,7 +335,7 @@ mod tests {
         with(|kernel| kernel.runs = Some(libc::EINVAL));
         assert_eq!(send(&mut sender, &mixed), 6, "nothing is lost");
         assert_eq!(came(&mixed), [false; 6]);
-        // Two runs of one batch were refused; the place that was not asked takes runs still.
+        // Two runs of one batch were refused; the other destination still accepts runs.
         assert_eq!(sender.sent(), Sent { refused_runs: 2, ..Sent::default() });
         with(|kernel| kernel.runs = None);
         let mixed = packets(&[(1, 2), (2, 2), (3, 3), (4, 3)]);
@@ -342,8 +343,8 @@ mod tests {
         assert_eq!(came(&mixed), [false, false, true, true]);
         let note = sender.next_note().unwrap();
         assert!(note.contains("10.9.0.2") && note.contains("one by one"), "{note}");
-        assert_eq!(sender.next_note(), None, "said once");
-        // Whoever connects again does not bring runs back before their time.
+        assert_eq!(sender.next_note(), None, "reported once");
+        // A reconnect does not end the pause early.
         sender.run_to(to(2).ip.destination(), true);
         assert_eq!(send(&mut sender, &mixed[..2]), 2);
         assert_eq!(came(&mixed[..2]), [false, false]);
@@ -365,9 +366,9 @@ mod tests {
         assert_eq!(came(&two), [true, true]);
     }
 
-    /// Not even half of a run is lost when the queue is full, and nothing changes its order.
+    /// When the queue is full, no part of a run is lost, and the order does not change.
     #[test]
-    fn what_finds_no_room_is_kept_and_goes_first() {
+    fn packets_without_room_are_kept_and_sent_first() {
         let all = packets(&[(1, 2), (2, 2), (3, 2), (4, 3), (5, 2), (6, 4)]);
         for error in [libc::EAGAIN, libc::ENOBUFS] {
             for refuses_runs in [false, true] {
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_stays_full_loses_what_is_first_and_says_so() {
+    fn a_queue_that_stays_full_drops_the_first_packets_and_reports_it() {
         let mut sender = Sender { patience: Duration::ZERO, ..sender() };
         with(|kernel| kernel.errors = [Some(libc::ENOBUFS)].into());
         let some = packets(&[(1, 2), (2, 2), (3, 3)]);
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_cannot_go_is_lost_alone_and_runs_are_not_to_blame() {
+    fn an_unreachable_packet_is_lost_alone_and_runs_continue() {
         let mut sender = sender();
         let some = packets(&[(1, 2), (2, 2), (3, 3)]);
         let unreachable = Some(libc::ENETUNREACH);

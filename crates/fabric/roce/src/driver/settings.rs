@@ -1,4 +1,4 @@
-//! How a port is opened and why it is not, and how much it takes in at a time.
+//! Settings and errors of a port, and the budget of a receive.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,34 +6,36 @@ use std::net::IpAddr;
 use stentor_wire::UDP_PORT;
 use thiserror::Error;
 
-/// How packets are taken in.
+/// The kind of socket that receives packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
-    /// A plain UDP socket, without privileges. Peers send the IPv4 identification 0, as this fabric does: their ICRC is
-    /// checked whole, or for the identification of a place in a run ([`Port::enable_runs`](super::Port::enable_runs)). Of those who are known to send
-    /// others ([`Port::hear_identified`](super::Port::hear_identified)) it is checked as with [`Mode::PlainAnyId`].
+    /// A plain UDP socket, without privileges. Peers send the IPv4 identification 0, as this fabric does. Their ICRC is
+    /// checked completely, or for the identification of a position in a run
+    /// ([`Port::enable_runs`](super::Port::enable_runs)). The packets of peers that are known to use other
+    /// identifications ([`Port::hear_identified`](super::Port::hear_identified)) are checked as in
+    /// [`Mode::PlainAnyId`].
     #[default]
     Plain,
-    /// A plain UDP socket, for peers of which all may count the identification (Linux rxe, NICs): half of the ICRC's strength is left,
-    /// one damaged packet in 65 536 passes.
+    /// A plain UDP socket for peers that all may count the identification (Linux rxe, NICs). Half of the ICRC's
+    /// strength is left: 1 of 65 536 damaged packets passes.
     PlainAnyId,
-    /// A raw socket, which shows the identification: the ICRC is checked whole. Needs CAP_NET_RAW. IPv4 only.
+    /// A raw socket, which reports the identification, so the ICRC is checked completely. Needs CAP_NET_RAW. IPv4 only.
     Raw,
 }
 
-/// Why the sockets could not be made.
+/// The reason why the sockets could not be opened.
 #[derive(Debug, Error)]
 pub enum PortError {
-    /// Somebody has the port.
+    /// Another process has the port.
     #[error("{address}:{UDP_PORT} is taken by another process; give each process of a host an address of its own")]
     Taken {
         /// The address.
         address: IpAddr,
     },
-    /// No endpoint of this process has the port, or there are as many endpoints beside it as are possible.
+    /// No endpoint of this process has the port, or the maximum number of endpoints beside it is reached.
     #[error("no endpoint of this process receives for one more; start the main one first, and at most 15 beside it")]
     Alone,
-    /// The address is not one of this host.
+    /// The address is not an address of this host.
     #[error("{address} is not an address of this host")]
     NotHere {
         /// The address.
@@ -45,19 +47,19 @@ pub enum PortError {
         /// The address.
         address: IpAddr,
     },
-    /// The system said no.
+    /// The operating system refused an operation.
     #[error("cannot {what} at {address}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The address.
         address: IpAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// How much is taken in before the caller does something else.
+/// The amount of data that is received before the caller does other work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Budget {
     pub(crate) packets: usize,

@@ -1,4 +1,5 @@
-//! The system calls that no safe crate has: batches of datagrams, and a few socket options. All `unsafe` of the driver.
+//! System calls for which there is no safe crate: batches of datagrams, and some socket options. This module has all
+//! `unsafe` code of the driver.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,51 +12,51 @@ use libc::{c_int, c_uint, c_void};
 use stentor_fabric::memory::LINE;
 use stentor_wire::ICRC_BYTES;
 
-/// Datagrams in one system call.
+/// Number of datagrams in one system call.
 pub(crate) const BATCH: usize = 32;
-/// Room for a datagram: the longest transport part behind an IP and a UDP header.
+/// Room for a datagram, in bytes: the longest transport part behind an IP and a UDP header.
 pub(crate) const ROOM: usize = stentor_wire::MAX_TRANSPORT_BYTES + 60 + 8;
-/// Room for a run that comes as one datagram: the longest payload of UDP, in whole pages.
+/// Room for a run that arrives as one datagram, in bytes: the longest payload of UDP, in whole pages.
 const RUN_ROOM: usize = 64 << 10;
-/// Room for the control messages that are asked for: the type of service, the length of a packet of a run, what overflowed.
+/// Room for the requested control messages, in bytes: type of service, packet length of a run, overflow counter.
 const CONTROL: usize = 96;
-/// `asm-generic/socket.h`; not in `libc`.
+/// From `asm-generic/socket.h`; not in `libc`.
 pub(crate) const SO_RXQ_OVFL: c_int = 40;
 
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A non-blocking socket.
+/// Opens a non-blocking socket.
 pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the descriptor that comes back is ours alone.
+    // SAFETY: the arguments are plain numbers, and the returned descriptor has no other owner.
     unsafe {
         let fd = check(libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, protocol))?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }
 
-/// Sets an option that is a number.
+/// Sets an integer option.
 pub(crate) fn set(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let at = (&raw const value).cast::<c_void>();
-    // SAFETY: `at` points to a c_int, whose size is given.
+    // SAFETY: `at` points to a c_int, whose size is passed.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, size_of::<c_int>() as u32) }).map(|_| ())
 }
 
-/// Lets only UDP datagrams to a port through a raw IPv4 socket.
+/// Attaches a filter to a raw IPv4 socket that passes only UDP datagrams to a port.
 pub(crate) fn only_port(fd: &OwnedFd, port: u16) -> io::Result<()> {
     let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // The half word at 22 is the destination port behind an IP header of 20 bytes.
+    // The half word at offset 22 is the destination port behind an IP header of 20 bytes.
     let mut program =
         [code(0x28, 0, 0, 22), code(0x15, 0, 1, port.into()), code(0x06, 0, 0, 0xffff), code(0x06, 0, 0, 0)];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     let at = (&raw const filter).cast::<c_void>();
     let bytes = size_of::<libc::sock_fprog>() as u32;
-    // SAFETY: `filter` and the program that it points to live until the call returns; the kernel copies both.
+    // SAFETY: `filter` and its program live until the call returns; the kernel copies both.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, at, bytes) }).map(|_| ())
 }
 
-/// An address as the kernel takes it.
+/// A socket address in the kernel's format.
 #[derive(Clone, Copy)]
 pub(crate) struct Name {
     storage: libc::sockaddr_storage,
@@ -70,7 +71,7 @@ impl std::fmt::Debug for Name {
 
 impl Name {
     pub(crate) fn new(address: IpAddr, port: u16) -> Name {
-        // SAFETY: all zeroes is a valid `sockaddr_storage`.
+        // SAFETY: all zeros is a valid `sockaddr_storage`.
         let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
         let place = &raw mut storage;
         let bytes = match address {
@@ -101,12 +102,12 @@ impl Name {
         Name { storage, bytes: bytes as u32 }
     }
 
-    /// Address and port; `None` for another family.
+    /// Returns address and port, or `None` for another family.
     pub(crate) fn address(&self) -> Option<(IpAddr, u16)> {
         let place = &raw const self.storage;
         match c_int::from(self.storage.ss_family) {
             libc::AF_INET => {
-                // SAFETY: the family says which address is there, and the storage is large and aligned enough.
+                // SAFETY: the family determines the type of the address, and the storage is large and aligned enough.
                 let name = unsafe { place.cast::<libc::sockaddr_in>().read() };
                 Some((Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)).into(), u16::from_be(name.sin_port)))
             }
@@ -120,15 +121,15 @@ impl Name {
     }
 }
 
-/// Gives a socket an address.
+/// Binds a socket to an address.
 pub(crate) fn bind(fd: &OwnedFd, address: IpAddr, port: u16) -> io::Result<()> {
     let name = Name::new(address, port);
     let at = (&raw const name.storage).cast::<libc::sockaddr>();
-    // SAFETY: `at` points to an address of the length that is given.
+    // SAFETY: `at` points to an address of the given length.
     check(unsafe { libc::bind(fd.as_raw_fd(), at, name.bytes) }).map(|_| ())
 }
 
-/// A control message with a 16-bit number, as the kernel takes it.
+/// A control message with a 16-bit number, in the kernel's format.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Segment {
@@ -138,7 +139,7 @@ struct Segment {
 
 impl Segment {
     fn new(bytes: u16) -> Segment {
-        // SAFETY: all zeroes is a valid `cmsghdr`.
+        // SAFETY: all zeros is a valid `cmsghdr`.
         let mut header: libc::cmsghdr = unsafe { zeroed() };
         (header.cmsg_level, header.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
         header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
@@ -146,39 +147,40 @@ impl Segment {
     }
 }
 
-/// A packet on its way out.
+/// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
-    /// What goes before the bytes.
+    /// Bytes that precede `bytes`.
     pub(crate) head: &'a [u8],
     pub(crate) bytes: &'a [u8],
-    /// What goes instead of its last four bytes.
+    /// Replacement of the last four bytes.
     pub(crate) icrc: Option<[u8; ICRC_BYTES]>,
 }
 
 impl Outgoing<'_> {
-    /// An empty one.
+    /// An empty packet.
     pub(crate) const NOTHING: Outgoing<'static> = Outgoing { head: &[], bytes: &[], icrc: None };
 }
 
-/// Parts of a packet, at most.
+/// Maximum number of parts of a packet.
 const PARTS: usize = 3;
 
-/// Sends up to [`BATCH`] packets in so many runs, each of one or more consecutive packets of one length to one place. Returns
-/// how many runs the kernel took.
+/// Sends up to [`BATCH`] packets in runs. `runs` has the number of packets of each run, which are consecutive and have
+/// one length and one destination. Returns the number of runs that the kernel accepted.
 pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs: &[usize]) -> io::Result<usize> {
     assert!(packets.len() <= BATCH && names.len() == packets.len());
     assert!(runs.iter().sum::<usize>() == packets.len() && !runs.contains(&0));
     let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; PARTS * BATCH];
     let mut controls = [const { MaybeUninit::<Segment>::uninit() }; BATCH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    // Each place is reached from here, not through the array: borrowing that again would end what headers already name.
+    // Elements are written through this pointer. Borrowing the array again would invalidate the pointers in the
+    // headers.
     let place = vectors.as_mut_ptr().cast::<libc::iovec>();
-    // The kernel only reads from what these name.
+    // The kernel only reads the bytes behind these pointers.
     let vector = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
     let (mut packet, mut used) = (0, 0);
     for ((run, header), control) in runs.iter().zip(&mut headers).zip(&mut controls) {
-        // SAFETY: all zeroes is a valid `msghdr`.
+        // SAFETY: all zeros is a valid `msghdr`.
         let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
         let name = &names[packet];
         (msg_hdr.msg_name, msg_hdr.msg_namelen) = ((&raw const name.storage) as *mut c_void, name.bytes);
@@ -193,7 +195,7 @@ pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs:
             let body = (body > 0 || head.is_none()).then(|| vector(&bytes[..body]));
             for part in [head, body, icrc.as_ref().map(|icrc| vector(icrc))].into_iter().flatten() {
                 assert!(used < PARTS * BATCH);
-                // SAFETY: inside the array, which nobody else uses before the call.
+                // SAFETY: the index is inside the array, which is not accessed otherwise before the call.
                 unsafe { place.add(used).write(part) };
                 used += 1;
             }
@@ -205,56 +207,57 @@ pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs:
         packet += run;
     }
     let at = headers.as_mut_ptr().cast::<libc::mmsghdr>();
-    // SAFETY: a header is written for each run; they point to vectors and control messages in this frame, written for each
-    // packet and each long run, and to names and bytes that the caller's borrow keeps alive until the call has returned.
+    // SAFETY: a header is written for each run. The headers point to vectors and control messages in this frame,
+    // written for each packet and each run of several packets, and to names and bytes that the caller's borrow keeps
+    // alive until the call returns.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), at, runs.len() as c_uint, libc::MSG_DONTWAIT as _) };
     check(sent).map(|sent| sent as usize)
 }
 
-/// What is known of a datagram besides its bytes.
+/// Properties of a received datagram besides its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     bytes: usize,
     tos: u8,
-    /// Length of the packets that it is a run of.
+    /// Packet length, if the datagram is a run.
     segment: Option<usize>,
 }
 
-/// What control messages said.
+/// The contents of a datagram's control messages.
 #[derive(Clone, Copy, Debug, Default)]
 struct ControlMessages {
     tos: u8,
     segment: Option<usize>,
-    /// Datagrams that the socket had no room for so far, modulo 2^32.
+    /// Number of datagrams that the socket has dropped for lack of buffer space so far, modulo 2^32.
     overflowed: Option<u32>,
 }
 
-/// Room for a batch of datagrams that come in.
+/// Buffers for a batch of received datagrams.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    /// The kernel, too, copies quickly to places that begin with a line: so they do, from `first` on.
+    /// Buffers begin at cache lines, from index `first` on, because copies to them are faster, also in the kernel.
     buffer: Vec<u8>,
     first: usize,
-    /// Bytes for a datagram with the margin before it, a multiple of a line.
+    /// Length of one buffer with its margin, in bytes: a multiple of a cache line.
     room: usize,
-    /// Bytes before each datagram that the kernel leaves alone, a multiple of a line.
+    /// Number of bytes before each datagram that the kernel does not write: a multiple of a cache line.
     margin: usize,
     names: Vec<Name>,
     control: Vec<[u64; CONTROL / 8]>,
     taken: Vec<Taken>,
-    /// The first of those that nobody has looked at.
+    /// Index of the first datagram that was not processed.
     next: usize,
-    /// As the socket last said it, and all of it.
+    /// Last value of the socket's overflow counter, and the total.
     overflow: (u32, u64),
 }
 
 impl Inbox {
-    /// For single packets, or for runs, too.
+    /// Creates buffers for single packets, or with `runs` also for runs.
     pub(crate) fn new(runs: bool) -> Inbox {
         Inbox::of(if runs { RUN_ROOM } else { ROOM.next_multiple_of(LINE) }, 0)
     }
 
-    /// For single packets, with a line before each.
+    /// Creates buffers for single packets, with a margin of one cache line before each.
     pub(crate) fn with_margin() -> Inbox {
         Inbox::of(ROOM.next_multiple_of(LINE) + LINE, LINE)
     }
@@ -274,37 +277,38 @@ impl Inbox {
         }
     }
 
-    /// Datagrams that came and that the socket had no room for, as far as it said so.
+    /// Returns the number of datagrams that the socket dropped for lack of buffer space, as far as it has reported
+    /// them.
     pub(crate) fn overflowed(&self) -> u64 {
         self.overflow.1
     }
 
-    /// Whether there are datagrams of the last batch that nobody has looked at.
+    /// Returns whether datagrams of the last batch are left to process.
     pub(crate) fn holds_more(&self) -> bool {
         self.next < self.taken.len()
     }
 
-    /// The next of them.
+    /// Returns the index of the next datagram to process.
     pub(crate) fn next(&mut self) -> Option<usize> {
         let next = Some(self.next).filter(|next| *next < self.taken.len());
         self.next += usize::from(next.is_some());
         next
     }
 
-    /// Takes what is there, up to [`BATCH`] datagrams. Nothing there is 0.
+    /// Receives up to [`BATCH`] datagrams. Returns their number, 0 if none is waiting.
     pub(crate) fn fill(&mut self, fd: &OwnedFd) -> io::Result<usize> {
         self.taken.clear();
         self.next = 0;
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-        // Each place is borrowed once: borrowing all of them again would end what headers already name.
+        // Each element is borrowed only once: borrowing all of them again would invalidate the pointers in the headers.
         let rooms = self.buffer[self.first..].chunks_exact_mut(self.room);
         let places = rooms.zip(&mut self.names).zip(&mut self.control);
         for (((room, name), control), (vector, header)) in places.zip(vectors.iter_mut().zip(&mut headers)) {
             let room = &mut room[self.margin..];
             let iov_len = room.len();
             let vector = vector.write(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len });
-            // SAFETY: all zeroes is a valid `msghdr`.
+            // SAFETY: all zeros is a valid `msghdr`.
             let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
             let name = &raw mut name.storage;
             (msg_hdr.msg_name, msg_hdr.msg_namelen) = (name.cast(), size_of::<libc::sockaddr_storage>() as _);
@@ -313,8 +317,8 @@ impl Inbox {
             header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
         }
         let first = headers.as_mut_ptr().cast::<libc::mmsghdr>();
-        // SAFETY: all `BATCH` headers are written; they point to vectors in this frame and to buffers, names and control
-        // room of `self`, which nobody else touches meanwhile.
+        // SAFETY: all `BATCH` headers are written. They point to vectors in this frame and to buffers, names and
+        // control buffers of `self`, which are not accessed otherwise during the call.
         let got =
             unsafe { libc::recvmmsg(fd.as_raw_fd(), first, BATCH as c_uint, libc::MSG_DONTWAIT as _, null_mut()) };
         let got = match check(got) {
@@ -336,33 +340,33 @@ impl Inbox {
         Ok(got)
     }
 
-    /// Datagram `n` of the last batch: sender, packets, type of service.
+    /// Returns datagram `n` of the last batch: sender, packets, type of service.
     pub(crate) fn datagram(&self, n: usize) -> (Option<(IpAddr, u16)>, impl Iterator<Item = &[u8]>, u8) {
         let Taken { bytes, tos, segment } = self.taken[n];
         let bytes = &self.buffer[self.first + n * self.room + self.margin..][..bytes.min(self.room - self.margin)];
-        // Also of nothing there is one, so that it is counted.
+        // An empty datagram yields one empty packet, so that it is counted.
         let packets = bytes.chunks(segment.unwrap_or(bytes.len()).max(1)).chain(bytes.is_empty().then_some(bytes));
         (self.names[n].address(), packets, tos)
     }
 }
 
-/// What is known of a datagram that came to an [`Inbox`] with a margin.
+/// A received datagram in an [`Inbox`] with a margin.
 pub(crate) struct Margined<'a> {
-    /// The last bytes of the margin, then the datagram.
+    /// The last bytes of the margin, followed by the datagram.
     pub(crate) bytes: &'a mut [u8],
     pub(crate) from: Option<(IpAddr, u16)>,
     pub(crate) tos: u8,
 }
 
 impl Inbox {
-    /// Datagram `n` of the last batch behind so many bytes of its margin, to write to.
+    /// Returns datagram `n` of the last batch for writing, with `before` bytes of its margin.
     pub(crate) fn behind(&mut self, n: usize, before: usize) -> Margined<'_> {
         let Taken { bytes, tos, .. } = self.taken[n];
         let (from, range) = (self.names[n].address(), self.place(n, bytes, before));
         Margined { bytes: &mut self.buffer[range], from, tos }
     }
 
-    /// The same, to read.
+    /// Returns datagram `n` of the last batch for reading, with `before` bytes of its margin.
     pub(crate) fn packet(&self, n: usize, before: usize) -> &[u8] {
         &self.buffer[self.place(n, self.taken[n].bytes, before)]
     }
@@ -373,12 +377,12 @@ impl Inbox {
     }
 }
 
-/// The type of service or traffic class among the control messages, 0 if it is not there; how long the packets are that
-/// the kernel joined; and what overflowed.
+/// Parses the control messages: the type of service or traffic class (0 if missing), the length of the packets that the
+/// kernel joined, and the overflow counter.
 fn told(header: &libc::msghdr) -> ControlMessages {
     let mut told = ControlMessages::default();
-    // SAFETY: the kernel wrote well-formed control messages into the room that `header` names, and set their length; the
-    // macros stay inside. The data of these kinds is a byte or has four bytes.
+    // SAFETY: the kernel wrote well-formed control messages into the buffer of `header` and set their length, and the
+    // macros stay inside. The data of these kinds has one or four bytes.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {

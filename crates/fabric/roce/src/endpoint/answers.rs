@@ -1,4 +1,4 @@
-//! Making a responder's packets.
+//! Construction of a responder's packets.
 
 use stentor_wire::{Aeth, Bth, Headers, NakCode, Position, Psn, Repr, Response, Syndrome};
 
@@ -7,7 +7,7 @@ use super::responder::{AtomicResult, Broken, Reading, Reply, Responder};
 use super::transmit::Making;
 
 impl Responder {
-    /// Makes the next packet, if one is due. `out` has room.
+    /// Emits the next response packet, if one is due. `out` must have room.
     pub(crate) fn answer(&mut self, domain: ProtectionDomain, making: &mut Making<'_>) -> Result<bool, Broken> {
         let Some(front) = self.answers.front_mut() else { return Ok(false) };
         match front {
@@ -22,7 +22,7 @@ impl Responder {
             }
             Reply::Read(reading) => {
                 if make_read(making, domain, reading).is_err() {
-                    // The access was taken away while the answer was being sent.
+                    // The access was revoked while the response was being sent.
                     let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
                     let psn = reading.first.plus(reading.packet);
                     make(making, psn, Response::Acknowledge(Aeth { syndrome, msn: reading.msn }));
@@ -86,9 +86,10 @@ mod tests {
     use super::super::{Arrival, Check, Endpoint, Outbox, Path};
     use super::*;
 
-    /// As requests that are sent again do: the first answer may be lost because somebody on the way takes no runs.
+    /// Like a repeated request, a repeated response must leave outside of a run: the first one may be lost because a
+    /// device on the path drops runs.
     #[test]
-    fn an_answer_that_is_given_again_goes_by_itself() {
+    fn a_repeated_response_leaves_outside_of_runs() {
         let (here, there) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let mut endpoint = Endpoint::new();
         let region = endpoint.memory_mut().register(128, 0);

@@ -1,4 +1,4 @@
-//! Attributes and states of queue pairs, and what is checked before one changes its state.
+//! Attributes and states of queue pairs, and the checks before a change of state.
 
 use std::net::IpAddr;
 
@@ -6,62 +6,63 @@ use stentor_fabric::QpId;
 use stentor_wire::{Envelope, PATH_MTUS, Psn, RnrTimer};
 use thiserror::Error;
 
-/// The states of a queue pair (InfiniBand specification 10.3.1); "send queue drained" and "send queue error" are left out.
+/// The states of a queue pair (InfiniBand specification 10.3.1), without "send queue drained" and "send queue error".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Just made, or thrown back.
+    /// Created, or reset.
     Reset,
     /// Receives may be posted.
     Init,
-    /// Ready to receive: requests of the peer are carried out.
+    /// Ready to receive: requests of the peer are executed.
     ReadyToReceive,
     /// Ready to send as well.
     ReadyToSend,
-    /// Broken: everything was flushed.
+    /// Broken: everything outstanding was flushed.
     Error,
 }
 
-/// What the way to the peer is like, and what the responder does.
+/// The properties of the path to the peer, and the parameters of the responder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
-    /// Addresses and source port of what is sent.
+    /// Addresses and source port of sent packets.
     pub envelope: Envelope,
-    /// The peer's queue pair, 24 bits.
+    /// Number of the peer's queue pair, 24 bits.
     pub dest_qp: u32,
-    /// The PSN that the peer begins with.
+    /// First PSN of the peer.
     pub expected_psn: Psn,
-    /// Payload of a packet, bytes: one of [`PATH_MTUS`].
+    /// Maximum payload of a packet, in bytes: one of [`PATH_MTUS`].
     pub mtu: u16,
-    /// READs and atomics of the peer that are answered at the same time, 1 to 128.
+    /// Maximum number of outstanding READs and atomics of the peer, 1 to 128.
     pub max_dest_rd_atomic: u8,
-    /// What the peer is told to wait when no receive is posted.
+    /// Time that the peer must wait if no receive is posted.
     pub min_rnr_timer: RnrTimer,
 }
 
-/// How the requester behaves.
+/// The parameters of the requester.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sending {
-    /// The PSN to begin with.
+    /// First PSN.
     pub first_psn: Psn,
     /// Code t of the transport timeout 4.096 µs · 2^t, below 32; 0 is no timeout.
     pub timeout: u8,
-    /// Timeouts in a row before giving up, at most 7.
+    /// Maximum number of consecutive timeouts, at most 7.
     pub retries: u8,
-    /// "Receiver not ready" in a row before giving up, at most 7; 7 is without end.
+    /// Maximum number of consecutive "receiver not ready" NAKs, at most 7; 7 means unlimited.
     pub rnr_retries: u8,
-    /// READs and atomics that are asked for at the same time, 1 to 128.
+    /// Maximum number of outstanding READs and atomics, 1 to 128.
     pub max_rd_atomic: u8,
-    /// Packets on their way at the same time, at most 2^22.
+    /// Maximum number of packets in flight, at most 2^22.
     pub window: u32,
-    /// Whether a WRITE without an immediate that takes several packets goes as so many WRITEs, of one length but for the last:
-    /// such packets leave in one run, FIRST, MIDDLE and LAST do not.
+    /// `true` to send a WRITE without an immediate that needs several packets as separate WRITEs, of one length except
+    /// the last. Such packets can leave in one run; FIRST, MIDDLE and LAST packets cannot.
     pub apart: bool,
-    /// Whether WRITEs that adjoin leave as one.
+    /// `true` if adjacent WRITEs leave as one.
     pub merges: bool,
 }
 
 impl Sending {
-    /// 67 ms, 7 retries, "receiver not ready" without end, 16 READs, a window of 32 packets; long WRITEs go whole.
+    /// Returns the defaults: timeout 67 ms, 7 retries, unlimited "receiver not ready" retries, 16 READs, a window of 32
+    /// packets, long WRITEs as one message, and merging of adjacent WRITEs.
     #[must_use]
     pub const fn new(first_psn: Psn) -> Sending {
         Sending {
@@ -76,54 +77,54 @@ impl Sending {
         }
     }
 
-    /// The transport timeout, nanoseconds.
+    /// Returns the transport timeout, in nanoseconds.
     pub(crate) fn timeout_ns(&self) -> Option<u64> {
         (self.timeout > 0).then(|| 4096 << self.timeout)
     }
 }
 
-/// A request that was not answered for long when its queue pair ended.
+/// A request that was unanswered when its queue pair broke by timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Unanswered {
-    /// The way to the peer.
+    /// The path to the peer.
     pub path: Path,
-    /// Bytes of the request.
+    /// Length of the request, in bytes.
     pub bytes: u32,
-    /// Bytes of the longest one that was answered before.
+    /// Length of the longest request that was answered before, in bytes.
     pub longest: u32,
 }
 
-/// Why a queue pair did not change its state.
+/// The reason why a queue pair did not change its state.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum TransitionError {
-    /// No such queue pair.
+    /// No queue pair has this id.
     #[error("{0:?} does not exist")]
     UnknownQp(QpId),
-    /// There is no such arrow between the states.
+    /// The transition between the states does not exist.
     #[error("{qp:?} is {from:?}: only from {needs:?} can it become {to:?}")]
     State {
         /// The queue pair.
         qp: QpId,
-        /// Its state.
+        /// Current state.
         from: State,
-        /// What was asked for.
+        /// Requested state.
         to: State,
-        /// The state before that.
+        /// State from which the transition is possible.
         needs: State,
     },
-    /// Not a path MTU.
+    /// The number is not a path MTU.
     #[error("path MTU {0}: it is one of 256, 512, 1024, 2048, 4096")]
     Mtu(u16),
-    /// A number that is out of its range.
+    /// A number is out of range.
     #[error("{field} is {value}: it is from {min} to {max}")]
     Range {
-        /// Which.
+        /// The attribute.
         field: &'static str,
-        /// What was asked for.
+        /// Requested value.
         value: u32,
-        /// The smallest.
+        /// Minimum value.
         min: u32,
-        /// The largest.
+        /// Maximum value.
         max: u32,
     },
 }
@@ -141,7 +142,7 @@ impl Path {
         range("max_dest_rd_atomic", self.max_dest_rd_atomic.into(), 1, 128)
     }
 
-    /// Whose packets are taken.
+    /// Returns the address whose packets are accepted.
     pub(crate) fn peer(&self) -> IpAddr {
         self.envelope.ip.destination()
     }

@@ -1,10 +1,10 @@
-//! The completion queue.
+//! The completion queue of an endpoint.
 
 use std::collections::VecDeque;
 
 use stentor_fabric::{Completion, Opcode, QpId, Status};
 
-/// A completion, and the place in a queue that is free when it was polled.
+/// A completion, and the queue slot that becomes free when it is polled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Finished {
     pub(crate) completion: Completion,
@@ -18,11 +18,11 @@ pub(crate) enum Frees {
     Receive,
 }
 
-/// Completions of all queue pairs of an endpoint, in the order in which they happened.
+/// Completions of all queue pairs of an endpoint, in the order of their occurrence.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct CompletionQueue {
     entries: VecDeque<Finished>,
-    /// Whether a solicited receive, or an error, came since this was last cleared.
+    /// `true` if a solicited receive or an error has occurred since this was last cleared.
     pub(crate) solicited: bool,
 }
 
@@ -50,7 +50,7 @@ impl CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// The queue pair begins a new life: completions of the old one are still reported but free no places.
+    /// Handles a new life of a queue pair: completions of the old life are still reported but free no slots.
     pub(crate) fn forget_places(&mut self, qp: QpId) {
         for entry in self.entries.iter_mut().filter(|entry| entry.completion.qp == qp) {
             entry.frees = Frees::Send(0);

@@ -1,15 +1,15 @@
-//! What happened, by cause.
+//! Counters of an endpoint, by cause.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident;)+) => {
-        /// Counts of one endpoint, from its beginning. What is dropped is counted once, under the first cause found.
+        /// Counters of one endpoint since its creation. A dropped packet is counted once, under the first cause found.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)+
         }
 
         impl Counters {
-            /// Names and values.
+            /// Returns names and values of all counters.
             #[must_use]
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),+]
@@ -21,13 +21,13 @@ macro_rules! counters {
 counters! {
     /// Packets made.
     sent;
-    /// Packets taken in, whatever became of them.
+    /// Packets received, including dropped ones.
     received;
-    /// Dropped: not a packet.
+    /// Dropped: not a valid packet.
     malformed;
-    /// Dropped: the ICRC is not right.
+    /// Dropped: wrong ICRC.
     bad_icrc;
-    /// Dropped: no such queue pair.
+    /// Dropped: unknown queue pair.
     unknown_qp;
     /// Dropped: the queue pair is not ready to receive.
     not_ready;
@@ -37,46 +37,46 @@ counters! {
     wrong_pkey;
     /// Dropped: an opcode of another transport service than the queue pair's.
     wrong_service;
-    /// Dropped: acknowledges or answers what was never sent.
+    /// Dropped: acknowledges or answers a request that was never sent.
     ghost_responses;
-    /// Dropped: acknowledges or answers what was acknowledged before.
+    /// Dropped: acknowledges or answers a request that was acknowledged before.
     stale_responses;
-    /// Dropped: a READ response or atomic acknowledgement of the wrong length or for another operation.
+    /// Dropped: a READ response or atomic acknowledgement with a wrong length or for another operation.
     wrong_responses;
-    /// Requests that came before, acknowledged or answered again.
+    /// Duplicate requests, which were acknowledged or answered again.
     duplicates;
-    /// Dropped: a request that came before and whose answer is not kept any more.
+    /// Dropped: a duplicate request whose response is no longer kept.
     unrepeatable;
-    /// Dropped: requests behind one that is missing.
+    /// Dropped: requests behind a missing one.
     out_of_order;
-    /// Dropped: READs and atomics asked for again, more at once than the queue pair answers.
+    /// Dropped: repeated READs and atomics beyond the number that the queue pair answers at a time.
     overload;
-    /// Requests refused as wrong in themselves.
+    /// Requests refused as invalid.
     invalid_requests;
     /// Requests refused for key, bounds or rights.
     access_errors;
-    /// Requests refused for a reason of this side: the memory of the posted receive is gone.
+    /// Requests refused because of a local fault: the memory of the posted receive is no longer registered.
     operational_errors;
-    /// "Receiver not ready" sent.
+    /// "Receiver not ready" NAKs sent.
     rnr_sent;
-    /// "Receiver not ready" taken in.
+    /// "Receiver not ready" NAKs received.
     rnr_received;
     /// Dropped: no receive is posted, on an unreliable connection.
     no_receive;
     /// Sequence errors sent.
     sequence_naks_sent;
-    /// Sequence errors taken in.
+    /// Sequence errors received.
     sequence_naks_received;
     /// Requests sent again.
     retransmitted;
-    /// Last requests sent again to ask how far the peer is.
+    /// Last requests sent again as probes for the peer's progress.
     probes;
     /// Transport timeouts.
     timeouts;
-    /// Packets that met congestion.
+    /// Received packets that encountered congestion.
     congested;
     /// Congestion notifications sent.
     cnp_sent;
-    /// Congestion notifications taken in.
+    /// Congestion notifications received.
     cnp_received;
 }

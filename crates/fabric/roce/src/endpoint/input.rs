@@ -1,4 +1,4 @@
-//! Packets that come in.
+//! Received packets.
 
 use stentor_wire::{Envelope, Headers, IpRepr, Opcode, Packet, Repr, Service, icrc};
 
@@ -10,37 +10,38 @@ use super::qp::CNP_PAUSE;
 use super::responder::{Broken, Request, Serving};
 use super::retransmission::Hearing;
 
-/// How the ICRC of a packet can be checked.
+/// The way in which the ICRC of a packet can be checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
     /// The whole header is known.
     Whole,
-    /// All but the IPv4 identification. The envelope has the one that the packet should have, because of its place in the
-    /// datagram that it came in: then as good as the whole. Where runs are cut and joined on their way, the packet may have 0 or
-    /// the one behind that of the packet before: of 2^31 packets damaged at random one passes.
+    /// Everything but the IPv4 identification is known. The envelope has the identification that follows from the
+    /// packet's position in its datagram. If it is correct, the check is as strong as with [`Check::Whole`]. If a
+    /// device on the path splits and joins runs, the packet may instead have the identification 0, or the one after
+    /// that of the previous packet. 1 of 2^31 randomly damaged packets then passes.
     RunId,
-    /// All but the IPv4 identification, which a plain UDP socket does not show: one that makes the ICRC right must exist.
-    /// One damaged packet in 65 536 passes.
+    /// Everything but the IPv4 identification is known, because a plain UDP socket does not report it. An
+    /// identification that makes the ICRC correct must exist. 1 of 65 536 damaged packets passes.
     UnknownId,
 }
 
-/// A packet that came.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     /// The headers around it, as far as they are known. Time to live and checksums do not matter.
     pub envelope: Envelope,
-    /// From the base transport header to the ICRC.
+    /// The packet from the base transport header to the ICRC.
     pub transport: &'a [u8],
-    /// How much of it is known.
+    /// The way to check the ICRC.
     pub check: Check,
 }
 
 const CONGESTION_EXPERIENCED: u8 = 3;
-/// Membership does not count when partitions are compared.
+/// The membership bit is ignored when partitions are compared.
 const PKEY_MASK: u16 = 0x7fff;
 
 impl Endpoint {
-    /// Takes a packet in. Nothing that a peer can send panics or reaches memory that it was not granted.
+    /// Processes a received packet. No packet makes this function panic or access memory that the peer was not granted.
     pub fn receive(&mut self, now: u64, arrival: &Arrival<'_>) {
         self.counters.received += 1;
         let Ok(packet) = Packet::new_checked(arrival.transport) else {
@@ -56,7 +57,7 @@ impl Endpoint {
         if !self.is_expected(index, arrival, &packet) {
             return;
         }
-        // Only now: a stranger's packet costs as little as it can.
+        // Parse only now, so that a packet of a stranger costs as little as possible.
         let Ok(repr) = Repr::parse(&packet) else { return };
         if arrival.envelope.ip.ecn() == CONGESTION_EXPERIENCED {
             self.counters.congested += 1;
@@ -68,7 +69,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a packet is for this queue pair, from its peer and undamaged. Counts why not.
+    /// Returns whether a packet is for this queue pair, from its peer, and undamaged. Otherwise counts the cause.
     fn is_expected(&mut self, index: usize, arrival: &Arrival<'_>, packet: &Packet<&[u8]>) -> bool {
         let (qp, counters, places) = (&self.qps[index], &mut self.counters, &mut self.places);
         let service = if qp.is_reliable() { Service::Rc } else { Service::Uc };
@@ -105,7 +106,7 @@ impl Endpoint {
                 counters.cnp_received += 1;
                 qp.requester.window.notified();
             }
-            // Answers are heard in every state but the error state, where nothing waits for them.
+            // Responses are processed only in this state: in the others no request waits for them.
             Headers::Response(response) if qp.state == State::ReadyToSend => {
                 let mut hearing = Hearing { now, mtu: path.mtu, memory, counters, completions };
                 let verdict = qp.requester.hear(repr.bth.psn, response, packet, &mut hearing);
@@ -131,7 +132,8 @@ impl Endpoint {
                     qp.responder.serve_unreliable(&request, &mut serving)
                 };
                 self.landed = true;
-                // A queue pair that is its own peer breaks when it hears its own refusal, and so with the right status.
+                // A queue pair that is its own peer breaks when it receives its own refusal, which has the right
+                // status.
                 let is_own_peer = path.dest_qp == qp.number && path.peer() == path.envelope.ip.source();
                 if served == Err(Broken) && !is_own_peer {
                     self.fail(index, stentor_fabric::Status::Flushed);
@@ -148,7 +150,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes the congestion notifications that are due.
+    /// Emits the congestion notifications that are due.
     pub(super) fn notify(&mut self, out: &mut Outbox) {
         while out.room() > 0
             && let Some(index) = self.notices.pop_front()

@@ -1,4 +1,4 @@
-//! Registered memory: keys, protection domains, bounds, rights.
+//! Registered memory: keys, protection domains, bounds and rights.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,15 +7,15 @@ use stentor_fabric::{Access, RegionId, Span};
 
 use stentor_atomic_copy as copy;
 
-/// Keys have their place in a table in their low bits, so that they are found without a search.
+/// The low bits of a key are its index in the table, so that no search is needed.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
-/// A group of queue pairs and regions that may be used together.
+/// A set of queue pairs and regions that may be used together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProtectionDomain(pub u32);
 
-/// What a request needs to be allowed.
+/// The right that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Right {
     Read,
@@ -35,7 +35,7 @@ impl Region {
     }
 }
 
-/// Memory of its own, with what is in there now.
+/// A clone has separate memory with the present contents.
 impl Clone for Region {
     fn clone(&self) -> Region {
         Region { words: self.values().map(Word::new).collect(), va: self.va }
@@ -58,7 +58,7 @@ impl Hash for Region {
     }
 }
 
-/// What a peer holds: one region, used from one protection domain, in one way.
+/// A grant to a peer: one region, from one protection domain, with one access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Key {
     region: RegionId,
@@ -66,20 +66,20 @@ struct Key {
     access: Access,
     value: u32,
     live: bool,
-    /// The first key that was made for this place.
+    /// First key that was ever created at this index.
     first: u32,
 }
 
 impl Key {
-    /// The next key for the place. None if that would be the first again: somebody may still hold it, so a place that has
-    /// had all its keys is never used again.
+    /// Returns the next key at this index, or `None` after the last one. The first key must not be repeated, because a
+    /// peer may still hold it, so an exhausted index is never used again.
     fn successor(&self) -> Option<u32> {
         let next = self.value.wrapping_add(1 << INDEX_BITS);
         (next != self.first).then_some(next)
     }
 }
 
-/// All regions of one endpoint, and the keys to them.
+/// All regions of one endpoint and the keys to them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
@@ -87,42 +87,43 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The most keys at the same time, and of one place one after the other: so 2^32 from beginning to end, no two alike.
+    /// Maximum number of keys at a time, and of successive keys at one index. So there are 2^32 keys in total, all
+    /// different.
     pub const MAX_KEYS: usize = 1 << INDEX_BITS;
 
-    /// Zeroed memory at a virtual address that peers name.
+    /// Registers zeroed memory at a virtual address, which peers use in requests.
     pub fn register(&mut self, words: usize, va: u64) -> RegionId {
         let region = RegionId(self.regions.len() as u32);
         self.regions.push(Region { words: (0..words).map(|_| Word::new(0)).collect(), va });
         region
     }
 
-    /// The words of a region; none if it was taken back.
+    /// Returns the words of a region; empty if it was deregistered.
     ///
     /// # Panics
-    /// If there is no such region.
+    /// If the region does not exist.
     #[inline]
     #[must_use]
     pub fn words(&self, region: RegionId) -> &[Word] {
         &self.regions[region.index()].words
     }
 
-    /// Takes memory back, at once: keys to it are dead, and it has no words any more. A receive that was posted for it cannot
-    /// be filled: the peer's SEND is refused with "remote operational error", and the queue pair breaks. So does one that
-    /// was to send from it, or to put an answer there. Nothing happens the second time.
+    /// Deregisters a region at once: its keys become invalid, and it has no words any more. If a receive was posted for
+    /// it, the responder refuses the peer's SEND with "remote operational error", and the queue pair breaks. A queue
+    /// pair also breaks if it must send from the region, or write a response to it. A second call has no effect.
     ///
     /// # Panics
-    /// If there is no such region.
+    /// If the region does not exist.
     pub fn deregister(&mut self, region: RegionId) {
         self.regions[region.index()].words = Box::default();
         self.keys.iter_mut().filter(|key| key.region == region).for_each(|key| key.live = false);
     }
 
-    /// Makes a key to a region for the queue pairs of a protection domain. `entropy` keeps keys of different lives of a
-    /// process apart. `None` if [`MAX_KEYS`](Memory::MAX_KEYS) are in use, or so many places have had all their keys.
+    /// Creates a key to a region for the queue pairs of a protection domain. `entropy` separates the keys of different
+    /// lives of a process. Returns `None` if [`MAX_KEYS`](Memory::MAX_KEYS) indices are in use or exhausted.
     ///
     /// # Panics
-    /// If there is no such region.
+    /// If the region does not exist.
     pub fn grant(&mut self, region: RegionId, domain: ProtectionDomain, access: Access, entropy: u16) -> Option<u32> {
         assert!(region.index() < self.regions.len(), "{region:?} is not registered");
         let free = |key: &Key| if key.live { None } else { Some((key.successor()?, key.first)) };
@@ -132,7 +133,7 @@ impl Memory {
             return None;
         }
         let fresh = u32::from(entropy) << INDEX_BITS | index as u32;
-        // A place that is used again has another key each time.
+        // An index that is reused gets another key each time.
         let (value, first) = self.keys.get(index).and_then(free).unwrap_or((fresh, fresh));
         let key = Key { region, domain, access, value, live: true, first };
         match self.keys.get_mut(index) {
@@ -142,7 +143,7 @@ impl Memory {
         Some(value)
     }
 
-    /// Kills a key, at once. Nothing happens if it is dead already.
+    /// Invalidates a key at once. Has no effect on an invalid key.
     pub fn revoke(&mut self, key: u32) {
         if let Some(own) = self.keys.get_mut((key & INDEX) as usize)
             && own.value == key
@@ -151,19 +152,19 @@ impl Memory {
         }
     }
 
-    /// The virtual address of a region.
+    /// Returns the virtual address of a region.
     #[must_use]
     pub fn va(&self, region: RegionId) -> Option<u64> {
         Some(self.regions.get(region.index())?.va)
     }
 
-    /// All bytes that are registered.
+    /// Returns the size of all registered memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.regions.iter().map(|region| (region.words.len() * WORD) as u64).sum()
     }
 
-    /// Whether a span is inside its region.
+    /// Returns whether a span lies inside its region.
     #[must_use]
     pub fn contains(&self, span: Span) -> bool {
         self.regions.get(span.region.index()).is_some_and(|region| {
@@ -172,8 +173,8 @@ impl Memory {
         })
     }
 
-    /// Where a peer's request goes, if the key, the domain, the bounds and the rights allow it (InfiniBand
-    /// specification 9.7.4.1.4).
+    /// Returns the span that a peer's request addresses, if the key, the domain, the bounds and the rights permit it
+    /// (InfiniBand specification 9.7.4.1.4).
     pub(crate) fn resolve(
         &self,
         domain: ProtectionDomain,
@@ -192,7 +193,7 @@ impl Memory {
         (own.live && own.value == key && own.domain == domain && allowed && self.contains(span)).then_some(span)
     }
 
-    /// Copies out of a region. The span was checked.
+    /// Copies bytes out of a region. The span must have been checked.
     pub(crate) fn load(&self, region: RegionId, offset: u64, to: &mut [u8]) {
         let words = &self.regions[region.index()].words;
         let (mut at, mut to) = (offset as usize, to);
@@ -211,7 +212,7 @@ impl Memory {
         }
     }
 
-    /// Copies into a region. The span was checked. Only the bytes themselves change.
+    /// Copies bytes into a region, and changes no other bytes. The span must have been checked.
     pub(crate) fn store(&self, region: RegionId, offset: u64, from: &[u8]) {
         let words = &self.regions[region.index()].words;
         let (mut at, mut from) = (offset as usize, from);
@@ -227,13 +228,13 @@ impl Memory {
         }
     }
 
-    /// The word of an atomic operation. The span was checked.
+    /// Returns the word of an atomic operation. The span must have been checked.
     pub(crate) fn word(&self, span: Span) -> &Word {
         &self.regions[span.region.index()].words[span.offset as usize / WORD]
     }
 }
 
-/// Changes some bytes of a word.
+/// Replaces some bytes of a word.
 fn patch(word: &Word, at: usize, bytes: &[u8]) {
     let mut value = word.load(Ordering::Relaxed).to_ne_bytes();
     value[at..at + bytes.len()].copy_from_slice(bytes);
@@ -248,7 +249,7 @@ mod tests {
     const VA: u64 = 0x1000;
 
     #[test]
-    fn bytes_go_in_and_out_at_every_offset_and_nothing_else_changes() {
+    fn bytes_are_copied_at_every_offset_and_no_others_change() {
         let mut memory = Memory::default();
         let region = memory.register(8, VA);
         for offset in 0..20_usize {
@@ -281,7 +282,7 @@ mod tests {
             assert_eq!(resolve(&memory, va, key, bytes, Right::Read), None, "{bytes} bytes at {va:#x}");
         }
         assert_eq!(resolve(&memory, VA, key, 8, Right::Atomic), None);
-        assert_eq!(resolve(&memory, VA, key ^ 1, 8, Right::Read), None, "of another domain");
+        assert_eq!(resolve(&memory, VA, key ^ 1, 8, Right::Read), None, "another domain");
         assert_eq!(resolve(&memory, VA, key ^ 1 << 20, 8, Right::Read), None);
         assert_eq!(memory.resolve(ProtectionDomain(2), (VA, key), 8, Right::Read), None);
         memory.revoke(key ^ 1 << 20);
@@ -294,9 +295,9 @@ mod tests {
         assert_eq!(resolve(&memory, VA, fresh, 8, Right::Write), None);
     }
 
-    /// Somebody who kept a key for as long as it likes never finds it alive again.
+    /// A peer that keeps an old key for any time never finds it valid again.
     #[test]
-    fn no_key_comes_twice() {
+    fn no_key_is_created_twice() {
         let mut memory = Memory::default();
         let region = memory.register(8, VA);
         let mut seen = std::collections::HashSet::new();
@@ -306,14 +307,14 @@ mod tests {
         for n in 1..Memory::MAX_KEYS + 10 {
             let key = memory.grant(region, DOMAIN, Access::Read, 0xfffe).unwrap();
             assert!(seen.insert(key), "key {n} is {key:#x} again");
-            assert_eq!(key & INDEX, u32::from(n >= Memory::MAX_KEYS), "the next place only when one is spent");
+            assert_eq!(key & INDEX, u32::from(n >= Memory::MAX_KEYS), "the next index only after one is exhausted");
             assert_eq!(memory.resolve(DOMAIN, (VA, first), 8, Right::Read), None);
             memory.revoke(key);
         }
     }
 
     #[test]
-    fn what_is_taken_back_is_reached_by_nobody() {
+    fn deregistered_memory_is_inaccessible() {
         let mut memory = Memory::default();
         let (region, other) = (memory.register(8, VA), memory.register(8, VA));
         let [key, beside] = [region, other].map(|region| memory.grant(region, DOMAIN, Access::Atomic, 7).unwrap());
@@ -323,7 +324,7 @@ mod tests {
         assert!(memory.resolve(DOMAIN, (VA, beside), 8, Right::Atomic).is_some(), "the other is still there");
         assert!(memory.words(region).is_empty() && !memory.contains(Span { region, offset: 0, bytes: 1 }));
         assert_eq!(memory.bytes(), 64);
-        // A key that is made now opens nothing either.
+        // A key created after the deregistration gives no access either.
         let late = memory.grant(region, DOMAIN, Access::Atomic, 7).unwrap();
         assert_eq!(memory.resolve(DOMAIN, (VA, late), 1, Right::Read), None);
     }

@@ -1,28 +1,28 @@
 //! The InfiniBand transport of RoCEv2 as a state machine.
 //!
-//! An [`Endpoint`] has queue pairs, registered memory and one completion queue. What goes in: packets
-//! ([`Endpoint::receive`]), work ([`Endpoint::post_send`], [`Endpoint::post_receive`]) and the time, in nanoseconds since
-//! whenever. What comes out: packets ([`Endpoint::transmit`]), completions ([`Endpoint::poll`]), queue pairs that broke
-//! ([`Endpoint::next_broken`]) and the next deadline ([`Endpoint::next_deadline`]).
+//! An [`Endpoint`] has queue pairs, registered memory and one completion queue. Its inputs are packets
+//! ([`Endpoint::receive`]), work ([`Endpoint::post_send`], [`Endpoint::post_receive`]) and the time, in nanoseconds
+//! since any origin. Its outputs are packets ([`Endpoint::transmit`]), completions ([`Endpoint::poll`]), broken queue
+//! pairs ([`Endpoint::next_broken`]) and the next deadline ([`Endpoint::next_deadline`]).
 //!
-//! # How it does what the specification leaves open
-//! - **Acknowledgements** are asked for by signalled requests, by every fourth part of the window and by the packet that
-//!   fills it. They are coalesced: those that were not sent yet become one.
-//! - **Loss**: go-back-N. Besides the transport timeout there is a probe: when nothing was heard for four round trips the
-//!   last packet is sent again with AckReq, which finds out about a lost tail long before the timeout. Later probes send the
-//!   oldest packet, too: a responder reports a gap once, and that report may be lost. Probes cost no retry.
-//! - **Congestion**: a window of packets per queue pair. A notification (CNP) halves it, to one packet at least. So does a
-//!   loss while packets wait in a queue, which the round trip shows; other losses reduce it less (`window.rs`). Each window
-//!   that is acknowledged adds one packet. A packet marked "congestion experienced" is answered with a CNP, one per queue
-//!   pair and 50 µs.
-//! - **READs** longer than 32 packets are asked for in pieces of 32, each a READ of its own to the responder.
-//! - **Credits** are not counted: 31, "unlimited", is sent, and what the peer says is not looked at.
-//! - **Errors of the responder's own** (the memory of the receive that a SEND should fill is not registered any more) are
-//!   answered with "remote operational error" and break the queue pair, class A of the specification's table of responder
-//!   errors; on an unreliable connection nobody is told. A completion queue cannot overflow, and memory is never found
-//!   damaged, so there is no other such error. More READs and atomics at once than `max_dest_rd_atomic` are refused as
-//!   an invalid request.
-//! - **SEND with invalidate** is refused as an invalid request: no key of this endpoint may be invalidated by a peer.
+//! # Choices that the specification leaves open
+//! - **Acknowledgements** are requested by signalled requests, after every quarter of the window, and by the packet
+//!   that fills it. Acknowledgements that were not sent yet are coalesced into one.
+//! - **Loss**: go-back-N. Besides the transport timeout there is a probe: after four round trips of silence the last
+//!   packet is sent again with AckReq, which detects a lost tail long before the timeout. Later probes also send the
+//!   oldest packet: a responder reports a gap only once, and that report may be lost. Probes do not count as retries.
+//! - **Congestion**: each queue pair has a window of packets. A notification (CNP) halves it, but leaves at least one
+//!   packet. So does a loss while packets wait in a queue, which the round trip reveals; other losses reduce it less
+//!   (`window.rs`). Each acknowledged window adds one packet. A packet marked "congestion experienced" is answered with
+//!   a CNP, at most one per queue pair and 50 µs.
+//! - **READs** longer than 32 packets are requested in pieces of 32, each a separate READ for the responder.
+//! - **Credits** are not counted: the endpoint sends 31, "unlimited", and ignores the peer's credits.
+//! - **Local errors of the responder** (the memory of the receive that a SEND should fill is no longer registered) are
+//!   answered with "remote operational error" and break the queue pair: class A of the specification's table of
+//!   responder errors. On an unreliable connection no answer is sent. A completion queue cannot overflow, and memory
+//!   faults are not detected, so there are no other such errors. A requester with more READs and atomics outstanding
+//!   than `max_dest_rd_atomic` is refused with an invalid request.
+//! - **SEND with invalidate** is refused as an invalid request: no peer may invalidate a key of this endpoint.
 
 mod answers;
 mod attributes;
@@ -64,47 +64,47 @@ use transmit::Making;
 #[derive(Clone, Debug, Default)]
 pub struct Endpoint {
     qps: Vec<Qp>,
-    /// Queue pair numbers and indices, sorted.
+    /// Pairs of queue pair number and index, sorted.
     numbers: Vec<(u32, u32)>,
     memory: Memory,
     completions: CompletionQueue,
     counters: Counters,
-    /// Queue pairs that may have something to send.
+    /// Queue pairs that may have packets to send.
     listed: VecDeque<u32>,
     broken: VecDeque<QpId>,
-    /// Congestion notifications that are due.
+    /// Queue pairs with a congestion notification due.
     notices: VecDeque<u32>,
-    /// Whether anything changed memory or completed since this was last cleared.
+    /// `true` if memory has changed or a request has completed since this was last cleared.
     landed: bool,
     places: Places,
 }
 
 impl Endpoint {
-    /// Nothing is registered and nobody connected.
+    /// Creates an endpoint without regions and queue pairs.
     #[must_use]
     pub fn new() -> Endpoint {
         Endpoint::default()
     }
 
-    /// Registered memory.
+    /// Returns the registered memory.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Registered memory, to register and grant.
+    /// Returns the registered memory, to register and grant.
     #[must_use]
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The next completion. Its place in the send or receive queue is free from now on.
+    /// Returns the next completion. Its slot in the send or receive queue is free from now on.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         let finished = self.completions.take()?;
@@ -117,23 +117,23 @@ impl Endpoint {
         Some(finished.completion)
     }
 
-    /// Whether completions wait to be polled.
+    /// Returns whether completions are waiting to be polled.
     #[must_use]
     pub fn has_completions(&self) -> bool {
         !self.completions.is_empty()
     }
 
-    /// Whether a peer changed memory or something completed since this was last asked.
+    /// Returns whether a peer changed memory, or a request completed, since the last call.
     pub fn take_landed(&mut self) -> bool {
         std::mem::take(&mut self.landed)
     }
 
-    /// Whether a solicited receive completed, or anything with an error, since this was last asked.
+    /// Returns whether a solicited receive completed, or any request with an error, since the last call.
     pub fn take_solicited(&mut self) -> bool {
         std::mem::take(&mut self.completions.solicited)
     }
 
-    /// The next queue pair that went to the error state by itself.
+    /// Returns the next queue pair that entered the error state by itself.
     pub fn next_broken(&mut self) -> Option<QpId> {
         self.broken.pop_front()
     }
@@ -145,7 +145,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes packets until there are none or `out` is full. Returns whether there may be more.
+    /// Emits packets until there are none left or `out` is full. Returns whether there may be more.
     pub fn transmit(&mut self, now: u64, out: &mut Outbox) -> bool {
         self.notify(out);
         let mut rounds = self.listed.len();
@@ -162,14 +162,14 @@ impl Endpoint {
         self.has_more()
     }
 
-    /// Whether there may be packets to make now.
+    /// Returns whether there may be packets to emit now.
     #[inline]
     #[must_use]
     pub fn has_more(&self) -> bool {
         !self.listed.is_empty() || !self.notices.is_empty()
     }
 
-    /// Packets of one queue pair; whether it has more.
+    /// Emits packets of one queue pair. Returns whether it may have more.
     fn transmit_one(&mut self, now: u64, index: usize, out: &mut Outbox) -> bool {
         let Endpoint { qps, memory, completions, counters, .. } = self;
         let qp = &mut qps[index];
@@ -201,7 +201,7 @@ impl Endpoint {
         })
     }
 
-    /// Time passes: timeouts and probes. Call it when [`next_deadline`](Endpoint::next_deadline) has come.
+    /// Processes expired timers: timeouts and probes. Call it at [`next_deadline`](Endpoint::next_deadline).
     pub fn tick(&mut self, now: u64) {
         for index in 0..self.qps.len() {
             let qp = &mut self.qps[index];
@@ -215,13 +215,13 @@ impl Endpoint {
         }
     }
 
-    /// When [`tick`](Endpoint::tick) has something to do.
+    /// Returns the time of the next [`tick`](Endpoint::tick).
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         self.qps.iter().filter_map(|qp| qp.requester.deadline()).min()
     }
 
-    /// A queue pair breaks: the oldest request gets the status, everything else is flushed.
+    /// Breaks a queue pair: the oldest request gets `status`, and all others are flushed.
     fn fail(&mut self, index: usize, status: Status) {
         let qp = &mut self.qps[index];
         if qp.state == State::Error {

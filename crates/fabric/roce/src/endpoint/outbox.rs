@@ -1,12 +1,12 @@
-//! Packets on their way out.
+//! Outgoing packets.
 
 use stentor_wire::{Envelope, MAX_TRANSPORT_BYTES, Repr};
 
-/// Bytes in front of a packet.
+/// Number of bytes in front of a packet.
 const FRONT: usize = 36;
 
-/// Room for a packet. Behind headers of 12 and of 28 bytes the payload lies at a multiple of 16: long copies to other places
-/// take some processors twice as long.
+/// A buffer for a packet. Behind headers of 12 and of 28 bytes the payload begins at a multiple of 16, because some
+/// processors need twice as long for long copies to other addresses.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Room {
@@ -22,7 +22,7 @@ struct Slot {
     again: bool,
 }
 
-/// A bounded batch of packets. Allocates only while it is made.
+/// A bounded batch of packets. It allocates only when it is created.
 #[derive(Debug)]
 pub struct Outbox {
     slots: Vec<Slot>,
@@ -30,7 +30,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Room for so many packets.
+    /// Creates a batch with room for `packets` packets.
     #[must_use]
     pub fn new(packets: usize) -> Outbox {
         let nowhere = Envelope::plain([0; 4].into(), 0, [0; 4].into()).expect("one family");
@@ -43,31 +43,31 @@ impl Outbox {
         Outbox { slots: (0..packets).map(|_| slot()).collect(), used: 0 }
     }
 
-    /// Packets that still fit.
+    /// Returns the number of packets that still fit.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
         self.slots.len() - self.used
     }
 
-    /// Whether there is none.
+    /// Returns whether the batch is empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// The packets, each from its base transport header to its ICRC, and the headers around it.
+    /// Returns the packets, each from its base transport header to its ICRC, with the headers around it.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Envelope, &[u8])> + Clone {
         self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes.packet[..slot.len]))
     }
 
-    /// The same, and whether the packet was sent before.
+    /// Returns the packets, and whether each was sent before.
     pub(crate) fn told(&self) -> impl Iterator<Item = (&Envelope, &[u8], bool)> {
         self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes.packet[..slot.len], slot.again))
     }
 
-    /// Says of the newest packet that it was sent before.
+    /// Marks the newest packet as sent before.
     #[inline]
     pub(crate) fn again(&mut self) {
         if let Some(slot) = self.used.checked_sub(1).and_then(|newest| self.slots.get_mut(newest)) {
@@ -75,7 +75,7 @@ impl Outbox {
         }
     }
 
-    /// Empties it.
+    /// Empties the batch.
     #[inline]
     pub fn clear(&mut self) {
         self.used = 0;

@@ -1,49 +1,50 @@
-//! Which IPv4 identification a packet had that came without its IP header.
+//! The IPv4 identification of packets that arrive without their IP header.
 //!
-//! A kernel that cuts a run numbers its packets from 0, and what goes by itself has 0. Within one host nobody cuts: a run comes as
-//! it went, so the place of a packet in its datagram is its identification, and the ICRC is checked whole. A network card
-//! takes packets, not runs; what comes from one may be joined otherwise: a run in parts, or several as one. Such a way
-//! gives itself away, because a packet fits another place than it came at. That one is dropped, as a damaged one would
-//! be (a requester sends it again), and from then on packets from there may have 0 or the identification behind that of
-//! the packet before. Where a packet was lost, the first behind it only says where the run is.
+//! A kernel that splits a run numbers its packets from 0, and a single packet has 0. Within one host runs are never
+//! split: a run arrives as it was sent, so the position of a packet in its datagram is its identification, and the ICRC
+//! is checked completely. A network card transmits packets, not runs, and the receiver may join them differently: a run
+//! in parts, or several runs as one. Such a path is detected when a packet matches another position than that at which
+//! it arrived. That packet is dropped like a damaged one, and the requester retransmits it. From then on, packets from
+//! that peer may have 0 or the identification after that of the previous packet. After a lost packet, the first one
+//! behind it only re-establishes the position in the run.
 //!
-//! So damage must look like one certain other identification to pass, on such ways alone; a way that shows nothing unusual
-//! for some time is taken for a straight one again.
+//! So on such paths damage passes only if it looks like one particular other identification. A path without anomalies
+//! for [`PATIENCE`] packets counts as straight again.
 
 use std::net::IpAddr;
 
 use stentor_wire::icrc::RunIds;
 
-/// Packets in a row that fit the place they came at until a way counts as straight again.
+/// Number of consecutive packets that match their positions until a path counts as straight again.
 const PATIENCE: u16 = 4096;
 
-/// The ways on which runs are cut and joined.
+/// The paths on which runs are split and joined.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Places {
-    /// Of packets as long as the last that did not fit.
+    /// The ICRC differences of packets with the length of the last mismatch.
     ids: RunIds,
-    /// At most one for each peer's address.
+    /// The paths, at most one for each peer's address.
     ways: Vec<Way>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Way {
     from: IpAddr,
-    /// What the next packet has, if it belongs to the run of the last.
+    /// Identification of the next packet, if it belongs to the same run as the last one.
     next: u16,
-    /// How many packets that fit their places are missing to be straight.
+    /// Number of matching packets that are still needed for the path to count as straight.
     patience: u16,
 }
 
 impl Places {
-    /// Whether every packet is what its place says.
+    /// Returns whether every packet has the identification of its position.
     #[inline]
     pub(super) fn are_straight(&self) -> bool {
         self.ways.is_empty()
     }
 
-    /// Whether a packet came as it was sent. `place` is the identification that it should have by its place, `computed` its
-    /// ICRC with that, `icrc` the one that it has.
+    /// Returns whether a packet is undamaged. `place` is the identification that follows from its position, `computed`
+    /// its ICRC with that identification, and `icrc` the ICRC in the packet.
     pub(super) fn fits(
         &mut self,
         from: IpAddr,
@@ -61,7 +62,7 @@ impl Places {
         let at = ways.iter().position(|way| way.from == from);
         let (Some(at), Some(id)) = (at, found) else {
             if let Some(at) = at {
-                // Damaged: if it belonged to the run, so does the next.
+                // A damaged packet: if it belonged to the run, so does the next one.
                 ways[at].next = ways[at].next.saturating_add(1);
             } else if let Some(id) = found.filter(|id| *id != place) {
                 ways.push(Way { from, next: id + 1, patience: PATIENCE });

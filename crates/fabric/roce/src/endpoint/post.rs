@@ -1,4 +1,4 @@
-//! Posting work.
+//! Posting of work requests and receives.
 
 use stentor_fabric::{PostError, QpId, QpKind, QpState, Span};
 
@@ -7,7 +7,7 @@ use super::attributes::State;
 use super::responder::Receive;
 use super::work::{Data, Request, Work};
 
-/// As the contract has states: what can never take work until it begins anew is broken.
+/// Translates a state to the contract's: a queue pair that accepts no work before a reset is broken.
 fn not_ready(qp: QpId, state: State) -> PostError {
     let is_broken = matches!(state, State::Reset | State::Error);
     PostError::NotReady { qp, state: if is_broken { QpState::Error } else { QpState::Connecting } }
@@ -22,7 +22,7 @@ impl Endpoint {
     /// Posts to the send queue.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// Returns a [`PostError`].
     #[inline]
     pub fn post_send(&mut self, id: QpId, work: &Work<'_>) -> Result<(), PostError> {
         let qp = self.qps.get(id.index()).ok_or(PostError::UnknownQp(id))?;
@@ -60,10 +60,10 @@ impl Endpoint {
         if is_inside { Ok(()) } else { Err(PostError::OutOfLocalRegion { region, offset, bytes: bytes.into() }) }
     }
 
-    /// Posts a receive; from [`State::Init`] on.
+    /// Posts a receive, in any state from [`State::Init`] on.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// Returns a [`PostError`].
     pub fn post_receive(&mut self, id: QpId, span: Span, work: u64) -> Result<(), PostError> {
         let qp = self.qps.get(id.index()).ok_or(PostError::UnknownQp(id))?;
         if matches!(qp.state, State::Reset | State::Error) {
@@ -79,7 +79,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Work requests posted and not freed by a polled completion.
+    /// Returns the number of work requests that were posted and not freed by a polled completion.
     #[must_use]
     pub fn send_queue_len(&self, id: QpId) -> u64 {
         self.qps.get(id.index()).map_or(0, |qp| qp.requester.next_number() - 1 - qp.requester.freed)

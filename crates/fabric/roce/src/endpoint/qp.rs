@@ -1,4 +1,4 @@
-//! One queue pair.
+//! The state of one queue pair.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub(crate) struct Qp {
     pub(crate) path: Option<Path>,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
-    /// Whether it is in the list of those that may have something to send.
+    /// `true` if the queue pair is in the list of those that may have packets to send.
     pub(crate) listed: bool,
-    /// When the last congestion notification went out.
+    /// Time of the last congestion notification that was sent.
     pub(crate) notified_at: Option<u64>,
 }
 
-/// Least time between two congestion notifications of a queue pair, nanoseconds.
+/// Minimum interval between congestion notifications of a queue pair, in nanoseconds.
 pub(crate) const CNP_PAUSE: u64 = Duration::from_micros(50).as_nanos() as u64;
 
 impl Qp {

@@ -1,13 +1,14 @@
-//! The sending half of a queue pair: work requests, packets, what has been heard of them.
+//! The sending half of a queue pair: work requests, packets, and the progress that the peer has acknowledged.
 //!
-//! Every work request has its PSNs from the moment it is posted: `first` and `packets`. A cursor says which packet is
-//! made next; going back is moving the cursor. `una` is the oldest PSN that has not been acknowledged (or, of a READ or
-//! atomic, answered), `sent` the one behind the newest that was ever sent.
+//! Every work request gets its PSNs when it is posted: `first` and `packets`. A cursor points to the packet that is
+//! made next; a retransmission moves the cursor back. `una` is the oldest PSN that was not acknowledged (for a READ or
+//! atomic: not answered). `sent` is the PSN behind the newest one that was ever sent.
 //!
-//! A WRITE that adjoins the one before it becomes part of that while no packet of it is sent, so that records of a ring fill
-//! packets.
+//! A WRITE that adjoins the previous one is merged with it while no packet of that was sent, so that records of a ring
+//! fill packets.
 //!
-//! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the queue's front is not done; PSNs of the queue are without gaps.
+//! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the front of the queue is not done; the PSNs of the queue have no
+//! gaps.
 
 use std::collections::VecDeque;
 
@@ -19,10 +20,11 @@ use super::completions::CompletionQueue;
 use super::window::{RoundTrip, Window};
 use super::work::{Data, Remote, Request, Work};
 
-/// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
+/// Maximum number of packets of one READ request. Longer READs are requested piece by piece, so that responses do not
+/// flood a socket.
 pub(crate) const READ_PIECE: u32 = 32;
 
-/// Bytes of WRITEs that become one: as many as a run of the longest packets has.
+/// Maximum number of bytes of merged WRITEs: those of a run of packets of maximum length.
 const MOST_MERGED: u32 = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,9 +38,9 @@ pub(crate) enum RequestKind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum DataPlace {
-    /// In the requester's inline bytes, counted from the beginning of time.
+    /// In the requester's inline buffer; the position counts all inline bytes ever posted.
     Inline(u64),
-    /// In a region. For READs and atomics that is where the answer goes.
+    /// In a region. For READs and atomics this is the destination of the response.
     Local(Span),
 }
 
@@ -55,20 +57,20 @@ pub(crate) struct Wqe {
     pub(crate) imm: Option<u32>,
     pub(crate) first: Psn,
     pub(crate) packets: u32,
-    /// Requests that became part of this one: their ids are in [`Requester::folded`].
+    /// Number of earlier requests that were merged into this one; their ids are in [`Requester::folded`].
     pub(crate) folded: u32,
-    /// Packets of the answer that came.
+    /// Number of response packets received.
     pub(crate) answered: u32,
 }
 
 impl Wqe {
-    /// READs and atomics are done when their answer came, everything else when it was acknowledged.
+    /// Returns whether the request is done when its response arrives (READs and atomics), not when it is acknowledged.
     pub(crate) fn wants_answer(&self) -> bool {
         !matches!(self.kind, RequestKind::Send | RequestKind::Write)
     }
 
-    /// Whether a WRITE that follows may become part of this one: nobody waits for its completion, and no packet of it was sent.
-    /// `sent`: see [`Requester::sent`].
+    /// Returns whether a following WRITE may be merged into this one: it is not signalled, and no packet of it was
+    /// sent. `sent` is [`Requester::sent`].
     fn may_grow(&self, sent: Psn) -> bool {
         let plain = self.kind == RequestKind::Write && self.imm.is_none() && !self.signalled;
         plain && (1..MOST_MERGED).contains(&self.bytes) && !self.first.is_before(sent)
@@ -84,7 +86,7 @@ impl Wqe {
     }
 }
 
-/// Which packet is made next: of which work request (counted from the beginning of time), and which of its packets.
+/// The next packet to make: the number of its work request, counted from 1, and its index in the request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Cursor {
     pub(crate) number: u64,
@@ -97,85 +99,85 @@ pub(crate) struct Requester {
     pub(crate) config: QpConfig,
     pub(crate) sending: Sending,
     pub(crate) queue: VecDeque<Wqe>,
-    /// Ids of requests that became part of the one behind them, in the queue's order.
+    /// Ids of requests that were merged into the one behind them, in the order of the queue.
     pub(crate) folded: VecDeque<u64>,
-    /// Number of the queue's front, from 1.
+    /// Number of the request at the front of the queue, from 1.
     pub(crate) head: u64,
-    /// Number up to which places are free again.
+    /// Number of the last request whose slot is free again.
     pub(crate) freed: u64,
     pub(crate) inline: VecDeque<u8>,
-    /// Inline bytes that are gone.
+    /// Number of inline bytes that were removed.
     pub(crate) inline_gone: u64,
     pub(crate) next_psn: Psn,
     pub(crate) una: Psn,
     pub(crate) sent: Psn,
     pub(crate) cursor: Cursor,
-    /// READs and atomics that were asked for and not answered.
+    /// Number of READs and atomics that were requested and not answered.
     pub(crate) asked: u32,
-    /// Packets since an acknowledgement was asked for.
+    /// Number of packets since an acknowledgement was requested.
     pub(crate) unasked: u32,
-    /// Went back and has heard of no progress since.
+    /// `true` after a retransmission has begun, until progress is acknowledged.
     pub(crate) recovering: bool,
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) window: Window,
-    /// Bytes of the longest request that was answered since the start.
+    /// Length of the longest request that was answered since the start, in bytes.
     pub(crate) longest: u32,
-    /// Bytes of the request that was not answered for long when the queue pair ended.
+    /// Length of the request that was unanswered when the queue pair broke by timeouts, in bytes.
     pub(crate) unanswered: Option<u32>,
     pub(crate) timers: Timers,
 }
 
-/// A probe that is due.
+/// The kind of probe that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum Probing {
     #[default]
     Nothing,
-    /// The last packet again: the answer tells of everything before it.
+    /// Send the last packet again: its acknowledgement covers everything before it.
     Last,
-    /// The oldest packet and then the last one. A responder answers the last one only once while a packet before it is
-    /// missing, and that answer may be lost. It always answers the oldest one.
+    /// Send the oldest packet and then the last one again. While an earlier packet is missing, a responder answers the
+    /// last one only once, and that answer may be lost. It always answers the oldest one.
     Both,
 }
 
-/// Deadlines, nanoseconds.
+/// Deadlines and timing state, in nanoseconds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Timers {
-    /// The transport timeout.
+    /// Deadline of the transport timeout.
     pub(crate) retry: Option<u64>,
-    /// When to ask how far the peer is.
+    /// Deadline of the next probe.
     pub(crate) probe: Option<u64>,
-    /// The end of a wait after "receiver not ready".
+    /// End of the wait after "receiver not ready".
     pub(crate) rnr: Option<u64>,
-    /// How long a probe waits; doubles with each.
+    /// Delay of the next probe; it doubles with each one.
     pub(crate) patience: u64,
     pub(crate) round_trip: RoundTrip,
-    /// A packet whose acknowledgement is timed.
+    /// PSN and send time of a packet whose acknowledgement is timed.
     pub(crate) timed: Option<(Psn, u64)>,
     pub(crate) probing: Probing,
-    /// A probe was sent and nothing new was acknowledged since.
+    /// `true` if a probe was sent and nothing new was acknowledged since.
     pub(crate) probed: bool,
 }
 
-/// A request that is probed for this time, nanoseconds, without an answer counts as unanswered.
+/// Delay of probes, in nanoseconds, from which the front request counts as unanswered when the queue pair breaks.
 const LONG: u64 = 30_000_000;
-/// Probes wait at least this long, nanoseconds.
+/// Minimum delay of a probe, in nanoseconds.
 const MIN_PATIENCE: u64 = 500_000;
-/// And so long while no round trip was measured.
+/// Delay of a probe before a round trip was measured, in nanoseconds.
 const FIRST_PATIENCE: u64 = 4_000_000;
 
 impl Timers {
-    /// All deadlines come so much earlier.
+    /// Moves all deadlines `by` nanoseconds earlier.
     pub(crate) fn rewind(&mut self, by: u64) {
         let timed = self.timed.as_mut().map(|(_, since)| since);
         let all = [self.retry.as_mut(), self.probe.as_mut(), self.rnr.as_mut(), timed];
         all.into_iter().flatten().for_each(|at| *at = at.saturating_sub(by));
     }
 
-    /// Takes the time from a packet to its acknowledgement.
+    /// Records the time from a packet to its acknowledgement.
     pub(crate) fn measured(&mut self, took: u64) {
         let before = self.round_trip.smooth;
-        // The answer to a probe comes late. If it counted in full, the next probe would wait longer still.
+        // The answer to a probe comes late. If it counted in full, the next probe would wait even longer.
         self.round_trip.measured(if self.probed && before > 0 { took.min(2 * before) } else { took });
         self.timed = None;
     }
@@ -213,7 +215,7 @@ impl Requester {
         }
     }
 
-    /// The queue pair became ready to send.
+    /// Initializes the requester when the queue pair becomes ready to send.
     pub(crate) fn start(&mut self, sending: Sending) {
         let psn = sending.first_psn;
         (self.next_psn, self.una, self.sent) = (psn, psn, psn);
@@ -223,19 +225,19 @@ impl Requester {
         self.timers = Timers { patience: FIRST_PATIENCE, ..Timers::default() };
     }
 
-    /// Number of the work request that is posted next.
+    /// Returns the number of the next work request to post.
     pub(crate) fn next_number(&self) -> u64 {
         self.head + self.queue.len() as u64
     }
 
-    /// Whether the send queue has no place. Places are free when the completion of the request, or of a later one, was
-    /// polled.
+    /// Returns whether the send queue is full. A slot is free once the completion of its request, or of a later one,
+    /// was polled.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.next_number() - 1 - self.freed >= u64::from(self.config.send_depth)
     }
 
-    /// Takes a request that was checked.
+    /// Adds a request that was checked.
     #[inline]
     pub(crate) fn post(&mut self, work: &Work<'_>, mtu: u16) {
         if self.extend(work, mtu) {
@@ -257,7 +259,7 @@ impl Requester {
                 (RequestKind::FetchAdd { add }, DataPlace::Local(local), 8, remote, None)
             }
         };
-        // Even an empty message is a packet.
+        // An empty message also needs one packet.
         let packets = (bytes as u32).div_ceil(mtu.into()).max(1);
         self.queue.push_back(Wqe {
             id: work.id,
@@ -276,9 +278,9 @@ impl Requester {
         self.next_psn = self.next_psn.plus(packets);
     }
 
-    /// Makes a WRITE part of the one before it, if that is not signalled, no packet of it was sent, and both their data and
-    /// their places adjoin. Returns whether it did. Bytes land in order, so nobody can tell them apart, unless one of them is
-    /// refused: then so are those of its packet.
+    /// Merges a WRITE with the previous one, if that is not signalled, no packet of it was sent, and both their data
+    /// and their targets adjoin. Returns whether it did. Bytes land in order, so the merge is not observable, except
+    /// that a refusal affects all WRITEs of a packet.
     fn extend(&mut self, work: &Work<'_>, mtu: u16) -> bool {
         let Request::Write { data, remote, imm: None } = work.request else { return false };
         let (sent, merges) = (self.sent, self.sending.merges && self.config.kind == QpKind::Reliable);
@@ -321,7 +323,7 @@ impl Requester {
         self.queue.get(number.checked_sub(self.head)? as usize)
     }
 
-    /// The PSN of the packet that the cursor is at.
+    /// Returns the PSN of the packet at the cursor.
     pub(crate) fn cursor_psn(&self) -> Psn {
         self.at(self.cursor.number).map_or(self.next_psn, |wqe| wqe.first.plus(self.cursor.packet))
     }
@@ -340,7 +342,7 @@ impl Requester {
         self.cursor = Cursor { number, packet: 0 };
     }
 
-    /// Takes the front off the queue, done.
+    /// Removes the completed front of the queue.
     pub(crate) fn finish(&mut self, completions: &mut CompletionQueue) {
         let Some(wqe) = self.queue.pop_front() else { return };
         self.longest = self.longest.max(wqe.bytes);
@@ -355,7 +357,7 @@ impl Requester {
         }
     }
 
-    /// Breaks: the front gets a status, everything behind it is flushed.
+    /// Breaks the requester: the front gets a status, and everything behind it is flushed.
     pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
         let mut status = first;
         let long = first == Status::RetryExceeded || self.is_waiting() && self.timers.patience >= LONG;
@@ -376,12 +378,12 @@ impl Requester {
         (self.una, self.sent, self.asked) = (self.next_psn, self.next_psn, 0);
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn deadline(&self) -> Option<u64> {
         [self.timers.retry, self.timers.probe, self.timers.rnr].into_iter().flatten().min()
     }
 
-    /// Whether something was sent and has not been acknowledged.
+    /// Returns whether any packet was sent and not acknowledged.
     pub(crate) fn is_waiting(&self) -> bool {
         self.una != self.sent
     }

@@ -1,7 +1,7 @@
-//! The receiving half of a queue pair: requests of the peer, what they do to memory, what is answered.
+//! The receiving half of a queue pair: requests of the peer, their effects on memory, and the responses.
 //!
-//! Invariants: everything before `expected` was carried out exactly once; answers leave in the order of their PSNs; an
-//! answer that may be asked for again is kept.
+//! Invariants: everything before `expected` was executed exactly once; responses leave in the order of their PSNs; a
+//! response that may be requested again is kept.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(crate) struct Receive {
     pub(crate) span: Span,
 }
 
-/// The message that is coming in.
+/// The message that is being received.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Current {
     Nothing,
@@ -35,11 +35,11 @@ enum Current {
         left: u32,
         whole: u32,
     },
-    /// Of an unreliable connection, and part of it is lost.
+    /// A message of an unreliable connection that has lost a packet.
     Torn,
 }
 
-/// What is to be sent. In order.
+/// A response to send. Responses leave in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Reply {
     Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
@@ -48,7 +48,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Whether it answers a READ or an atomic; and, if so, one that came before.
+    /// Returns whether this repeats an earlier READ or atomic response, or `None` if it answers neither.
     fn repeats(&self) -> Option<bool> {
         match self {
             Reply::Acknowledge { .. } => None,
@@ -58,13 +58,13 @@ impl Reply {
     }
 }
 
-/// What an atomic found.
+/// The result of an atomic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct AtomicResult {
     pub(crate) psn: Psn,
     pub(crate) value: u64,
     pub(crate) msn: u32,
-    /// It was asked for again.
+    /// `true` if the response was requested again.
     pub(crate) again: bool,
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct Reading {
     pub(crate) rkey: u32,
     pub(crate) bytes: u32,
     pub(crate) msn: u32,
-    /// The packet that is made next, and how many there are.
+    /// The next packet to make. `packets` is their number.
     pub(crate) packet: u32,
     pub(crate) packets: u32,
-    /// It was asked for again.
+    /// `true` if the response was requested again.
     pub(crate) again: bool,
 }
 
-/// What may be asked for again.
+/// A response that may be requested again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Kept {
     Read(Reading),
@@ -95,19 +95,19 @@ pub(crate) struct Responder {
     pub(crate) qp: QpId,
     pub(crate) receives: VecDeque<Receive>,
     pub(crate) recv_depth: u32,
-    /// Receives posted and not yet polled.
+    /// Number of receives posted and not yet polled.
     pub(crate) held: u32,
     pub(crate) expected: Psn,
     pub(crate) answers: VecDeque<Reply>,
     current: Current,
-    /// Messages carried out, 24 bits.
+    /// Number of messages executed, 24 bits.
     msn: u32,
-    /// A negative acknowledgement for `expected` is on its way: nothing more is said until that packet comes.
+    /// `true` after a negative acknowledgement for `expected`: no further one is sent until that packet arrives.
     complained: bool,
     kept: VecDeque<Kept>,
 }
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) psn: Psn,
@@ -117,7 +117,7 @@ pub(crate) struct Request<'a> {
     pub(crate) solicited: bool,
 }
 
-/// What carrying out takes.
+/// The context in which a request is executed.
 pub(crate) struct Serving<'a> {
     pub(crate) domain: ProtectionDomain,
     pub(crate) path: &'a Path,
@@ -126,22 +126,23 @@ pub(crate) struct Serving<'a> {
     pub(crate) completions: &'a mut CompletionQueue,
 }
 
-/// Why a request is not carried out: classes B, C and A of the InfiniBand specification's table "responder error behavior".
+/// The reason why a request is not executed: classes B, C and A of the InfiniBand specification's table "responder
+/// error behavior".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// No receive is posted: the requester waits and tries again.
+    /// No receive is posted: the requester waits and retries.
     NotReady,
-    /// The request is wrong in itself.
+    /// The request itself is invalid.
     Invalid,
-    /// Key, bounds or rights.
+    /// The key is invalid, or the request violates its bounds or rights.
     Access,
-    /// The request is right, and this side cannot carry it out: what was posted for it cannot be used.
+    /// The request is valid, but this side cannot execute it: the memory posted for it is not usable.
     Operational,
 }
 
 type Served<R = ()> = Result<R, Refusal>;
 
-/// The queue pair breaks.
+/// The error that breaks the queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
 
@@ -161,7 +162,7 @@ impl Responder {
         }
     }
 
-    /// The queue pair became ready to receive.
+    /// Initializes the responder when the queue pair becomes ready to receive.
     pub(crate) fn start(&mut self, path: &Path) {
         self.expected = path.expected_psn;
         (self.current, self.msn, self.complained) = (Current::Nothing, 0, false);
@@ -169,7 +170,7 @@ impl Responder {
         self.answers.clear();
     }
 
-    /// Breaks: all receives are flushed. Answers that were due are still sent.
+    /// Breaks the responder: all receives are flushed. Responses that were due are still sent.
     pub(crate) fn fail(&mut self, completions: &mut CompletionQueue) {
         let current = match std::mem::replace(&mut self.current, Current::Nothing) {
             Current::Send { receive, .. } => Some(receive),
@@ -181,7 +182,7 @@ impl Responder {
         }
     }
 
-    /// A request on a reliable connection.
+    /// Handles a request on a reliable connection.
     pub(crate) fn serve(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Result<(), Broken> {
         let ahead = request.psn.distance(self.expected);
         if ahead > 0 {
@@ -231,7 +232,7 @@ impl Responder {
         }
     }
 
-    /// Acknowledges everything before `expected`, with what is acknowledged already but not sent.
+    /// Acknowledges everything before `expected`. Replaces an acknowledgement that was not sent yet.
     fn acknowledge(&mut self) {
         let answer = Reply::Acknowledge { psn: self.expected.minus(1), syndrome: Syndrome::ACK, msn: self.msn };
         match self.answers.back_mut() {
@@ -244,22 +245,22 @@ impl Responder {
         self.answers.push_back(Reply::Acknowledge { psn: self.expected, syndrome, msn: self.msn });
     }
 
-    /// Carries out the next request; returns how many PSNs it takes.
+    /// Executes the next request. Returns its number of PSNs.
     fn carry_out(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Served<u32> {
         let busy = !matches!(self.current, Current::Nothing);
         match request.headers {
             Headers::Rc(message) => self.message(message, request, serving).map(|()| 1),
-            // A message is coming in, and this is another one.
+            // Another message begins before the current one is complete.
             _ if busy => Err(Refusal::Invalid),
             Headers::ReadRequest(reth) => self.read(reth, serving),
             Headers::CompareSwap(atomic) => self.atomic(atomic, true, serving).map(|()| 1),
             Headers::FetchAdd(atomic) => self.atomic(atomic, false, serving).map(|()| 1),
-            // Keys are invalidated by their owner alone: no region of this endpoint is for "SEND with invalidate".
+            // "SEND with invalidate" is refused, because only the owner invalidates keys of this endpoint.
             _ => Err(Refusal::Invalid),
         }
     }
 
-    /// A packet of a SEND or WRITE.
+    /// Handles a packet of a SEND or WRITE.
     fn message(&mut self, message: Message, request: &Request<'_>, serving: &mut Serving<'_>) -> Served {
         let (position, imm) = shape(message);
         let (bytes, mtu) = (request.payload.len(), usize::from(serving.path.mtu));
@@ -336,12 +337,12 @@ impl Responder {
             _ => return Err(Refusal::Invalid),
         };
         let bytes = request.payload.len() as u32;
-        // What is announced is what comes, neither more nor less (InfiniBand specification 9.7.4.1.6).
+        // The data must have exactly the announced length (InfiniBand specification 9.7.4.1.6).
         let fits = if position.ends() { bytes == left } else { bytes < left };
         if !fits || whole > stentor_wire::MAX_MESSAGE_BYTES {
             return Err(Refusal::Invalid);
         }
-        // With the whole of what is left, so that a WRITE that ends outside does not begin.
+        // Check all remaining bytes, so that a WRITE that ends outside the region does not begin.
         let span = match left {
             0 => None,
             _ => {
@@ -370,14 +371,15 @@ impl Responder {
         Ok(())
     }
 
-    /// Whether so many READs and atomics wait for their answers that the requester should not ask for another: a requester
-    /// that keeps to what was agreed has at most one fewer when it asks for a new one.
+    /// Returns whether `max_dest_rd_atomic` READs and atomics are waiting for their responses. A requester that
+    /// respects this limit has fewer when it sends a new request.
     fn is_busy(&self, serving: &Serving<'_>) -> bool {
         let new = self.answers.iter().filter(|answer| answer.repeats() == Some(false));
         new.count() >= usize::from(serving.path.max_dest_rd_atomic)
     }
 
-    /// The same for those that are asked for again, where nothing was agreed: they are dropped.
+    /// Returns whether too many repeated READs and atomics are waiting; further ones are dropped. There is no
+    /// negotiated limit for those.
     fn is_overloaded(&self, serving: &Serving<'_>) -> bool {
         let waiting = self.answers.iter().filter(|answer| answer.repeats().is_some()).count();
         waiting > 2 * usize::from(serving.path.max_dest_rd_atomic)
@@ -433,7 +435,7 @@ impl Responder {
         self.kept.push_back(kept);
     }
 
-    /// A request that came before: nothing is carried out again (InfiniBand specification 9.7.1.1).
+    /// Handles a duplicate request, which is not executed again (InfiniBand specification 9.7.1.1).
     fn repeat(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) {
         let psn = request.psn;
         let again = match request.headers {
@@ -463,8 +465,8 @@ impl Responder {
         self.answers.push_back(again);
     }
 
-    /// A packet on an unreliable connection: whatever is wrong with it or before it is dropped without a word. What is wrong
-    /// on this side breaks the queue pair here as well.
+    /// Handles a packet on an unreliable connection. An invalid packet, or one behind a gap, is dropped without an
+    /// answer. A local error also breaks the queue pair here.
     pub(crate) fn serve_unreliable(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Result<(), Broken> {
         let Headers::Uc(message) = request.headers else { return Ok(()) };
         let ahead = request.psn.distance(self.expected);
@@ -498,7 +500,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Gives up the message that is coming in; its receive is used by the next one.
+    /// Abandons the message that is being received; the next one uses its receive.
     fn tear(&mut self) {
         if let Current::Send { receive, .. } = self.current {
             self.receives.push_front(receive);
@@ -507,7 +509,7 @@ impl Responder {
     }
 }
 
-/// The part of a READ that is asked for again.
+/// Returns the part of a READ that is requested again.
 fn part(kept: &Kept, psn: Psn, reth: Reth, mtu: u16) -> Option<Reply> {
     let Kept::Read(read) = *kept else { return None };
     let index = psn.distance(read.first);

@@ -1,4 +1,4 @@
-//! Acknowledgements, answers and time: what of the send queue is done, and what is sent again.
+//! Acknowledgements, responses and timers: which requests are done, and which packets are sent again.
 
 use stentor_fabric::Status;
 use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};
@@ -8,7 +8,7 @@ use super::counters::Counters;
 use super::memory::Memory;
 use super::requester::{DataPlace, Probing, READ_PIECE, RequestKind, Requester};
 
-/// What hearing takes.
+/// The context in which a response is processed.
 pub(crate) struct Hearing<'a> {
     pub(crate) now: u64,
     pub(crate) mtu: u16,
@@ -17,11 +17,11 @@ pub(crate) struct Hearing<'a> {
     pub(crate) completions: &'a mut CompletionQueue,
 }
 
-/// What becomes of the queue pair.
+/// The result for the queue pair: an error breaks it.
 pub(crate) type Verdict = Result<(), Status>;
 
 impl Requester {
-    /// An acknowledgement or answer. An error breaks the queue pair.
+    /// Processes an acknowledgement or response. An error breaks the queue pair.
     pub(crate) fn hear(
         &mut self,
         psn: Psn,
@@ -29,7 +29,7 @@ impl Requester {
         packet: &Packet<&[u8]>,
         hearing: &mut Hearing<'_>,
     ) -> Verdict {
-        // A sequence error may name the packet behind the last one that was sent: everything came, and was a repetition.
+        // A sequence error may name the PSN behind the last packet sent: everything had arrived, and was a duplicate.
         if psn.distance(self.sent) > 0 || psn == self.sent && !is_sequence_error(response) {
             hearing.counters.ghost_responses += 1;
             return Ok(());
@@ -48,7 +48,7 @@ impl Requester {
                     return Err(match code {
                         NakCode::InvalidRequest => Status::RemoteInvalidRequest,
                         NakCode::RemoteAccess => Status::RemoteAccess,
-                        // Codes that nobody should send to a connection have no name of their own.
+                        // Codes that are invalid on a connection map to a general error.
                         _ => Status::RemoteOperational,
                     });
                 }
@@ -60,10 +60,10 @@ impl Requester {
         Ok(())
     }
 
-    /// Everything up to `psn` was carried out.
+    /// Handles an acknowledgement: everything up to `psn` was executed.
     fn acknowledge(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
         if !self.retire(psn.next(), hearing.completions) {
-            // The answer of an earlier READ or atomic is missing: this acknowledgement came behind it.
+            // The response of an earlier READ or atomic is missing, although this acknowledgement followed it.
             self.lost(self.una, hearing);
         }
         self.progress(hearing.now);
@@ -79,7 +79,7 @@ impl Requester {
         self.lost(self.una, hearing);
     }
 
-    /// Goes back, once per loss.
+    /// Goes back to a PSN, once per loss.
     fn lost(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
         if self.recovering || self.timers.rnr.is_some() {
             return;
@@ -96,7 +96,7 @@ impl Requester {
         if before != self.una {
             self.progress(hearing.now);
         }
-        // Whoever says so lives: timeouts before and behind this are not in a row.
+        // The peer is alive, so timeouts before and after this NAK are not consecutive.
         self.retries = self.sending.retries;
         if self.timers.rnr.is_some() {
             return Ok(());
@@ -113,9 +113,9 @@ impl Requester {
         Ok(())
     }
 
-    /// A packet of a READ's data, or an atomic's old value.
+    /// Handles a packet of a READ's data, or an atomic's old value.
     fn answer(&mut self, psn: Psn, data: &[u8], atomic: bool, hearing: &mut Hearing<'_>) -> Verdict {
-        // It comes behind everything before it.
+        // The response follows everything before it.
         let complete = self.retire(psn, hearing.completions);
         if !complete {
             self.lost(self.una, hearing);
@@ -164,7 +164,8 @@ impl Requester {
         }
     }
 
-    /// Takes everything before `until` off the queue. False if an answer before that is missing; `una` is then there.
+    /// Removes everything before `until` from the queue. Returns `false` if an earlier response is missing; `una` is
+    /// then the PSN of that response.
     fn retire(&mut self, until: Psn, completions: &mut CompletionQueue) -> bool {
         let mut complete = true;
         let mut una = until;
@@ -186,14 +187,14 @@ impl Requester {
         complete
     }
 
-    /// What was acknowledged is not sent again.
+    /// Moves the cursor forward: acknowledged packets are not sent again.
     fn catch_up(&mut self) {
         if self.cursor_psn().is_before(self.una) || self.cursor.number < self.head {
             self.seek(self.una);
         }
     }
 
-    /// Something new was acknowledged.
+    /// Handles the acknowledgement of something new.
     fn progress(&mut self, now: u64) {
         (self.retries, self.rnr_retries) = (self.sending.retries, self.sending.rnr_retries);
         self.recovering = false;
@@ -208,13 +209,14 @@ impl Requester {
     }
 
     fn restart_timers(&mut self, now: u64) {
-        // While the peer is waited for, nothing is sent and no answer expected; both timers start behind that.
+        // During the wait after "receiver not ready", nothing is sent and no response is expected. Both timers start
+        // after it.
         let waiting = self.is_waiting() && self.timers.rnr.is_none();
         self.timers.retry = self.sending.timeout_ns().filter(|_| waiting).map(|timeout| now + timeout);
         self.timers.probe = waiting.then(|| now + self.timers.patience);
     }
 
-    /// Time passes. An error breaks the queue pair.
+    /// Processes expired timers. An error breaks the queue pair.
     pub(crate) fn tick(&mut self, now: u64, counters: &mut Counters) -> Verdict {
         let due = |timer: Option<u64>| timer.is_some_and(|at| at <= now);
         if due(self.timers.rnr) {
@@ -235,7 +237,7 @@ impl Requester {
             self.timers.probe = None;
             if self.is_waiting() {
                 if self.recovering {
-                    // What was sent again is lost again, or the peer's word on it.
+                    // The retransmitted packets, or the peer's response to them, were lost again.
                     self.window.repeated();
                     self.go_back(self.una);
                 } else {

@@ -1,4 +1,5 @@
-//! An endpoint as a state of a search: it is copied, compared, hashed, and forgets how late it is.
+//! An endpoint as a state of an exhaustive search: it can be copied, compared and hashed, independently of the absolute
+//! time.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,7 +8,7 @@ use stentor_wire::Psn;
 
 use super::Endpoint;
 
-/// All that matters for what comes: what was counted does not.
+/// Hashes everything that affects the future behaviour; counters do not.
 impl Hash for Endpoint {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.qps, &self.numbers, &self.memory, &self.completions).hash(state);
@@ -28,8 +29,8 @@ impl PartialEq for Endpoint {
 impl Eq for Endpoint {}
 
 impl Endpoint {
-    /// Time is counted from so many nanoseconds later on: every deadline comes that much earlier. What happens at the same
-    /// distances in time is the same then, whenever it happens.
+    /// Shifts the origin of time by `by` nanoseconds, so that every deadline is that much earlier. States with equal
+    /// intervals then become equal, whenever they occur.
     pub fn rewind(&mut self, by: u64) {
         for qp in &mut self.qps {
             qp.requester.timers.rewind(by);
@@ -37,13 +38,13 @@ impl Endpoint {
         }
     }
 
-    /// The PSN that a queue pair's peer is to send next: everything before it was carried out.
+    /// Returns the next PSN that a queue pair expects from its peer: everything before it was executed.
     #[must_use]
     pub fn expected(&self, id: QpId) -> Option<Psn> {
         Some(self.qps.get(id.index())?.responder.expected)
     }
 
-    /// The PSN that the next request posted to a queue pair begins with.
+    /// Returns the first PSN of the next request posted to a queue pair.
     #[must_use]
     pub fn next_psn(&self, id: QpId) -> Option<Psn> {
         Some(self.qps.get(id.index())?.requester.next_psn)

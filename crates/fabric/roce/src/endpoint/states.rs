@@ -1,4 +1,4 @@
-//! Making queue pairs and moving them from state to state.
+//! Creation of queue pairs and their transitions between states.
 
 use stentor_fabric::{QpConfig, QpId, Status};
 
@@ -10,7 +10,7 @@ use super::requester::Requester;
 use super::responder::Responder;
 
 impl Endpoint {
-    /// Makes a queue pair with a number of its own (24 bits). It is [`State::Reset`]. `None` if the number is taken.
+    /// Creates a queue pair with a unique number (24 bits) in [`State::Reset`]. Returns `None` if the number is in use.
     pub fn create(&mut self, number: u32, domain: ProtectionDomain, config: QpConfig) -> Option<QpId> {
         let number = number & 0xff_ffff;
         let Err(place) = self.numbers.binary_search_by_key(&number, |(number, _)| *number) else { return None };
@@ -20,8 +20,8 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Gives a queue pair in the state [`State::Reset`] another number, so that what still comes for its former life
-    /// finds nobody. False if the number is taken or the queue pair is in use.
+    /// Gives a queue pair in [`State::Reset`] another number, so that late packets of its former life do not reach it.
+    /// Returns `false` if the number or the queue pair is in use.
     pub fn renumber(&mut self, id: QpId, number: u32) -> bool {
         let number = number & 0xff_ffff;
         let Some(qp) = self.qps.get_mut(id.index()) else { return false };
@@ -35,19 +35,19 @@ impl Endpoint {
         true
     }
 
-    /// State of a queue pair; `None` if there is no such one.
+    /// Returns the state of a queue pair, or `None` if it does not exist.
     #[must_use]
     pub fn state(&self, id: QpId) -> Option<State> {
         Some(self.qps.get(id.index())?.state)
     }
 
-    /// Number of a queue pair.
+    /// Returns the number of a queue pair.
     #[must_use]
     pub fn number(&self, id: QpId) -> Option<u32> {
         Some(self.qps.get(id.index())?.number)
     }
 
-    /// How a queue pair was made.
+    /// Returns the parameters of a queue pair.
     #[must_use]
     pub fn config(&self, id: QpId) -> Option<QpConfig> {
         Some(self.qps.get(id.index())?.config)
@@ -60,7 +60,7 @@ impl Endpoint {
     /// Reset → Init: receives may be posted.
     ///
     /// # Errors
-    /// See [`TransitionError`]; the same for the following.
+    /// Returns a [`TransitionError`].
     pub fn init(&mut self, id: QpId) -> Result<(), TransitionError> {
         let qp = self.qp_mut(id)?;
         qp.moves(State::Init, State::Reset)?;
@@ -71,7 +71,7 @@ impl Endpoint {
     /// Init → ReadyToReceive.
     ///
     /// # Errors
-    /// See [`TransitionError`].
+    /// Returns a [`TransitionError`].
     pub fn ready_to_receive(&mut self, id: QpId, path: Path) -> Result<(), TransitionError> {
         let qp = self.qp_mut(id)?;
         qp.moves(State::ReadyToReceive, State::Init)?;
@@ -84,7 +84,7 @@ impl Endpoint {
     /// ReadyToReceive → ReadyToSend.
     ///
     /// # Errors
-    /// See [`TransitionError`].
+    /// Returns a [`TransitionError`].
     pub fn ready_to_send(&mut self, id: QpId, sending: Sending) -> Result<(), TransitionError> {
         let qp = self.qp_mut(id)?;
         qp.moves(State::ReadyToSend, State::ReadyToReceive)?;
@@ -94,10 +94,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Anything → Error: outstanding work is flushed. Not reported by [`next_broken`](Endpoint::next_broken).
+    /// Any state → Error: outstanding work is flushed. [`next_broken`](Endpoint::next_broken) does not report it.
     ///
     /// # Errors
-    /// [`TransitionError::UnknownQp`].
+    /// [`TransitionError::UnknownQp`] if the queue pair does not exist.
     pub fn break_qp(&mut self, id: QpId, first: Status) -> Result<(), TransitionError> {
         self.qp_mut(id)?;
         let told = self.broken.len();
@@ -106,7 +106,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the request of a queue pair that was not answered for long when the queue pair ended, if there was one.
+    /// Returns the request of a queue pair that was unanswered when the queue pair broke by timeouts, if there was one.
     #[must_use]
     pub fn unanswered(&self, id: QpId) -> Option<Unanswered> {
         let qp = self.qps.get(id.index())?;
@@ -114,10 +114,11 @@ impl Endpoint {
         Some(Unanswered { path, bytes, longest: qp.requester.longest })
     }
 
-    /// Anything → Reset: queues are emptied without completions, also those that were not polled yet keep no place.
+    /// Any state → Reset: queues are emptied without completions. Completions that were not polled yet no longer occupy
+    /// slots.
     ///
     /// # Errors
-    /// [`TransitionError::UnknownQp`].
+    /// [`TransitionError::UnknownQp`] if the queue pair does not exist.
     pub fn reset(&mut self, id: QpId) -> Result<(), TransitionError> {
         let qp = self.qp_mut(id)?;
         (qp.state, qp.path, qp.notified_at) = (State::Reset, None, None);

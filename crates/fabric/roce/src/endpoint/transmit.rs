@@ -1,4 +1,4 @@
-//! Making a requester's packets.
+//! Construction of a requester's packets.
 
 use stentor_fabric::Status;
 use stentor_wire::{AtomicEth, Bth, Headers, Message, Position, Psn, Repr, Reth};
@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::outbox::Outbox;
 use super::requester::{Cursor, DataPlace, Probing, READ_PIECE, RequestKind, Requester, Wqe};
 
-/// What making a packet takes.
+/// The context in which a packet is made.
 pub(crate) struct Making<'a> {
     pub(crate) now: u64,
     pub(crate) reliable: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Making<'a> {
 }
 
 impl Requester {
-    /// Makes the next packet, if there is one and it may go. `out` has room. An error breaks the queue pair.
+    /// Makes the next packet, if there is one and it may be sent. `out` must have room. An error breaks the queue pair.
     pub(crate) fn transmit(&mut self, making: &mut Making<'_>) -> Result<bool, Status> {
         if self.timers.rnr.is_some() {
             return Ok(false);
@@ -32,7 +32,7 @@ impl Requester {
         }
         let Some(wqe) = self.at(self.cursor.number).copied() else { return Ok(false) };
         if !is_there(&wqe, making.memory) {
-            // What was posted before ends first, as it may.
+            // Earlier requests must complete first, and may succeed.
             return if self.cursor.number == self.head { Err(Status::LocalProtection) } else { Ok(false) };
         }
         let packet = self.cursor.packet;
@@ -49,7 +49,7 @@ impl Requester {
         }
         let packets = if wqe.kind == RequestKind::Read { piece(&wqe, packet) } else { 1 };
         let ends = packet + packets >= wqe.packets;
-        // An acknowledgement is asked for where a completion waits for one, and often enough to keep the window open.
+        // Request an acknowledgement if a completion waits for it, and often enough to keep the window open.
         let ask = ends && wqe.signalled || self.unasked + 1 >= (window / 4).max(1) || ahead + 1 >= window;
         self.make(making, &wqe, packet, ask);
         self.asked += u32::from(wqe.wants_answer());
@@ -67,7 +67,7 @@ impl Requester {
         Ok(true)
     }
 
-    /// Moves on by some packets of a work request.
+    /// Advances the cursor by some packets of a work request.
     fn step(&mut self, making: &mut Making<'_>, wqe: &Wqe, packets: u32) {
         self.cursor.packet += packets;
         let psn = wqe.first.plus(self.cursor.packet);
@@ -83,8 +83,8 @@ impl Requester {
         }
     }
 
-    /// Makes the next packet of the probe that is due, if there is one: a packet again, or a request again whose answer is
-    /// missing, so that the peer says how far it is.
+    /// Makes the next packet of the probe that is due, if there is one: a packet again, or a request with a missing
+    /// response again, so that the peer reports its progress.
     #[cold]
     fn probe(&mut self, making: &mut Making<'_>) -> bool {
         let last = self.last();
@@ -100,7 +100,7 @@ impl Requester {
         last.is_some_and(|last| self.make_again(making, last))
     }
 
-    /// The packet before the cursor.
+    /// Returns the packet before the cursor.
     fn last(&self) -> Option<Cursor> {
         let Cursor { number, packet } = self.cursor;
         if packet > 0 {
@@ -146,7 +146,7 @@ impl Requester {
         let repr = Repr { bth, headers, payload_bytes: payload as usize };
         making.counters.sent += 1;
         making.out.push(&making.path.envelope, &repr, |to| match wqe.place {
-            // The region of nothing is not looked at: there need not be one.
+            // The region of an empty payload need not exist.
             _ if payload == 0 => {}
             DataPlace::Local(span) => making.memory.load(span.region, span.offset + u64::from(offset), to),
             DataPlace::Inline(at) => self.copy_inline(at + u64::from(offset), to),
@@ -174,7 +174,7 @@ impl Requester {
     }
 }
 
-/// Whether the memory that a work request sends from, or has its answer put to, is still registered.
+/// Returns whether the memory that a work request reads, or that its response is written to, is still registered.
 fn is_there(wqe: &Wqe, memory: &Memory) -> bool {
     match wqe.place {
         DataPlace::Local(span) => span.bytes == 0 || memory.contains(span),
@@ -182,7 +182,7 @@ fn is_there(wqe: &Wqe, memory: &Memory) -> bool {
     }
 }
 
-/// Packets of a READ that one request asks for, from `packet` on.
+/// Returns the number of packets that one request of a READ asks for, from `packet` on.
 pub(crate) fn piece(wqe: &Wqe, packet: u32) -> u32 {
     (READ_PIECE - packet % READ_PIECE).min(wqe.packets - packet)
 }
@@ -205,7 +205,7 @@ fn message(wqe: &Wqe, position: Position) -> Message {
     }
 }
 
-/// Makes so many bytes of a WRITE, from `offset` on, a WRITE of their own.
+/// Returns a separate WRITE for `bytes` bytes of a WRITE, from `offset` on.
 fn part(wqe: &Wqe, offset: u32, bytes: u32) -> Message {
     Message::WriteOnly(Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes })
 }

@@ -1,43 +1,44 @@
-//! The packets of a queue pair that may be under way, and what losses do to that.
+//! The window: the number of packets of a queue pair that may be in flight, and its reduction by losses.
 //!
-//! A queue pair begins with all that it may have. After a loss it has fewer, and each window that is acknowledged adds one. The
-//! round trip tells why a packet was lost, and that decides how many fewer:
-//! - **Packets wait in a queue** (the round trip is more than twice the least one): the queue was full. The window becomes half, as
-//!   TCP's does, so that both get a share of a link. Everything behind the lost packet is sent again, while the queue is still
-//!   full. So the window first becomes a quarter, and doubles with the next round trip.
-//! - **Nothing waits**: the link lost the packet, and a smaller window does not make it lose fewer. But each loss has about a window
-//!   sent again. The window becomes at most half as long as the way from the loss before, so that two of three packets are new;
-//!   but not less than half of what it was.
+//! A queue pair begins with a full window. A loss reduces it, and each acknowledged window adds one packet. The round
+//! trip reveals why a packet was lost, and that determines the reduction:
+//! - **Packets wait in a queue** (the round trip is more than twice the shortest one): the queue was full. The window
+//!   is halved, as TCP's is, so that both get a share of a link. Everything behind the lost packet is sent again while
+//!   the queue is still full. So the window first shrinks to a quarter, and doubles with the next round trip.
+//! - **No queue**: the link lost the packet, and a smaller window does not reduce its losses. But each loss causes the
+//!   retransmission of about one window. So the window is limited to half the number of packets since the previous
+//!   loss, which makes two of three packets new ones. It never shrinks to less than half.
 
-/// How much longer than twice the least round trip one is while nothing waits, nanoseconds: processes get a processor late.
+/// Maximum excess over twice the shortest round trip without a queue, in nanoseconds: the scheduler may run processes
+/// late.
 const LATE: u64 = 200_000;
 
-/// A window of packets.
+/// A congestion window, in packets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Window {
     packets: u32,
     most: u32,
-    /// Up to here the window doubles with each round trip.
+    /// Size up to which the window doubles with each round trip.
     threshold: u32,
-    /// Packets acknowledged since the window grew.
+    /// Number of packets acknowledged since the window grew.
     acknowledged: u32,
-    /// Packets acknowledged since the last loss.
+    /// Number of packets acknowledged since the last loss.
     since_loss: u32,
 }
 
 impl Window {
-    /// A window that is fully open.
+    /// Creates a full window.
     pub(crate) fn new(most: u32) -> Window {
         Window { packets: most, most, threshold: 0, acknowledged: 0, since_loss: 0 }
     }
 
-    /// Packets that may be under way.
+    /// Returns the number of packets that may be in flight.
     #[inline]
     pub(crate) fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// So many packets were acknowledged.
+    /// Records that `count` packets were acknowledged.
     #[inline]
     pub(crate) fn acknowledge(&mut self, count: u32) {
         self.acknowledged += count;
@@ -51,7 +52,7 @@ impl Window {
         }
     }
 
-    /// A packet was lost.
+    /// Records the loss of a packet.
     pub(crate) fn lost(&mut self, trip: RoundTrip) {
         let whole = self.packets.max(self.threshold);
         let half = (whole / 2).max(2).min(self.most);
@@ -64,43 +65,44 @@ impl Window {
         (self.acknowledged, self.since_loss) = (0, 0);
     }
 
-    /// What was sent again is sent again once more. If the queue in front of the link is long, it was only waiting there.
+    /// Records that retransmitted packets are sent once more. If the queue in front of the link is long, they may only
+    /// be waiting there.
     pub(crate) fn repeated(&mut self) {
         self.threshold = self.threshold.max(self.packets);
         self.packets = (self.packets / 2).max(1);
     }
 
-    /// Nothing was heard for the transport timeout.
+    /// Records a transport timeout.
     pub(crate) fn timed_out(&mut self) {
         self.threshold = self.packets.max(self.threshold) / 2;
         (self.packets, self.acknowledged) = (1, 0);
     }
 
-    /// The network or the peer says that there is too much.
+    /// Records a congestion notification.
     pub(crate) fn notified(&mut self) {
         self.packets = (self.packets / 2).max(1);
         (self.threshold, self.acknowledged) = (0, 0);
     }
 }
 
-/// How long acknowledgements take, nanoseconds.
+/// Round trip times, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// Smoothed; 0 if unknown.
+    /// Smoothed round trip; 0 if unknown.
     pub(crate) smooth: u64,
-    /// The least one that there was; 0 if unknown.
+    /// Shortest round trip; 0 if unknown.
     least: u64,
 }
 
 impl RoundTrip {
-    /// Takes a measurement.
+    /// Adds a measurement.
     pub(crate) fn measured(&mut self, took: u64) {
         let before = self.smooth;
         self.smooth = if before == 0 { took } else { before - before / 8 + took / 8 };
         self.least = if self.least == 0 { took } else { self.least.min(took) };
     }
 
-    /// Whether packets wait in a queue. An unknown round trip counts as a long one.
+    /// Returns whether packets wait in a queue. An unknown round trip counts as a long one.
     fn is_queued(self) -> bool {
         self.smooth == 0 || self.smooth > 2 * self.least + LATE
     }
@@ -114,7 +116,7 @@ mod tests {
     const QUEUED: RoundTrip = RoundTrip { smooth: 400_001, least: 100_000 };
 
     #[test]
-    fn a_loss_behind_a_queue_halves_the_window_after_a_round_trip_with_a_quarter() {
+    fn a_loss_with_a_queue_halves_the_window_after_one_round_trip_at_a_quarter() {
         for trip in [QUEUED, RoundTrip::default()] {
             let mut window = Window::new(64);
             window.acknowledge(1000);
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_without_a_queue_cuts_the_window_to_half_of_the_way_from_the_loss_before() {
+    fn a_loss_without_a_queue_limits_the_window_to_half_the_distance_between_losses() {
         for (acknowledged, packets) in [(1000, 64), (100, 50), (10, 32), (0, 32)] {
             let mut window = Window::new(64);
             window.acknowledge(acknowledged);
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_leave_a_packet_and_never_more_than_the_most() {
+    fn losses_keep_the_window_between_one_and_the_maximum() {
         for most in [1, 2, 3, 16] {
             let mut window = Window::new(most);
             for trip in [QUEUED, SHORT].iter().cycle().take(20) {
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_halves_the_window_until_something_is_heard() {
+    fn silence_halves_the_window_until_an_acknowledgement() {
         let mut window = Window::new(64);
         (0..10).for_each(|_| window.repeated());
         assert_eq!(window.packets(), 1);

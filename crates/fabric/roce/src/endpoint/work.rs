@@ -1,11 +1,11 @@
-//! What is posted.
+//! The work requests of an endpoint.
 
 use stentor_fabric::{Operation, Source, Span};
 
-/// Where the data of a SEND or WRITE comes from. A region is read when a packet is made, and again when it is sent again.
+/// The source of the data of a SEND or WRITE. A region is read when a packet is made, and again for a retransmission.
 pub type Data<'a> = Source<'a>;
 
-/// A place in the peer's memory.
+/// A location in the peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Remote {
     /// Virtual address.
@@ -14,24 +14,24 @@ pub struct Remote {
     pub rkey: u32,
 }
 
-/// An operation of the endpoint.
+/// An operation in the endpoint's terms.
 pub type Request<'a> = Operation<Data<'a>, Span, Remote>;
 
 /// A work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work<'a> {
-    /// Comes back in the completion.
+    /// Id that the completion reports.
     pub id: u64,
-    /// What to do.
+    /// The operation.
     pub request: Request<'a>,
-    /// Whether success is reported.
+    /// `true` if success is reported.
     pub signalled: bool,
-    /// Whether the peer's completion is a solicited event (SE).
+    /// `true` if the peer's completion is a solicited event (SE).
     pub solicited: bool,
 }
 
 impl<'a> Work<'a> {
-    /// A signalled request.
+    /// Creates a signalled request.
     #[must_use]
     pub fn signalled(id: u64, request: Request<'a>) -> Work<'a> {
         Work { id, request, signalled: true, solicited: false }

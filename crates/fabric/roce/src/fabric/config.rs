@@ -1,4 +1,4 @@
-//! What a process must know to start.
+//! The configuration of a RoCE device, and the errors of a start.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,40 +8,41 @@ use thiserror::Error;
 
 use crate::driver::{Chances, Mode, PortError, Sharing};
 
-/// How a process uses its sockets.
+/// Configuration of a RoCE device.
 #[derive(Clone, Debug)]
 pub struct RoceConfig {
-    /// Payload of a packet, bytes; the smaller of the two ends counts. `None`: the largest that the interface of the own address
-    /// takes when a connection begins: 1024 at an Ethernet MTU of 1500, 4096 from 4160 on (IPv4).
+    /// Maximum payload of a packet, in bytes; the smaller value of both ends counts. `None` selects the maximum for the
+    /// interface of the local address when a connection begins: 1024 at an Ethernet MTU of 1500, 4096 from 4160 on
+    /// (IPv4).
     pub mtu: Option<u16>,
-    /// The most packets of one queue pair that are on their way at the same time; fewer where sockets have less room.
+    /// Maximum number of packets of one queue pair in flight; fewer if the socket buffers are small.
     pub window: u32,
-    /// Limit of one message or write, bytes.
+    /// Maximum length of one message or write, in bytes.
     pub message_bytes: u32,
-    /// How packets are taken in. Beside another endpoint that one's mode counts.
+    /// The kind of receiving socket. Beside another endpoint, that endpoint's mode counts.
     pub mode: Mode,
-    /// Whether several endpoints of this process share an address.
+    /// The way in which endpoints of this process share an address.
     pub sharing: Sharing,
-    /// Whether packets may go and come in runs that the kernel takes as one (UDP_SEGMENT, UDP_GRO): without a bad network, to
-    /// peers that say that they take them; they come over plain sockets only.
+    /// `true` to send and receive packets in runs that the kernel accepts as one buffer (UDP_SEGMENT, UDP_GRO). Runs go
+    /// only to peers that accept them, without injected faults. They are received only on plain sockets.
     pub runs: bool,
-    /// A capture of everything.
+    /// Path of a capture of all packets.
     pub pcap: Option<PathBuf>,
-    /// A bad network, and the seed of its badness.
+    /// Faults to inject.
     pub chances: Chances,
-    /// See `chances`.
+    /// Seed of the injected faults.
     pub seed: u64,
-    /// Whether [`RoceDevice::set_faults`](crate::RoceDevice::set_faults) is allowed, for tests. Packets do not go in
-    /// runs then.
+    /// `true` to allow [`RoceDevice::set_faults`](crate::RoceDevice::set_faults), for tests. Packets are then not sent
+    /// in runs.
     pub faults: bool,
-    /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    /// Approximate time that a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Duration,
-    /// The switch that copies writes of sets, if there is one.
+    /// The switch that copies the writes of fan-out sets, if there is one.
     pub switch: Option<SwitchConfig>,
 }
 
 impl Default for RoceConfig {
-    /// The interface's MTU, a window of 256 packets, messages of 256 KiB, a plain socket.
+    /// Returns the defaults: the interface's MTU, a window of 256 packets, messages of 256 KiB, a plain socket.
     fn default() -> RoceConfig {
         RoceConfig {
             mtu: None,
@@ -60,24 +61,24 @@ impl Default for RoceConfig {
     }
 }
 
-/// Why a process could not start.
+/// The reason why a process could not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// Not a path MTU.
+    /// The number is not a path MTU.
     #[error("path MTU {0}: it is one of 256, 512, 1024, 2048, 4096")]
     Mtu(u16),
-    /// The sockets for packets.
+    /// The sockets for packets could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// Meeting the peers.
+    /// The connection manager could not start.
     #[error(transparent)]
     Net(#[from] stentor_fabric_net::StartError),
-    /// The capture.
+    /// The capture could not be created.
     #[error("cannot write the capture {path}: {source}")]
     Pcap {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }

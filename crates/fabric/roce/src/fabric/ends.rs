@@ -1,4 +1,4 @@
-//! The ends of connections, on an endpoint that packets go through.
+//! The device's ends of connections, as queue pairs of an endpoint.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -15,39 +15,39 @@ use crate::endpoint::{Data, Path, Remote, Request, Sending, State, Work};
 
 /// Code of the transport timeout: 134 ms.
 const TIMEOUT: u8 = 15;
-/// READs and atomics at the same time.
+/// Maximum number of outstanding READs and atomics.
 const RD_ATOMIC: u8 = 16;
-/// "Receiver not ready" in a row before giving up.
+/// Maximum number of consecutive "receiver not ready" NAKs.
 const RNR_RETRIES: u8 = 6;
-/// The same without end.
+/// The code for an unlimited number of "receiver not ready" retries.
 const FOR_EVER: u8 = 7;
 
-/// Bytes around the payload of a WRITE with an immediate: IP, UDP, and the headers and check of RoCEv2.
+/// Number of bytes around the payload of a WRITE with an immediate: IP, UDP, and the headers and checksum of RoCEv2.
 const AROUND_IPV4: u32 = 20 + 8 + 12 + 16 + 4 + 4;
 const AROUND_IPV6: u32 = AROUND_IPV4 + 20;
-/// The path MTU where the interface is not known. It fits an Ethernet MTU of 1500.
+/// Path MTU if the interface is unknown. It fits an Ethernet MTU of 1500.
 const USUAL_MTU: u16 = 1024;
-/// The number of windows that a socket has room for. The kernel counts about two bytes for each that is carried.
+/// Number of windows for which a socket buffer must have room. The kernel counts about two bytes per byte of data.
 const SHARES: u32 = 16;
-/// The largest window of what a switch copies, packets.
+/// Maximum window of packets that a switch copies.
 const SWITCH_WINDOW: u32 = 32;
-/// The least window, packets.
+/// Minimum window, in packets.
 const LEAST_WINDOW: u32 = 8;
 
-/// Returns the largest path MTU of so many bytes at most; if there is none, the smallest.
+/// Returns the largest path MTU that is at most `bytes`, or the smallest one if there is none.
 fn largest_payload(bytes: u32) -> u16 {
     let fits = PATH_MTUS.iter().copied().filter(|mtu| u32::from(*mtu) <= bytes);
     fits.max().unwrap_or(PATH_MTUS[0])
 }
 
-/// Returns the packets of a queue pair that may be under way, at most `most`, so that several queue pairs do not fill a socket with
-/// so much room at once. The peer's socket is taken to be like the own one.
+/// Returns the window of a queue pair in packets, at most `most`, so that several queue pairs together do not overflow
+/// a socket buffer of `room` bytes. The peer's socket is assumed to be like the local one.
 fn window(most: u32, room: u32, mtu: u16) -> u32 {
     let share = room / SHARES / u32::from(mtu);
     most.min(share.max(LEAST_WINDOW))
 }
 
-/// What an end says of itself that this fabric can reach.
+/// Returns the queue pair of an end, if it is one of RoCEv2.
 fn pair(end: &End) -> Result<&Pair, String> {
     match end {
         End::QueuePair(pair) => Ok(pair),
@@ -56,7 +56,7 @@ fn pair(end: &End) -> Result<&Pair, String> {
 }
 
 impl RoceDevice {
-    /// Returns the payload of the longest packet for a queue pair, bytes.
+    /// Returns the maximum payload of a packet for a queue pair, in bytes.
     fn mtu(&self, qp: QpId) -> u16 {
         let address = self.pump.port().address();
         let measured = || {
@@ -68,14 +68,14 @@ impl RoceDevice {
         self.paths.limit(qp, own, Instant::now())
     }
 
-    /// Notes that a queue pair has ended.
+    /// Records the unanswered request of a queue pair that has broken, if there was one.
     fn note_unanswered(&mut self, qp: QpId) {
         if let Some(unanswered) = self.endpoint.unanswered(qp) {
             self.paths.unanswered(&unanswered, Instant::now());
         }
     }
 
-    /// Returns the attributes of a queue pair that sends to this end.
+    /// Returns the attributes of a requester.
     fn sending(&self, (ours, theirs): (&End, &End)) -> Result<Sending, String> {
         let (ours, theirs) = (pair(ours)?, pair(theirs)?);
         Ok(Sending {
@@ -138,7 +138,7 @@ impl Transport for RoceDevice {
         self.begin_to_send(qp, self.sending((ours, theirs))?)
     }
 
-    /// Takes in what came, lets time pass, sends what is due: what a NIC does by itself.
+    /// Receives packets, advances timers, and sends. A NIC does this by itself.
     fn drive(&mut self) {
         self.take_in();
         self.pump.send(&mut self.endpoint);
@@ -166,12 +166,12 @@ impl Transport for RoceDevice {
     }
 }
 
-/// Draws the number of a packet.
+/// Draws a packet number.
 fn fresh_number() -> u32 {
     u32::from_be_bytes(nonce()) % 0xff_fff0 + 2
 }
 
-/// Draws the number of a queue pair.
+/// Draws a queue pair number.
 pub(super) fn fresh_qp(numbers: &Range<u32>) -> u32 {
     numbers.start + u32::from_be_bytes(nonce()) % (numbers.end - numbers.start)
 }
@@ -180,7 +180,7 @@ impl SetTransport for RoceDevice {
     fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
         let sending = self.sending((ours, theirs))?;
         let window = sending.window.min(SWITCH_WINDOW);
-        // The switch copies each WRITE as it is, by the place that it names.
+        // The switch copies each WRITE unchanged, by the address in it.
         self.begin_to_send(qp, Sending { rnr_retries: FOR_EVER, window, merges: false, apart: false, ..sending })
     }
 
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_carries_the_largest_path_mtu_that_a_link_takes() {
+    fn a_packet_carries_the_largest_path_mtu_that_fits_the_link() {
         let over_ipv4 = |mtu| largest_payload(mtu - AROUND_IPV4);
         let links = [(1500, 1024), (4160, 4096), (4159, 2048), (9000, 4096), (576, 512), (575, 256), (68, 256)];
         for (mtu, payload) in links {
@@ -208,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn several_windows_find_room_in_a_socket() {
+    fn several_windows_fit_in_a_socket_buffer() {
         assert_eq!(window(256, 16 << 20, 4096), 256);
         assert_eq!((window(256, 425_984, 4096), window(256, 425_984, 1024)), (8, 26), "without privileges");
-        assert_eq!((window(4, 16 << 20, 4096), window(4, 0, 4096)), (4, 4), "no more than was asked for");
+        assert_eq!((window(4, 16 << 20, 4096), window(4, 0, 4096)), (4, 4), "no more than configured");
     }
 }

@@ -1,8 +1,8 @@
-//! The contract of `stentor-fabric`, over UDP sockets: an endpoint and its sockets as the device of a [`NetFabric`].
+//! The contract of `stentor-fabric` over UDP sockets: an endpoint and its sockets as the device of a [`NetFabric`].
 //!
-//! Whoever uses the fabric lets it work: packets are taken in and sent by [`poll`](stentor_fabric::Fabric::poll),
-//! [`flush`](stentor_fabric::Fabric::flush) and [`wait`](stentor_fabric::Fabric::wait). Addresses on the wire are offsets: every
-//! region is at 0.
+//! The device has no thread: [`poll`](stentor_fabric::Fabric::poll), [`flush`](stentor_fabric::Fabric::flush) and
+//! [`wait`](stentor_fabric::Fabric::wait) receive and send packets. Virtual addresses are offsets: every region begins
+//! at 0.
 
 mod config;
 mod ends;
@@ -29,18 +29,18 @@ pub use config::{RoceConfig, StartError};
 use ends::fresh_qp;
 use path_mtu::PathMtus;
 
-/// What it is called.
+/// Name of the fabric.
 const NAME: &str = "roce";
-/// The largest inline source, bytes. Copied while posting, so there is no reason for less.
+/// Maximum length of inline data, in bytes. It is copied while posting, so a smaller limit has no advantage.
 const INLINE_LIMIT: u32 = 1 << 20;
-/// The deepest queues.
+/// Maximum depth of queues.
 const DEPTH_LIMIT: u32 = 1 << 16;
-/// The epoll instance's data for the socket of the packets.
+/// Data of the packet socket in the epoll instance.
 const PACKETS: u64 = 1;
-/// Looks at the socket that are spared after a sleep: what a loop that sleeps again makes in the meantime. A loop that
-/// stays awake looks as before after these, which cost less than one look.
+/// Number of socket reads that are skipped after a sleep: those that a loop makes before it sleeps again. A loop that
+/// stays awake skips as many, which costs less than one read.
 const SPARED: u32 = 8;
-/// Random numbers that are tried for a queue pair.
+/// Maximum number of random numbers that are tried for a queue pair.
 const TRIES: usize = 1000;
 
 /// One process of a cluster on RoCEv2 over UDP sockets.
@@ -55,39 +55,39 @@ pub struct RoceDevice {
     pump: Pump,
     /// The keys of grants.
     keys: HashMap<(RegionId, ProcessId), u32>,
-    /// Whether something landed since [`arm`](Device::arm), and since [`poll_hint`](Device::poll_hint) last looked.
+    /// `true` if anything landed since [`arm`](Device::arm). `heard` is the same since the last
+    /// [`poll_hint`](Device::poll_hint).
     rung: bool,
     heard: bool,
-    /// A system call failed.
+    /// Error of a failed system call.
     failure: Option<String>,
     paths: PathMtus,
-    /// The number of looks at the socket that are still spared: the kernel has just said what it has.
+    /// Number of socket reads that are still skipped, because the kernel has just reported the state of the socket.
     spared: u32,
-    /// Whether the kernel said that there are packets.
+    /// `true` if the kernel reported that packets are waiting.
     waits: bool,
 }
 
 impl RoceDevice {
-    /// Returns what happened to packets, by cause.
+    /// Returns the endpoint's counters of packets, by cause.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.endpoint.counters()
     }
 
-    /// Returns what the kernel did with packets.
+    /// Returns the counters of the kernel's handling of packets.
     #[must_use]
     pub fn port_counters(&self) -> PortCounters {
         self.pump.port().counters()
     }
 
-    /// Returns the next thing about sending that a person should know: runs or packets that the kernel did not take, told once
-    /// of each place; and long packets that a path swallows.
+    /// Returns the next message for the operator about sending: runs or packets that the kernel refused, once per
+    /// destination, and long packets that a path drops.
     pub fn next_note(&mut self) -> Option<String> {
         self.pump.port_mut().next_note().or_else(|| self.paths.next_note())
     }
 
-    /// Replaces the network's faults, if the configuration allows it. Returns false, and does nothing, where the
-    /// configuration does not allow it.
+    /// Replaces the network's faults, if the configuration allows it. Otherwise returns `false` and has no effect.
     pub fn set_faults(&mut self, faults: &Faults) -> bool {
         if self.config.faults {
             self.pump.set_faults(faults.clone(), self.config.seed);
@@ -95,22 +95,22 @@ impl RoceDevice {
         self.config.faults
     }
 
-    /// Returns the numbers of packets that the injectors lost, repeated, reordered and damaged.
+    /// Returns the numbers of packets that the injectors lost, duplicated, reordered and corrupted.
     #[must_use]
     pub fn injected(&self) -> [u64; 4] {
         self.pump.injected()
     }
 
-    /// Returns what became of the capture: an error after which nothing is written to it any more. Told once.
+    /// Returns the error that stopped the capture, once.
     pub fn next_capture_error(&mut self) -> Option<String> {
         let error = self.pump.pcap_mut()?.next_error()?;
         Some(self.capture_failed(&error))
     }
 
-    /// Writes out what the capture holds back.
+    /// Writes buffered packets to the capture.
     ///
     /// # Errors
-    /// What was not told yet, in words.
+    /// Returns a message for an error that was not reported yet.
     pub fn finish_capture(&mut self) -> Result<(), String> {
         let finished = self.pump.pcap_mut().map_or(Ok(()), Pcap::finish);
         finished.map_err(|error| self.capture_failed(&error))
@@ -122,7 +122,7 @@ impl RoceDevice {
         format!("cannot write the capture {}: {error}; it is incomplete{remedy}", path.display())
     }
 
-    /// Takes in what came, unless it is known that nothing did.
+    /// Receives packets, unless none can be waiting.
     fn take_in(&mut self) {
         let waits = std::mem::take(&mut self.waits);
         if self.spared > 0 {
@@ -159,7 +159,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
     }
 }
 
-/// Each peer's queue pairs and keys belong together.
+/// Returns the protection domain of a peer's queue pairs and keys.
 fn domain(peer: ProcessId) -> ProtectionDomain {
     ProtectionDomain(peer.0.into())
 }
@@ -247,7 +247,7 @@ impl Device for RoceDevice {
         Ok(RemoteKey { key: key.into(), base: 0 })
     }
 
-    /// What was acknowledged is in the memory already: this process itself put it there.
+    /// Acknowledged data is in memory already, because this process itself stored it there.
     fn fence(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String> {
         if let Some(key) = self.keys.remove(&(region, peer)) {
             self.endpoint.memory_mut().revoke(key);
@@ -312,8 +312,8 @@ impl Device for RoceDevice {
     }
 
     fn woken(&mut self, which: &[u64], complete: bool) {
-        // Packets that a bad network holds come by the passing of time. The kernel does not know of them.
-        // What is handed over by another endpoint of this thread comes later than the kernel's word, and a look costs little.
+        // Injectors hold packets of which the kernel does not know. Packets handed over by another endpoint of this
+        // thread may arrive after the kernel's report, and checking for them is cheap.
         let looks = self.pump.injects() || self.pump.port().is_beside();
         self.spared = if looks { 0 } else { SPARED };
         self.waits = !complete || which.contains(&PACKETS);

@@ -1,18 +1,19 @@
-//! The length of packets to a peer.
+//! The path MTU: the maximum length of packets to a peer.
 //!
-//! The interface of the own address says what leaves this host. What the links behind it take nobody says: a path may swallow
-//! long packets and carry short ones. Then a queue pair ends whose long packets were never answered, and its peer connects again
-//! at once.
+//! The interface of the local address determines which packets leave this host. The limits of the links behind it are
+//! unknown: a path may drop long packets and transmit short ones. A queue pair whose long packets are never answered
+//! then breaks, and its peer reconnects at once.
 //!
 //! # States of a peer
-//! *unlimited* → *suspected* of the next smaller path MTU, when a queue pair ends whose long packets were not answered →
-//! *limited* to it, when the next connection comes soon; otherwise unlimited from the connection after that on: a peer that
-//! stopped answered nothing, either. Limited → unlimited [`FORGOTTEN`] later, because paths change.
+//! *unlimited* → *suspected* of the next smaller path MTU, when a queue pair breaks whose long packets were not
+//! answered → *limited* to it, when the next connection follows soon. If it does not follow soon, the peer is unlimited
+//! after the next connection, because a stopped peer answers nothing either. Limited → unlimited [`FORGOTTEN`] later,
+//! because paths change.
 //!
 //! # Invariants
-//! - A limit is below the path MTU of the queue pair that ended, and at least the smallest.
-//! - A queue pair says nothing about the path if its unanswered packet would fit the smaller path MTU, too, or if one as
-//!   long was answered before. If the path changes meanwhile, the next connection finds that out.
+//! - A limit is below the path MTU of the queue pair that broke, and at least the smallest path MTU.
+//! - A queue pair says nothing about the path if its unanswered packet would also fit the smaller path MTU, or if one
+//!   of the same length was answered before. If the path changes meanwhile, the next connection detects that.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -23,18 +24,19 @@ use stentor_wire::PATH_MTUS;
 
 use crate::endpoint::Unanswered;
 
-/// The life of a limit: Linux remembers the MTU of a path as long. The next connection tries a longer packet.
+/// Lifetime of a limit; Linux remembers the MTU of a path for the same time. The next connection then tries longer
+/// packets.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// A peer that is there connects again before this.
+/// Time within which a live peer reconnects.
 const SOON: Duration = Duration::from_secs(2);
-/// Words that wait to be read.
+/// Maximum number of notes that wait to be read.
 const MOST_NOTES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     mtu: u16,
     since: Instant,
-    /// Payload of the packets that were not answered, while the limit is only suspected.
+    /// Payload of the unanswered packets, while the limit is only suspected.
     suspected: Option<u32>,
 }
 
@@ -42,13 +44,13 @@ struct Limit {
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     limits: HashMap<IpAddr, Limit>,
-    /// The peer at the other end of a queue pair, as of its last connection.
+    /// The peer of a queue pair, as of its last connection.
     peers: HashMap<QpId, IpAddr>,
     notes: VecDeque<String>,
 }
 
 impl PathMtus {
-    /// Notes that a queue pair is connected to a peer.
+    /// Records that a queue pair is connected to a peer.
     pub(super) fn meet(&mut self, qp: QpId, peer: IpAddr, now: Instant) {
         self.peers.insert(qp, peer);
         let Some(limit) = self.limits.get_mut(&peer) else { return };
@@ -68,13 +70,13 @@ impl PathMtus {
         }
     }
 
-    /// Returns the largest path MTU that may be used on a queue pair's next connection, of those up to `own`.
+    /// Returns the largest path MTU for a queue pair's next connection, at most `own`.
     pub(super) fn limit(&self, qp: QpId, own: u16, now: Instant) -> u16 {
         let limit = self.peers.get(&qp).and_then(|peer| self.limits.get(peer));
         limit.filter(|limit| now < limit.since + FORGOTTEN).map_or(own, |limit| own.min(limit.mtu))
     }
 
-    /// Notes that a queue pair ended, and that a request was not answered for long.
+    /// Records that a queue pair has broken with an unanswered request.
     pub(super) fn unanswered(&mut self, told: &Unanswered, now: Instant) {
         let Unanswered { path, bytes, longest } = *told;
         let (peer, mtu) = (path.peer(), path.mtu);
@@ -82,7 +84,7 @@ impl PathMtus {
         let in_packet = |bytes: u32| bytes.min(mtu.into());
         let says = |smaller: u16| bytes > u32::from(smaller) && in_packet(longest) < in_packet(bytes);
         let Some(limit) = smaller.filter(|smaller| says(*smaller)) else { return };
-        // Several queue pairs of one path MTU end for one reason.
+        // Several queue pairs with one path MTU break for the same reason.
         let known = self.limits.get(&peer).is_some_and(|known| known.mtu <= limit && now < known.since + FORGOTTEN);
         if !known {
             let suspected = Some(in_packet(bytes));
@@ -90,7 +92,7 @@ impl PathMtus {
         }
     }
 
-    /// Returns the next thing that a person should know.
+    /// Returns the next message for the operator.
     pub(super) fn next_note(&mut self) -> Option<String> {
         self.notes.pop_front()
     }
@@ -109,7 +111,8 @@ mod tests {
         [10, 9, 0, 2].into()
     }
 
-    /// A queue pair with a path MTU ended without an answer to so many bytes, after one to `longest` bytes.
+    /// Records that a queue pair with a path MTU broke: `bytes` bytes were unanswered, after `longest` bytes had been
+    /// answered.
     fn end(paths: &mut PathMtus, mtu: u16, (bytes, longest): (u32, u32), now: Instant) {
         let path = Path {
             envelope: Envelope::plain([10, 9, 0, 1].into(), 0xc001, peer()).unwrap(),
@@ -129,17 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn each_end_of_long_packets_takes_the_next_smaller_path_mtu() {
+    fn each_break_with_long_packets_lowers_the_path_mtu() {
         let (mut paths, now) = met();
         assert_eq!(paths.limit(QP, 4096, now), 4096);
         for (mtu, limit) in [(4096, 2048), (2048, 1024), (1024, 512), (512, 256), (256, 256)] {
             end(&mut paths, mtu, (60_000, 0), now);
             assert_eq!(paths.limit(QP, 4096, now), limit);
-            // Another queue pair of the same connection ends as well.
+            // Another queue pair of the same connection breaks as well.
             end(&mut paths, mtu, (60_000, 0), now);
             assert_eq!(paths.limit(QP, 4096, now), limit);
             paths.meet(QP, peer(), now);
-            // So does one that is noticed later.
+            // So does one whose break is detected later.
             end(&mut paths, mtu, (60_000, 0), now);
             paths.meet(QP, peer(), now);
         }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_fit_a_smaller_packet_says_nothing_about_the_path() {
+    fn packets_that_fit_a_smaller_mtu_cause_no_limit() {
         let (mut paths, now) = met();
         end(&mut paths, 4096, (2048, 0), now);
         assert_eq!(paths.limit(QP, 4096, now), 4096);
@@ -161,13 +164,13 @@ mod tests {
         end(&mut paths, 4096, (2049, 2048), now);
         assert_eq!(paths.limit(QP, 4096, now), 2048);
         paths.meet(QP, peer(), now);
-        // What the path takes need not be a path MTU.
+        // The limit of the path need not be a path MTU.
         end(&mut paths, 2048, (60_000, 1500), now);
         assert_eq!(paths.limit(QP, 4096, now), 1024);
     }
 
     #[test]
-    fn a_peer_that_comes_back_later_had_stopped() {
+    fn a_late_reconnect_causes_no_limit() {
         let (mut paths, now) = met();
         end(&mut paths, 4096, (60_000, 0), now);
         paths.meet(QP, peer(), now + SOON);
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_forgotten_and_learnt_anew() {
+    fn a_limit_expires_and_is_found_again() {
         let (mut paths, now) = met();
         end(&mut paths, 1024, (1024, 0), now);
         paths.meet(QP, peer(), now);

@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use super::PeerError;
 
-/// `0000:000000:000000:` and 32 digits, and the zero byte behind them.
+/// Length of a line: `0000:000000:000000:`, 32 digits, and the zero byte behind them.
 const BYTES: usize = 52;
-/// How long the other side has for one line.
+/// Maximum time to wait for a line of the other side.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What one side tells the other of its queue pair.
+/// The parameters of a queue pair that one side sends to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
     /// Local identifier; 0 on Ethernet.
     pub lid: u16,
-    /// Queue pair, 24 bits.
+    /// Queue pair number, 24 bits.
     pub number: u32,
     /// First PSN, 24 bits.
     pub psn: u32,
-    /// The GID: an IPv4 address as `::ffff:a.b.c.d`.
+    /// The GID; an IPv4 address is sent as `::ffff:a.b.c.d`.
     pub address: IpAddr,
 }
 
@@ -40,7 +40,7 @@ impl Destination {
     fn decode(bytes: &[u8; BYTES]) -> Option<Destination> {
         let text = std::str::from_utf8(bytes).ok()?.trim_end_matches('\0');
         let mut fields = text.split(':');
-        // Numbers may begin with a plus sign elsewhere.
+        // Only digits are allowed: `from_str_radix` would also accept a plus sign.
         let is_number = |field: &&str, digits| field.len() == digits && field.bytes().all(|b| b.is_ascii_hexdigit());
         let mut field = |digits: usize| fields.next().filter(|field| is_number(field, digits));
         let lid = u16::from_str_radix(field(4)?, 16).ok()?;
@@ -52,7 +52,7 @@ impl Destination {
     }
 }
 
-/// The connection over which queue pairs are told of.
+/// The TCP connection over which queue pairs are exchanged.
 #[derive(Debug)]
 pub struct Meeting {
     stream: TcpStream,
@@ -63,7 +63,7 @@ pub struct Meeting {
 /// Waits for a client.
 ///
 /// # Errors
-/// [`PeerError::Tcp`].
+/// [`PeerError::Tcp`] if a socket call fails.
 pub fn listen(address: SocketAddr) -> Result<Meeting, PeerError> {
     let failed = |what| move |source| PeerError::Tcp { what, place: address.to_string(), source };
     let listener = TcpListener::bind(address).map_err(failed("listen at"))?;
@@ -71,10 +71,10 @@ pub fn listen(address: SocketAddr) -> Result<Meeting, PeerError> {
     Ok(Meeting { stream, place: from.to_string(), client: false })
 }
 
-/// Goes to a server, which may start up to `patience` later.
+/// Connects to a server, which may start up to `patience` later.
 ///
 /// # Errors
-/// [`PeerError::Tcp`].
+/// [`PeerError::Tcp`] if the connection fails.
 pub fn meet(host: &str, port: u16, patience: Duration) -> Result<Meeting, PeerError> {
     let failed = |what| move |source| PeerError::Tcp { what, place: format!("{host}:{port}"), source };
     let since = Instant::now();
@@ -106,10 +106,11 @@ impl Meeting {
         Destination::decode(&bytes).ok_or_else(said)
     }
 
-    /// Tells of one queue pair and hears of the other; `ready` connects before the other side is told that it may send.
+    /// Exchanges the parameters of both queue pairs. `ready` connects before the other side is notified that it may
+    /// send.
     ///
     /// # Errors
-    /// See [`PeerError`].
+    /// Returns a [`PeerError`].
     pub fn exchange(
         &mut self,
         own: &Destination,
@@ -131,7 +132,7 @@ impl Meeting {
         Ok(other)
     }
 
-    /// The stream, for whoever has more to say.
+    /// Returns the stream, for further messages.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
@@ -156,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_line_or_nothing(
+        fn arbitrary_bytes_are_a_line_or_nothing(
             changes in proptest::collection::vec((0..BYTES, prop_oneof![any::<u8>(), Just(b':'), Just(b'+')]), 0..4),
         ) {
             let own = Destination { lid: 0, number: 0x11, psn: 0xabcdef, address: [10, 9, 0, 1].into() };
@@ -165,7 +166,7 @@ mod tests {
                 bytes[at] = byte;
             }
             if let Some(told) = Destination::decode(&bytes) {
-                // Nothing but digits, of either case, as many as there are.
+                // A decoded line contains only the exact number of hexadecimal digits, of either case.
                 prop_assert_eq!(&bytes.to_ascii_lowercase()[..BYTES - 1], &told.encode()[..BYTES - 1]);
             }
         }

@@ -1,5 +1,5 @@
-//! Talking to anybody who speaks RoCEv2: NICs, Linux Soft-RoCE, or this crate itself. Queue pairs are told of over TCP, as
-//! the stock examples of rdma-core do.
+//! A peer for any other implementation of RoCEv2: NICs, Linux Soft-RoCE, or this crate itself. Queue pairs are
+//! exchanged over TCP, as the stock examples of rdma-core do.
 
 mod handshake;
 mod pingpong;
@@ -19,96 +19,97 @@ pub use handshake::{Destination, Meeting, listen, meet};
 pub use pingpong::{Pingpong, PingpongOutcome, pingpong};
 pub use stentor_wire::PATH_MTUS;
 
-/// The protection domain of everything here.
+/// The protection domain of all queue pairs and keys of this module.
 pub const DOMAIN: ProtectionDomain = ProtectionDomain(1);
 
-/// What went wrong between two peers.
+/// An error between two peers.
 #[derive(Debug, Error)]
 pub enum PeerError {
-    /// The sockets for packets.
+    /// The sockets for packets could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The TCP connection over which queue pairs are told of.
+    /// The TCP connection for the exchange of queue pairs failed.
     #[error("cannot {what} {place}: {source}")]
     Tcp {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With whom.
+        /// Address of the other side.
         place: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The peer said something else than `LID:QPN:PSN:GID`.
+    /// The peer sent something other than `LID:QPN:PSN:GID`.
     #[error(
         "{place} says {said:?}, which is not LID:QPN:PSN:GID as ibv_rc_pingpong has it (with -g on the other side)"
     )]
     Handshake {
-        /// Who.
+        /// Address of the peer.
         place: String,
-        /// What came.
+        /// The text that it sent.
         said: String,
     },
-    /// A setting of the queue pair.
+    /// A parameter of the queue pair was refused.
     #[error(transparent)]
     Transition(#[from] TransitionError),
-    /// Work was refused.
+    /// A work request was refused.
     #[error(transparent)]
     Post(#[from] PostError),
     /// An operation failed.
     #[error("operation {id} ended with {status:?}; counters: {counters}")]
     Failed {
-        /// Of which.
+        /// Id of the operation.
         id: u64,
-        /// How.
+        /// Status of the completion.
         status: stentor_fabric::Status,
-        /// What had happened, in words.
+        /// Counters that are not 0, and notes.
         counters: String,
     },
-    /// Nothing more came.
+    /// No completion arrived in time.
     #[error("nothing came for {seconds} s; counters: {counters}")]
     Silence {
-        /// How long.
+        /// Time waited, in seconds.
         seconds: u64,
-        /// What had happened, in words.
+        /// Counters that are not 0, and notes.
         counters: String,
     },
-    /// The capture.
+    /// The capture could not be written.
     #[error("cannot write the capture {}: {source}", path.display())]
     Capture {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Two families of addresses, or what else there is.
+    /// Another error, such as addresses of different families.
     #[error("{0}")]
     Other(String),
 }
 
-/// How to be a peer.
+/// Configuration of a peer.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
-    /// Address of this side.
+    /// Local address.
     pub address: IpAddr,
-    /// How packets are taken in. `None`: raw where that is permitted, otherwise plain with any identification.
+    /// The kind of receiving socket. `None` selects a raw socket where that is permitted, otherwise a plain one with
+    /// unknown identifications.
     pub mode: Option<Mode>,
-    /// Payload of a packet, bytes.
+    /// Maximum payload of a packet, in bytes.
     pub mtu: u16,
-    /// Packets on their way at the same time.
+    /// Maximum number of packets in flight.
     pub window: u32,
-    /// Packets go in runs that the kernel takes as one, and with [`Mode::Plain`] come so. For a peer that sees identifications,
-    /// or is this crate with the same setting.
+    /// `true` to send packets in runs that the kernel accepts as one buffer, and in [`Mode::Plain`] to receive them so.
+    /// It is for peers that see identifications, or that use this crate with the same setting.
     pub runs: bool,
-    /// A capture of everything.
+    /// Path of a capture of all packets.
     pub pcap: Option<PathBuf>,
-    /// A bad network.
+    /// Faults to inject.
     pub chances: Chances,
-    /// The seed of its badness.
+    /// Seed of the injected faults.
     pub seed: u64,
 }
 
 impl PeerConfig {
-    /// Path MTU 1024, a window of 32 packets.
+    /// Creates a configuration with path MTU 1024 and a window of 32 packets.
     #[must_use]
     pub fn new(address: IpAddr) -> PeerConfig {
         let chances = Chances::default();
@@ -116,16 +117,16 @@ impl PeerConfig {
     }
 }
 
-/// An endpoint with one reliable queue pair, on sockets of its own.
+/// An endpoint with one reliable queue pair and separate sockets.
 #[derive(Debug)]
 pub struct Peer {
-    /// Queue pairs and memory.
+    /// The queue pair and its memory.
     pub endpoint: Endpoint,
-    /// Sockets.
+    /// The sockets.
     pub pump: Pump,
     /// The queue pair.
     pub qp: QpId,
-    /// Which way packets are taken in.
+    /// The kind of receiving socket.
     pub mode: Mode,
     config: PeerConfig,
     psn: Psn,
@@ -137,10 +138,10 @@ fn random() -> u32 {
 }
 
 impl Peer {
-    /// Opens the sockets and makes the queue pair; it takes receives.
+    /// Opens the sockets and creates the queue pair, for which receives can be posted.
     ///
     /// # Errors
-    /// See [`PeerError`].
+    /// Returns a [`PeerError`].
     pub fn open(config: PeerConfig, depth: u32) -> Result<Peer, PeerError> {
         let entropy = random() as u16;
         let (port, mode) = match config.mode {
@@ -171,17 +172,17 @@ impl Peer {
         Ok(Peer { endpoint, pump, qp, mode, config, psn: Psn::new(random()) })
     }
 
-    /// What the other side has to know.
+    /// Returns the parameters that the other side needs.
     #[must_use]
     pub fn destination(&self) -> Destination {
         let number = self.endpoint.number(self.qp).unwrap_or_default();
         Destination { lid: 0, number, psn: self.psn.get(), address: self.config.address }
     }
 
-    /// Connects to what the other side told.
+    /// Connects to the queue pair of the other side.
     ///
     /// # Errors
-    /// See [`PeerError`].
+    /// Returns a [`PeerError`].
     pub fn connect(&mut self, other: &Destination) -> Result<(), PeerError> {
         let (own, their) = (self.config.address, other.address);
         let families =
@@ -202,10 +203,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends and takes in what there is.
+    /// Sends and receives. Returns whether any packet was received.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the operating system.
     pub fn drive(&mut self) -> Result<bool, PeerError> {
         self.pump.send(&mut self.endpoint);
         let any = self.pump.receive(&mut self.endpoint).map_err(|error| PeerError::Other(error.to_string()))?;
@@ -215,7 +216,7 @@ impl Peer {
     /// Waits for the next completion.
     ///
     /// # Errors
-    /// [`PeerError::Silence`] after `patience`; [`PeerError::Failed`] if it is not a success.
+    /// [`PeerError::Silence`] after `patience`; [`PeerError::Failed`] if the completion is an error.
     pub fn completion(&mut self, patience: Duration) -> Result<stentor_fabric::Completion, PeerError> {
         let since = std::time::Instant::now();
         loop {
@@ -236,10 +237,10 @@ impl Peer {
         }
     }
 
-    /// Goes on answering for a while: the other side may not have heard the last acknowledgement.
+    /// Keeps answering for `time`, because the other side may not have received the last acknowledgement.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the operating system.
     pub fn linger(&mut self, time: Duration) -> Result<(), PeerError> {
         let since = std::time::Instant::now();
         while since.elapsed() < time {
@@ -249,14 +250,14 @@ impl Peer {
         Ok(())
     }
 
-    /// The counters, and what the kernel had against packets.
+    /// Returns the counters, and notes about packets that the kernel refused.
     fn story(&mut self) -> String {
         let notes: String =
             std::iter::from_fn(|| self.pump.port_mut().next_note()).map(|note| format!("; {note}")).collect();
         self.counters() + &notes
     }
 
-    /// All counters that are not 0, in words: the endpoint's, and what the kernel did.
+    /// Returns all counters that are not 0 as text: the endpoint's and the kernel's.
     #[must_use]
     pub fn counters(&self) -> String {
         let counted = [self.endpoint.counters().list(), self.pump.port().counters().list()].concat();

@@ -1,4 +1,4 @@
-//! `ibv_rc_pingpong`: a SEND there, a SEND back.
+//! `ibv_rc_pingpong`: SENDs back and forth.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,42 +9,42 @@ use super::{Meeting, Peer, PeerConfig, PeerError};
 use crate::driver::Mode;
 use crate::endpoint::{Data, Request, Work};
 
-/// How long nothing may come.
+/// Maximum time without a completion.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Receives that are posted, as the stock example's.
+/// Number of posted receives; the same as in the stock example.
 const RECEIVES: u32 = 500;
-/// How long the last acknowledgement is repeated for whoever asks.
+/// Time for which the last acknowledgement is repeated on request.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// What to do.
+/// Parameters of a ping-pong.
 #[derive(Clone, Debug)]
 pub struct Pingpong {
-    /// Round trips.
+    /// Number of round trips.
     pub iterations: u32,
-    /// Bytes of a message.
+    /// Length of a message, in bytes.
     pub bytes: u32,
-    /// How to be a peer.
+    /// Configuration of the peer.
     pub peer: PeerConfig,
 }
 
 /// The outcome of a ping-pong.
 #[derive(Clone, Debug)]
 pub struct PingpongOutcome {
-    /// From the first to the last message.
+    /// Time from the first to the last message.
     pub time: Duration,
-    /// How packets were taken in.
+    /// The kind of receiving socket.
     pub mode: Mode,
     /// Counters that are not 0.
     pub counters: String,
-    /// Packets that the injectors lost, repeated, reordered and damaged.
+    /// Numbers of packets that the injectors lost, duplicated, reordered and corrupted.
     pub injected: [u64; 4],
 }
 
-/// Plays it, as client (who sends first) or as server; which of the two `meet` says. That begins when everything on this side
-/// is ready, so that what is wrong here is said at once.
+/// Runs the ping-pong as client, which sends first, or as server. `meet` connects or accepts. It is called only after
+/// everything on this side is ready, so that local errors are reported at once.
 ///
 /// # Errors
-/// See [`PeerError`].
+/// Returns a [`PeerError`].
 pub fn pingpong(
     what: &Pingpong,
     client: bool,
@@ -75,7 +75,8 @@ pub fn pingpong(
             Opcode::Recv => {
                 game.received += 1;
                 peer.endpoint.post_receive(peer.qp, inbox, completion.id)?;
-                // The server answers, the client begins anew; neither before its own message was acknowledged.
+                // The server answers, and the client starts the next round trip. Both wait until their last message is
+                // acknowledged.
                 game.outstanding = true;
             }
             _ => game.done += 1,
@@ -93,10 +94,10 @@ pub fn pingpong(
     Ok(PingpongOutcome { time, mode: peer.mode, counters: peer.counters(), injected: peer.pump.injected() })
 }
 
-/// Takes away a capture in which nothing is, because nobody came: whoever tries again may name it again.
+/// Removes an empty capture after a failed connection, so that the next attempt can use its name again.
 fn forget(capture: Option<&Path>) {
     if let Some(path) = capture.filter(|path| path.is_file()) {
-        // If it stays, the next one is told so.
+        // An error is ignored: the next attempt reports the existing file.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -105,7 +106,7 @@ struct Game {
     sent: u32,
     done: u32,
     received: u32,
-    /// A message came that was not answered.
+    /// `true` if a message arrived that was not answered.
     outstanding: bool,
 }
 

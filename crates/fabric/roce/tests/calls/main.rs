@@ -1,8 +1,9 @@
-//! What two processes get from the contract on sockets is as it was recorded.
+//! The results that two processes get from the fabric contract over sockets equal the recorded ones.
 //!
-//! They go through the script of `crates/fabric/net/tests/calls`. `calls.txt` has what they call, and the completions, events and
-//! errors that they get. Packets depend on time here: `packets.rs` has those of the endpoint. Whoever changes results on purpose
-//! records them anew with `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce --test calls`, and says in the commit why.
+//! Both processes run the script in `crates/fabric/net/tests/calls`. `calls.txt` records their calls, completions,
+//! events and errors. Packets depend on time here; `packets.rs` records those of the endpoint. After an intended
+//! change, record the results again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-roce --test calls`, and give
+//! the reason in the commit.
 
 #[path = "../../../net/tests/calls/mod.rs"]
 mod calls;
@@ -16,10 +17,10 @@ use calls::script::Script;
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
-/// The port of the connections over which processes meet.
+/// TCP port of the control connections.
 const TCP_PORT: u16 = 4791;
 
-/// Addresses of this host that no other test has.
+/// Returns an address of this host that no other test uses.
 fn address(process: u8) -> Option<SocketAddr> {
     let second = 64 + (std::process::id() % 128) as u8;
     Some(SocketAddr::new(Ipv4Addr::new(127, second, 77, 1 + process).into(), TCP_PORT))
@@ -27,7 +28,7 @@ fn address(process: u8) -> Option<SocketAddr> {
 
 fn start(me: ProcessId) -> RoceFabric {
     let net = NetConfig::new("calls", me, vec![address(0), address(1)]).key(*b"a key of this test");
-    // The script waits for a queue pair that gives up.
+    // The script waits until a queue pair gives up.
     let config = RoceConfig { rnr_timeout: Duration::from_millis(60), ..RoceConfig::default() };
     RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }

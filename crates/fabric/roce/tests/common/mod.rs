@@ -1,4 +1,4 @@
-//! What the tests share: captures, endpoints, random numbers.
+//! Helpers that the tests share: captures, endpoints and random numbers.
 #![allow(dead_code)]
 
 pub(crate) mod network;
@@ -14,10 +14,10 @@ use stentor_fabric_roce::endpoint::{
 pub(crate) use stentor_testutil::SplitMix64;
 use stentor_wire::{Envelope, Psn, RnrTimer};
 
-/// A packet on its way: the headers around it, and its bytes.
+/// A packet in flight: the headers around it, and its bytes.
 pub(crate) type Flying = (Envelope, Vec<u8>);
 
-/// The IP packets of a capture of the Linux kernel, see `crates/fabric/wire/tests/golden`.
+/// Returns the IP packets of a capture of the Linux kernel; see `crates/fabric/wire/tests/golden`.
 pub(crate) fn golden(name: &str) -> Vec<Vec<u8>> {
     let committed = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden").join(name);
     let fresh = std::env::var_os("STENTOR_GOLDEN").map(|folder| FilePath::new(&folder).join(name));
@@ -43,7 +43,7 @@ pub(crate) fn address(host: u8) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, host).into()
 }
 
-/// How the two sides of a [`Pair`] are set up.
+/// The configuration of both sides of a [`Pair`].
 #[derive(Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) kind: QpKind,
@@ -80,7 +80,7 @@ impl Default for Setup {
     }
 }
 
-/// One side: an endpoint, its queue pair, the memory that the peer may use, memory of its own.
+/// One side: an endpoint, its queue pair, the memory that the peer may access, and local memory.
 pub(crate) struct Side {
     pub(crate) endpoint: Endpoint,
     pub(crate) qp: QpId,
@@ -129,7 +129,7 @@ impl Side {
         self.endpoint.ready_to_send(self.qp, sending).unwrap();
     }
 
-    /// How it was connected.
+    /// Returns the path that the queue pair was connected with.
     pub(crate) fn path(&self) -> Path {
         self.path.expect("connected")
     }
@@ -146,7 +146,7 @@ impl Side {
         self.endpoint.post_send(self.qp, &Work::signalled(id, request)).unwrap();
     }
 
-    /// Everything that it wants to send now.
+    /// Returns every packet that this side wants to send now.
     pub(crate) fn packets(&mut self, now: u64) -> Vec<Flying> {
         let mut all = Vec::new();
         loop {
@@ -182,7 +182,7 @@ impl Side {
     }
 }
 
-/// Two sides that are connected.
+/// Returns two connected sides.
 pub(crate) fn pair(setup: &Setup) -> (Side, Side) {
     let (mut a, mut b) = (Side::new(0x11, setup), Side::new(0x12, setup));
     let to_b = Envelope::plain(address(1), 0xc190, address(2)).unwrap();
@@ -192,7 +192,7 @@ pub(crate) fn pair(setup: &Setup) -> (Side, Side) {
     (a, b)
 }
 
-/// Carries everything to and fro at one moment until both are silent. Returns how many packets that took.
+/// Delivers all packets at one instant until neither side sends more. Returns the number of packets.
 pub(crate) fn settle(now: u64, a: &mut Side, b: &mut Side) -> usize {
     let mut count = 0;
     loop {

@@ -1,4 +1,4 @@
-//! A network in virtual time, which loses, repeats, damages, delays and marks packets.
+//! A network in virtual time that drops, duplicates, corrupts, delays and marks packets.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -7,23 +7,23 @@ use stentor_wire::IpRepr;
 
 use super::{Flying, SplitMix64};
 
-/// The shortest way from one side to the other, nanoseconds.
+/// Minimum travel time from one side to the other, in nanoseconds.
 const TRAVEL: u64 = 5_000;
-/// "Congestion experienced" of explicit congestion notification.
+/// Code point "congestion experienced" of explicit congestion notification.
 const CONGESTED: u8 = 3;
 
-/// What a network does; each is a chance of 1 in n, 0 for never.
+/// Faults of a network. Each is a chance of 1 in n; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
     pub(crate) repetition: u64,
     pub(crate) damage: u64,
-    /// Packets are this much later at most, nanoseconds.
+    /// Maximum extra delay of a packet, in nanoseconds.
     pub(crate) jitter: u64,
     pub(crate) congestion: u64,
 }
 
-/// What is on its way between two sides.
+/// The packets in flight between two sides.
 pub(crate) struct Network {
     pub(crate) faults: Faults,
     random: SplitMix64,
@@ -65,12 +65,12 @@ impl Network {
         self.flying.is_empty()
     }
 
-    /// When the next packet arrives.
+    /// Returns the arrival time of the next packet.
     pub(crate) fn next(&self) -> Option<u64> {
         self.flying.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// A packet that has arrived by now, and whether it is for the second side.
+    /// Returns a packet that has arrived by `now`, and whether it is for the second side.
     pub(crate) fn arrived(&mut self, now: u64) -> Option<(bool, Flying)> {
         if self.next().is_none_or(|at| at > now) {
             return None;

@@ -1,5 +1,6 @@
-//! Strangers at full rate, to the packet: an endpoint that is flooded while it works counts what it would count alone, and
-//! each stranger's packet once, under its cause. Nothing else differs, neither in a counter nor in memory.
+//! A stranger (a host without a connection) floods an endpoint that is at work. The endpoint counts its connection's
+//! packets as it would alone, and each packet of the stranger once, under its cause. No other counter and no memory
+//! differs.
 
 use crate::common::{DOMAIN, Flying, Setup, Side, SplitMix64, inline_write, pair};
 use stentor_fabric::{QpConfig, QpKind, Status};
@@ -9,19 +10,19 @@ use stentor_wire::{
 };
 
 const ROUNDS: u64 = 400;
-/// Strangers' packets for each of the connection's.
+/// Number of stranger's packets for each packet of the connection.
 const FLOOD: u64 = 25;
-/// A queue pair that is made and not connected.
+/// Number of a queue pair that is created and not connected.
 const IDLE_QP: u32 = 0x77;
 
-/// What a stranger does to a packet that would be right, and where it is counted.
+/// A defect that a stranger adds to a correct packet, and the counter for it.
 struct Kind {
     what: &'static str,
     packet: Flying,
     counter: fn(&mut Counters) -> &mut u64,
 }
 
-/// A packet from a host to the side, sealed; `change` comes before the seal.
+/// Returns a packet from a host to the side with a valid ICRC; `change` runs before the ICRC is computed.
 fn made(host: u8, bth: Bth, headers: Headers, payload_bytes: usize, change: impl FnOnce(&mut Vec<u8>)) -> Flying {
     let envelope = Envelope::plain(crate::common::address(host), UDP_PORT, crate::common::address(2)).unwrap();
     let repr = Repr { bth, headers, payload_bytes };
@@ -32,7 +33,7 @@ fn made(host: u8, bth: Bth, headers: Headers, payload_bytes: usize, change: impl
     (envelope, bytes)
 }
 
-/// Hosts: 1 is the peer's address, which a stranger may forge; 9 is another.
+/// Returns all kinds of defects. Host 1 has the peer's address, which a stranger may forge; host 9 has another one.
 fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
     let right = b.remote(0);
     let write = Headers::Rc(Message::WriteOnly(Reth { va: right.va, rkey: right.rkey, bytes: 64 }));
@@ -43,7 +44,7 @@ fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
     };
     let from = |host, bth| made(host, bth, write, 64, |_| ());
     let changed = |change: fn(&mut Vec<u8>)| made(1, expected, write, 64, change);
-    // Long before everything, where no answer is kept.
+    // Precedes everything that was sent, so no response to it is kept.
     let old = Bth::new(b.number, Psn::new(setup.psn_a).minus(1000));
     let read = Headers::ReadRequest(Reth { va: right.va, rkey: right.rkey, bytes: 8 });
     let mut damaged = from(1, expected);
@@ -69,7 +70,7 @@ fn kinds(b: &Side, setup: &Setup) -> Vec<Kind> {
     ]
 }
 
-/// WRITEs, READs and atomics of A to B, and between them what `flood` gives to B.
+/// Runs WRITEs, READs and atomics from A to B; `flood` runs on B between them.
 fn work(flood: &mut dyn FnMut(&mut Side)) -> (Side, Side) {
     let (mut a, mut b) = pair(&Setup::default());
     let config = QpConfig { kind: QpKind::Reliable, send_depth: 1, recv_depth: 1, merges: false };
@@ -104,7 +105,7 @@ fn work(flood: &mut dyn FnMut(&mut Side)) -> (Side, Side) {
 }
 
 #[test]
-fn a_flooded_endpoint_counts_each_packet_once_and_works_as_if_alone() {
+fn flooded_endpoint_counts_each_packet_once_and_works_on() {
     let (alone_a, alone) = work(&mut |_| ());
     let kinds = kinds(&alone, &Setup::default());
     let (mut random, mut expected) = (SplitMix64(11), *alone.endpoint.counters());
@@ -113,7 +114,7 @@ fn a_flooded_endpoint_counts_each_packet_once_and_works_as_if_alone() {
         for _ in 0..FLOOD {
             let n = random.index(kinds.len());
             let (envelope, transport) = (kinds[n].packet.0, &kinds[n].packet.1[..]);
-            // As it comes where runs are taken, or not.
+            // Packets arrive with either check, depending on whether runs are received.
             let check = if random.one_in(2) { Check::Whole } else { Check::RunId };
             b.endpoint.receive(0, &Arrival { envelope, transport, check });
             sent[n] += 1;

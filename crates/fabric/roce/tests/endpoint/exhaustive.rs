@@ -1,23 +1,24 @@
-//! Small windows in every order: each packet is delivered, lost or repeated, whatever is next in flight may come first, and
-//! timers may fire while packets are on their way. With `STENTOR_ROCE_EXHAUSTIVE` set, larger windows too (minutes).
+//! All schedules of small windows: each packet may be delivered, lost or duplicated, packets may overtake each other,
+//! and timers may fire while packets are in flight. With `STENTOR_ROCE_EXHAUSTIVE` set, windows are larger, which takes
+//! minutes.
 
 use crate::common::{Flying, Setup, Side, pair};
 use stentor_fabric::{Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Request};
 
-/// What the network and the clock may do in one run, beyond delivering in any order.
+/// Faults that the network and the clock may cause in one run.
 #[derive(Clone, Copy)]
 struct Budget {
     losses: u32,
     repetitions: u32,
     early_timers: u32,
-    /// How often a packet may arrive before an earlier one of its direction.
+    /// Number of deliveries of a packet before an earlier one of its direction.
     overtakings: u32,
 }
 
 const NONE: Budget = Budget { losses: 0, repetitions: 0, early_timers: 0, overtakings: 0 };
 
-/// Replays a list of decisions; beyond its end the first option is taken and noted.
+/// Replays a list of decisions. Beyond its end it takes the first option and appends it to the list.
 #[derive(Default)]
 struct Decisions {
     taken: Vec<(usize, usize)>,
@@ -35,7 +36,7 @@ impl Decisions {
         choice
     }
 
-    /// To the next list; false behind the last.
+    /// Advances to the next list. Returns `false` after the last one.
     fn advance(&mut self) -> bool {
         self.next = 0;
         while let Some((choice, options)) = self.taken.pop() {
@@ -146,7 +147,7 @@ fn verify(a: &Side, b: &mut Side, done: &[u64], decisions: &Decisions) {
     assert_eq!(a.bytes(a.local)[..8], [0; 8], "the old value: {why:?}");
 }
 
-/// All runs; returns how many there were.
+/// Runs all schedules. Returns their number.
 fn all(setup: &Setup, budget: Budget) -> u64 {
     let (mut decisions, mut runs) = (Decisions::default(), 0);
     loop {
@@ -161,7 +162,7 @@ fn all(setup: &Setup, budget: Budget) -> u64 {
 const SMALL: Setup = Setup {
     kind: QpKind::Reliable,
     mtu: 256,
-    // The numbers wrap in the middle of the WRITE.
+    // PSNs wrap around in the middle of the WRITE.
     psn_a: 0xff_fffe,
     psn_b: 5,
     window: 4,
@@ -175,7 +176,7 @@ const SMALL: Setup = Setup {
 };
 
 #[test]
-fn two_losses() {
+fn every_schedule_with_two_losses_completes() {
     for window in 1..=4 {
         let budget = Budget { losses: 2, ..NONE };
         let runs = all(&Setup { window, ..SMALL }, budget);
@@ -184,13 +185,13 @@ fn two_losses() {
     }
 }
 
-/// The largest window of the quick run, or of the long one.
+/// Returns the value for the quick test, or for the long one.
 fn largest(quick: u32, long: u32) -> u32 {
     if std::env::var_os("STENTOR_ROCE_EXHAUSTIVE").is_some() { long } else { quick }
 }
 
 #[test]
-fn any_order() {
+fn every_order_of_arrival_completes() {
     for window in 2..=largest(3, 4) {
         let budget = Budget { overtakings: largest(1, 2), ..NONE };
         let runs = all(&Setup { window, ..SMALL }, budget);
@@ -200,7 +201,7 @@ fn any_order() {
 }
 
 #[test]
-fn a_loss_a_repetition_and_an_early_timer() {
+fn every_schedule_with_loss_duplicate_and_early_timer_completes() {
     for window in 1..=largest(1, 3) {
         let budget = Budget { losses: 1, repetitions: 1, early_timers: 1, overtakings: 0 };
         let runs = all(&Setup { window, ..SMALL }, budget);

@@ -1,11 +1,11 @@
-//! What this endpoint sends for an operation is what the Linux kernel's rxe sends, byte for byte.
+//! This endpoint sends the same bytes for an operation as rxe, the RoCE driver of the Linux kernel.
 //!
-//! Free, and therefore not compared: the IPv4 identification (rxe counts, a plain UDP socket sends 0) with what follows
-//! from it (IPv4 header checksum, ICRC). Everything else is: lengths, ports, opcode, flags, AckReq, PSNs, keys, addresses,
-//! syndromes, MSNs, payloads, pads.
+//! The IPv4 identification is not compared, because rxe counts it and a plain UDP socket sends 0. The IPv4 header
+//! checksum and the ICRC depend on it and are not compared either. All other fields are compared: lengths, ports,
+//! opcodes, flags, AckReq, PSNs, keys, addresses, syndromes, MSNs, payloads and pads.
 //!
-//! `STENTOR_GOLDEN` names a folder with captures that were made just now, which are taken instead of the committed ones
-//! (`cargo xtask test --only roce-peer`).
+//! `STENTOR_GOLDEN` names a folder with new captures that replace the committed ones (`cargo xtask test --only
+//! roce-peer`).
 
 use crate::common::{DOMAIN, MS, Setup, Side, VA, golden};
 use stentor_fabric::{Access, Span, Status};
@@ -25,11 +25,11 @@ const SETUP: Setup = Setup {
     rd_atomic: 16,
     rnr_code: 14,
     words: 2048,
-    // As the kernel sends them.
+    // The kernel sends them like this.
     apart: false,
 };
 
-/// Without what is free.
+/// Returns a packet without the fields that may differ.
 fn comparable(envelope: &Envelope, transport: &[u8]) -> (Envelope, Vec<u8>, String) {
     let mut envelope = *envelope;
     if let IpRepr::V4(ip) = &mut envelope.ip {
@@ -50,7 +50,7 @@ fn is_from_a(packet: &IpPacket<'_>) -> bool {
     packet.envelope.ip.source() == crate::common::address(1)
 }
 
-/// The connections of a capture, by the two queue pair numbers that they have.
+/// Splits a capture into its connections, by queue pair number.
 fn connections<'a>(packets: &'a [Vec<u8>]) -> Vec<Vec<IpPacket<'a>>> {
     let mut all: Vec<(u32, Vec<IpPacket<'a>>)> = Vec::new();
     for bytes in packets {
@@ -69,10 +69,10 @@ fn data(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|i| (bytes + 7 * i) as u8).collect()
 }
 
-/// Posts operation `n`; false behind the last one.
+/// Posts operation `n`; returns `false` after the last one.
 type Operations<'a> = &'a dyn Fn(&mut Side, usize) -> bool;
 
-/// Our requester, with the kernel as responder.
+/// Compares this endpoint's requester with the kernel's; the kernel's responder answers.
 fn as_requester(file: &str, packets: &[IpPacket<'_>], operations: Operations<'_>, ends: Status) {
     as_requester_on(SETUP, file, packets, operations, ends);
 }
@@ -97,7 +97,7 @@ fn as_requester_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], operation
             ours.extend(a.packets(now));
         }
         while ours.is_empty() {
-            // Only "receiver not ready" makes us wait.
+            // The requester waits only after "receiver not ready".
             now = a.endpoint.next_deadline().unwrap_or_else(|| panic!("{file} packet {n}: we would send nothing"));
             a.endpoint.tick(now);
             ours.extend(a.packets(now));
@@ -110,7 +110,7 @@ fn as_requester_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], operation
     assert!(now <= 10 * MS);
 }
 
-/// Our responder, with the kernel as requester.
+/// Compares this endpoint's responder with the kernel's; the kernel's requester sends.
 fn as_responder(file: &str, packets: &[IpPacket<'_>], receives: &[usize]) -> Side {
     let memory: Vec<_> = (0..8192_u32).map(|i| (3 + 7 * i) as u8).collect();
     as_responder_on(SETUP, file, packets, receives, &memory)
@@ -121,7 +121,7 @@ fn as_responder_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], receives:
     let mut b = Side::new(number, &setup);
     let ip = &packets[0].envelope.ip;
     let to_a = packets.iter().find(|packet| !is_from_a(packet)).map(LikeOurs::envelope_like_ours);
-    // An unreliable connection is not answered.
+    // An unreliable connection has no responses.
     let to_a = to_a.unwrap_or_else(|| Envelope::plain(ip.destination(), 0xc000, ip.source()).unwrap());
     b.ready(to_a, number, (0, packets[0].packet.psn().get()), &setup);
     b.fill(b.shared, 0, memory);
@@ -145,7 +145,7 @@ fn as_responder_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], receives:
     b
 }
 
-/// Keys, and addresses from `base` on, are the responder's choice. A wrong key stays wrong.
+/// Replaces the key and the addresses from `base` on, which the responder chooses. A wrong key stays wrong.
 fn with_our_key(packet: &IpPacket<'_>, key: u32, base: u64) -> Vec<u8> {
     let mut bytes = packet.packet.as_bytes().to_vec();
     let mut view = Packet::new_checked(&mut bytes[..]).unwrap();
@@ -161,11 +161,11 @@ fn with_our_key(packet: &IpPacket<'_>, key: u32, base: u64) -> Vec<u8> {
     bytes
 }
 
-/// `rxe_nak.pcap` asks for memory with a key that is not the one it was given.
+/// The wrong key in the requests of `rxe_nak.pcap`.
 const WRONG_KEY: u32 = 0xdead_beef;
 
 trait LikeOurs {
-    /// The headers with which we would send this packet.
+    /// Returns the headers that this endpoint would send the packet with.
     fn envelope_like_ours(&self) -> Envelope;
 }
 
@@ -176,7 +176,7 @@ impl LikeOurs for IpPacket<'_> {
     }
 }
 
-/// The key and address that a capture's requests name.
+/// Returns the key and the address in the requests of a capture.
 fn target(packets: &[IpPacket<'_>]) -> Remote {
     let reth = |packet: &IpPacket<'_>| packet.packet.reth().map(|reth| (reth.va, reth.rkey));
     let atomic = |packet: &IpPacket<'_>| packet.packet.atomic().map(|atomic| (atomic.va, atomic.rkey));
@@ -185,7 +185,7 @@ fn target(packets: &[IpPacket<'_>]) -> Remote {
 }
 
 #[test]
-fn sends() {
+fn sends_equal_those_of_the_kernel() {
     let packets = golden("rxe_send.pcap");
     let packets = &connections(&packets)[0];
     let operations = |a: &mut Side, n: usize| {
@@ -204,7 +204,7 @@ fn sends() {
 }
 
 #[test]
-fn writes() {
+fn writes_equal_those_of_the_kernel() {
     for (file, imm) in [("rxe_write.pcap", None), ("rxe_writeimm.pcap", Some(0xdead_beef_u32))] {
         let packets = golden(file);
         let packets = &connections(&packets)[0];
@@ -220,7 +220,7 @@ fn writes() {
                 (None, None) if n == LENGTHS.len() => Data::Inline(&inline[0]),
                 _ => return false,
             };
-            // A WRITE without data names no memory in this capture's first operation.
+            // A WRITE without data names no memory in the first operation of this capture.
             a.post(n as u64, Request::Write { data, remote, imm });
             true
         };
@@ -235,7 +235,7 @@ fn writes() {
 }
 
 #[test]
-fn reads() {
+fn reads_equal_those_of_the_kernel() {
     let packets = golden("rxe_read.pcap");
     let packets = &connections(&packets)[0];
     let remote = target(packets);
@@ -250,7 +250,7 @@ fn reads() {
 }
 
 #[test]
-fn receiver_not_ready() {
+fn receiver_not_ready_equals_that_of_the_kernel() {
     let packets = golden("rxe_rnr.pcap");
     let packets = &connections(&packets)[0];
     let payload = packets[0].packet.payload();
@@ -266,7 +266,7 @@ fn receiver_not_ready() {
 }
 
 #[test]
-fn remote_access_errors() {
+fn remote_access_errors_equal_those_of_the_kernel() {
     let packets = golden("rxe_nak.pcap");
     for packets in connections(&packets) {
         let Ok(Repr { headers, .. }) = Repr::parse(&packets[0].packet) else { panic!("not a packet") };
@@ -287,7 +287,7 @@ fn remote_access_errors() {
             n == 0
         };
         as_requester("rxe_nak", &packets, &operations, Status::RemoteAccess);
-        // To us: a key of another protection domain, and memory outside the region.
+        // To this endpoint, a key of another protection domain and memory outside the region.
         let number = packets[0].packet.dest_qp();
         let mut b = Side::new(number, &SETUP);
         b.ready(packets[1].envelope_like_ours(), number, (0, packets[0].packet.psn().get()), &SETUP);
@@ -303,18 +303,18 @@ fn remote_access_errors() {
     }
 }
 
-/// What the kernel's word was at first, and what was added, compared and swapped.
+/// Initial value of the kernel's word, and the value that is swapped in.
 const WORD: u64 = 0x0123_4567_89ab_cdef;
 const SWAPPED: u64 = 0xfedc_ba98_7654_3210;
 
 #[test]
-fn atomics() {
+fn atomics_equal_those_of_the_kernel() {
     let packets = golden("rxe_atomic.pcap");
     let packets = &connections(&packets)[0];
     let remote = target(packets);
     let operations = |a: &mut Side, n: usize| {
         let local = a.span(0, 8);
-        // What the one before brought.
+        // The result of the previous operation.
         let brought = u64::from_ne_bytes(a.bytes(a.local)[..8].try_into().unwrap());
         let before = [0, WORD, WORD + 5, WORD + 4];
         assert!(n > 3 || brought == before[n], "operation {n}: {brought:#x}");
@@ -335,12 +335,12 @@ fn atomics() {
     assert_eq!(b.bytes(b.shared)[..8], SWAPPED.to_ne_bytes());
 }
 
-/// Lengths in the captures that this project made.
+/// Message lengths in the captures of this project.
 const FEWER: [u32; 9] = [0, 1, 2, 3, 4, 64, 1024, 1025, 3000];
 const IMM: u32 = 0xdead_beef;
 
 #[test]
-fn solicited_sends_with_an_immediate() {
+fn solicited_sends_with_immediate_equal_those_of_the_kernel() {
     let packets = golden("rxe_sendimm.pcap");
     let packets = &connections(&packets)[0];
     let operations = |a: &mut Side, n: usize| {
@@ -359,7 +359,7 @@ fn solicited_sends_with_an_immediate() {
 }
 
 #[test]
-fn everything_on_an_unreliable_connection() {
+fn unreliable_connection_equals_that_of_the_kernel() {
     let packets = golden("rxe_uc.pcap");
     let packets = &connections(&packets)[0];
     let setup = Setup { kind: stentor_fabric::QpKind::Unreliable, ..SETUP };
@@ -379,7 +379,7 @@ fn everything_on_an_unreliable_connection() {
         true
     };
     as_requester_on(setup, "rxe_uc", packets, &operations, Status::Success);
-    // Where a message begins that consumes a receive; for a WRITE with immediate that is its end.
+    // Start of a message that consumes a receive. A WRITE with immediate consumes it with its last packet.
     let consumes = |packet: &IpPacket<'_>| match Repr::parse(&packet.packet).unwrap().headers {
         Headers::Uc(message) => {
             matches!(

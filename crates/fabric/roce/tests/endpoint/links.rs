@@ -1,41 +1,41 @@
-//! Bulk data over links in virtual time that lose packets, that are slow, and that others use, too: what arrives, beside what
-//! the link carries. TCP is a model, and receivers take no time.
+//! Throughput of bulk data over links in virtual time that lose packets, are slow, or are shared, compared with the
+//! capacity of the link. TCP is a model, and receivers take no time.
 
 use std::collections::VecDeque;
 
 use crate::common::{Flying, MS, Setup, Side, SplitMix64, inline_write, pair};
 use stentor_fabric_roce::endpoint::Counters;
 
-/// Payload of a packet of either flow, bytes.
+/// Payload of a packet of either flow, in bytes.
 const MTU: u16 = 1024;
-/// Bytes around it on the link, for TCP; ours has a little less.
+/// Size of the headers of a TCP packet on the link, in bytes; a packet of this fabric has slightly less.
 const AROUND: u64 = 66;
-/// Send requests that wait at once.
+/// Number of send requests that are outstanding at once.
 const POSTED: u64 = 100;
-/// The time in which flows find their rates, and then the time that counts.
+/// Time in which flows find their rates, then time of the measurement, in nanoseconds.
 const SETTLING: u64 = 1000 * MS;
 const COUNTED: u64 = 1500 * MS;
 
-/// A link with a queue in front of it, which loses what comes when the queue is full.
+/// A link with a queue in front of it. Packets are dropped when the queue is full.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// Mbit/s.
+    /// Rate, in Mbit/s.
     rate: u64,
-    /// From one end to the other, nanoseconds.
+    /// Travel time from one end to the other, in nanoseconds.
     delay: u64,
-    /// Bytes that wait at most.
+    /// Size of the queue, in bytes.
     queue: u64,
-    /// Of 1000 packets these are lost, both ways.
+    /// Number of packets that are lost out of 1000, in both directions.
     loss: u64,
 }
 
 impl Link {
-    /// Time that so many bytes take, nanoseconds.
+    /// Returns the time that `bytes` occupy the link, in nanoseconds.
     fn takes(&self, bytes: u64) -> u64 {
         bytes * 8000 / self.rate
     }
 
-    /// Payload that fits in the time that counts, Mbit/s.
+    /// Returns the payload that the link can carry, in Mbit/s.
     fn payload(&self) -> f64 {
         self.rate as f64 * f64::from(MTU) / (f64::from(MTU) + AROUND as f64)
     }
@@ -45,7 +45,7 @@ impl Link {
 struct Way<P> {
     link: Link,
     random: SplitMix64,
-    /// When the link is free again.
+    /// Time at which the link is free again.
     free: u64,
     flying: VecDeque<(u64, P)>,
 }
@@ -77,16 +77,16 @@ impl<P> Way<P> {
     }
 }
 
-/// A TCP connection as RFC 5681 and 6675 have it: it halves its window once for each window in which something is lost, and
-/// sends again what is lost and nothing else. Its timeout is 200 ms.
+/// A TCP connection according to RFC 5681 and RFC 6675. It halves its window once for each window with a loss, and
+/// retransmits only lost packets. Its timeout is 200 ms.
 struct Reno {
     window: f64,
     next: u64,
     in_flight: VecDeque<u64>,
-    /// Losses of packets before this one are those of a window that was halved already.
+    /// Losses of packets before this number belong to a window that was already halved.
     recovered: u64,
     delivered: u64,
-    /// When an acknowledgement came.
+    /// Time of the last acknowledgement.
     heard: u64,
 }
 
@@ -95,7 +95,7 @@ impl Reno {
         Reno { window: 10.0, next: 0, in_flight: VecDeque::new(), recovered: 0, delivered: 0, heard: 0 }
     }
 
-    /// When everything under way counts as lost.
+    /// Returns the time at which all packets in flight count as lost.
     fn deadline(&self) -> u64 {
         self.heard + 200 * MS
     }
@@ -112,7 +112,7 @@ impl Reno {
         }
     }
 
-    /// Packets come in order, so that those before this one are lost.
+    /// Processes an acknowledgement. Packets arrive in order, so all earlier ones are lost.
     fn acknowledged(&mut self, now: u64, number: u64) {
         self.heard = now;
         while let Some(oldest) = self.in_flight.front().copied().filter(|oldest| *oldest <= number) {
@@ -130,15 +130,15 @@ impl Reno {
     }
 }
 
-/// Which packet of a link that is shared.
+/// A packet of a shared link.
 enum Packet {
     Ours(Flying),
     Tcp(u64),
 }
 
-/// What came of a run.
+/// The results of a run.
 struct Rates {
-    /// Mbit/s of payload.
+    /// Payload of this fabric, in Mbit/s.
     ours: f64,
     tcp: f64,
     counters: Counters,
@@ -162,7 +162,7 @@ impl Run {
         Run { a, b, tcp: shared.then(Reno::new), to_b, to_a, posted: 0, written: 0 }
     }
 
-    /// Everything that happens at one moment.
+    /// Processes all events of one instant.
     fn step(&mut self, now: u64) {
         while let Some(packet) = self.to_b.arrived(now) {
             match packet {
@@ -217,14 +217,14 @@ fn run(link: Link, shared: bool, seed: u64) -> Rates {
     Rates { ours: rate(0), tcp: rate(1), counters: *run.a.endpoint.counters() }
 }
 
-/// Short and long ways, with queues of 20 ms and 2 ms.
+/// Links of different lengths, with queues of 20 ms and 2 ms.
 const SHORT: Link = Link { rate: 100, delay: 20_000, queue: 250_000, loss: 0 };
 const MIDDLE: Link = Link { delay: 500_000, ..SHORT };
 const LONG: Link = Link { delay: 4 * MS, ..SHORT };
 const FAST: Link = Link { rate: 1000, ..SHORT };
 const FAST_MIDDLE: Link = Link { rate: 1000, ..MIDDLE };
 
-/// What arrives, of what fits.
+/// Returns the throughput as a fraction of the capacity.
 fn part(link: Link, rates: &Rates) -> f64 {
     let part = rates.ours / link.payload();
     println!("{link:?}: {:.0} %, {:?}", 100.0 * part, rates.counters);
@@ -232,7 +232,7 @@ fn part(link: Link, rates: &Rates) -> f64 {
 }
 
 #[test]
-fn half_of_a_link_is_used_that_loses_a_packet_in_a_thousand() {
+fn link_losing_a_packet_in_a_thousand_is_half_used() {
     for link in [SHORT, MIDDLE, LONG, FAST, FAST_MIDDLE] {
         let link = Link { loss: 1, ..link };
         let rates = run(link, false, 7);
@@ -242,7 +242,7 @@ fn half_of_a_link_is_used_that_loses_a_packet_in_a_thousand() {
 }
 
 #[test]
-fn a_fifth_of_a_link_is_used_that_loses_a_packet_in_a_hundred() {
+fn link_losing_a_packet_in_a_hundred_is_half_used() {
     for link in [SHORT, MIDDLE, FAST] {
         let link = Link { loss: 10, ..link };
         let rates = run(link, false, 7);
@@ -251,9 +251,9 @@ fn a_fifth_of_a_link_is_used_that_loses_a_packet_in_a_hundred() {
     }
 }
 
-/// Where the queue is shorter than what may be under way, the flow itself makes it lose packets.
+/// If the queue is shorter than the flow's window, the flow itself causes losses.
 #[test]
-fn a_slow_link_does_not_collapse() {
+fn slow_link_does_not_collapse() {
     for queue in [20_000, 250_000] {
         for link in [Link { rate: 10, ..SHORT }, Link { rate: 10, ..MIDDLE }, SHORT, MIDDLE, FAST] {
             let link = Link { queue, ..link };
@@ -263,7 +263,7 @@ fn a_slow_link_does_not_collapse() {
 }
 
 #[test]
-fn a_tcp_connection_and_a_flow_share_a_link() {
+fn tcp_and_a_flow_share_a_link() {
     for link in [SHORT, MIDDLE, LONG, FAST, Link { queue: 62_500, ..SHORT }] {
         let rates = run(link, true, 7);
         let apart = rates.ours / rates.tcp;
@@ -275,7 +275,7 @@ fn a_tcp_connection_and_a_flow_share_a_link() {
 
 /// Without a loss a flow has its whole window from the beginning.
 #[test]
-fn a_link_that_loses_nothing_is_full() {
+fn lossless_link_is_full() {
     for link in [Link { queue: 300_000, ..FAST }, Link { queue: 300_000, ..FAST_MIDDLE }] {
         let rates = run(link, false, 7);
         assert!(part(link, &rates) > 0.95);

@@ -1,4 +1,5 @@
-//! The endpoint without a socket. Packets of captures, and of peers that the tests make, go in; the tests compare what comes out.
+//! Tests of the endpoint without a socket. They feed it packets of captures and of simulated peers, and compare its
+//! output.
 
 #[path = "../common/mod.rs"]
 mod common;

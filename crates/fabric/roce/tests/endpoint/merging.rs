@@ -1,4 +1,4 @@
-//! WRITEs that adjoin leave as one, if nobody can tell.
+//! Adjacent WRITEs leave as one WRITE if no difference is observable.
 
 use crate::common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{QpKind, Status};
@@ -20,14 +20,14 @@ const APART: Setup = Setup {
     apart: true,
 };
 
-/// Posts so many bytes of a byte to a place, with a completion if `signalled`.
+/// Posts a WRITE of `bytes` bytes, each of value `id`, to offset `at`. It has a completion if `signalled`.
 fn post(side: &mut Side, id: u64, (at, bytes): (u64, usize), key_of: &Side, signalled: bool) {
     let data = vec![id as u8; bytes];
     let work = Work { id, request: inline_write(&data, key_of.remote(at)), signalled, solicited: false };
     side.endpoint.post_send(side.qp, &work).expect("there is room");
 }
 
-/// The offset and length of each WRITE that goes whole in a packet.
+/// Returns the offset and length of each WRITE that fits in one packet.
 fn writes(packets: &[Flying], to: &Side) -> Vec<(u64, u32)> {
     let one = |packet: &Flying| match Repr::parse(&Packet::new_checked(&packet.1[..]).expect("whole")).expect("known") {
         Repr { headers: Headers::Rc(Message::WriteOnly(reth)), .. } => Some((reth.va - to.remote(0).va, reth.bytes)),
@@ -37,7 +37,7 @@ fn writes(packets: &[Flying], to: &Side) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn adjoining_writes_fill_packets_and_complete_by_their_last() {
+fn adjacent_writes_fill_packets_and_complete_with_the_last() {
     let (mut a, mut b) = pair(&APART);
     for (id, at) in (1..=10).zip((0..).step_by(100)) {
         post(&mut a, id, (at, 100), &b, id == 10);
@@ -53,9 +53,9 @@ fn adjoining_writes_fill_packets_and_complete_by_their_last() {
     assert_eq!(a.endpoint.send_queue_len(a.qp), 0);
 }
 
-/// Whoever waits for a completion gets it as soon as that WRITE is done, and what does not adjoin goes by itself.
+/// A signalled WRITE completes as soon as it is done, and a WRITE that is not adjacent is sent on its own.
 #[test]
-fn what_somebody_waits_for_or_does_not_adjoin_is_not_extended() {
+fn signalled_or_not_adjacent_writes_are_not_merged() {
     let (mut a, mut b) = pair(&APART);
     post(&mut a, 1, (0, 64), &b, true);
     post(&mut a, 2, (64, 64), &b, false);
@@ -75,7 +75,7 @@ fn what_somebody_waits_for_or_does_not_adjoin_is_not_extended() {
 }
 
 #[test]
-fn a_write_that_has_left_is_not_extended() {
+fn sent_write_is_not_extended() {
     let (mut a, b) = pair(&APART);
     post(&mut a, 1, (0, 64), &b, false);
     assert_eq!(writes(&a.packets(0), &b), [(0, 64)]);
@@ -85,7 +85,7 @@ fn a_write_that_has_left_is_not_extended() {
 }
 
 #[test]
-fn parts_of_a_region_that_adjoin_become_one() {
+fn adjacent_parts_of_a_region_merge() {
     let (mut a, mut b) = pair(&APART);
     a.fill(a.local, 0, &[9; 300]);
     for (id, at, bytes) in [(1, 0, 100), (2, 100, 200)] {
@@ -100,7 +100,7 @@ fn parts_of_a_region_that_adjoin_become_one() {
 }
 
 #[test]
-fn parts_of_a_region_that_do_not_adjoin_stay_apart() {
+fn separate_parts_of_a_region_do_not_merge() {
     let (mut a, b) = pair(&APART);
     for (id, from, at) in [(1, 0, 0), (2, 128, 64)] {
         let request = Request::Write { data: Data::Region(a.span(from, 64)), remote: b.remote(at), imm: None };
@@ -110,9 +110,9 @@ fn parts_of_a_region_that_do_not_adjoin_stay_apart() {
     assert_eq!(writes(&a.packets(0), &b), [(0, 64), (64, 64)]);
 }
 
-/// What the limit cuts off begins a WRITE of its own, and so a packet.
+/// A WRITE beyond the limit starts a new WRITE, and so a new packet.
 #[test]
-fn so_many_writes_become_one_and_no_more() {
+fn number_of_merged_writes_is_limited() {
     let (mut a, b) = pair(&APART);
     (0..700).for_each(|n| post(&mut a, n, (n * 100, 100), &b, false));
     let packets = writes(&a.packets(0), &b);
@@ -120,9 +120,9 @@ fn so_many_writes_become_one_and_no_more() {
     assert_eq!(short, [&(65_280, 220), &(69_852, 148)]);
 }
 
-/// A broken queue pair says of each request that it was flushed, also of one that was part of another.
+/// A broken queue pair completes each request as flushed, also those that were merged into another.
 #[test]
-fn every_request_is_flushed_by_its_own_name() {
+fn every_merged_request_is_flushed_with_its_id() {
     let (mut a, b) = pair(&APART);
     let wrong = Remote { rkey: b.key ^ 0x100, ..b.remote(0) };
     let work = Work { id: 1, request: inline_write(&[1; 8], wrong), signalled: false, solicited: false };

@@ -1,5 +1,5 @@
-//! What a side does when it cannot carry out what is right: a responder says "remote operational error" and breaks, a
-//! requester breaks with what it heard, or with what its own memory lacks.
+//! A valid operation that a side cannot carry out. A responder sends "remote operational error" and breaks. A requester
+//! breaks with the peer's error, or because its own memory is missing.
 
 use crate::common::{Flying, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{QpKind, Status};
@@ -18,7 +18,7 @@ fn refusal(packet: &Flying) -> (Psn, Syndrome) {
     }
 }
 
-/// A packet to a side, as its peer would send it.
+/// Returns a packet to a side, as its peer would send it.
 fn made(to: &Side, psn: Psn, headers: Headers) -> Flying {
     let mut envelope = to.path().envelope;
     let (own, peer) = (envelope.ip.source(), envelope.ip.destination());
@@ -31,7 +31,7 @@ fn made(to: &Side, psn: Psn, headers: Headers) -> Flying {
 }
 
 #[test]
-fn a_receive_whose_memory_is_gone_ends_both_sides_by_name() {
+fn receive_into_deregistered_memory_breaks_both_sides() {
     let setup = Setup::default();
     let (mut a, mut b) = pair(&setup);
     let span = b.span(0, 64);
@@ -60,9 +60,9 @@ fn a_receive_whose_memory_is_gone_ends_both_sides_by_name() {
     assert_eq!((counters.operational_errors, counters.invalid_requests, counters.access_errors), (1, 0, 0));
 }
 
-/// Also in the middle of a message, of which some has landed.
+/// The memory is deregistered in the middle of a message, after part of it was written.
 #[test]
-fn memory_that_goes_while_a_message_comes_ends_it() {
+fn memory_deregistered_during_a_message_ends_it() {
     let (mut a, mut b) = pair(&Setup::default());
     let span = b.span(0, 1024);
     b.endpoint.post_receive(b.qp, span, 7).unwrap();
@@ -77,9 +77,9 @@ fn memory_that_goes_while_a_message_comes_ends_it() {
     assert_eq!(statuses(&mut a), [(1, Status::RemoteOperational)]);
 }
 
-/// What a receive's memory is not needed for takes no notice of it.
+/// A receive whose memory is not needed succeeds although the memory is deregistered.
 #[test]
-fn an_empty_message_needs_no_memory() {
+fn empty_message_needs_no_memory() {
     let (mut a, mut b) = pair(&Setup::default());
     let span = b.span(0, 64);
     for id in [7, 8] {
@@ -95,7 +95,7 @@ fn an_empty_message_needs_no_memory() {
 }
 
 #[test]
-fn on_an_unreliable_connection_only_the_side_itself_knows() {
+fn unreliable_receiver_reports_the_error_only_locally() {
     let (mut a, mut b) = pair(&Setup { kind: QpKind::Unreliable, ..Setup::default() });
     let span = b.span(0, 64);
     for id in [7, 8] {
@@ -111,9 +111,10 @@ fn on_an_unreliable_connection_only_the_side_itself_knows() {
     assert_eq!(statuses(&mut a), [(1, Status::Success)]);
 }
 
-/// Whoever says it, and of whatever operation: what is before it is done, it ends by that name, the rest is flushed.
+/// At whichever operation the peer reports the error, the operations before it succeed, that one has this status, and
+/// the rest is flushed.
 #[test]
-fn a_requester_that_hears_it_ends_with_that_status() {
+fn requester_breaks_with_the_reported_status() {
     let setup = Setup::default();
     for at in 0..4 {
         let (mut a, b) = pair(&setup);
@@ -127,7 +128,7 @@ fn a_requester_that_hears_it_ends_with_that_status() {
         let syndrome = Syndrome::Nak(NakCode::RemoteOperational);
         let word = made(&a, psn, Headers::Response(Response::Acknowledge(Aeth { syndrome, msn: at })));
         a.take(1, &word);
-        // The READ and the atomic are done when they are answered, whatever is said of what is behind them.
+        // A READ and an atomic complete with their response. An error for a later operation does not imply it.
         let ended = at.min(2) as usize;
         let mut expected = vec![Status::Success; ended];
         expected.push(Status::RemoteOperational);
@@ -140,7 +141,7 @@ fn a_requester_that_hears_it_ends_with_that_status() {
 }
 
 #[test]
-fn a_requester_without_its_own_memory_ends_when_it_is_its_turn() {
+fn requester_without_local_memory_breaks_in_order() {
     for is_read in [false, true] {
         let (mut a, mut b) = pair(&Setup::default());
         let (span, remote) = (a.span(0, 600), b.remote(0));
@@ -161,7 +162,7 @@ fn a_requester_without_its_own_memory_ends_when_it_is_its_turn() {
 }
 
 #[test]
-fn an_answer_that_has_no_place_any_more_ends_the_request() {
+fn response_to_deregistered_memory_ends_the_request() {
     let (mut a, mut b) = pair(&Setup::default());
     let (local, remote) = (a.span(0, 600), b.remote(0));
     a.post(1, Request::Read { local, remote });
@@ -174,9 +175,9 @@ fn an_answer_that_has_no_place_any_more_ends_the_request() {
     assert_eq!(statuses(&mut a), [(1, Status::LocalProtection)]);
 }
 
-/// `max_dest_rd_atomic` is what both sides agreed on: who asks for more at once breaks the agreement.
+/// Both sides agreed on `max_dest_rd_atomic`. More outstanding requests violate the agreement.
 #[test]
-fn more_reads_at_once_than_agreed_are_an_invalid_request() {
+fn reads_beyond_the_agreed_number_are_invalid() {
     let setup = Setup { rd_atomic: 4, ..Setup::default() };
     let (_, mut b) = pair(&setup);
     let remote = b.remote(0);
@@ -184,7 +185,7 @@ fn more_reads_at_once_than_agreed_are_an_invalid_request() {
     for n in 0..5 {
         let packet = made(&b, Psn::new(setup.psn_a + n), read);
         b.take(0, &packet);
-        // One that is asked for again is no new one.
+        // A repeated request is not a new one.
         b.take(0, &packet);
     }
     let counters = *b.endpoint.counters();

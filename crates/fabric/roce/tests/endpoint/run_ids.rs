@@ -1,6 +1,6 @@
-//! What a receiver of runs does not see, the identification of each packet, it knows by the packet's place. Which damage
-//! passes for all that is enumerated here. The check knows nothing of damage but how it changes the ICRC, so one damage
-//! stands for all that change it alike.
+//! A plain socket does not report the IPv4 identification of each packet of a run, so the receiver derives it from the
+//! packet's position. These tests enumerate which damage passes nevertheless. The check sees damage only as a change of
+//! the ICRC, so one damaged packet stands for all with the same change.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use stentor_wire::icrc::RunIds;
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Message, Psn, Repr, Reth};
 
 const MTU: u16 = 4096;
-/// Behind the headers, which other checks than the ICRC's look at as well.
+/// Number of header bytes before the first bit that is damaged; headers are covered by other checks, too.
 const HEADER_BYTES: usize = 12 + 16;
 
 fn setup() -> Setup {
     Setup { mtu: MTU, ..Setup::default() }
 }
 
-/// The envelope of what the peer sends, with an identification.
+/// Returns the envelope of a packet from the peer, with an identification.
 fn envelope(to: &Side, id: u16) -> Envelope {
     let ip = to.path().envelope.ip;
     let mut envelope = Envelope::plain(ip.destination(), 0xc190, ip.source()).unwrap();
@@ -26,7 +26,7 @@ fn envelope(to: &Side, id: u16) -> Envelope {
     envelope
 }
 
-/// The packet that the side expects, as one that left with an identification.
+/// Returns the packet that the side expects, sent with an identification.
 fn packet(to: &Side, payload_bytes: usize, id: u16) -> Flying {
     let remote = to.remote(0);
     let reth = Reth { va: remote.va, rkey: remote.rkey, bytes: payload_bytes as u32 };
@@ -39,7 +39,7 @@ fn packet(to: &Side, payload_bytes: usize, id: u16) -> Flying {
     (envelope, bytes)
 }
 
-/// Whether the side takes a packet that came at a place of its datagram.
+/// Returns whether the side accepts a packet that arrived at position `place` of its datagram.
 fn takes(to: &mut Side, place: u16, transport: &[u8]) -> bool {
     let before = to.endpoint.counters().bad_icrc;
     let envelope = envelope(to, place);
@@ -47,7 +47,7 @@ fn takes(to: &mut Side, place: u16, transport: &[u8]) -> bool {
     to.endpoint.counters().bad_icrc == before
 }
 
-/// Packets of these identifications that come at these places; which are taken.
+/// Delivers packets with these identifications at these positions. Returns which ones are accepted.
 fn taken(to: &mut Side, came: &[(u16, u16)]) -> Vec<bool> {
     let packets: Vec<_> = (0..RunIds::MOST as u16).map(|id| packet(to, 64, id).1).collect();
     came.iter().map(|(id, place)| takes(to, *place, &packets[usize::from(*id)])).collect()
@@ -57,7 +57,7 @@ fn b() -> Side {
     pair(&setup()).1
 }
 
-/// By how much each wrong bit of a packet changes what is computed, against what the packet carries.
+/// Returns, for each flipped bit of a packet, how the computed ICRC differs from the one in the packet.
 fn syndromes(packet: &Flying) -> Vec<(usize, u32)> {
     let (envelope, bytes) = (packet.0, packet.1.clone());
     let right = envelope.icrc(&bytes);
@@ -73,20 +73,20 @@ fn syndromes(packet: &Flying) -> Vec<(usize, u32)> {
     all
 }
 
-/// By how much the ICRC of a packet changes with an identification that differs by `by` in its bits.
+/// Returns how the ICRC of a packet changes if the identification changes in the bits of `by`.
 fn difference(packet: &Flying, by: usize) -> u32 {
-    // Identifications enter linearly: what differs by 9 differs by 8 and by 1.
+    // The ICRC is linear in the identification: a difference of 9 is one of 8 and one of 1.
     let ids = RunIds::new(packet.1.len());
     [1, 2, 4, 8].into_iter().filter(|bit| by & bit != 0).map(|bit| ids.change(0, bit)).fold(0, |all, one| all ^ one)
 }
 
-/// Wrong bits that make a packet look like one whose identification differs by `by` in its bits: those of the ICRC itself.
+/// Returns the bits of the ICRC that must be flipped to imitate an identification that differs in the bits of `by`.
 fn wrong_icrc(packet: &Flying, by: usize) -> Vec<usize> {
     let (at, difference) = ((packet.1.len() - 4) * 8, difference(packet, by));
     (0..32).filter(|bit| difference & 1 << bit != 0).map(|bit| at + bit).collect()
 }
 
-/// All pairs of wrong bits that do the same.
+/// Returns all pairs of bits that have the same effect when flipped.
 fn pairs(packet: &Flying, by: usize) -> Vec<Vec<usize>> {
     let difference = difference(packet, by);
     let all = syndromes(packet);
@@ -103,9 +103,9 @@ fn damaged(packet: &Flying, bits: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// Every pair, and everything else, that passed while any of the fifteen identifications was accepted.
+/// Every pair of bits, and every other damage, that would pass if any of the fifteen identifications were accepted.
 #[test]
-fn on_a_straight_way_nothing_passes_that_looks_like_another_identification() {
+fn straight_path_detects_damage_that_imitates_another_identification() {
     let mut count = 0;
     for payload_bytes in [64, 1024, 4096] {
         let intact = packet(&b(), payload_bytes, 0);
@@ -132,16 +132,17 @@ fn on_a_straight_way_nothing_passes_that_looks_like_another_identification() {
     assert!(count > 0);
 }
 
-/// What is left: where runs are cut and joined, damage that looks exactly like one other identification.
+/// The remaining weakness: if runs are split and joined on the path, damage passes if it imitates one particular
+/// identification.
 #[test]
-fn on_a_winding_way_damage_must_look_like_one_certain_identification() {
+fn irregular_path_accepts_damage_only_as_one_particular_identification() {
     let (mut passed, mut possible) = (0, 0);
     for next in 1..RunIds::MOST as u16 {
         for id in [0, next] {
             for by in 1..16 {
                 let mut b = b();
                 let sent = packet(&b, 64, id);
-                // The packet before: it came where it does not belong, so the way is not straight, and `next` follows.
+                // The previous packet arrived at a wrong position, so the path is not straight, and `next` follows.
                 assert_eq!(taken(&mut b, &[(next - 1, 14)]), [false]);
                 let looks = id ^ by as u16;
                 let passes = takes(&mut b, 0, &damaged(&sent, &wrong_icrc(&sent, by)));
@@ -152,12 +153,12 @@ fn on_a_winding_way_damage_must_look_like_one_certain_identification() {
         }
     }
     println!("{passed} of {possible} ways to look like another identification pass");
-    // Of each packet that may come one.
+    // One for each of the possible packets.
     assert_eq!((passed, possible), (2 * 14, 2 * 14 * 14));
 }
 
 #[test]
-fn damage_at_random_is_found() {
+fn random_damage_is_detected() {
     let (mut b, mut random) = (b(), SplitMix64(5));
     assert_eq!(taken(&mut b, &[(3, 0), (4, 0)]), [false, true], "the worse case");
     for n in 0..100_000 {
@@ -172,15 +173,15 @@ fn damage_at_random_is_found() {
 }
 
 #[test]
-fn a_run_comes_as_it_went() {
+fn unchanged_run_is_accepted() {
     let whole: Vec<_> = (0..15).map(|id| (id, id)).collect();
     assert_eq!(taken(&mut b(), &whole), [true; 15]);
     assert_eq!(taken(&mut b(), &[(0, 0), (0, 0), (0, 0), (1, 1), (2, 2), (0, 0)]), [true; 6]);
 }
 
-/// Each packet of its own: what a card and a kernel that join nothing give.
+/// Each packet arrives on its own, as with a network card and a kernel that join nothing.
 #[test]
-fn a_run_that_was_cut_costs_one_packet_once() {
+fn split_run_loses_one_packet_once() {
     let mut b = b();
     let run: Vec<_> = (0..15).map(|id| (id, 0)).collect();
     let first = taken(&mut b, &run);
@@ -194,7 +195,7 @@ fn a_run_that_was_cut_costs_one_packet_once() {
 
 /// Two runs and single packets joined to one datagram, and a run in two parts.
 #[test]
-fn runs_that_were_joined_cost_one_packet_once() {
+fn joined_runs_lose_one_packet_once() {
     let mut b = b();
     let joined: Vec<_> = [0, 1, 2, 0, 0, 1, 2, 3].into_iter().zip(0..).collect();
     assert_eq!(taken(&mut b, &joined), [true, true, true, false, true, true, true, true]);
@@ -203,13 +204,13 @@ fn runs_that_were_joined_cost_one_packet_once() {
     assert_eq!(taken(&mut b, &parts), [true; 15]);
 }
 
-/// The first packet behind a gap says where the run is. It would be out of order, anyhow.
+/// The first packet after a gap re-establishes the position in the run. It would be out of order, anyway.
 #[test]
-fn a_loss_on_a_winding_way_costs_one_packet_more() {
+fn loss_on_an_irregular_path_loses_one_more_packet() {
     let mut b = b();
     assert_eq!(taken(&mut b, &[(3, 0), (4, 0)]), [false, true]);
     assert_eq!(taken(&mut b, &[(0, 0), (1, 0), (3, 0), (4, 0), (5, 0)]), [true, true, false, true, true]);
-    // And a damaged one in the middle none.
+    // A damaged packet in the middle causes no further loss.
     let mut damaged = packet(&b, 64, 2).1;
     damaged[40] ^= 1;
     assert_eq!(taken(&mut b, &[(0, 0), (1, 0)]), [true; 2]);
@@ -218,7 +219,7 @@ fn a_loss_on_a_winding_way_costs_one_packet_more() {
 }
 
 #[test]
-fn a_way_that_is_straight_again_is_taken_for_it() {
+fn path_counts_as_straight_after_enough_packets() {
     let mut b = b();
     assert_eq!(taken(&mut b, &[(3, 0), (4, 0)]), [false, true]);
     let single = packet(&b, 64, 0).1;
@@ -228,9 +229,9 @@ fn a_way_that_is_straight_again_is_taken_for_it() {
     assert_eq!(taken(&mut b, &[(1, 0)]), [false], "not any more");
 }
 
-/// A stranger's packets say nothing of the peer's way.
+/// Packets of a stranger do not change what is known about the peer's path.
 #[test]
-fn a_stranger_does_not_bend_the_way() {
+fn stranger_does_not_change_the_path_state() {
     let mut b = b();
     let mut elsewhere = packet(&b, 64, 3);
     elsewhere.0 = Envelope::plain(crate::common::address(9), 0xc190, crate::common::address(2)).unwrap();

@@ -1,4 +1,4 @@
-//! One endpoint, one event, what comes of it: each test reads like a script of one connection.
+//! Scripts of one connection: each test applies events to an endpoint and checks its output.
 
 use crate::common::{MS, Setup, Side, inline_send, inline_write, pair, settle};
 use stentor_fabric::{Access, Opcode, PostError, QpConfig, QpId, QpKind, QpState, RegionId, Span, Status};
@@ -21,7 +21,7 @@ fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
 }
 
 #[test]
-fn a_gap_is_complained_about_once_and_everything_from_there_is_sent_again() {
+fn gap_is_reported_once_and_all_packets_from_it_are_retransmitted() {
     let (mut a, mut b) = pair(&Setup::default());
     let remote = b.remote(0);
     for n in 0..4 {
@@ -47,7 +47,7 @@ fn a_gap_is_complained_about_once_and_everything_from_there_is_sent_again() {
 }
 
 #[test]
-fn a_lost_tail_is_found_by_a_probe_long_before_the_timeout() {
+fn lost_tail_is_found_by_a_probe_before_the_timeout() {
     let (mut a, mut b) = pair(&Setup::default());
     let remote = b.remote(0);
     a.post(1, inline_write(&[1; 8], remote));
@@ -62,7 +62,7 @@ fn a_lost_tail_is_found_by_a_probe_long_before_the_timeout() {
 }
 
 #[test]
-fn retries_run_out() {
+fn exhausted_retries_break_the_queue_pair() {
     let (mut a, b) = pair(&Setup { retries: 2, timeout: 10, ..Setup::default() });
     let remote = b.remote(0);
     a.post(1, inline_write(&[1; 8], remote));
@@ -83,7 +83,7 @@ fn retries_run_out() {
 }
 
 #[test]
-fn receiver_not_ready_waits_and_runs_out() {
+fn receiver_not_ready_waits_and_then_breaks() {
     let (mut a, mut b) = pair(&Setup { rnr_retries: 1, rnr_code: 14, ..Setup::default() });
     a.post(1, inline_send(b"hello"));
     settle(0, &mut a, &mut b);
@@ -94,9 +94,10 @@ fn receiver_not_ready_waits_and_runs_out() {
     assert_eq!(statuses(&mut a), [(1, Status::RnrRetryExceeded)]);
 }
 
-/// A peer that speaks for many may acknowledge while it is waited for: what is not sent cannot time out.
+/// A peer that stands for several receivers may acknowledge during the wait for a receiver that is not ready. A packet
+/// that is not sent cannot time out.
 #[test]
-fn an_acknowledgement_while_the_receiver_is_waited_for_starts_no_timeout() {
+fn acknowledgement_during_a_receiver_not_ready_wait_starts_no_timer() {
     let (mut a, mut b) = pair(&Setup { rnr_code: 14, timeout: 5, ..Setup::default() });
     a.post(1, inline_write(b"one", b.remote(0)));
     a.post(2, inline_write(b"two", b.remote(8)));
@@ -124,7 +125,7 @@ fn an_acknowledgement_while_the_receiver_is_waited_for_starts_no_timeout() {
 }
 
 #[test]
-fn receiver_not_ready_without_end_is_7() {
+fn rnr_retries_of_7_never_give_up() {
     let (mut a, mut b) = pair(&Setup { rnr_retries: 7, ..Setup::default() });
     a.post(1, inline_send(b"hello"));
     let mut now = 0;
@@ -140,16 +141,17 @@ fn receiver_not_ready_without_end_is_7() {
     assert_eq!(b.completions()[0].bytes, 5);
 }
 
-/// Each lost word of a receiver that is not ready costs a timeout, but not one of those in a row: the peer lives.
+/// Each lost "receiver not ready" costs a timeout. These timeouts are not consecutive, because the peer answers in
+/// between.
 #[test]
-fn timeouts_between_words_of_a_receiver_that_is_not_ready_are_not_in_a_row() {
+fn timeouts_between_rnr_naks_are_not_consecutive() {
     let (mut a, mut b) = pair(&Setup { retries: 1, timeout: 10, ..Setup::default() });
     a.post(1, inline_send(b"hello"));
     let (mut now, mut lost) = (0, 0);
     while a.endpoint.counters().timeouts < 4 {
         assert_eq!(statuses(&mut a), []);
         a.packets(now).iter().for_each(|packet| b.take(now, packet));
-        // Every other one is lost.
+        // Every other answer is lost.
         for answer in b.packets(now) {
             lost += 1;
             if lost % 2 == 0 {
@@ -166,7 +168,7 @@ fn timeouts_between_words_of_a_receiver_that_is_not_ready_are_not_in_a_row() {
 }
 
 #[test]
-fn an_atomic_that_is_repeated_gives_its_old_answer() {
+fn repeated_atomic_gets_its_old_response() {
     let (mut a, mut b) = pair(&Setup::default());
     let (local, remote) = (a.span(0, 8), b.remote(8));
     a.post(1, Request::FetchAdd { local, remote, add: 5 });
@@ -191,7 +193,7 @@ fn an_atomic_that_is_repeated_gives_its_old_answer() {
 }
 
 #[test]
-fn a_part_of_a_read_that_is_missing_is_asked_for_alone() {
+fn only_the_missing_part_of_a_read_is_requested_again() {
     let (mut a, mut b) = pair(&Setup::default());
     b.fill(b.shared, 0, &(0..=255).cycle().take(1000).collect::<Vec<u8>>());
     let (local, remote) = (a.span(0, 1000), b.remote(0));
@@ -213,7 +215,7 @@ fn a_part_of_a_read_that_is_missing_is_asked_for_alone() {
 }
 
 #[test]
-fn a_message_longer_than_the_receive_breaks_both_ends() {
+fn message_longer_than_its_receive_breaks_both_ends() {
     let (mut a, mut b) = pair(&Setup::default());
     let span = b.span(0, 16);
     b.endpoint.post_receive(b.qp, span, 7).unwrap();
@@ -229,7 +231,7 @@ fn a_message_longer_than_the_receive_breaks_both_ends() {
 }
 
 #[test]
-fn access_taken_away_in_the_middle_of_a_read_ends_it() {
+fn revocation_during_a_read_ends_it() {
     let (mut a, mut b) = pair(&Setup::default());
     let (local, remote) = (a.span(0, 1000), b.remote(0));
     a.post(1, Request::Read { local, remote });
@@ -242,7 +244,7 @@ fn access_taken_away_in_the_middle_of_a_read_ends_it() {
 }
 
 #[test]
-fn congestion_is_answered_with_a_notification_that_halves_the_window() {
+fn congestion_notification_halves_the_window() {
     let (mut a, mut b) = pair(&Setup { window: 16, ..Setup::default() });
     let remote = b.remote(0);
     a.post(0, inline_write(&[1; 8], remote));
@@ -262,7 +264,7 @@ fn congestion_is_answered_with_a_notification_that_halves_the_window() {
 }
 
 #[test]
-fn solicited_messages_wake_those_who_wait_for_them() {
+fn solicited_message_is_reported() {
     let (mut a, mut b) = pair(&Setup::default());
     let span = b.span(0, 64);
     for n in 0..2 {
@@ -279,7 +281,7 @@ fn solicited_messages_wake_those_who_wait_for_them() {
 }
 
 #[test]
-fn strangers_are_counted_by_cause_and_change_nothing() {
+fn strangers_packets_are_counted_by_cause_and_change_nothing() {
     let (mut a, mut b) = pair(&Setup::default());
     let remote = b.remote(0);
     a.post(1, inline_write(&[1; 8], remote));
@@ -321,7 +323,7 @@ fn strangers_are_counted_by_cause_and_change_nothing() {
 }
 
 #[test]
-fn transitions_that_are_not_there_are_refused_with_both_states() {
+fn invalid_transitions_are_refused_with_both_states() {
     let mut endpoint = Endpoint::new();
     let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4, merges: false };
     let qp = endpoint.create(17, ProtectionDomain(1), config).unwrap();
@@ -346,7 +348,7 @@ fn transitions_that_are_not_there_are_refused_with_both_states() {
 }
 
 #[test]
-fn what_may_not_be_posted() {
+fn invalid_requests_are_refused_when_posted() {
     let (mut a, b) = pair(&Setup { kind: QpKind::Unreliable, ..Setup::default() });
     let (local, remote) = (a.span(0, 8), b.remote(0));
     let read = Work::signalled(1, Request::Read { local, remote });
@@ -371,9 +373,9 @@ fn what_may_not_be_posted() {
     assert_eq!(a.endpoint.post_send(a.qp, &one), Err(PostError::SendQueueFull { qp: a.qp, depth: 128 }));
 }
 
-/// As with real NICs, where the key of an empty element is not looked at.
+/// Real NICs do not check the key of an empty element either.
 #[test]
-fn an_empty_message_needs_no_region() {
+fn empty_message_needs_no_region() {
     let (mut a, mut b) = pair(&Setup::default());
     let nowhere = Span { region: RegionId(99), offset: 8, bytes: 0 };
     let remote = b.remote(0);
@@ -387,7 +389,7 @@ fn an_empty_message_needs_no_region() {
 }
 
 #[test]
-fn an_unreliable_message_that_lost_a_packet_leaves_its_receive_to_the_next() {
+fn incomplete_unreliable_message_leaves_its_receive_to_the_next() {
     let (mut a, mut b) = pair(&Setup { kind: QpKind::Unreliable, ..Setup::default() });
     let span = b.span(0, 1024);
     b.endpoint.post_receive(b.qp, span, 7).unwrap();
@@ -409,7 +411,7 @@ fn an_unreliable_message_that_lost_a_packet_leaves_its_receive_to_the_next() {
 }
 
 #[test]
-fn rights_end_where_they_were_given() {
+fn access_right_allows_only_its_operations() {
     for (access, write, atomic) in
         [(Access::Read, false, false), (Access::Write, true, false), (Access::Atomic, true, true)]
     {
@@ -428,9 +430,9 @@ fn rights_end_where_they_were_given() {
     }
 }
 
-/// A responder complains once about a gap. If that word is lost, only the missing packet makes it speak again.
+/// A responder reports a gap once. If that report is lost, only the missing packet triggers another answer.
 #[test]
-fn a_lost_complaint_costs_probes_and_no_timeout() {
+fn lost_gap_report_costs_probes_and_no_timeout() {
     for missing in [0, 2] {
         let (mut a, mut b) = pair(&Setup::default());
         let remote = b.remote(0);
@@ -457,7 +459,7 @@ fn a_lost_complaint_costs_probes_and_no_timeout() {
 }
 
 #[test]
-fn the_answer_to_a_probe_does_not_make_the_next_one_wait_longer() {
+fn answer_to_a_probe_does_not_delay_the_next_probe() {
     let (mut a, mut b) = pair(&Setup::default());
     let remote = b.remote(0);
     a.post(1, inline_write(&[1; 8], remote));
@@ -479,9 +481,9 @@ fn the_answer_to_a_probe_does_not_make_the_next_one_wait_longer() {
     assert!((4 * MS..5 * MS).contains(&wait), "{wait}");
 }
 
-/// A full queue is not filled with the same packets over and over.
+/// Retransmissions do not fill a full queue with the same packets over and over.
 #[test]
-fn what_is_sent_again_and_again_gets_less() {
+fn repeated_retransmission_halves_the_number_of_packets() {
     let (mut a, mut b) = pair(&Setup::default());
     let remote = b.remote(0);
     for n in 0..16 {

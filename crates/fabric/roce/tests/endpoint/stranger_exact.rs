@@ -1,12 +1,12 @@
-//! A stranger beside a connection, packet by packet and without sockets: everything is counted under its cause, exactly so
-//! often, and what the stranger cannot have known changes nothing else.
+//! A stranger beside a connection, packet by packet and without sockets. Each of its packets is counted once under its
+//! cause. A stranger that does not know the connection's secrets changes nothing else.
 
 use crate::common::{DOMAIN, Flying, Setup, Side, SplitMix64, VA, address, pair};
 use stentor_fabric::{Completion, QpConfig, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Request, State};
 use stentor_wire::{Bth, Envelope, Headers, Message, Opcode, Packet, Psn, Repr, Reth};
 
-/// Operations of the connection.
+/// Number of operations of the connection.
 const OPERATIONS: u64 = 120;
 const SETUP: Setup = Setup {
     kind: QpKind::Reliable,
@@ -23,7 +23,7 @@ const SETUP: Setup = Setup {
     apart: false,
 };
 
-/// What a stranger sends instead of a packet of the connection's, and under which cause it counts.
+/// A packet that a stranger derives from one of the connection, and the counter of its cause.
 struct Kind {
     name: &'static str,
     counter: &'static str,
@@ -35,7 +35,7 @@ fn at(host: u8, packet: &Flying) -> Flying {
     (envelope, packet.1.clone())
 }
 
-/// The packet with something changed, and the ICRC that fits.
+/// Returns the packet with a change and a matching ICRC.
 fn changed(packet: &Flying, change: impl FnOnce(&mut Vec<u8>)) -> Flying {
     let (envelope, mut bytes) = packet.clone();
     change(&mut bytes);
@@ -43,7 +43,7 @@ fn changed(packet: &Flying, change: impl FnOnce(&mut Vec<u8>)) -> Flying {
     (envelope, bytes)
 }
 
-/// Of these none has an effect: the stranger knows everything else, the PSN too.
+/// Defects without effect, although the stranger knows everything else, even the PSN.
 const HARMLESS: [Kind; 11] = [
     Kind {
         name: "source address",
@@ -65,7 +65,7 @@ const HARMLESS: [Kind; 11] = [
         counter: "malformed",
         make: |packet| {
             changed(packet, |bytes| {
-                // A READ request has no payload, and so nothing to fill up.
+                // A READ request has no payload, and so no pad.
                 bytes[0] = Opcode::RcAcknowledge.to_byte();
                 bytes.truncate(12 + 4 + 4);
                 bytes[1] |= 0x30;
@@ -109,7 +109,7 @@ const HARMLESS: [Kind; 11] = [
     },
 ];
 
-/// What is left of a conversation.
+/// The observable results of a conversation.
 #[derive(PartialEq, Debug)]
 struct Traces {
     completions: Vec<Completion>,
@@ -119,7 +119,7 @@ struct Traces {
     b: Vec<(&'static str, u64)>,
 }
 
-/// The connection does its operations; `strange` makes packets for B before each of A's.
+/// Runs the operations of the connection; `strange` makes packets for B before each packet of A.
 fn conversation(mut strange: impl FnMut(&Flying) -> Vec<Flying>) -> Traces {
     let (mut a, mut b) = pair(&SETUP);
     let mut completions = Vec::new();
@@ -156,13 +156,13 @@ fn conversation(mut strange: impl FnMut(&Flying) -> Vec<Flying>) -> Traces {
     Traces { completions, memory, a: own, b: others }
 }
 
-/// What B counted more often than it would have alone.
+/// Returns the counters of B that are higher than without the stranger, and by how much.
 fn more(with: &Traces, alone: &Traces) -> Vec<(&'static str, u64)> {
     let pairs = with.b.iter().zip(&alone.b);
     pairs.filter(|(with, alone)| with != alone).map(|(with, alone)| (with.0, with.1 - alone.1)).collect()
 }
 
-/// All that a stranger must leave as it is.
+/// Checks everything that a stranger must not change.
 fn same_but_for_counts(with: &Traces, alone: &Traces, what: &str) {
     assert_eq!(with.completions, alone.completions, "{what}: completions");
     assert_eq!(with.memory, alone.memory, "{what}: memory");
@@ -170,11 +170,11 @@ fn same_but_for_counts(with: &Traces, alone: &Traces, what: &str) {
 }
 
 #[test]
-fn one_cause_at_a_time_is_counted_exactly_and_changes_nothing() {
+fn single_cause_is_counted_exactly_and_changes_nothing() {
     let alone = conversation(|_| Vec::new());
     assert_eq!(alone.completions.len() as u64, OPERATIONS + OPERATIONS / 4);
     for kind in &HARMLESS {
-        // At the connection's own rate, and at eight times that.
+        // At the rate of the connection, and at eight times that rate.
         for each in [1, 8] {
             let mut sent = 0;
             let with = conversation(|packet| {
@@ -190,7 +190,7 @@ fn one_cause_at_a_time_is_counted_exactly_and_changes_nothing() {
 }
 
 #[test]
-fn all_causes_mixed_are_counted_exactly_and_change_nothing() {
+fn mixed_causes_are_counted_exactly_and_change_nothing() {
     let alone = conversation(|_| Vec::new());
     let (mut random, mut counts) = (SplitMix64(7), std::collections::BTreeMap::new());
     let with = conversation(|packet| {
@@ -209,10 +209,10 @@ fn all_causes_mixed_are_counted_exactly_and_change_nothing() {
     assert_eq!(more(&with, &alone).into_iter().collect::<std::collections::BTreeMap<_, _>>(), counts);
 }
 
-/// A PSN that is wrong looks like a loss or a repetition, and is answered like one. The count is exact all the same; the
-/// connection sends again what it must, and does everything once.
+/// A wrong PSN looks like a loss or a duplicate and is answered like one. The count is exact nevertheless. The
+/// connection retransmits what it must, and carries out each operation once.
 #[test]
-fn a_wrong_psn_is_counted_exactly_and_costs_no_more_than_a_loss() {
+fn wrong_psn_is_counted_exactly_and_costs_no_more_than_a_loss() {
     let alone = conversation(|_| Vec::new());
     let shifted = |packet: &Flying, by: i32| {
         changed(packet, |bytes| {
@@ -236,18 +236,18 @@ fn a_wrong_psn_is_counted_exactly_and_costs_no_more_than_a_loss() {
         assert_eq!(with.memory, alone.memory, "{counter}");
         let count = |traces: &[(&str, u64)], name: &str| traces.iter().find(|(known, _)| *known == name).unwrap().1;
         let again = count(&with.a, "retransmitted");
-        // What the connection sent again, because it was told that something was missing, came twice.
+        // Packets that the connection retransmitted after a reported gap arrive twice.
         let own = if by < 0 { again } else { 0 };
         assert_eq!(count(&with.b, counter), sent + own, "{counter}: {:?}", with.b);
         assert_eq!(count(&with.a, "timeouts") + count(&with.a, "probes"), 0);
     }
 }
 
-/// A request that is right in everything but its key or its announced length: who sends that knows the next PSN, as only one
-/// on the path can. The specification has it refused and the connection broken (9.7.4.1.4 and 9.7.4.1.6, 9.9.3); that one
-/// alone: another connection of the same endpoint goes on as if nothing had been.
+/// A request that is correct except for its key or its announced length. Its sender knows the next PSN, which only a
+/// host on the path can. The specification requires that the responder refuses it and breaks the connection (9.7.4.1.4,
+/// 9.7.4.1.6, 9.9.3). Another connection of the same endpoint is not affected.
 #[test]
-fn a_wrong_key_or_length_alone_breaks_one_connection_once_and_reaches_nothing() {
+fn wrong_key_or_length_breaks_one_connection_and_changes_no_memory() {
     let right = Reth { va: VA, rkey: 0, bytes: 64 };
     let make = |b: &Side, reth: Reth, message: fn(Reth) -> Message, payload_bytes: usize| {
         let bth = Bth::new(b.number, Psn::new(SETUP.psn_a));
@@ -312,7 +312,7 @@ fn a_wrong_key_or_length_alone_breaks_one_connection_once_and_reaches_nothing() 
     }
 }
 
-/// A third process, connected to another queue pair of B's endpoint.
+/// Returns a third process that is connected to another queue pair of B's endpoint.
 fn bystander(b: &mut Side) -> (Side, stentor_fabric::QpId) {
     let mut c = Side::new(0x33, &SETUP);
     let config = QpConfig { kind: QpKind::Reliable, send_depth: 16, recv_depth: 16, merges: false };

@@ -1,4 +1,4 @@
-//! The committed inputs: where they are, and how they are chosen.
+//! The committed inputs: their file, and how they are selected.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use crate::generate::{self, Known};
 use crate::script::{Datagram, LARGE_MTU, Script, UNRELIABLE, flags};
 use crate::victim::{self, SETUP};
 
-/// All of them together, bytes.
+/// Maximum size of all inputs together, in bytes.
 pub(crate) const MOST_BYTES: usize = 128 << 10;
 
 fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/endpoint.bin")
 }
 
-/// The committed inputs, each behind its length (two little-endian bytes).
+/// Returns the committed inputs. In the file each input follows its length, which has two bytes in little-endian order.
 pub(crate) fn load() -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file()).unwrap_or_default();
     let (mut inputs, mut rest) = (Vec::new(), &bytes[..]);
@@ -29,7 +29,7 @@ pub(crate) fn load() -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Takes the place of what is there.
+/// Replaces the committed inputs.
 pub(crate) fn save(inputs: &[Script]) {
     let mut bytes = Vec::new();
     for input in inputs.iter().map(Script::emit) {
@@ -40,7 +40,7 @@ pub(crate) fn save(inputs: &[Script]) {
     std::fs::write(file(), bytes).expect("a folder that may be written to");
 }
 
-/// What to begin with: the kernel's connections, addressed to the victim, and a packet of every kind by itself.
+/// Returns the initial inputs: the kernel's connections, addressed to the victim, and single packets of every kind.
 pub(crate) fn seeds(known: &Known) -> Vec<Script> {
     let files = ["send", "write", "writeimm", "read", "nak", "rnr", "atomic", "sendimm", "uc"];
     let mut seeds = Vec::new();
@@ -70,11 +70,11 @@ pub(crate) fn seeds(known: &Known) -> Vec<Script> {
         repr.emit(&mut bytes).expect("room");
         bytes
     };
-    // The same READ again and again, before anything is answered.
+    // The same READ repeatedly, before any response is sent.
     let bytes = vec![read(0); 12].concat();
     let datagram = Datagram { flags: flags::SEALED | flags::BURST | 1, segment: read(0).len() as u16, bytes };
     seeds.push(Script { victim: 0, datagrams: vec![datagram] });
-    // Time alone, and a peer that goes away after it has answered once.
+    // Only time passes, or the peer disappears after one acknowledgement.
     let late = Datagram { flags: flags::LATE, segment: 0, bytes: Vec::new() };
     let mut heard = vec![0x11, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0xff, 0xff, 0xfc, 0x1f, 0, 0, 0, 0, 0, 0, 0];
     heard[5..8].copy_from_slice(&known.target().0.to_be_bytes()[1..]);
@@ -92,7 +92,7 @@ pub(crate) fn seeds(known: &Known) -> Vec<Script> {
     seeds
 }
 
-/// Gives the kernel's requests the numbers, the key and the addresses of the victim.
+/// Replaces numbers, key and addresses in the kernel's requests with those of the victim.
 fn aim(packets: Vec<Vec<u8>>, known: &Known) -> Vec<Vec<u8>> {
     let (number, key) = known.target();
     let psn = |packet: &[u8]| u32::from_be_bytes([0, packet[9], packet[10], packet[11]]);
@@ -101,7 +101,7 @@ fn aim(packets: Vec<Vec<u8>>, known: &Known) -> Vec<Vec<u8>> {
         let own = SETUP.psn_b.wrapping_add(psn(&packet).wrapping_sub(first));
         packet[5..8].copy_from_slice(&number.to_be_bytes()[1..]);
         packet[9..12].copy_from_slice(&own.to_be_bytes()[1..]);
-        // WRITEs that begin, READs and atomics name memory.
+        // Only the first packets of WRITEs, READs and atomics contain an address.
         if matches!(packet[0] & 0x1f, 6 | 10..=12 | 19 | 20) && packet.len() >= 28 {
             packet[12..20].copy_from_slice(&VA.to_be_bytes());
             packet[20..24].copy_from_slice(&key.to_be_bytes());
@@ -111,14 +111,14 @@ fn aim(packets: Vec<Vec<u8>>, known: &Known) -> Vec<Vec<u8>> {
     aimed.collect()
 }
 
-/// What an input adds to what is known already, if anything.
+/// Adds the features of an input to `seen`. Returns whether any is new.
 pub(crate) fn adds(script: &Script, seen: &mut BTreeSet<u64>) -> bool {
     let before = seen.len();
     seen.extend(victim::run(script).features);
     seen.len() > before
 }
 
-/// Leaves out datagrams without which an input does as much that is new.
+/// Removes datagrams without which an input still has all its new features.
 pub(crate) fn shorten(mut script: Script, seen: &BTreeSet<u64>) -> Script {
     let new = |script: &Script| victim::run(script).features.difference(seen).copied().collect::<BTreeSet<_>>();
     let wanted = new(&script);
@@ -134,8 +134,8 @@ pub(crate) fn shorten(mut script: Script, seen: &BTreeSet<u64>) -> Script {
     script
 }
 
-/// The fewest bytes, nearly, that do all that these inputs do: again and again the one that adds the most for its length,
-/// as long as they fit.
+/// Selects a nearly minimal set of inputs with all features. Greedily adds the input with the most new features for its
+/// length, as long as it fits.
 pub(crate) fn choose(inputs: Vec<Script>) -> Vec<Script> {
     let mut rest: Vec<_> = inputs.into_iter().map(|script| (victim::run(&script).features, script)).collect();
     let (mut chosen, mut seen, mut bytes) = (Vec::new(), BTreeSet::new(), 0);

@@ -1,4 +1,4 @@
-//! Packets that are nearly right, and inputs made of them.
+//! Nearly valid packets, and inputs made of them.
 
 use stentor_wire::{Aeth, AtomicEth, Bth, Headers, Message, Opcode, Psn, Repr, Response, Reth, Syndrome};
 
@@ -6,7 +6,7 @@ use crate::common::{SplitMix64, VA};
 use crate::script::{Datagram, LARGE_MTU, Script, UNRELIABLE, flags};
 use crate::victim::{FILL, SETUP, Victim};
 
-/// Keys, queue pair: what the adversary knows.
+/// Knowledge of the adversary: keys and queue pair number.
 pub(crate) struct Known {
     number: u32,
     keys: [u32; 3],
@@ -19,12 +19,12 @@ impl Known {
         Known { number: victim.side.number, keys }
     }
 
-    /// Another victim's.
+    /// Returns the knowledge about another victim.
     pub(crate) fn of(number: u32, keys: [u32; 3]) -> Known {
         Known { number, keys }
     }
 
-    /// The victim's queue pair, and the key to the memory that it shares.
+    /// Returns the victim's queue pair number, and the key of the memory that it shares.
     pub(crate) fn target(&self) -> (u32, u32) {
         (self.number, self.keys[0])
     }
@@ -82,7 +82,7 @@ fn headers(random: &mut SplitMix64, known: &Known) -> Headers {
     }
 }
 
-/// A packet that is nearly right, `ahead` packets behind the first one. Not sealed.
+/// Returns a nearly valid packet, `ahead` packets behind the first one, without a valid ICRC.
 pub(crate) fn packet(random: &mut SplitMix64, known: &Known, ahead: u32) -> Vec<u8> {
     let headers = headers(random, known);
     let is_answer = headers.opcode().is_response();
@@ -118,7 +118,7 @@ pub(crate) fn packet(random: &mut SplitMix64, known: &Known, ahead: u32) -> Vec<
     bytes
 }
 
-/// A datagram: one packet, or a run of them, cut rightly or not.
+/// Returns a datagram: one packet, or a run that is split correctly or incorrectly.
 pub(crate) fn datagram(random: &mut SplitMix64, known: &Known, ahead: u32) -> Datagram {
     let mut what = if random.one_in(20) { 0 } else { flags::SEALED };
     what |= random.below(3) as u8;
@@ -134,7 +134,7 @@ pub(crate) fn datagram(random: &mut SplitMix64, known: &Known, ahead: u32) -> Da
     let (length, mut bytes) = (first.len(), first);
     for n in 1..=random.below(5) as u32 {
         let mut next = packet(random, known, ahead + n);
-        // Packets of a run are equally long, but for the last one; an adversary's need not be.
+        // Packets of a run have equal length except for the last one. Those of an adversary may differ.
         if !random.one_in(6) {
             next.resize(length, FILL);
         }
@@ -145,13 +145,13 @@ pub(crate) fn datagram(random: &mut SplitMix64, known: &Known, ahead: u32) -> Da
     }
     let segments =
         [length as u16, length as u16, length as u16, 1, 3, length as u16 + 4, u16::MAX, random.word() as u16];
-    // One byte a packet is slow, and every one of them is malformed.
+    // One byte per packet is slow, and every such packet is malformed.
     let segment = segments[random.below(8) as usize].max(if bytes.len() > 200 { 16 } else { 1 });
     let what = if random.one_in(4) { what } else { what & !flags::CHECK | 1 };
     Datagram { flags: what, segment, bytes }
 }
 
-/// A whole input of random datagrams.
+/// Returns an input of random datagrams.
 pub(crate) fn script(random: &mut SplitMix64, known: &Known) -> Script {
     let mut victim = if random.one_in(4) { UNRELIABLE } else { 0 };
     victim |= if random.one_in(4) { LARGE_MTU } else { 0 };
@@ -163,7 +163,7 @@ pub(crate) fn script(random: &mut SplitMix64, known: &Known) -> Script {
     Script { victim, datagrams: datagrams.collect() }
 }
 
-/// A few changes to an input.
+/// Returns an input with a few changes.
 pub(crate) fn mutate(random: &mut SplitMix64, known: &Known, population: &[Script]) -> Script {
     let pick = |random: &mut SplitMix64| &population[random.index(population.len())];
     let mut script = pick(random).clone();
@@ -202,7 +202,7 @@ fn damage(random: &mut SplitMix64, datagram: &mut Datagram) {
         _ if bytes.is_empty() => bytes.extend([FILL; 20]),
         2 => bytes.truncate(random.below(length) as usize),
         3 => bytes[0] = Opcode::ALL[random.below(Opcode::ALL.len() as u64) as usize].to_byte(),
-        // The last byte of the PSN, and the place of what follows the first header.
+        // The last byte of the PSN, then a byte after the first header.
         4 if length > 11 => bytes[11] = bytes[11].wrapping_add(1 + random.below(3) as u8),
         5 if length > 28 => bytes[12 + random.below(16) as usize] ^= 1 << random.below(8),
         6 => bytes[random.below(length) as usize] = [0, 0xff, 0x7f, 0x80][random.below(4) as usize],

@@ -1,10 +1,10 @@
-//! An endpoint and an adversary on the network who knows every number: no packet makes it panic or reach memory that was
-//! not granted, alone or in a run.
+//! Fuzzing of an endpoint by an adversary on the network that knows every number. No packet, alone or in a run, may
+//! cause a panic or reach memory that was not granted.
 //!
-//! Inputs that did something that no other did are kept in `tests/corpus`, are replayed, and are what mutations begin with.
-//! `STENTOR_FUZZ_SECONDS` says for how long (1 second unless told). A failure writes the input to a file, which
-//! `STENTOR_FUZZ_INPUT` plays again. To extend the corpus: `STENTOR_FUZZ_SECONDS=600 cargo test -p stentor-fabric-roce
-//! --test fuzz -- --ignored grow`.
+//! Inputs with new effects are kept in `tests/corpus`. They are replayed, and mutations start from them.
+//! `STENTOR_FUZZ_SECONDS` is the duration (1 s by default). A failure writes its input to a file, and
+//! `STENTOR_FUZZ_INPUT` replays it. To extend the corpus, run
+//! `STENTOR_FUZZ_SECONDS=600 cargo test -p stentor-fabric-roce --test fuzz -- --ignored grow`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -25,7 +25,7 @@ use stentor_fabric_roce::endpoint::Counters;
 use stentor_testutil::number_of_environment;
 use victim::Outcome;
 
-/// Runs an input; one that fails is written down.
+/// Runs an input. Writes it to a file if it fails.
 fn run(script: &Script) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| victim::run(script))).unwrap_or_else(|cause| {
         let file = std::env::temp_dir().join(format!("stentor-fuzz-{}.bin", std::process::id()));
@@ -35,7 +35,7 @@ fn run(script: &Script) -> Outcome {
     })
 }
 
-/// What a second of it came to.
+/// Totals of one fuzzing run.
 #[derive(Default)]
 struct Sums {
     inputs: u64,
@@ -44,12 +44,12 @@ struct Sums {
     refused: u64,
 }
 
-/// Mutates until the time is over; everything new joins the population. Each input must be sound.
+/// Mutates until the time is over. Inputs with new features join the population. No input may fail.
 fn fuzz(population: &mut Vec<Script>, seen: &mut BTreeSet<u64>, shorten: bool) -> Sums {
     let time = Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1));
     let mut random = SplitMix64(number_of_environment("STENTOR_FUZZ_SEED", 0));
     let (known, mut sums, since) = (Known::new(), Sums::default(), Instant::now());
-    // A busy machine may give no time at all.
+    // On a busy machine the time may be over at once.
     while since.elapsed() < time || sums.inputs < 500 {
         let fresh = population.is_empty() || random.one_in(3);
         let script = match fresh {
@@ -70,7 +70,7 @@ fn fuzz(population: &mut Vec<Script>, seen: &mut BTreeSet<u64>, shorten: bool) -
 }
 
 #[test]
-fn an_adversary_reaches_only_what_was_granted() {
+fn adversary_reaches_only_granted_memory() {
     if let Some(file) = std::env::var_os("STENTOR_FUZZ_INPUT") {
         run(&Script::parse(&std::fs::read(&file).expect("STENTOR_FUZZ_INPUT: a file")));
         return;
@@ -87,7 +87,7 @@ fn an_adversary_reaches_only_what_was_granted() {
 }
 
 #[test]
-fn the_corpus_holds_and_has_every_kind_of_packet_and_every_cause() {
+fn corpus_passes_and_covers_every_opcode_and_counter() {
     let inputs = corpus::load();
     let bytes: usize = inputs.iter().map(Vec::len).sum();
     assert!((1..=corpus::MOST_BYTES).contains(&bytes), "{bytes} bytes in {} inputs", inputs.len());
@@ -105,7 +105,7 @@ fn the_corpus_holds_and_has_every_kind_of_packet_and_every_cause() {
     assert!(absent.is_empty(), "no packet with {absent:02x?}");
     let names = Counters::default().list();
     let zero = names.iter().zip(&totals).filter(|(_, total)| **total == 0).map(|((name, _), _)| *name);
-    // That takes memory that the victim itself gave up, which is not the adversary's to do.
+    // Only a victim that deregisters its own memory causes this error; an adversary cannot.
     let never: Vec<_> = zero.filter(|name| *name != "operational_errors").collect();
     assert!(never.is_empty(), "never counted: {never:?}");
     assert!(runs > 20, "only {runs} datagrams are runs");

@@ -1,24 +1,24 @@
-//! An input: what an adversary sends to one victim, as bytes.
+//! An input: the datagrams that an adversary sends to one victim, encoded as bytes.
 //!
-//! The first byte says what the victim is (bit 0: an unreliable connection, bit 1: path MTU 1024 instead of 256). Then come
-//! datagrams: flags, length of the packets that it is cut into (0: it is one), its own length (two little-endian bytes
-//! each), and its bytes. What is cut off at the end is left out, so that any bytes are an input.
+//! The first byte configures the victim (bit 0: unreliable connection; bit 1: path MTU 1024 instead of 256). Datagrams
+//! follow: flags, length of the packets into which it is split (0: a single packet), and length of the datagram (two
+//! bytes each, little-endian), then its bytes. A truncated end is ignored, so any bytes are a valid input.
 
-/// What is done with a datagram.
+/// Flags of a datagram.
 pub(crate) mod flags {
-    /// How the ICRC is checked: 0 and 3 whole, 1 as in a run, 2 with an unknown identification.
+    /// How the ICRC is checked: 0 and 3 completely, 1 as in a run, 2 with an unknown identification.
     pub(crate) const CHECK: u8 = 3;
-    /// From an address that is not the peer's.
+    /// The source address is not the peer's.
     pub(crate) const STRANGE: u8 = 4;
-    /// It met congestion.
+    /// The datagram is marked as having met congestion.
     pub(crate) const CONGESTED: u8 = 8;
-    /// The adversary computes the ICRC of each packet in it.
+    /// The adversary computes the ICRC of each packet.
     pub(crate) const SEALED: u8 = 16;
-    /// Time passes before, until something is due.
+    /// Time advances to the next deadline before the datagram arrives.
     pub(crate) const LATE: u8 = 32;
-    /// Each packet is sealed as the first of a run, whatever its place.
+    /// Each packet has the ICRC of the first packet of a run, whatever its position.
     pub(crate) const MOVED: u8 = 64;
-    /// Nothing is sent before all of it was taken in.
+    /// The endpoint sends only after all packets of the datagram were received.
     pub(crate) const BURST: u8 = 128;
 }
 
@@ -33,7 +33,8 @@ pub(crate) struct Datagram {
 }
 
 impl Datagram {
-    /// The packets in it, as the driver cuts them (`driver/sys.rs`): the last one may be shorter, and of nothing there is one.
+    /// Returns the packets of the datagram, split like in `driver/sys.rs`: the last one may be shorter, and an empty
+    /// datagram is one empty packet.
     pub(crate) fn packets(&self) -> Vec<Vec<u8>> {
         let segment = if self.segment == 0 { self.bytes.len() } else { self.segment.into() };
         let packets = self.bytes.chunks(segment.max(1)).map(<[u8]>::to_vec);

@@ -1,5 +1,6 @@
-//! The same adversary over real sockets that take runs: whole datagrams of packets, cut by the kernel or not at all, with
-//! wrong lengths and cut ends. What the kernel says of them and where the driver cuts is its own.
+//! The same adversary over real sockets that receive runs. It sends whole datagrams, which the kernel splits or not,
+//! with wrong lengths and truncated ends. This also tests what the kernel reports about them, and where the driver
+//! splits them.
 #![allow(unsafe_code)]
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -17,9 +18,9 @@ use crate::generate::{self, Known};
 use crate::script::Datagram;
 use crate::victim::{PATTERN, SETUP};
 
-/// Packets that the kernel cuts one datagram into, at most.
+/// Maximum number of packets into which the kernel splits a datagram.
 const MOST_PACKETS: usize = 64;
-/// Datagrams to one victim; most victims' queue pairs break sooner or later.
+/// Number of datagrams to one victim; most queue pairs break sooner or later.
 const EACH: usize = 60;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,7 +28,8 @@ fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 214, (std::process::id() % 251) as u8, last)
 }
 
-/// Sends a datagram that the kernel is to cut into packets of so many bytes; 0: into none. False if it does not.
+/// Sends a datagram that the kernel splits into packets of `segment` bytes (0: not at all). Returns `false` if the
+/// kernel refuses it.
 fn send(socket: &UdpSocket, datagram: &Datagram) -> bool {
     let bytes = libc::c_int::from(datagram.segment);
     let at = (&raw const bytes).cast::<libc::c_void>();
@@ -39,12 +41,12 @@ fn send(socket: &UdpSocket, datagram: &Datagram) -> bool {
 }
 
 #[test]
-fn runs_from_a_stranger_are_counted_packet_by_packet_and_reach_only_what_was_granted() {
+fn strangers_runs_are_counted_by_packet_and_reach_only_granted_memory() {
     let time = Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1));
     let seed = number_of_environment("STENTOR_FUZZ_SEED", 0);
     let mut random = SplitMix64(seed);
     let (since, mut victims, mut packets, mut runs, mut written) = (Instant::now(), 0_u64, 0, 0_u64, 0_u64);
-    // A victim that is written to is rare: most of the queue pairs break before.
+    // Few victims are written to, because most queue pairs break before.
     while since.elapsed() < time || runs < 50 || written == 0 && victims < 10_000 {
         victims += 1;
         let config = PeerConfig { mode: Some(Mode::Plain), runs: true, ..PeerConfig::new(address(2).into()) };
@@ -99,7 +101,7 @@ fn runs_from_a_stranger_are_counted_packet_by_packet_and_reach_only_what_was_gra
     assert!(runs > 20 && written > 0, "{runs} runs, {written} victims written to: not good enough");
 }
 
-/// Gives each packet in it the ICRC that it must have at its place.
+/// Sets the ICRC of each packet to the one for its position.
 fn seal(datagram: &mut Datagram, envelope: &mut stentor_wire::Envelope) {
     let mut packets = datagram.packets();
     for (n, packet) in packets.iter_mut().enumerate().filter(|(_, packet)| packet.len() >= 4) {

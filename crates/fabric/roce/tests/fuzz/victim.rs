@@ -1,4 +1,4 @@
-//! One side with everything under way, and what an adversary must not touch; what each packet did to it.
+//! A side with outstanding operations, and memory that an adversary must not change. Records the effect of each packet.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,32 +25,32 @@ pub(crate) const SETUP: Setup = Setup {
     apart: false,
 };
 pub(crate) const PATTERN: u8 = 0xa5;
-/// What the adversary's packets are full of.
+/// The byte that fills the payloads of the adversary.
 pub(crate) const FILL: u8 = 0x77;
-/// How late it is when nothing is waited for.
+/// Time that passes if no deadline is set, in nanoseconds.
 const LONG: u64 = 10_000_000_000;
 
 pub(crate) struct Victim {
     pub(crate) side: Side,
-    /// May be read, not written.
+    /// Key with the right to read but not to write.
     pub(crate) readable_key: u32,
-    /// Belongs to another protection domain.
+    /// Key of another protection domain.
     pub(crate) foreign_key: u32,
     guards: Vec<RegionId>,
     now: u64,
 }
 
-/// What one input did.
+/// The effects of one input.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Hashes of what each packet did: which kind of packet, what was counted, answered and completed, in which state.
+    /// Hashes of each packet's effects: its opcode, the counters, packets sent, completions, and the state.
     pub(crate) features: BTreeSet<u64>,
-    /// Operation codes of packets that were some.
+    /// Opcodes of the valid packets.
     pub(crate) opcodes: BTreeSet<u8>,
     pub(crate) counters: Counters,
-    /// Packets.
+    /// Number of packets.
     pub(crate) packets: u64,
-    /// The adversary wrote where it may.
+    /// `true` if the adversary wrote to the granted memory.
     pub(crate) wrote: bool,
 }
 
@@ -83,7 +83,8 @@ impl Victim {
         Victim { side, readable_key, foreign_key, guards, now: 0 }
     }
 
-    /// Receives have bytes 0 to 40 of three lines, the READ 256 to 356, the atomic 400 to 408.
+    /// Checks all protected memory. Receives use bytes 0 to 40 of three lines, the READ 256 to 356, the atomic 400 to
+    /// 408.
     fn check(&self) {
         for guard in &self.guards {
             assert!(self.side.bytes(*guard).iter().all(|byte| *byte == PATTERN), "{guard:?} was written to");
@@ -117,7 +118,7 @@ impl Victim {
             if datagram.flags & flags::SEALED != 0 && transport.len() >= 4 {
                 let mut sent = envelope;
                 if let IpRepr::V4(ip) = &mut sent.ip {
-                    // As the kernel numbers what it cuts.
+                    // The kernel numbers the packets into which it splits a run.
                     let moved = datagram.flags & flags::MOVED != 0;
                     ip.id = if check == Check::Whole || moved { 0 } else { n as u16 };
                 }
@@ -125,7 +126,7 @@ impl Victim {
             }
             let mut known = envelope;
             if let (Check::RunId, IpRepr::V4(ip)) = (check, &mut known.ip) {
-                // What the driver knows is its place.
+                // The driver knows only the position.
                 ip.id = n as u16;
             }
             self.now += 1;
@@ -141,7 +142,7 @@ impl Victim {
         }
     }
 
-    /// What came of one packet or of time.
+    /// Records the effects of one packet or of a timer.
     fn note(&mut self, cause: u32, sent: &[Flying], counted: &[u64], outcome: &mut Outcome) {
         let mut hasher = DefaultHasher::new();
         (cause, counted, format!("{:?}", self.side.endpoint.state(self.side.qp))).hash(&mut hasher);
@@ -156,18 +157,18 @@ impl Victim {
     }
 }
 
-/// Which counters grew. Of how many packets went and came nothing follows.
+/// Returns which counters have grown. The first two, packets sent and received, have no significance.
 fn changes(before: &[(&'static str, u64)], after: &[(&'static str, u64)]) -> Vec<u64> {
     let grown = before.iter().zip(after).map(|((_, before), (_, after))| (after - before).min(1));
     grown.skip(2).collect()
 }
 
-/// Whether a feature says how often something was counted, never, once or more often, and not what one packet did.
+/// Returns whether a feature is a counter's value (0, 1 or more), and not the effect of one packet.
 pub(crate) fn is_count(feature: u64) -> bool {
     feature > u64::MAX - 1000
 }
 
-/// Sends all of it to a new victim. Panics if that reaches what it must not.
+/// Sends an input to a new victim. Panics if it reaches protected memory.
 pub(crate) fn run(script: &Script) -> Outcome {
     let mut victim = Victim::new(script.victim);
     let mut outcome = Outcome::default();
@@ -179,7 +180,7 @@ pub(crate) fn run(script: &Script) -> Outcome {
     victim.check();
     outcome.counters = *victim.side.endpoint.counters();
     for (n, (_, count)) in outcome.counters.list().iter().enumerate() {
-        // Never, once, or more often.
+        // 0, 1 or more.
         outcome.features.insert(u64::MAX - (n as u64 * 4 + count.min(&2)));
     }
     outcome.wrote = victim.side.bytes(victim.side.shared).contains(&FILL);

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Inside the guest: Soft-RoCE at both ends of a veth pair, and the same network without it in a namespace, where port 4791
-# is ours; examples/beside_kernel on both, in turns. WORK (with shim.so), HERE (this folder), PROGRAM and ROUNDS are
-# set by cargo xtask.
+# Runs in the guest: Soft-RoCE at both ends of a veth pair, and the same network without it in a namespace, where this
+# crate uses port 4791. Runs examples/beside_kernel on both in turns. cargo xtask sets WORK (with shim.so), HERE (this
+# folder), PROGRAM and ROUNDS.
 set -eu
 cd "$WORK"
 exec >beside.log 2>&1

@@ -1,7 +1,8 @@
-// Makes golden captures: two queue pairs on two Soft-RoCE devices of one kernel, and what goes over the wire between them.
+// Makes golden captures: two queue pairs on two Soft-RoCE devices of one kernel, and the packets between them.
 //
-// Usage: golden DEVICE_A DEVICE_B INTERFACE atomic|sendimm|uc FILE. A asks, B answers; packets to port 4791 on INTERFACE go to
-// FILE (pcap, Ethernet). Byte i of an operation with L bytes is L + 7 i. Run by golden.sh.
+// Usage: golden DEVICE_A DEVICE_B INTERFACE atomic|sendimm|uc FILE. A is the requester, B the responder. Packets to
+// port 4791 on INTERFACE are written to FILE (pcap, Ethernet). Byte i of an operation with L bytes is L + 7 i.
+// golden.sh runs this program.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <linux/if_ether.h>
@@ -67,7 +68,7 @@ static struct side open_side(const char *name, enum ibv_qp_type type) {
 	side.qp = ibv_create_qp(pd, &init);
 	check(side.mr && side.qp && !ibv_query_gid(context, 1, GID_INDEX, &side.gid), "cannot make objects");
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = rights};
-	// On an unreliable connection nobody reads.
+	// An unreliable connection has no READs.
 	if (type == IBV_QPT_UC)
 		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
 	check(!ibv_modify_qp(side.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "init");
@@ -127,7 +128,7 @@ static const enum ibv_wr_opcode OPCODES[] = {
 	IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
 };
 
-// All lengths with some of the operations.
+// Runs some of the operations with all lengths.
 static void messages(struct side *a, struct side *b, int first, int last, unsigned flags) {
 	static const uint32_t lengths[] = {0, 1, 2, 3, 4, 64, 1024, 1025, 3000};
 	for (int n = first; n <= last; n++)
@@ -149,7 +150,7 @@ static void messages(struct side *a, struct side *b, int first, int last, unsign
 		}
 }
 
-// What went over the wire so far.
+// Writes the packets that were captured so far.
 static void save(int wire, const char *name) {
 	static uint8_t frame[SNAP];
 	FILE *file = fopen(name, "wb");

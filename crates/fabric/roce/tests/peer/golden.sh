@@ -1,6 +1,6 @@
 #!/bin/bash
-# Inside the guest: golden captures of the kernel's Soft-RoCE, which is at both ends of a veth pair. WORK (with the
-# program golden) and HERE (this folder) are set by cargo xtask.
+# Runs in the guest: makes golden captures of the kernel's Soft-RoCE at both ends of a veth pair. cargo xtask sets WORK
+# (with the program golden) and HERE (this folder).
 set -eu
 cd "$WORK"
 exec >golden.log 2>&1

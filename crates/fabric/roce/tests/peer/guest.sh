@@ -1,5 +1,5 @@
 #!/bin/bash
-# Inside the guest: the kernel's Soft-RoCE on the network card vec0, and stock programs on it. WORK is set by run.sh.
+# Runs in the guest: the kernel's Soft-RoCE on the network card vec0, and stock programs on it. run.sh sets WORK.
 set -u
 cd "$WORK"
 exec >guest.log 2>&1

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Real RDMA as the peer: a guest kernel with Soft-RoCE on the other end of a tap device, in a network namespace of its own.
+# Real RDMA as the peer: a guest kernel with Soft-RoCE at the other end of a tap device, in its own network namespace.
 #
 # Usage: UML_KERNEL=KERNEL unshare -rn run.sh RXE_FOLDER STENTOR REAL_PEER_TEST
 #   UML_KERNEL      the guest kernel

@@ -1,5 +1,5 @@
-// One reliable queue pair on libibverbs for examples/beside_kernel, which loads this at run time. Each function returns
-// NULL, or what went wrong.
+// One reliable queue pair on libibverbs for examples/beside_kernel, which loads this library at run time. Each function
+// returns NULL or an error message.
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { GID_INDEX = 1, DEPTH = 128, INLINE = 64 };
 
-// Names a queue pair and its memory to the other side.
+// A queue pair and its memory, as the other side needs them.
 struct told {
 	uint64_t va;
 	uint32_t number, psn, rkey;
@@ -83,7 +83,7 @@ const char *side_connect(struct side *side, const struct told *there) {
 
 void *side_memory(struct side *side) { return side->memory; }
 
-// A WRITE; of at most INLINE bytes it is inline.
+// Posts a WRITE, inline if it has at most INLINE bytes.
 const char *side_write(struct side *side, uint64_t from, uint64_t to, uint32_t bytes, int signalled) {
 	struct ibv_sge sge = {(uintptr_t)side->memory + from, bytes, side->mr->lkey};
 	struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1};
@@ -93,7 +93,7 @@ const char *side_write(struct side *side, uint64_t from, uint64_t to, uint32_t b
 	return ibv_post_send(side->qp, &wr, &bad) ? "the WRITE is not taken" : NULL;
 }
 
-// Counts completions into `done`.
+// Adds the number of completions to `done`.
 const char *side_poll(struct side *side, uint64_t *done) {
 	struct ibv_wc wc[16];
 	int count = ibv_poll_cq(side->cq, 16, wc);

@@ -1,8 +1,8 @@
-// The other side of tests/real_peer.rs: libibverbs on the kernel's Soft-RoCE. Runs in the guest, built by run.sh.
+// The other side of tests/real_peer.rs: libibverbs on the kernel's Soft-RoCE. Runs in the guest; run.sh builds it.
 //
-// Usage: verbs DEVICE GID_INDEX PORT. Waits for one connection; tells of its queue pair as ibv_rc_pingpong does, and then
-// of its memory as RKEY:VA; hears of the other's memory in the same way. First the other side works on this memory and
-// says "check"; then this side works on the other's memory. Answers "ok", or what is wrong.
+// Usage: verbs DEVICE GID_INDEX PORT. Waits for one connection. Exchanges queue pairs with the other side like
+// ibv_rc_pingpong, and then memory as RKEY:VA. First the other side accesses this memory and sends "check"; then this
+// side accesses the other's memory. Answers "ok" or an error message.
 #include <arpa/inet.h>
 #include <endian.h>
 #include <infiniband/verbs.h>
@@ -144,7 +144,7 @@ int main(int count, char **arguments) {
 	unsigned long long va;
 	check(sscanf(line, "%x:%llx", &rkey, &va) == 2, "that is no memory");
 
-	// What the other side did here.
+	// Check what the other side wrote here.
 	take(line, 6);
 	for (uint32_t i = 0; i < 3000; i++)
 		if (memory[i] != pattern(3000, i))
@@ -165,7 +165,7 @@ int main(int count, char **arguments) {
 	if (words[0] != 12 || words[1] != 0x1122334455667788)
 		say_and_exit("atomics: %llx %llx", (unsigned long long)words[0], (unsigned long long)words[1]);
 
-	// And the same the other way round.
+	// Do the same in the other direction.
 	for (uint32_t i = 0; i < 5000; i++)
 		local[HALF + i] = pattern(5000, i);
 	struct ibv_sge sge = {(uintptr_t)local + HALF, 5000, own->lkey};
@@ -195,7 +195,7 @@ int main(int count, char **arguments) {
 	wr = (struct ibv_send_wr){.opcode = IBV_WR_SEND_WITH_IMM, .sg_list = &sge, .num_sge = 1, .imm_data = htonl(55)};
 	post(qp, wr, cq, "our SEND");
 	check(write(peer, "ok", 2) == 2, "write");
-	// The other side closes when it has looked.
+	// The other side closes the connection after its checks.
 	if (read(peer, line, 1) != 0)
 		return 1;
 	return 0;
