@@ -1,39 +1,39 @@
-//! What a connection asks of its fabric, and what the fabric answers.
+//! Operations that a connection asks its fabric for, and the results that the fabric returns.
 
 use stentor_fabric::Status;
 
 use crate::{Kind, Tag};
 
-/// Which way an operation goes.
+/// Direction of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Way {
-    /// A message of ours.
+    /// This end sends a message.
     Send,
-    /// A receive of ours.
+    /// This end receives a message.
     Recv,
 }
 
-/// One operation that is lent to the fabric, and the place of memory that goes with it. There is at most one operation
-/// of a way, kind and place at a time.
+/// An operation that the fabric holds, together with the memory slot that it uses. The fabric holds at most one
+/// operation per direction, kind and slot at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Op {
-    /// Which way.
+    /// Direction of the operation.
     pub way: Way,
-    /// What about.
+    /// Kind of message.
     pub kind: Kind,
-    /// Which place.
+    /// Index of the memory slot, among those of this direction and kind.
     pub place: u16,
 }
 
 impl Op {
-    /// As a number below 2²⁰.
+    /// Returns the operation as a number below 2²⁰.
     #[inline]
     #[must_use]
     pub fn bits(self) -> u32 {
         (self.way as u32) << 18 | (self.kind as u32) << 16 | u32::from(self.place)
     }
 
-    /// The operation of that number.
+    /// Returns the operation that [`bits`](Op::bits) encoded.
     #[inline]
     #[must_use]
     pub fn of(bits: u32) -> Op {
@@ -43,22 +43,22 @@ impl Op {
     }
 }
 
-/// What to send.
+/// Content of a message of the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum What {
-    /// The length of a message, 8 bytes, little endian; then so many bytes of it. If the sequence has [`Tag::WHOLE`], the message
-    /// alone.
+    /// The length of a message as 8 bytes, little endian, followed by `inline` bytes of the message. If the tag's
+    /// sequence has [`Tag::WHOLE`], the message alone.
     Length {
-        /// The length of the message, bytes.
+        /// Length of the message, in bytes.
         bytes: u64,
-        /// How much of it goes along, bytes: all or nothing.
+        /// Number of message bytes that are sent along: all or none.
         inline: u32,
     },
     /// A piece of the message that is being written.
     Payload {
-        /// Where it begins, bytes.
+        /// Offset of the piece in the message, in bytes.
         offset: u64,
-        /// How long it is.
+        /// Length of the piece, in bytes.
         bytes: u32,
     },
     /// A control message.
@@ -68,58 +68,59 @@ pub enum What {
 /// A message of the fabric to send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Send {
-    /// The operation.
+    /// Operation to report when it completes.
     pub op: Op,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: Tag,
-    /// What is in it.
+    /// Content of the message.
     pub what: What,
 }
 
 /// A receive to post.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Recv {
-    /// The operation.
+    /// Operation to report when it completes.
     pub op: Op,
-    /// The tag it is for.
+    /// Tag that the receive matches.
     pub tag: Tag,
-    /// Bits of the tag that do not count.
+    /// Bits of the tag that the match ignores.
     pub ignore: u64,
 }
 
-/// How an operation ended.
+/// Result of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// It was sent.
+    /// The message was sent.
     Sent,
-    /// It received a message of so many bytes under this sequence. Of a length the first word, if there is one, of a control
-    /// message all words.
+    /// The receive completed with a message.
     Received {
-        /// What it is: of the tag. A receive for a length may have taken a control message ([`Tag::OR_CONTROL`]).
+        /// Kind of the message, from its tag. A receive for a length may have matched a control message
+        /// ([`Tag::OR_CONTROL`]).
         kind: Kind,
-        /// The sequence of the tag that it completed with.
+        /// Sequence of the tag that completed.
         sequence: u32,
-        /// How many bytes came.
+        /// Length of the message, in bytes.
         bytes: u32,
-        /// What is in it.
+        /// Content: the first word of a length, if it has one, and all words of a control message.
         words: [u64; 8],
     },
-    /// It was given back unused.
+    /// The receive was cancelled before it was used.
     GivenBack,
-    /// It failed; it is given back as well.
+    /// The operation failed. It is no longer outstanding.
     Failed(Status),
 }
 
-/// What a connection has to tell its owner.
+/// An event that a connection reports to its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Notice {
-    /// The other end is there and has the same parameters.
+    /// The peer has opened its end, with equal parameters.
     Opened,
-    /// The message of this number was sent; said in the order of messages.
+    /// The message with this number was sent. Messages are reported in their order.
     Written(u64),
-    /// It failed. Nothing more is written or read; [`Notice::Closed`] follows when everything is given back.
+    /// The connection failed. Nothing more is written or read. [`Notice::Closed`] follows when no operation is
+    /// outstanding.
     Failed(crate::ChannelError),
-    /// It is over, and the fabric has given everything back.
+    /// The connection is over, and no operation is outstanding.
     Closed,
 }
 
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_are_numbers() {
+    fn operations_survive_encoding() {
         for way in [Way::Send, Way::Recv] {
             for kind in Kind::ALL {
                 for place in [0, 5, u16::MAX] {

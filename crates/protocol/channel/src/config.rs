@@ -1,28 +1,30 @@
-//! How the two ends of a connection talk; the same at both.
+//! Parameters of a connection, which must be equal at both ends.
 
 use thiserror::Error;
 
 use crate::{Mutant, mutant};
 
-/// How messages become messages of the fabric.
+/// How messages of the channel map to messages of the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Scheme {
-    /// As the notes have it: the length, then the payload, each with the message's id in its tag.
+    /// The length, then the payload, each with the message's id in its tag.
     LengthPayload = 1,
-    /// Short messages go instead of their length, which their tag says ([`Tag::WHOLE`](crate::Tag::WHOLE)); so do those of one
-    /// piece for which the peer has a receive. The pieces of longer ones are numbered for themselves.
+    /// A short message is sent in place of its length, marked by [`Tag::WHOLE`](crate::Tag::WHOLE) in its tag. So is a
+    /// message of one piece for which the peer has a receive. Pieces of longer messages are numbered separately from
+    /// lengths.
     #[default]
     Eager = 2,
-    /// By WRITE_WITH_IMM into places that the receiver owns, for fabrics without tags: short messages go behind their length.
+    /// WRITE_WITH_IMM into slots that the receiver owns, for fabrics without tags. A short message is sent behind its
+    /// length.
     Counted = 3,
 }
 
 impl Scheme {
-    /// All of them.
+    /// Every scheme.
     pub const ALL: [Scheme; 3] = [Scheme::LengthPayload, Scheme::Eager, Scheme::Counted];
 
-    /// Its name on the command line.
+    /// Returns the scheme's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,43 +34,46 @@ impl Scheme {
         }
     }
 
-    /// The scheme of that name.
+    /// Returns the scheme with that name, or `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Scheme> {
         Scheme::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 }
 
-/// The longest message that can be asked for, bytes.
+/// Upper bound of [`Config::message_bytes`], in bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 30;
-/// The most messages of one kind in flight. Far below half of the 2³² sequences, and below half of the 2¹⁵ of messages that are
-/// one piece ([`Tag::PIECE_BITS`](crate::Tag::PIECE_BITS)), so none of two that are in flight together can be taken for the other.
+/// Upper bound of the lengths, and of the pieces, in flight. It is far below half of the 2³² sequences, and below half
+/// of the 2¹⁵ numbers of messages that are one piece ([`Tag::PIECE_BITS`](crate::Tag::PIECE_BITS)). Two numbers in
+/// flight together therefore never have the same sequence.
 pub const MAX_WINDOW: u32 = 1 << 12;
-/// Control messages of one direction in flight.
+/// Number of control messages in flight per direction.
 pub const CONTROLS: u32 = 16;
-/// Bytes of a control message.
+/// Size of a control message, in bytes.
 pub const CONTROL_BYTES: u32 = 64;
-/// Bytes of a length.
+/// Size of a length, in bytes.
 pub const LENGTH_BYTES: u32 = 8;
 
-/// Parameters of a connection; the two ends refuse each other if they differ.
+/// Parameters of a connection. Two ends whose parameters differ refuse each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// How messages are sent.
+    /// How messages map to messages of the fabric.
     pub scheme: Scheme,
-    /// The longest message, bytes.
+    /// Length of the longest message, in bytes.
     pub message_bytes: u64,
-    /// Messages up to this go with or instead of their length, bytes, a multiple of 8; nothing does with [`Scheme::LengthPayload`].
+    /// Length of the longest message that is sent with or in place of its length, in bytes, a multiple of 8. It is 0
+    /// with [`Scheme::LengthPayload`].
     pub eager_bytes: u32,
-    /// The longest piece of a message, bytes, a multiple of 64. At most what the fabric sends at once.
+    /// Length of the longest piece of a message, in bytes, a multiple of 64. It may not exceed the fabric's longest
+    /// message.
     pub piece_bytes: u32,
-    /// Lengths in flight, and receives for them posted ahead.
+    /// Number of lengths in flight, and of receives for them that are posted ahead.
     pub lengths: u32,
-    /// Pieces in flight, and receives for them posted ahead.
+    /// Number of pieces in flight, and of receives for them that are posted ahead.
     pub pieces: u32,
-    /// Where sequences begin: near their end, to see them wrap.
+    /// First sequence. Tests choose one near 2³² to see sequences wrap.
     pub first_sequence: u32,
-    /// A mutant, for tests.
+    /// Mutant that is switched on, for tests.
     #[doc(hidden)]
     pub mutant: Mutant,
 }
@@ -88,37 +93,37 @@ impl Default for Config {
     }
 }
 
-/// Why a connection cannot be made with these parameters.
+/// Reason why parameters of a connection are invalid.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigError {
-    /// A number is out of bounds.
+    /// A parameter is out of bounds.
     #[error("{what} is {value}: it must be between {least} and {most}")]
     OutOfBounds {
-        /// Which.
+        /// Name of the parameter.
         what: &'static str,
-        /// What was asked for.
+        /// Value of the parameter.
         value: u64,
-        /// The least possible.
+        /// Smallest valid value.
         least: u64,
-        /// The most possible.
+        /// Largest valid value.
         most: u64,
     },
-    /// A size is not a multiple of what it must be one of.
+    /// A size is not a multiple of the required unit.
     #[error("{what} is {value}: it must be a multiple of {of}")]
     NotAMultiple {
-        /// Which.
+        /// Name of the parameter.
         what: &'static str,
-        /// What was asked for.
+        /// Value of the parameter.
         value: u64,
-        /// Of what.
+        /// Required unit.
         of: u64,
     },
-    /// The fabric has no tags.
+    /// The scheme needs tags and the fabric has none.
     #[error("{scheme} needs tagged messages, which `{fabric}` does not have; use the scheme `counted` there")]
     NoTags {
-        /// The scheme.
+        /// Name of the scheme.
         scheme: &'static str,
-        /// The fabric.
+        /// Name of the fabric.
         fabric: &'static str,
     },
 }
@@ -133,20 +138,20 @@ fn multiple(what: &'static str, value: u64, of: u64) -> Result<(), ConfigError> 
 }
 
 impl Config {
-    /// The default with another scheme.
+    /// Returns the default parameters with another scheme.
     #[must_use]
     pub fn with(scheme: Scheme) -> Self {
         Config { scheme, ..Config::default() }.normal()
     }
 
-    /// What the scheme leaves no choice about is as it must be.
+    /// Returns the parameters with every field that the scheme determines set to the required value.
     #[must_use]
     pub fn normal(self) -> Self {
         let eager_bytes = if self.scheme == Scheme::LengthPayload { 0 } else { self.eager_bytes };
         Config { eager_bytes, ..self }
     }
 
-    /// Checks every number.
+    /// Checks that every parameter is valid.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -161,7 +166,7 @@ impl Config {
         within("pieces in flight", u64::from(self.pieces), 1, u64::from(MAX_WINDOW))
     }
 
-    /// Whether a message goes with its length, or instead of it.
+    /// Returns whether a message of that length is sent with its length, or in place of it.
     #[inline]
     #[must_use]
     pub(crate) fn is_inline(&self, bytes: u64) -> bool {
@@ -169,14 +174,15 @@ impl Config {
         self.scheme != Scheme::LengthPayload && bytes <= u64::from(self.eager_bytes) && !never
     }
 
-    /// Whether a message goes alone, with nothing that says its length.
+    /// Returns whether a message of that length is sent in place of its length.
     #[inline]
     #[must_use]
     pub(crate) fn is_whole(&self, bytes: u64) -> bool {
         self.scheme == Scheme::Eager && self.is_inline(bytes)
     }
 
-    /// Whether a message is one piece that goes alone, if the peer has a receive for it.
+    /// Returns whether a message of that length is one piece, which needs no length in front if the peer has a receive
+    /// for it.
     #[inline]
     #[must_use]
     pub(crate) fn is_alone(&self, bytes: u64) -> bool {
@@ -184,20 +190,21 @@ impl Config {
         fits && self.scheme == Scheme::Eager && !mutant!(self.mutant, NeverInline)
     }
 
-    /// How many pieces a message has. The notes send a payload for an empty message, too.
+    /// Returns the number of pieces of a message. With [`Scheme::LengthPayload`] an empty message has one, too.
     #[inline]
     #[must_use]
     pub(crate) fn pieces_of(&self, bytes: u64) -> u64 {
         if self.is_inline(bytes) { 0 } else { bytes.div_ceil(u64::from(self.piece_bytes)).max(1) }
     }
 
-    /// Receives for lengths that are there for control messages: both come into the same ones, where the tag says what came.
+    /// Returns the number of extra receives for lengths that are posted for control messages. With tags, both kinds use
+    /// the same receives, and the tag says which one arrived.
     #[inline]
     pub(crate) fn spare(&self) -> u32 {
         if self.scheme == Scheme::Counted { 0 } else { CONTROLS }
     }
 
-    /// Lengths that may be in flight.
+    /// Returns the number of lengths that may be in flight.
     #[inline]
     pub(crate) fn lengths_ahead(&self) -> u32 {
         if mutant!(self.mutant, OneAhead) { 1 } else { self.lengths }
@@ -209,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_possible() {
+    fn default_parameters_are_valid() {
         for scheme in Scheme::ALL {
             assert_eq!(Config::with(scheme).check(), Ok(()));
             assert_eq!(Scheme::named(scheme.name()), Some(scheme));
@@ -225,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_impossible_is_refused() {
+    fn invalid_parameters_are_refused() {
         let config = Config::default();
         for bad in [
             Config { pieces: 0, ..config },
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_message_of_the_notes_has_a_payload() {
+    fn only_length_payload_sends_a_piece_for_an_empty_message() {
         let count = |scheme, bytes| {
             Config { piece_bytes: 64, eager_bytes: 8, ..Config::with(scheme) }.normal().pieces_of(bytes)
         };

@@ -1,4 +1,4 @@
-//! One connection: both directions, credits, and its end. Pure.
+//! One connection: both directions, their credits, and its end. A pure state machine.
 
 use std::time::Duration;
 
@@ -13,47 +13,48 @@ use crate::lent::Lent;
 use crate::outbound::Outbound;
 use crate::{Cause, ChannelError, Config, Kind, Operation, Scheme, Tag, WriteError, mutant};
 
-/// Where a connection is in its life.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// Messages go both ways, or may.
+    /// Messages may be sent in both directions.
     Open,
-    /// Nothing is posted any more; what the fabric has is on its way back.
+    /// Nothing is posted any more, and outstanding operations complete.
     Draining,
-    /// The fabric has given everything back.
+    /// No operation is outstanding.
     Over,
 }
 
-/// One connection with one peer: a state machine that is told what completed, and says what to post.
+/// One connection with one peer: a state machine that consumes completions and returns the operations to post.
 ///
-/// Whoever drives it posts what [`next_recv`](Connection::next_recv) says before what
-/// [`next_send`](Connection::next_send) says: credits stand for receives that are posted.
+/// Its driver must post the receives of [`next_recv`](Connection::next_recv) before the sends of
+/// [`next_send`](Connection::next_send), because the credits in control messages stand for posted receives.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Connection {
     config: Config,
     peer: ProcessId,
     number: u32,
-    /// How often its number was opened, this time included.
+    /// Number of times that this connection number has been opened, this time included.
     life: u32,
     phase: Phase,
     outbound: Outbound,
     inbound: Inbound,
     controls: Controls,
-    /// What was granted to the peer as far as it was told.
+    /// Credits last announced to the peer, for lengths and pieces.
     told: [u64; 2],
-    /// A receive for the other end's greeting was posted; we have greeted; the other end has.
+    /// `true` once a receive for the peer's hello is posted, once this end has sent its hello, and once the peer's
+    /// hello has arrived.
     listens: bool,
     has_greeted: bool,
     is_known: bool,
     ending: Ending,
-    /// To be told to the peer before all is over.
+    /// Reason for aborting that the peer must still be informed of.
     gives_up: Option<Reason>,
     lent: Lent,
     error: Option<ChannelError>,
     to_tell: ToTell,
 }
 
-/// What the owner was not told yet.
+/// Notices that the owner has not taken yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct ToTell {
     opened: bool,
@@ -62,10 +63,11 @@ struct ToTell {
 }
 
 impl Connection {
-    /// One end of connection `number` with `peer`, which both ends have opened `life` times, this time included.
+    /// Creates one end of connection `number` with `peer`, which both ends have opened `life` times, this time
+    /// included.
     ///
     /// # Panics
-    /// If [`Config::check`] would refuse the parameters.
+    /// Panics if [`Config::check`] refuses the parameters.
     #[must_use]
     pub fn new(config: &Config, peer: ProcessId, number: u32, life: u32) -> Self {
         assert_eq!(config.check(), Ok(()), "parameters that were not checked");
@@ -90,50 +92,51 @@ impl Connection {
         }
     }
 
-    /// The other end.
+    /// Returns the process at the other end.
     #[must_use]
     pub fn peer(&self) -> ProcessId {
         self.peer
     }
 
-    /// Its number between the two processes.
+    /// Returns the number of the connection between the two processes.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Its parameters.
+    /// Returns the parameters.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Operations that the fabric has not given back.
+    /// Returns the number of operations that are outstanding at the fabric.
     #[must_use]
     pub fn lent(&self) -> u32 {
         self.lent.total()
     }
 
-    /// Whether it is over and everything is given back.
+    /// Returns whether the connection is over, so that no operation is outstanding.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// Whether nothing ends yet: messages go both ways, or may.
+    /// Returns whether the connection is open: it has not begun to drain.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Returns whether both ends have greeted, and nothing that this one has sent is on its way: the other end can open without it.
+    /// Returns whether both ends have sent their hellos and no send of this end is outstanding. The other end can then
+    /// open without further action of this one.
     #[must_use]
     pub fn has_met(&self) -> bool {
         self.has_greeted && self.is_known && self.lent.sends() == 0
     }
 
-    /// Why it failed, if it did.
+    /// Returns the failure, if the connection failed.
     #[must_use]
     pub fn error(&self) -> Option<&ChannelError> {
         self.error.as_ref()
@@ -145,8 +148,8 @@ impl Connection {
         Tag { connection, kind, sequence }
     }
 
-    /// Begins to write a message; returns its number on this connection, from 0. Its bytes are asked for by
-    /// [`next_send`](Connection::next_send), in their order.
+    /// Begins to write a message. Returns its number on this connection, from 0. [`next_send`](Connection::next_send)
+    /// then asks for its bytes in order.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -158,26 +161,27 @@ impl Connection {
         self.outbound.begin(bytes)
     }
 
-    /// How much of the message that is being written was not handed over yet; `None` if there is none.
+    /// Returns the number of bytes of the current message that are not handed over yet, or `None` if no message is
+    /// being written.
     #[inline]
     #[must_use]
     pub fn left(&self) -> Option<u64> {
         self.outbound.left()
     }
 
-    /// Takes back the message that was begun last, as if it had never begun. Returns false if there is none, or if part of it
-    /// was sent.
+    /// Withdraws the message that was begun last, as if it had never been begun. Returns false if there is none, or if
+    /// part of it was sent.
     pub fn take_back(&mut self) -> bool {
         self.outbound.take_back()
     }
 
-    /// How long the message is that is being written; `None` if there is none.
+    /// Returns the length of the message that is being written, or `None` if there is none.
     #[inline]
     pub(crate) fn writing(&self) -> Option<u64> {
         self.outbound.writing()
     }
 
-    /// The next receive to post.
+    /// Returns the next receive to post.
     pub fn next_recv(&mut self) -> Option<Recv> {
         if self.phase != Phase::Open || self.ending.said_last {
             return None;
@@ -199,14 +203,15 @@ impl Connection {
         Some(Recv { op, tag: self.tag(op.kind, sequence), ignore })
     }
 
-    /// The next message to send, if one may be sent: a control message, or a part of the message that is being written.
+    /// Returns the next message to send, if one may be sent: a control message, or a part of the message that is being
+    /// written.
     pub fn next_send(&mut self) -> Option<Send> {
         self.next_control().or_else(|| self.next_part())
     }
 
-    /// The next control message to send, if one is due.
+    /// Returns the next control message to send, if one is due.
     pub fn next_control(&mut self) -> Option<Send> {
-        // Who gives up before it greets says that.
+        // An end that is aborted before it has sent its hello sends that notice instead.
         let (op, sequence, snapshot) = if self.has_greeted || self.phase != Phase::Open {
             let snapshot = self.due()?;
             let (op, sequence) = self.controls.take(&self.config);
@@ -218,7 +223,7 @@ impl Connection {
         Some(Send { op, tag: self.tag(op.kind, sequence), what: What::Control(snapshot.words(&self.config)) })
     }
 
-    /// What to say first, when all receives are posted.
+    /// Returns the hello's content once all receives are posted.
     fn greet(&mut self) -> Option<Snapshot> {
         let windows = self.inbound.windows();
         let granted = self.inbound.granted();
@@ -231,7 +236,7 @@ impl Connection {
         Some(Snapshot { granted, ..Snapshot::default() })
     }
 
-    /// The next part of the message that is being written, if it may be sent.
+    /// Returns the next part of the message that is being written, if it may be sent.
     #[inline]
     pub fn next_part(&mut self) -> Option<Send> {
         if self.phase != Phase::Open || !self.is_known {
@@ -242,7 +247,8 @@ impl Connection {
         Some(Send { op, tag: self.tag(op.kind, sequence), what })
     }
 
-    /// The sequence of what arrived in a place of this kind, where places follow from sequences: [`Scheme::Counted`].
+    /// Returns the sequence of the message that arrived in a slot of this kind, with [`Scheme::Counted`], where the
+    /// slot determines the sequence.
     ///
     /// [`Scheme::Counted`]: crate::Scheme::Counted
     #[must_use]
@@ -254,7 +260,7 @@ impl Connection {
         }
     }
 
-    /// What the peer must be told now, if anything.
+    /// Returns the state to send to the peer now, if any is due.
     fn due(&mut self) -> Option<Snapshot> {
         if !self.is_known || !self.controls.has_room() || self.ending.said_last {
             return None;
@@ -278,26 +284,27 @@ impl Connection {
         Some(snapshot)
     }
 
-    /// Whether all that the peer will ever send has come.
+    /// Returns whether everything that the peer will ever send has arrived.
     fn all_came(&self) -> bool {
         self.ending.peer_finished.is_some_and(|total| self.inbound.has_all(total))
     }
 
-    /// All there is to say.
+    /// Returns the complete state to send to the peer.
     fn snapshot(&self) -> Snapshot {
         let finished = (self.ending.finishing && self.outbound.is_staged()).then(|| self.outbound.sent());
-        // Nothing will be said after this: the peer has sent everything, so it needs no credits.
+        // No message follows the last one. The peer has sent everything, so it needs no further credits.
         let last = (finished.is_some() && self.all_came()).then(|| self.controls.sent() as u32 + 1);
         Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
     }
 
-    /// The next receive to ask back from the fabric. It still completes: given back, or used meanwhile.
+    /// Returns the next receive to cancel. It still completes, either cancelled or used meanwhile.
     pub fn next_cancel(&mut self) -> Option<Op> {
         self.lent.next_cancel()
     }
 
-    /// What most completions are: a whole message, the next one, while neither end is about to end. Whether it was that; then it
-    /// is given back, as with [`completed`](Connection::completed), and nothing follows but that it can be read.
+    /// Fast path for the most frequent completion: a whole message that is the next one, while neither end is closing.
+    /// Returns whether the completion was that. If so, the operation is recorded as with
+    /// [`completed`](Connection::completed), and the message can be read; nothing else changes.
     #[inline]
     pub fn takes_next(&mut self, op: Op, kind: Kind, sequence: u32, bytes: u32) -> bool {
         let is_length = (op.way, op.kind, kind) == (Way::Recv, Kind::Length, Kind::Length);
@@ -309,7 +316,7 @@ impl Connection {
         true
     }
 
-    /// An operation is given back.
+    /// Records the completion of an operation.
     pub fn completed(&mut self, op: Op, outcome: &Outcome) {
         if let Outcome::Received { kind, sequence, bytes, .. } = outcome
             && self.takes_next(op, *kind, *sequence, *bytes)
@@ -386,7 +393,7 @@ impl Connection {
         if more { Err(Cause::Nonsense("it sent more than it says")) } else { Ok(()) }
     }
 
-    /// The peer said something; perhaps less than it said before.
+    /// Applies a control message of the peer, which may be older than one that was applied before.
     fn heard(&mut self, snapshot: &Snapshot) -> Result<(), Violation> {
         if let Some(reason) = snapshot.gave_up {
             return Err(Cause::PeerGaveUp(reason));
@@ -414,13 +421,14 @@ impl Connection {
         }
     }
 
-    /// The message that is to be read next, once its length has arrived.
+    /// Returns the message to read next, once its length has arrived.
     #[must_use]
     pub fn incoming(&self) -> Option<Incoming> {
         if self.phase == Phase::Open { self.inbound.incoming() } else { None }
     }
 
-    /// The next part of it, once that has arrived. It stays where it is until [`consume`](Connection::consume).
+    /// Returns the next part of that message, once it has arrived. The part stays in its slot until
+    /// [`consume`](Connection::consume).
     #[inline]
     pub fn piece(&mut self) -> Option<Piece> {
         if self.phase != Phase::Open {
@@ -432,7 +440,7 @@ impl Connection {
         })
     }
 
-    /// The part was read: its memory takes what comes next.
+    /// Frees the slot of a part that was read, so that the next message can arrive in it.
     #[inline]
     pub fn consume(&mut self, piece: &Piece) {
         if self.phase == Phase::Open {
@@ -441,16 +449,17 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has finished and everything was read.
+    /// Returns whether the peer has finished and everything was read.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.all_came() && self.inbound.is_read()
     }
 
-    /// Nothing more will be written; reading goes on. When both ends have finished and read, the connection closes.
+    /// Finishes writing; reading continues. The connection closes when both ends have finished and have read
+    /// everything.
     ///
     /// # Errors
-    /// [`WriteError::Busy`], if a message is handed over in part.
+    /// Returns [`WriteError::Busy`] if a message is handed over only in part.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         if let Some(left) = self.left() {
             return Err(WriteError::Busy { left });
@@ -459,37 +468,40 @@ impl Connection {
         Ok(())
     }
 
-    /// [`finish`](Connection::finish) when all of the message that was begun is handed over, which the caller promises.
+    /// Finishes writing like [`finish`](Connection::finish), without the check. The caller guarantees that it hands
+    /// over the rest of the message that was begun.
     pub fn finish_behind(&mut self) {
         self.ending.finishing = true;
         self.advance();
     }
 
-    /// [`finish`](Connection::finish), and what comes is not read any more. Over when the peer has finished, too.
+    /// Finishes writing like [`finish`](Connection::finish), and discards arriving messages. The connection is over
+    /// when the peer has finished, too.
     ///
     /// # Errors
-    /// As there.
+    /// See [`finish`](Connection::finish).
     pub fn close(&mut self) -> Result<(), WriteError> {
         self.finish()?;
         self.discard();
         Ok(())
     }
 
-    /// What comes is not read any more.
+    /// Discards arriving messages from now on.
     pub fn discard(&mut self) {
         self.ending.discarding = true;
         self.advance();
     }
 
-    /// Gives the connection up at once, and says so to the peer. Over when the fabric has given everything back; and if the
-    /// peer was greeted and is not there yet, when it comes and is told, or its queue pair breaks.
+    /// Aborts the connection and informs the peer. The connection is over once no operation is outstanding. If this end
+    /// has sent its hello and the peer has not, the end also waits until it has informed the peer, or until the queue
+    /// pair breaks.
     pub fn abort(&mut self) {
         self.fail(Operation::Close, Cause::Aborted);
         self.advance();
     }
 
-    /// The same because the owner has waited for so long, by its own clock: for a peer that never comes, for credits that it
-    /// does not give, or for messages that it does not send.
+    /// Aborts the connection because its owner, by its own clock, has waited for `waited`: for a peer that does not
+    /// open, for credits, or for messages.
     pub fn time_out(&mut self, waited: Duration) {
         let operation = match (self.is_known, self.left()) {
             (false, _) => Operation::Open,
@@ -500,32 +512,33 @@ impl Connection {
         self.advance();
     }
 
-    /// Whether the fabric has this receive.
+    /// Returns whether this receive is posted.
     #[inline]
     #[must_use]
     pub fn has_posted(&self, op: Op) -> bool {
         self.lent.has(op)
     }
 
-    /// All receives are given back, unused: where they are not the fabric's to give back.
+    /// Records all receives as returned unused. For fabrics on which the connection's receives are not operations of
+    /// the fabric.
     pub fn give_back_receives(&mut self) {
         self.lent.give_back_receives();
     }
 
-    /// The peer wrote where nothing was asked for.
+    /// Fails the connection because the peer wrote into a slot that was not granted.
     pub fn surprised(&mut self, op: Op) {
         self.fail(self.operation(op), Cause::Nonsense("it wrote where it was not granted"));
         self.advance();
     }
 
-    /// The fabric did not take an operation that this connection wanted to post.
+    /// Fails the connection because the fabric refused to post an operation.
     pub fn refused(&mut self, op: Op, error: PostError) {
         let operation = self.operation(op);
         self.completed(op, &Outcome::GivenBack);
         self.fail(
             operation,
             match error {
-                // It broke a moment ago, and the endpoint has not heard of it yet.
+                // The queue pair broke, and the endpoint has not polled that event yet.
                 PostError::NotReady { state: QpState::Error, .. } => Cause::Broken,
                 error => Cause::Refused(PostErrorKind(error)),
             },
@@ -533,7 +546,8 @@ impl Connection {
         self.advance();
     }
 
-    /// The fabric's connection is gone, and with it everything that was posted: all of it completed before this.
+    /// Fails the connection because its queue pair broke. All outstanding operations must have completed before this
+    /// call.
     pub fn broken(&mut self) {
         if !self.config.mutant.hides_errors() {
             let operation = if self.is_known { Operation::Control } else { Operation::Open };
@@ -544,7 +558,7 @@ impl Connection {
         self.advance();
     }
 
-    /// The first failure counts.
+    /// Records a failure. Only the first one counts.
     fn fail(&mut self, operation: Operation, cause: Cause) {
         if self.phase != Phase::Open {
             return;
@@ -559,15 +573,16 @@ impl Connection {
         self.drain();
     }
 
-    /// Asks everything back.
+    /// Begins to drain: cancels every receive.
     fn drain(&mut self) {
         self.phase = Phase::Draining;
-        // Whom we have greeted is told that we gave up when it greets back.
+        // A peer that has received this end's hello must learn of the abort, so the receive for the peer's hello stays
+        // posted.
         let awaited = self.may_still_say();
         self.lent.ask_back(awaited);
     }
 
-    /// What follows from what happened.
+    /// Performs the state changes that are due.
     #[inline]
     fn advance(&mut self) {
         if self.phase == Phase::Open && self.ending.discarding {
@@ -576,7 +591,8 @@ impl Connection {
             }
         }
         if self.phase == Phase::Open && self.ending.said_last {
-            // The peer's last message names how many there were: then nothing is under way in either direction.
+            // The peer's last message holds the number of its control messages. Once all have arrived, nothing is in
+            // flight in either direction.
             let last = self.ending.peer_last == Some(self.controls.arrived());
             let idle = self.controls.is_idle() && self.lent.sends() == 0;
             if last && idle && self.inbound.is_read() {
@@ -584,7 +600,7 @@ impl Connection {
             }
         }
         let early = mutant!(self.config.mutant, CloseFreesEarly);
-        // Who gives up tries to say so; who cannot at once leaves it.
+        // An aborted end informs the peer before it is over. An end that cannot send the notice at once skips it.
         if self.phase == Phase::Draining && (self.lent() == 0 || early) && !self.may_still_say() {
             self.phase = Phase::Over;
             self.to_tell.closed = true;
@@ -596,7 +612,7 @@ impl Connection {
         to_say && if self.is_known { self.controls.has_room() } else { self.has_greeted }
     }
 
-    /// What the owner is to be told next.
+    /// Returns the next notice for the owner.
     pub fn next_notice(&mut self) -> Option<Notice> {
         if std::mem::take(&mut self.to_tell.opened) {
             return Some(Notice::Opened);

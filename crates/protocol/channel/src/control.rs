@@ -1,7 +1,7 @@
-//! What the two ends tell each other about themselves.
+//! Control messages, by which the two ends exchange credits and closing notices.
 //!
-//! A control message is everything that an end has to say at that time, each word cumulative: so it does not matter in
-//! which order they arrive, and a later one says all that an earlier one did.
+//! A control message holds the complete state of its sender, and each word is cumulative. Control messages may
+//! therefore arrive in any order, and a later one replaces all earlier ones.
 
 use std::collections::VecDeque;
 
@@ -11,24 +11,24 @@ use crate::error::{Reason, Violation};
 use crate::window::{Window, number_of};
 use crate::{Cause, Config, Kind};
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u8 = 3;
 
 const FINISHED: u64 = 1;
 const LAST: u64 = 2;
 
-/// One control message.
+/// Content of one control message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Receives ever posted for lengths and pieces.
+    /// Number of receives ever posted for lengths and for pieces.
     pub(crate) granted: [u64; 2],
-    /// Lengths and pieces ever sent, if there will be no more.
+    /// Number of lengths and pieces ever sent, if the sender sends no more.
     pub(crate) finished: Option<[u64; 2]>,
-    /// How many control messages there are, this one included, if it is the last of its sender.
+    /// Total number of the sender's control messages, this one included, if it is the last.
     pub(crate) last: Option<u32>,
-    /// Up to where control messages of the other end have arrived, modulo 2³².
+    /// Number of the peer's control message up to which all have arrived, modulo 2³².
     pub(crate) seen: u32,
-    /// The connection is given up.
+    /// Reason for which the sender aborts the connection, if it does.
     pub(crate) gave_up: Option<Reason>,
 }
 
@@ -50,7 +50,7 @@ impl Snapshot {
         ]
     }
 
-    /// Reads a message of an end that must have the same parameters.
+    /// Parses a control message of an end that must have equal parameters.
     pub(crate) fn read(words: &[u64; 8], config: &Config) -> Result<Snapshot, Violation> {
         let theirs = words[0] as u8;
         if theirs != VERSION {
@@ -89,7 +89,7 @@ impl Snapshot {
     }
 }
 
-/// A control message or a greeting has one size.
+/// Checks the size of a control message or a hello.
 pub(crate) fn check_size(size: u32) -> Result<(), Violation> {
     let expected = u64::from(CONTROL_BYTES);
     if size == CONTROL_BYTES { Ok(()) } else { Err(Cause::Size { kind: "control", bytes: u64::from(size), expected }) }
@@ -99,19 +99,19 @@ fn sequence_of(config: &Config, number: u64) -> u32 {
     config.first_sequence.wrapping_add(number as u32)
 }
 
-/// Which control messages went out and came in.
+/// Control messages that were sent and received.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Controls {
     sent: u64,
-    /// Which of ours the fabric is done with.
+    /// This end's control messages whose sends have completed.
     flight: Window,
-    /// Up to where ours have arrived, as the peer says.
+    /// Number up to which the peer has acknowledged this end's control messages.
     peer_seen: u64,
     arrived: Window,
     count: u64,
-    /// Up to where we said that the peer's have arrived.
+    /// Number up to which this end has acknowledged the peer's control messages.
     acknowledged: u64,
-    /// Places that no receive is posted for, where control messages have receives of their own.
+    /// Slots without a posted receive, if control messages have receives of their own.
     free: VecDeque<u16>,
 }
 
@@ -128,18 +128,19 @@ impl Controls {
         }
     }
 
-    /// The next receive to post.
+    /// Returns the next receive to post.
     pub(crate) fn next_recv(&mut self) -> Option<Op> {
         let place = self.free.pop_front()?;
         Some(Op { way: Way::Recv, kind: Kind::Control, place })
     }
 
-    /// Whether one may be sent: the peer, which has greeted, has a receive for it, and its place is free.
+    /// Returns whether a control message may be sent: the peer, which has sent its hello, has a receive for it, and its
+    /// slot is free.
     pub(crate) fn has_room(&self) -> bool {
         self.sent < self.peer_seen + u64::from(CONTROLS) && self.sent < self.flight.done() + self.flight.size()
     }
 
-    /// Takes the next one: its operation and sequence.
+    /// Allocates the next control message. Returns its operation and its sequence.
     pub(crate) fn take(&mut self, config: &Config) -> (Op, u32) {
         let place = self.flight.place(self.sent) as u16;
         let sequence = sequence_of(config, self.sent);
@@ -148,12 +149,12 @@ impl Controls {
         (Op { way: Way::Send, kind: Kind::Control, place }, sequence)
     }
 
-    /// Whether the peer waits to hear that its own have arrived.
+    /// Returns whether the peer waits for an acknowledgement of its control messages.
     pub(crate) fn owes_an_answer(&self) -> bool {
         self.arrived.done() - self.acknowledged >= u64::from(CONTROLS / 4)
     }
 
-    /// The sequence of the one that arrives in this place next.
+    /// Returns the sequence of the control message that arrives in this slot next.
     pub(crate) fn sequence_at(&self, config: &Config, place: u16) -> u32 {
         sequence_of(config, self.arrived.number_at(u64::from(place)))
     }
@@ -162,28 +163,28 @@ impl Controls {
         self.sent
     }
 
-    /// Up to where the peer's have arrived.
+    /// Returns the number up to which the peer's control messages have arrived.
     pub(crate) fn seen(&self) -> u32 {
         self.arrived.done() as u32
     }
 
-    /// How many of the peer's have arrived, modulo 2³².
+    /// Returns the number of the peer's control messages that have arrived, modulo 2³².
     pub(crate) fn arrived(&self) -> u32 {
         self.count as u32
     }
 
-    /// The fabric is done with one of ours.
+    /// Records the completion of this end's send from a slot. Returns false if none was outstanding there.
     pub(crate) fn done(&mut self, place: u16) -> bool {
         let number = self.flight.number_at(u64::from(place));
         u64::from(place) < self.flight.size() && number < self.sent && self.flight.mark(number)
     }
 
-    /// A place of its own is free again.
+    /// Records that a slot for control messages is free again.
     pub(crate) fn give_back(&mut self, place: u16) {
         self.free.push_back(place);
     }
 
-    /// One of the peer's arrived.
+    /// Records the arrival of a control message.
     pub(crate) fn came(&mut self, config: &Config, sequence: u32, size: u32) -> Result<(), Violation> {
         check_size(size)?;
         let (expected, window) = (self.arrived.done(), self.arrived.size());
@@ -196,7 +197,7 @@ impl Controls {
         Err(Cause::Sequence { kind: "control", sequence, expected, window: CONTROLS })
     }
 
-    /// The peer says up to where ours have arrived. What is older changes nothing.
+    /// Records the number up to which the peer has received this end's control messages. An older number has no effect.
     pub(crate) fn peer_saw(&mut self, seen: u32) -> Result<(), Violation> {
         let ahead = seen.wrapping_sub(self.peer_seen as u32);
         if ahead > u32::MAX / 2 {
@@ -206,7 +207,7 @@ impl Controls {
         if self.peer_seen > self.sent { Err(Cause::Nonsense("it saw what was never sent")) } else { Ok(()) }
     }
 
-    /// Whether the fabric is done with all of ours.
+    /// Returns whether all sends of control messages have completed.
     pub(crate) fn is_idle(&self) -> bool {
         self.flight.done() == self.sent
     }
@@ -218,7 +219,7 @@ mod tests {
     use crate::Scheme;
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn control_messages_survive_encoding() {
         let config = Config::default();
         let snapshot = Snapshot {
             granted: [3, u64::MAX],
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_differ_name_what_differs() {
+    fn different_parameters_are_refused_by_name() {
         let config = Config::default();
         let there = Config { pieces: 3, ..config };
         let error = Snapshot::read(&Snapshot::default().words(&there), &config).unwrap_err();
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_garbage_are_refused() {
+    fn other_versions_and_unknown_flags_are_refused() {
         let config = Config::default();
         let good = Snapshot::default().words(&config);
         let with = |word: u64| Snapshot::read(&[word, good[1], good[2], 0, 0, 0, 0, 0], &config).unwrap_err();

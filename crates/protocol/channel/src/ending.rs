@@ -1,27 +1,28 @@
-//! How far the two ends of a connection are with ending it.
+//! Progress of the two ends of a connection in closing it.
 
-/// How far the two ends of a connection are with ending it.
+/// Progress of the two ends of a connection in closing it.
 ///
 /// # Invariants
-/// `said_last` implies `said_finished`, and that the peer has finished. What the peer said does not change.
+/// `said_last` implies `said_finished`, and that the peer has finished. Totals that the peer has announced do not
+/// change.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Ending {
-    /// Nothing more will be written.
+    /// The owner writes no further messages.
     pub(crate) finishing: bool,
-    /// What comes is not read any more.
+    /// Arriving messages are discarded instead of read.
     pub(crate) discarding: bool,
-    /// Whether the peer was told that we finished.
+    /// `true` if the peer has been informed that this end has finished.
     pub(crate) said_finished: bool,
-    /// Lengths and pieces that the peer has sent in all, once it has finished.
+    /// Total number of lengths and pieces that the peer has sent, once it has finished.
     pub(crate) peer_finished: Option<[u64; 2]>,
-    /// Whether our last control message was sent.
+    /// `true` if this end has sent its last control message.
     pub(crate) said_last: bool,
-    /// The number of control messages that the peer sends in all, once it says.
+    /// Total number of control messages that the peer sends, once it has announced it.
     pub(crate) peer_last: Option<u32>,
 }
 
 impl Ending {
-    /// Whether either end has begun to end, as far as what comes is concerned.
+    /// Returns whether either end has begun to close, as far as arriving messages are concerned.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.discarding || self.said_last || self.peer_finished.is_some()

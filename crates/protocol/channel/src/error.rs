@@ -1,4 +1,4 @@
-//! What goes wrong with a connection: which operation, with whom, why (C5).
+//! Failures of a connection: the operation, the peer and the cause (C5).
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use thiserror::Error;
 
 use crate::Scheme;
 
-/// What was being done.
+/// Operation that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
-    /// The two ends were finding out whether they can talk.
+    /// The two ends were exchanging their hellos.
     Open,
-    /// A message was being written; its number.
+    /// The message with this number was being written.
     Write(u64),
-    /// A message was being read; its number.
+    /// The message with this number was being read.
     Read(u64),
-    /// The ends told each other about credits, or about the end.
+    /// The ends were exchanging credits or closing notices.
     Control,
-    /// It was being closed.
+    /// The connection was being closed.
     Close,
 }
 
@@ -34,84 +34,84 @@ impl std::fmt::Display for Operation {
     }
 }
 
-/// Why.
+/// Cause of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum Cause {
-    /// The fabric reported an error for the operation. A suspicion, no proof that the peer is gone.
+    /// The fabric reported an error for the operation. This is a suspicion, not proof that the peer has crashed.
     #[error("the fabric reports {0:?}")]
     Fabric(Status),
-    /// The queue pair broke; what was posted on it may have arrived or not.
+    /// The queue pair broke. Operations that were posted on it may or may not have taken effect.
     #[error("the connection of the fabric broke")]
     Broken,
-    /// The fabric did not take the operation.
+    /// The fabric refused to post the operation.
     #[error("the fabric refused the operation: {0}")]
     Refused(Refusal),
     /// The ends were opened with different parameters.
     #[error("{what} is {ours} here and {theirs} there; open both ends with the same parameters")]
     Disagree {
-        /// Which parameter.
+        /// Name of the parameter.
         what: &'static str,
-        /// Here.
+        /// Value at this end.
         ours: u64,
-        /// There.
+        /// Value at the peer.
         theirs: u64,
     },
-    /// The peer speaks another version.
+    /// The peer uses another version of the protocol.
     #[error("this end speaks version {ours} of the protocol, the other version {theirs}; update the older one")]
     Version {
-        /// Here.
+        /// Version of this end.
         ours: u8,
-        /// There.
+        /// Version of the peer.
         theirs: u8,
     },
-    /// The peer announced a message beyond the limit.
+    /// The peer announced a message that is longer than the limit.
     #[error("the peer announced a message of {bytes} bytes; the limit is {limit}")]
     TooLong {
-        /// What it announced.
+        /// Announced length, in bytes.
         bytes: u64,
-        /// The limit.
+        /// Limit, in bytes.
         limit: u64,
     },
     /// The peer used a sequence that cannot be in flight.
     #[error("the peer sent {kind} {sequence}, {expected} or one of the {window} after it was possible")]
     Sequence {
-        /// `length`, `payload` or `control`.
+        /// Kind of message: `length`, `payload`, `message` or `control`.
         kind: &'static str,
-        /// What came.
+        /// Sequence that arrived.
         sequence: u32,
-        /// The first that was possible.
+        /// First sequence that was valid.
         expected: u32,
-        /// How many were.
+        /// Number of sequences that were valid.
         window: u32,
     },
-    /// A message of the fabric has another size than was announced.
+    /// A message of the fabric does not have the announced size.
     #[error("the peer sent a {kind} of {bytes} bytes where {expected} were announced")]
     Size {
-        /// `length`, `payload` or `control`.
+        /// Kind of message: `length`, `whole message`, `payload` or `control`.
         kind: &'static str,
-        /// What came.
+        /// Size that arrived, in bytes.
         bytes: u64,
-        /// What was announced.
+        /// Size that was announced, in bytes.
         expected: u64,
     },
-    /// What the peer says contradicts itself.
+    /// The peer's messages contradict each other.
     #[error("the peer contradicts itself: {0}")]
     Nonsense(&'static str),
-    /// The peer gave the connection up.
+    /// The peer aborted the connection.
     #[error("the peer gave the connection up: {0}")]
     PeerGaveUp(Reason),
-    /// This end gave it up.
+    /// This end aborted the connection.
     #[error("this end gave the connection up")]
     Aborted,
-    /// This end gave it up because it had waited for so long.
+    /// This end aborted the connection after it had waited for that time.
     #[error("nothing was heard for {0:?}")]
     TimedOut(Duration),
 }
 
-/// Why the fabric did not take an operation.
+/// Reason why the fabric refused to post an operation.
 pub type Refusal = PostErrorKind;
 
-/// A [`PostError`] that can be hashed and compared cheaply; the text is the fabric's.
+/// A [`PostError`] with a cheap hash and comparison. It displays the fabric's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub struct PostErrorKind(pub PostError);
@@ -122,69 +122,69 @@ impl std::hash::Hash for PostErrorKind {
     }
 }
 
-/// Why a peer gave a connection up, as it says itself.
+/// Reason for which a peer aborted a connection, as the peer reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[repr(u8)]
 pub enum Reason {
-    /// Its application did not want it any more.
+    /// The peer's application aborted the connection.
     #[error("its application aborted it")]
     Aborted = 1,
-    /// It saw an error that it could not live with.
+    /// The peer saw an error that ends the connection.
     #[error("it saw an error")]
     Error = 2,
 }
 
 impl Reason {
-    /// The reason of that number.
+    /// Returns the reason with that number, or `None` if there is none.
     #[must_use]
     pub fn of(number: u8) -> Option<Reason> {
         [Reason::Aborted, Reason::Error].into_iter().find(|reason| *reason as u8 == number)
     }
 }
 
-/// Why a connection failed.
+/// Failure of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("connection {connection} with {peer}: {operation}: {cause}")]
 pub struct ChannelError {
-    /// The connection.
+    /// Number of the connection.
     pub connection: u32,
     /// The other end.
     pub peer: ProcessId,
-    /// What was being done.
+    /// Operation that failed.
     pub operation: Operation,
-    /// Why it did not work.
+    /// Cause of the failure.
     #[source]
     pub cause: Cause,
 }
 
-/// Why a message was not taken for writing. The call changed nothing.
+/// Reason why a message was not accepted for writing. The call had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WriteError {
-    /// Longer than any message may be.
+    /// The message is longer than the limit.
     #[error("a message of {bytes} bytes: the limit of this connection is {limit}")]
     TooLong {
-        /// What was given.
+        /// Length of the message, in bytes.
         bytes: u64,
-        /// The limit.
+        /// Limit, in bytes.
         limit: u64,
     },
-    /// Not all of the message before was handed over.
+    /// The message before it has not been handed over completely.
     #[error("the message before it is not handed over yet: {left} bytes are left")]
     Busy {
-        /// How much is left of it, bytes.
+        /// Number of its bytes that are left.
         left: u64,
     },
     /// The connection is closed, closing or failed.
     #[error("the connection is closed")]
     Closed,
-    /// The message that was given is not the one that was begun.
+    /// The message is not the one that was begun.
     #[error(
         "a message of {given} bytes, and one of {begun} bytes was begun; hand over the same message until all of it is"
     )]
     OtherLength {
-        /// The length that the message was begun with, bytes.
+        /// Length with which the message was begun, in bytes.
         begun: u64,
-        /// The length of what was given, bytes.
+        /// Length of the message in this call, in bytes.
         given: u64,
     },
     /// The message does not lie in its region.
@@ -193,20 +193,20 @@ pub enum WriteError {
          where the next multiple of 8 is in the region"
     )]
     OutOfRegion {
-        /// The length of the message, bytes.
+        /// Length of the message, in bytes.
         bytes: u64,
-        /// Where it begins.
+        /// Offset of the message in the region, in bytes.
         offset: u64,
-        /// The length of the region, bytes.
+        /// Length of the region, in bytes.
         region_bytes: u64,
     },
 }
 
-/// A peer that breaks the rules, before it is said which operation that was.
+/// A peer's violation of the protocol, before the operation is added.
 pub(crate) type Violation = Cause;
 
 impl Scheme {
-    /// Its number in messages.
+    /// Returns the scheme's number on the wire.
     pub(crate) fn number(self) -> u64 {
         self as u64
     }

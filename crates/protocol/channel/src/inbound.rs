@@ -1,4 +1,4 @@
-//! One direction, at the end that reads: receives posted ahead, and what came put in order.
+//! The receiving direction of a connection: receives that are posted ahead, and messages that are put in order.
 
 use std::collections::VecDeque;
 
@@ -11,94 +11,97 @@ use crate::sequence::{
 use crate::window::{Window, around};
 use crate::{Cause, Config, Kind, Scheme, Tag, mutant};
 
-/// A message that is about to be read.
+/// A message that is to be read next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Incoming {
-    /// Its number on this connection, from 0.
+    /// Number of the message on this connection, from 0.
     pub number: u64,
-    /// Its length, bytes.
+    /// Length of the message, in bytes.
     pub bytes: u64,
 }
 
 /// A part of the message that is being read, which has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Piece {
-    /// In which place it is.
+    /// Receive in whose slot the part lies.
     pub op: Op,
-    /// Where it begins there, bytes.
+    /// Offset of the part in the slot, in bytes.
     pub at: u32,
-    /// How long it is.
+    /// Length of the part, in bytes.
     pub bytes: u32,
-    /// Whether the message ends with it.
+    /// `true` if the message ends with this part.
     pub last: bool,
 }
 
-/// How the length of a message came.
+/// How a message was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Came {
-    /// In this place.
+    /// By a length, or a whole message, in this slot.
     Length(u16),
-    /// With the piece of this number, which is the message.
+    /// By the piece with this number, which is the whole message.
     Alone(u64),
 }
 
-/// A message whose length has arrived; once it is its turn, its place among the pieces is known, too.
+/// A message whose length has arrived. Its pieces are known once all earlier lengths have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Message {
     came: Came,
     bytes: u64,
 }
 
-/// The reading half of a connection.
+/// The receiving half of a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Inbound {
     config: Config,
-    /// Places for lengths that no receive is posted for, in the order in which they became free.
+    /// Slots for lengths without a posted receive, in the order in which they became free.
     free: VecDeque<u16>,
-    /// Control messages that came into receives for lengths: those that another receive was posted for, and those to come.
+    /// Control messages that arrived in receives for lengths: those whose receive was posted again, and those whose was
+    /// not yet.
     strangers: [u64; 2],
-    /// Receives posted for lengths and pieces, since the beginning.
+    /// Number of receives ever posted for lengths and for pieces.
     posted: [u64; 2],
-    /// Messages that were read and were a piece: each gives back the credit for a length that it took, and no receive.
+    /// Number of messages read that were one piece without a length. Each returns the credit for a length that it
+    /// consumed, although it used no receive for one.
     alone: u64,
-    /// Lengths that arrived and are not the next one, by number modulo the size.
+    /// Lengths that arrived before their turn, by number modulo the size.
     lengths: Box<[Option<Message>]>,
-    /// How many numbers from the next length on there may be; not more than places.
+    /// Count of numbers, from the next length on, that are valid. It does not exceed the size of `lengths`.
     window: u64,
-    /// The number of the next length. With the notes' scheme, that of its first piece.
+    /// Number of the next length. With [`Scheme::LengthPayload`], the number of its first piece.
     next_length: u64,
-    /// How many lengths and pieces arrived.
+    /// Number of lengths and pieces that arrived.
     arrived: [u64; 2],
-    /// Messages in order whose lengths are known; the first is being read.
+    /// Messages in order whose lengths are known. The first one is being read.
     messages: VecDeque<Message>,
-    /// The number of the message that is being read.
+    /// Number of the message that is being read.
     number: u64,
-    /// How much of it was read, bytes.
+    /// Number of bytes of that message that were read.
     offset: u64,
-    /// Pieces that were read.
+    /// Number of pieces that were read.
     read: u64,
-    /// Pieces of all messages whose lengths are known.
+    /// Number of pieces of all messages whose lengths are known.
     announced: u64,
-    /// How many pieces receives are posted for ahead. A provider that matches tags in software passes by all that wait before
-    /// it finds the one of a short message: so there are none before a message with pieces is announced, and no more than were
-    /// ever announced at a time; but twice as many whenever the peer announces what could have gone alone.
+    /// Number of receives for pieces that are posted ahead. A provider that matches tags in software scans all posted
+    /// receives before it finds the one of a short message. With [`Scheme::Eager`] there are therefore none until a
+    /// message with pieces is announced, and afterwards as many as the peer ever announced at a time. The number
+    /// doubles whenever the peer announces a message that could have been sent without a length.
     ahead: u64,
     pieces: Window,
-    /// Places for pieces that no receive is posted for. The one that was read last is the next: it is in the processor's cache.
-    /// Where places are written, each number has its own.
+    /// Slots for pieces without a posted receive. The slot that was read last is used first, because it is in the
+    /// processor's cache. With [`Scheme::Counted`] each number has a fixed slot.
     free_pieces: Vec<u16>,
-    /// Place and size of each piece that is posted, by number modulo the window.
+    /// Slot and size of each posted piece, by number modulo the window.
     placed: Box<[(u16, u32)]>,
 }
 
-/// Receives for pieces that are posted at first.
+/// Returns the number of receives for pieces that are posted at first.
 fn first_pieces(config: &Config) -> u64 {
     config.pieces.min(4).into()
 }
 
 impl Inbound {
     pub(crate) fn new(config: &Config) -> Self {
-        // With the notes' scheme lengths are numbered by pieces.
+        // With `LengthPayload`, lengths are numbered by pieces.
         let window = (config.lengths.max(config.pieces) + 1) as usize;
         Inbound {
             config: *config,
@@ -122,7 +125,7 @@ impl Inbound {
         }
     }
 
-    /// The next receive to post: its place and sequence; for lengths any sequence will do.
+    /// Returns the next receive to post: its slot and its sequence. A receive for a length matches any sequence.
     pub(crate) fn next_recv(&mut self) -> Option<(Op, u32)> {
         if let Some(place) = self.free.pop_front() {
             self.posted[0] += 1;
@@ -146,13 +149,13 @@ impl Inbound {
         Some((Op { way: Way::Recv, kind: Kind::Payload, place }, piece_sequence(&self.config, number)))
     }
 
-    /// How many lengths and pieces the peer may have in flight, by what it is granted now.
+    /// Returns the number of lengths and pieces that the peer may have in flight with the present credits.
     pub(crate) fn windows(&self) -> [u64; 2] {
         [self.config.lengths_ahead().into(), self.ahead]
     }
 
-    /// What the peer may send: the receives that were ever posted, for lengths and for pieces, but not those for control messages;
-    /// and a length for each that used no receive.
+    /// Returns the cumulative credits for the peer: receives ever posted for lengths and for pieces, without those for
+    /// control messages, plus one length for each message that used no receive for its length.
     pub(crate) fn granted(&self) -> [u64; 2] {
         let others = u64::from(self.config.spare()) + self.strangers[0];
         let lengths = |posted: u64| (posted + self.alone).saturating_sub(others);
@@ -163,13 +166,13 @@ impl Inbound {
         [lengths(self.posted[0]), self.posted[1]]
     }
 
-    /// A control message came into a receive for a length.
+    /// Records a control message that arrived in a receive for a length.
     pub(crate) fn stranger(&mut self, place: u16) {
         self.strangers[1] += 1;
         self.free.push_back(place);
     }
 
-    /// A receive for a length completed; `word` is the first one of what came.
+    /// Records the completion of a receive for a length. `word` is the first word of the message.
     pub(crate) fn length(&mut self, place: u16, sequence: u32, size: u32, word: u64) -> Result<(), Violation> {
         let whole = self.config.scheme == Scheme::Eager && sequence & Tag::WHOLE != 0;
         let (bytes, limit) = (if whole { size.into() } else { word }, self.config.message_bytes);
@@ -197,7 +200,7 @@ impl Inbound {
         self.wait_for_turn(number, Message { came: Came::Length(place), bytes }, wrong)
     }
 
-    /// The length of a message is known. It waits for those before it.
+    /// Stores a message whose length is known until all earlier ones are known.
     fn wait_for_turn(&mut self, number: Option<u64>, message: Message, wrong: Violation) -> Result<(), Violation> {
         let slot = self.slot(number.ok_or(wrong)?);
         if self.lengths[slot].replace(message).is_some() {
@@ -207,14 +210,14 @@ impl Inbound {
         self.sort()
     }
 
-    /// A whole message that is the next one, with none behind it that waits: as [`length`](Inbound::length), in one step. Whether it
-    /// was that.
+    /// Fast path of [`length`](Inbound::length) for a whole message that is the next one, with no later one waiting.
+    /// Returns whether the message was that.
     #[inline]
     pub(crate) fn takes_next(&mut self, place: u16, sequence: u32, size: u32) -> bool {
         let config = &self.config;
         let bytes = u64::from(size);
         let fits = config.is_whole(bytes) && bytes <= config.message_bytes;
-        // These number lengths in another way.
+        // These mutants number lengths in another way.
         if mutant!(config.mutant, PostingOrder) {
             return false;
         }
@@ -231,13 +234,13 @@ impl Inbound {
         true
     }
 
-    /// Where a length waits for those before it.
+    /// Returns the slot of `lengths` in which a length waits for earlier ones.
     #[inline]
     fn slot(&self, number: u64) -> usize {
         around(number, self.lengths.len() as u64) as usize
     }
 
-    /// Which number a length has: that of the tag it came with.
+    /// Returns the number of a length, from the tag that completed.
     #[inline]
     fn number_of_length(&self, place: u16, sequence: u32, window: u64) -> Option<u64> {
         let lengths = u64::from(self.config.lengths);
@@ -250,7 +253,7 @@ impl Inbound {
         numbered_length(&self.config, sequence, self.next_length, window)
     }
 
-    /// Which number a message has that is a piece.
+    /// Returns the message number of a message that is one piece.
     #[inline]
     fn number_alone(&self, sequence: u32) -> Option<u64> {
         if mutant!(self.config.mutant, ArrivalOrder) {
@@ -259,13 +262,13 @@ impl Inbound {
         numbered_alone(&self.config, sequence, self.next_length, self.window)
     }
 
-    /// The first number of which no length has arrived.
+    /// Returns the first number whose length has not arrived.
     fn next_to_arrive(&self) -> Option<u64> {
         let mut numbers = self.next_length..self.next_length + self.window;
         numbers.find(|number| self.lengths[self.slot(*number)].is_none())
     }
 
-    /// The sequence of what arrives in this place next, where places follow from sequences.
+    /// Returns the sequence of the message that arrives in this slot next, where the slot determines the sequence.
     pub(crate) fn sequence_at(&self, kind: Kind, place: u16) -> u32 {
         let (next, window) = match kind {
             Kind::Payload => (self.read, self.pieces.size()),
@@ -275,7 +278,7 @@ impl Inbound {
         sequence_of(&self.config, next + ahead)
     }
 
-    /// Messages that are next become known.
+    /// Moves messages that are next in order to the known ones.
     #[inline]
     fn sort(&mut self) -> Result<(), Violation> {
         loop {
@@ -286,7 +289,7 @@ impl Inbound {
             }
             let (bytes, by_pieces) = (message.bytes, self.config.scheme == Scheme::LengthPayload);
             self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
-            // It could have come alone: the peer was short of credits.
+            // The message could have been sent without a length, so the peer was short of credits.
             let was_short = matches!(message.came, Came::Length(_)) && self.config.is_alone(bytes);
             self.announce(self.config.pieces_of(bytes), was_short);
             self.messages.push_back(message);
@@ -302,11 +305,11 @@ impl Inbound {
         }
     }
 
-    /// A receive for a piece completed.
+    /// Records the completion of a receive for a piece.
     pub(crate) fn payload(&mut self, place: u16, sequence: u32, size: u32) -> Result<(), Violation> {
         let window = self.pieces.size();
         let number = numbered_piece(&self.config, sequence, self.read, window);
-        // The tag said exactly which; but memory is where the receive is.
+        // The tag identifies the piece, but its bytes are in the slot of the receive that completed.
         let number = number.filter(|number| self.placed[self.pieces.place(*number)].0 == place);
         let Some(number) = number.filter(|number| *number < self.posted[1] && self.pieces.mark(*number)) else {
             let expected = piece_sequence(&self.config, self.read);
@@ -318,7 +321,7 @@ impl Inbound {
         if alone { self.message(number, sequence, size) } else { Ok(()) }
     }
 
-    /// A piece came that is a message.
+    /// Records a piece that is a whole message.
     fn message(&mut self, piece: u64, sequence: u32, size: u32) -> Result<(), Violation> {
         let (bytes, limit) = (u64::from(size), self.config.message_bytes);
         if bytes > limit {
@@ -333,24 +336,24 @@ impl Inbound {
         self.wait_for_turn(self.number_alone(sequence), Message { came: Came::Alone(piece), bytes }, wrong)
     }
 
-    /// What a message of the fabric must measure. What is written remotely is padded to words.
+    /// Checks the size of a message of the fabric. With [`Scheme::Counted`] it is padded to words.
     fn check_size(&self, kind: &'static str, size: u32, expected: u32) -> Result<(), Violation> {
         let padded = expected.next_multiple_of(8);
         let fine = size == expected || self.config.scheme == Scheme::Counted && size == padded;
         if fine { Ok(()) } else { Err(Cause::Size { kind, bytes: u64::from(size), expected: u64::from(expected) }) }
     }
 
-    /// The message that is being read, once its length has arrived.
+    /// Returns the message to read next, once its length has arrived.
     pub(crate) fn incoming(&self) -> Option<Incoming> {
         self.messages.front().map(|message| Incoming { number: self.number, bytes: message.bytes })
     }
 
-    /// How many messages were read.
+    /// Returns the number of messages that were read.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next part of the message that is being read, if it has arrived.
+    /// Returns the next part of the message that is being read, if it has arrived.
     #[inline]
     pub(crate) fn piece(&self) -> Result<Option<Piece>, Violation> {
         let Some(message) = self.messages.front() else { return Ok(None) };
@@ -371,7 +374,7 @@ impl Inbound {
         Ok(Some(Piece { op, at: 0, bytes, last: u64::from(bytes) == left }))
     }
 
-    /// The part was read: its place takes the next one.
+    /// Frees the slot of a part that was read.
     #[inline]
     pub(crate) fn consume(&mut self, piece: &Piece) {
         if piece.op.kind == Kind::Payload {
@@ -392,17 +395,17 @@ impl Inbound {
         }
     }
 
-    /// Whether so many lengths and pieces arrived, and which is too many.
+    /// Returns whether exactly that many lengths and pieces arrived.
     pub(crate) fn has_all(&self, total: [u64; 2]) -> bool {
         self.arrived == total
     }
 
-    /// Whether more arrived than the peer says it sent.
+    /// Returns whether more lengths or pieces arrived than the peer says it sent.
     pub(crate) fn has_more_than(&self, total: [u64; 2]) -> bool {
         self.arrived[0] > total[0] || self.arrived[1] > total[1]
     }
 
-    /// Whether everything that arrived was read.
+    /// Returns whether everything that arrived was read.
     pub(crate) fn is_read(&self) -> bool {
         self.messages.is_empty()
     }
@@ -412,14 +415,14 @@ impl Inbound {
 mod tests {
     use super::*;
 
-    /// Posts all that may be; how many receives for pieces there are then.
+    /// Posts every receive that may be posted. Returns the number of receives for pieces that are posted then.
     fn pieces_posted(inbound: &mut Inbound) -> u64 {
         while inbound.next_recv().is_some() {}
         inbound.posted[1] - inbound.arrived[1]
     }
 
     #[test]
-    fn receives_for_pieces_are_as_many_as_were_announced_at_a_time() {
+    fn receives_for_pieces_follow_announced_pieces() {
         let config = Config { pieces: 16, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
         let mut inbound = Inbound::new(&config);
         assert_eq!(pieces_posted(&mut inbound), 0);
@@ -429,7 +432,7 @@ mod tests {
         inbound.consume(&short);
         let mut number = 0;
         let mut places = std::collections::BTreeSet::new();
-        // Pieces of each message, and how many receives are posted then.
+        // Pieces of each message, and the receives that are then posted ahead.
         for (n, (pieces, ahead)) in [(1, 4), (3, 4), (4, 4), (20, 16), (1, 16)].into_iter().enumerate() {
             inbound.length(1, length_sequence(&config, n as u64 + 1, false), 8, pieces * 64).unwrap();
             assert_eq!((pieces_posted(&mut inbound), inbound.windows()), (ahead, [32, ahead]));
@@ -443,11 +446,11 @@ mod tests {
                 assert_eq!(pieces_posted(&mut inbound), ahead);
                 number += 1;
             }
-            assert!(places.len() as u64 <= ahead, "{places:?} are used again at once");
+            assert!(places.len() as u64 <= ahead, "{places:?} were used, though a free slot is used again first");
         }
     }
 
-    /// A length of one piece and its piece, or a message that is the piece, arrives and is read.
+    /// Lets a message of one piece arrive, with or without a length in front, and reads it.
     fn one_piece(inbound: &mut Inbound, number: u64, alone: bool) {
         let config = inbound.config;
         let place = inbound.placed[inbound.pieces.place(number)].0;
@@ -462,7 +465,7 @@ mod tests {
         let place = if alone { place } else { inbound.placed[inbound.pieces.place(number)].0 };
         let granted = inbound.granted();
         inbound.payload(place, sequence, 64).unwrap();
-        assert_eq!(inbound.granted(), granted, "credits for what arrived and was not read");
+        assert_eq!(inbound.granted(), granted, "credits for a message that was not read");
         assert_eq!(inbound.incoming(), Some(Incoming { number, bytes: 64 }));
         let piece = inbound.piece().unwrap().expect("it has arrived");
         assert!(piece.last && piece.bytes == 64);
@@ -470,9 +473,10 @@ mod tests {
         pieces_posted(inbound);
     }
 
-    /// It uses no receive for a length, and is granted one more all the same: as if it had. Sequences wrap on the way.
+    /// Such a message uses no receive for a length, and is granted a length again as if it had. Sequences wrap during
+    /// the test.
     #[test]
-    fn a_message_that_is_a_piece_gives_its_credits_back() {
+    fn single_piece_message_returns_its_credits() {
         let first_sequence = u32::MAX - 2;
         let config = Config { pieces: 16, piece_bytes: 64, eager_bytes: 8, first_sequence, ..Config::default() };
         let mut inbound = Inbound::new(&config);
@@ -485,9 +489,9 @@ mod tests {
         assert_eq!((inbound.posted[0], inbound.windows()), (32 + 16 + 1, [32, 4]));
     }
 
-    /// Who announces what could go alone has no receive for it.
+    /// A peer that announces a message which needs no length had no receive for it.
     #[test]
-    fn who_is_short_of_receives_gets_twice_as_many() {
+    fn peer_short_of_receives_gets_twice_as_many() {
         let config = Config { pieces: 13, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
         let mut inbound = Inbound::new(&config);
         pieces_posted(&mut inbound);
@@ -500,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_a_piece_is_as_long_as_it_may_be() {
+    fn length_of_single_piece_message_is_checked() {
         let base = Config { pieces: 4, piece_bytes: 64, eager_bytes: 8, message_bytes: 40, ..Config::default() };
         let of = |config: Config, bytes| {
             let mut inbound = Inbound::new(&config);
@@ -515,9 +519,9 @@ mod tests {
         assert_eq!(of(base, 9).0, Ok(()));
     }
 
-    /// However many pieces there were: places that are written are not kept as free ones.
+    /// Slots of [`Scheme::Counted`] are not kept as free ones, for any number of pieces.
     #[test]
-    fn no_more_places_are_free_than_there_are() {
+    fn free_slots_never_exceed_all_slots() {
         for scheme in Scheme::ALL {
             let config = Config { pieces: 4, piece_bytes: 64, eager_bytes: 8, ..Config::with(scheme) }.normal();
             let mut inbound = Inbound::new(&config);
@@ -534,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_that_a_control_message_took_is_no_credit() {
+    fn receive_used_by_control_message_is_no_credit() {
         let mut inbound = Inbound::new(&Config::default());
         pieces_posted(&mut inbound);
         assert_eq!((inbound.posted[0], inbound.granted()), (32 + 16, [32, 0]));

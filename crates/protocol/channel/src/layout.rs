@@ -1,16 +1,16 @@
-//! Where the places of connections are in a region.
+//! Offsets of message slots in the memory that is registered for a peer.
 
 use stentor_fabric::memory::{LINE, Ordering, WORD, Word};
 
 use crate::config::{CONTROL_BYTES, CONTROLS, LENGTH_BYTES};
 use crate::{Config, Kind};
 
-/// The places of one direction of one connection, and those of many after each other.
+/// Layout of an area, which holds the slots of one direction of one connection. A region holds several areas in a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Bytes of a place, by kind.
+    /// Size of a slot, in bytes, by kind.
     strides: [u64; 4],
-    /// Where the places of a kind begin in the area.
+    /// Offset of the first slot of each kind in the area, in bytes.
     begins: [u64; 4],
     area: u64,
 }
@@ -34,40 +34,40 @@ impl Layout {
         Layout { strides, begins, area }
     }
 
-    /// Bytes of one area.
+    /// Returns the size of one area, in bytes.
     pub(crate) fn area_bytes(&self) -> u64 {
         self.area
     }
 
-    /// Where a place begins.
+    /// Returns the offset of a slot in the region, in bytes.
     pub(crate) fn offset(&self, area: u32, kind: Kind, place: u16) -> u64 {
         u64::from(area) * self.area + self.begins[kind.index()] + u64::from(place) * self.strides[kind.index()]
     }
 }
 
-/// The words from a byte on.
+/// Returns the words from byte `offset` on.
 fn words(memory: &[Word], offset: u64) -> &[Word] {
     &memory[offset as usize / WORD..]
 }
 
-/// Writes bytes at an offset that is a multiple of 8; the last word is filled up with zeroes.
+/// Stores bytes at an offset that is a multiple of 8. The last word is padded with zeroes.
 pub(crate) fn store(memory: &[Word], offset: u64, bytes: &[u8]) {
     stentor_atomic_copy::store_bytes(words(memory, offset), bytes);
 }
 
-/// Writes words, as they are sent: little endian.
+/// Stores words in wire order, little endian.
 pub(crate) fn store_words(memory: &[Word], offset: u64, from: &[u64]) {
     for (word, from) in words(memory, offset).iter().zip(from) {
         word.store(from.to_le(), Ordering::Relaxed);
     }
 }
 
-/// Appends bytes from an offset that is a multiple of 8.
+/// Appends to `to` the bytes at an offset that is a multiple of 8.
 pub(crate) fn load(memory: &[Word], offset: u64, bytes: u32, to: &mut Vec<u8>) {
     stentor_atomic_copy::append(words(memory, offset), bytes as usize, to);
 }
 
-/// Reads words, as they were sent: little endian.
+/// Loads words that are in wire order, little endian.
 pub(crate) fn load_words(memory: &[Word], offset: u64, to: &mut [u64]) {
     for (to, word) in to.iter_mut().zip(words(memory, offset)) {
         *to = u64::from_le(word.load(Ordering::Acquire));
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_do_not_overlap() {
+    fn slots_do_not_overlap() {
         let config = Config { lengths: 3, pieces: 2, eager_bytes: 8, piece_bytes: 128, ..Config::default() };
         let layout = Layout::new(&config);
         let mut places = Vec::new();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_out_as_they_went_in() {
+    fn stored_bytes_are_loaded_unchanged() {
         let memory: Vec<Word> = (0..8).map(|_| Word::new(u64::MAX)).collect();
         for length in 0..24 {
             let bytes: Vec<u8> = (0..length).collect();

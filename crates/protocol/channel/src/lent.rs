@@ -1,4 +1,4 @@
-//! The operations of a connection that the fabric has.
+//! Operations of a connection that are outstanding at the fabric.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,16 @@ use crate::command::{Op, Way};
 use crate::config::CONTROLS;
 use crate::{Config, Kind};
 
-/// The operations of a connection that the fabric has.
+/// Operations of a connection that are outstanding at the fabric.
 ///
 /// # Invariants
-/// - `recvs` is the number of places in `posted`, unless the fabric gives back what it was not given.
-/// - What is to be asked back is posted.
+/// - `recvs` is the number of slots set in `posted`, unless the fabric completes a receive that was not posted.
+/// - Every receive in `to_cancel` is posted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Lent {
-    /// Receives, by kind and place.
+    /// Posted receives, by kind and slot.
     posted: [Box<[bool]>; 4],
-    /// Receives to ask back.
+    /// Receives to cancel.
     to_cancel: VecDeque<Op>,
     sends: u32,
     recvs: u32,
@@ -28,37 +28,37 @@ impl Lent {
         Lent { posted, to_cancel: VecDeque::new(), sends: 0, recvs: 0 }
     }
 
-    /// All of them.
+    /// Returns the number of outstanding operations.
     pub(crate) fn total(&self) -> u32 {
         self.sends + self.recvs
     }
 
-    /// Sends among them.
+    /// Returns the number of outstanding sends.
     pub(crate) fn sends(&self) -> u32 {
         self.sends
     }
 
-    /// The fabric is given another send.
+    /// Counts a send that is posted.
     #[inline]
     pub(crate) fn send(&mut self) {
         self.sends += 1;
     }
 
-    /// The fabric is given another receive.
+    /// Records a receive that is posted.
     #[inline]
     pub(crate) fn recv(&mut self, op: Op) {
         self.posted[op.kind.index()][usize::from(op.place)] = true;
         self.recvs += 1;
     }
 
-    /// The fabric gives back a receive for lengths, which it has.
+    /// Records the completion of a receive for lengths, which must be posted.
     #[inline]
     pub(crate) fn length_came(&mut self, place: u16) {
         self.recvs -= 1;
         self.posted[Kind::Length.index()][usize::from(place)] = false;
     }
 
-    /// The fabric gives back an operation.
+    /// Records the completion of an operation.
     pub(crate) fn gave_back(&mut self, op: Op) {
         match op.way {
             Way::Send => self.sends = self.sends.saturating_sub(1),
@@ -71,20 +71,20 @@ impl Lent {
         }
     }
 
-    /// Whether the fabric has this receive.
+    /// Returns whether this receive is posted.
     #[inline]
     pub(crate) fn has(&self, op: Op) -> bool {
         op.way == Way::Recv && self.posted[op.kind.index()].get(usize::from(op.place)).is_some_and(|posted| *posted)
     }
 
-    /// All receives are given back, unused.
+    /// Records that all receives have been returned unused.
     pub(crate) fn give_back_receives(&mut self) {
         for posted in self.posted.iter_mut().flatten() {
             self.recvs -= u32::from(std::mem::take(posted));
         }
     }
 
-    /// Asks all receives back, but for that of the greeting if it is still `awaited`.
+    /// Marks all receives to be cancelled, except that of the peer's hello if the hello is still `awaited`.
     pub(crate) fn ask_back(&mut self, awaited: bool) {
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Greeting || !awaited) {
             let posted = self.posted[kind.index()].iter().enumerate().filter(|(_, posted)| **posted);
@@ -92,12 +92,12 @@ impl Lent {
         }
     }
 
-    /// The next receive to ask back.
+    /// Returns the next receive to cancel.
     pub(crate) fn next_cancel(&mut self) -> Option<Op> {
         self.to_cancel.pop_front()
     }
 
-    /// Nothing is asked back: the fabric gives everything back by itself.
+    /// Forgets the receives to cancel, because a broken queue pair returns them without a request.
     pub(crate) fn forget_cancels(&mut self) {
         self.to_cancel.clear();
     }

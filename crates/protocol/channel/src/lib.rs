@@ -1,48 +1,59 @@
-//! Ordered channel: messages from one process to another, in order, on fabrics whose completions come in any order.
+//! Ordered channel: delivers messages from one process to another in order, on fabrics whose completions arrive in any
+//! order.
 //!
-//! This is the protocol of the notes on EFA, with its gaps closed. [`Connection`] is one end of one connection, a pure
-//! state machine: no I/O, no clock, no randomness. It is told what completed, and says what to post; whose memory that
-//! is, and which fabric, is not its business.
+//! [`Connection`] is one end of one connection, a pure state machine without I/O, clock or randomness. Its driver
+//! reports completions to it and posts the operations that it asks for. The driver also owns the memory and the fabric.
+//! [`Endpoint`] drives connections on a fabric. Applications use [`Hub`] and [`Channel`]: futures for any runtime, and
+//! calls that block.
 //!
-//! | notes | here |
-//! |---|---|
-//! | tag: `kLength`, `kPayload`, a message id of 32 bits | [`Tag`]: bits 63–34 connection, 33 payload, 32 length, 31–0 sequence. Connection 0 is the notes' own layout |
-//! | `post_send` of the length, then of the payload, `msg_id++` | [`Scheme::LengthPayload`], sent by [`Connection::next_send`] |
-//! | a receive of a length with the low 32 bits ignored | [`Connection::next_recv`]: several ahead; which message it is follows from the tag that completed, never from the order of posts |
-//! | then a receive of the payload with exactly that id | posted ahead, too, for the next ids: what arrives finds a receive |
-//! | mark the operation, call back from the front of `writeOperations_` | a window over numbers, marked in any order; [`Connection::next_notice`] and [`Connection::piece`] give what is complete from the front |
+//! # Protocol
+//! The base scheme for tagged fabrics is [`Scheme::LengthPayload`]:
 //!
-//! A message that is longer than a piece takes as many ids as it has pieces, so lengths are numbered by pieces. With
-//! [`Scheme::Eager`] a short message goes in place of its length, which its tag says ([`Tag::WHOLE`]), so that one of 4096 bytes is
-//! 4096 bytes of the fabric; lengths and pieces are numbered apart. A message that is one piece goes with no length in front if the
-//! peer has a receive for it: its tag has both numbers ([`Tag::PIECE_BITS`]). [`Scheme::Counted`], for fabrics without tags, sends
-//! short messages behind their length.
+//! - A message is sent as its length and then its payload, both with the message's id in their tags
+//!   ([`Connection::next_send`]). [`Tag`] has the connection in bits 63–34, the payload flag in bit 33, the length flag
+//!   in bit 32 and the sequence in bits 31–0.
+//! - Receives for lengths ignore the sequence, and several are posted ahead ([`Connection::next_recv`]). The tag that
+//!   completed identifies the message, never the order of posts.
+//! - Receives for payloads match one id exactly. They are posted ahead for the next ids, so an arriving payload finds
+//!   its receive.
+//! - Completions mark numbers of a window in any order. [`Connection::next_notice`] and [`Connection::piece`] report
+//!   from the front of the window.
 //!
-//! [`Endpoint`] puts connections on a fabric. [`Hub`] and [`Channel`] are what applications use: futures for any runtime,
-//! and calls that block.
+//! A message that is longer than a piece uses one id per piece, so this scheme numbers lengths by pieces. The other
+//! schemes send fewer messages of the fabric:
+//!
+//! - [`Scheme::Eager`] sends a short message in place of its length and marks that in the tag ([`Tag::WHOLE`]), so a
+//!   message of 4096 bytes is 4096 bytes of the fabric. Lengths and pieces have separate numbers. A message of one
+//!   piece is sent without a length in front if the peer has a receive for it; its tag holds both numbers
+//!   ([`Tag::PIECE_BITS`]).
+//! - [`Scheme::Counted`], for fabrics without tags, sends a short message behind its length.
 //!
 //! # States and invariants
-//! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and read, when something
-//! fails, or when its owner gives up. While it drains nothing is posted and every receive is asked back; it is over when
-//! the fabric has given everything back, and not before (C4).
+//! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and have read
+//! everything, when an operation fails, or when its owner aborts it. While it drains, it posts nothing and cancels
+//! every receive. It is over once the fabric has completed every outstanding operation, and not before (C4).
 //!
-//! 1. There is at most one operation of each way, kind and place with the fabric ([`Op`]); a place is written, or sent
-//!    from again, only when that one has completed.
-//! 2. What is in flight lies in a window of at most [`MAX_WINDOW`] numbers, so a sequence of 32 bits names one of them, and so do
-//!    the 15 and the 16 of a message that is one piece. Numbers themselves never wrap.
-//! 3. `sent ≤ granted ≤ receives that the peer has posted`, for lengths, for pieces, and for control messages: nothing
-//!    that arrives waits for a receive (C3). A message that is one piece takes a credit for a length, too, and uses no receive
-//!    for one: the credit is given anew when it was read. The one message with which an end greets may, until the other end is open.
-//! 4. Every control message says all that its sender has to say, in cumulative numbers, so their order does not matter and
-//!    none is needed that a later one follows. An end sends at most [`CONTROLS`] that the peer has not said it saw.
-//! 5. Messages are handed over and written messages are reported from the front of their window only (C1, C2).
-//! 6. An end's last control message says how many there were, and is sent when the peer has finished and all of it has
-//!    arrived. Who has sent its own and has all of the peer's knows that nothing is under way in either direction.
-//! 7. The peer may still have receives out then, so the number's next life begins with a greeting that only this life's
-//!    receive takes ([`Kind::Greeting`]), and nothing else is sent before the greeting of the peer's same life has come:
-//!    then its old receives are gone. After a failure a number is not used again until the queue pair has been reset.
+//! 1. The fabric has at most one operation per direction, kind and slot ([`Op`]). A slot is written, or sent from,
+//!    again only after that operation has completed.
+//! 2. Numbers in flight lie in a window of at most [`MAX_WINDOW`] numbers, so a sequence of 32 bits identifies one of
+//!    them. So do the 15 and 16 bits of a message that is one piece. The numbers themselves never wrap.
+//! 3. `sent ≤ granted ≤ receives that the peer has posted` holds for lengths, for pieces and for control messages, so
+//!    nothing that arrives waits for a receive (C3). A message that is one piece also consumes a credit for a length
+//!    but uses no receive for one; the receiver grants that credit again once the message has been read. Only an end's
+//!    hello may wait for a receive, until the other end is open.
+//! 4. A control message holds the complete state of its sender in cumulative numbers. The order of control messages
+//!    therefore does not matter, and a later one replaces all earlier ones. An end has at most [`CONTROLS`] control
+//!    messages that the peer has not acknowledged.
+//! 5. Messages are delivered, and written messages are reported, only from the front of their window (C1, C2).
+//! 6. An end sends its last control message when the peer has finished and everything from the peer has arrived. That
+//!    message holds the total number of the end's control messages. An end that has sent its last one and has received
+//!    all of the peer's knows that nothing is in flight in either direction.
+//! 7. At that point the peer may still have receives posted. The number's next life (the next time it is opened)
+//!    therefore begins with a hello that only the receive of that life matches ([`Kind::Greeting`]). An end sends
+//!    nothing else before the peer's hello of the same life has arrived, which proves that the peer's old receives are
+//!    gone. After a failure a number is not used again until the queue pair has been reset.
 //!
-//! Invariant 2 makes the window a constant of the two ends, which refuse each other if they differ in any parameter.
+//! Invariant 2 makes the window a constant of both ends, so ends whose parameters differ refuse each other.
 #![forbid(unsafe_code)]
 
 mod command;

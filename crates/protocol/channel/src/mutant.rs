@@ -1,45 +1,45 @@
-//! Mutants of the channel: its hazards, one by one. Compiled in only with the feature `plants`.
+//! Mutants of the channel, one per hazard. They are compiled in only with the feature `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;
 
 mutants! {
-    /// The connection is not part of the tag.
+    /// Tags do not contain the connection.
     NoConnectionInTag, "no-connection-in-tag", "C1";
-    /// Sequences wrap before what had the same one is over.
+    /// A sequence is used again while its earlier use is still in flight.
     SequenceWraps, "sequence-wraps", "C1";
-    /// Which message a length belongs to is taken from the order in which receives were posted.
+    /// The order in which receives were posted decides which message a length belongs to.
     PostingOrder, "posting-order", "C1";
-    /// Messages are handed over as their lengths come.
+    /// Messages are delivered in the order in which their lengths arrive.
     ArrivalOrder, "arrival-order", "C1";
-    /// Writes are reported as they complete.
+    /// Writes are reported in the order in which they complete.
     CallbacksAsTheyCome, "callbacks-as-they-come", "C2";
-    /// Credits are not waited for.
+    /// The sender does not wait for credits.
     NoCredits, "no-credits", "C3";
-    /// Credits are given before the receives are posted that they stand for.
+    /// Credits are granted before their receives are posted.
     CreditBeforeReceive, "credit-before-receive", "C3";
-    /// A connection is closed as soon as its receives are told to come back.
+    /// A connection is over as soon as its receives have been cancelled, before they complete.
     CloseFreesEarly, "close-frees-early", "C4";
-    /// A place to send from is used again before what is sent from there is done.
+    /// A send slot is used again before its send has completed.
     SendPlaceReused, "send-place-reused", "C1";
-    /// Completions are handled like successes, whatever they say.
+    /// Failed completions are handled like successful ones.
     ErrorIsSuccess, "error-is-success", "C5";
-    /// Completions that are no successes are dropped.
+    /// Failed completions are dropped.
     ErrorDropped, "error-dropped", "C5";
-    /// Posts are not bounded by the depth of the completion queue.
+    /// The depth of the completion queue does not limit posts.
     QueueOverrun, "queue-overrun", "C1";
-    /// Control messages are not signalled, and take no place among those that may be outstanding.
+    /// Control messages are not signalled, and do not count as outstanding.
     SilentUncounted, "silent-uncounted", "C1";
-    /// What is short is inline, whatever the fabric takes.
+    /// Short data is posted inline, even if the fabric does not take inline data.
     InlineAnyway, "inline-anyway", "C1";
-    /// The receive for the next length is posted when the message before is read.
+    /// The receive for the next length is posted only after the message before it has been read.
     OneAhead, "one-ahead", "latency";
-    /// Every message is two, however short.
+    /// Every message is sent as a length and a payload, however short it is.
     NeverInline, "never-inline", "latency";
 }
 
 impl Mutant {
-    /// Whether what the fabric says about errors is not passed on.
+    /// Returns whether the mutant hides errors that the fabric reports.
     pub(crate) fn hides_errors(self) -> bool {
         #[cfg(feature = "plants")]
         return matches!(self, Mutant::ErrorDropped | Mutant::ErrorIsSuccess);
@@ -47,8 +47,8 @@ impl Mutant {
         false
     }
 
-    /// Whether campaigns are expected to find it. What only takes longer is for the tests that count, and what takes EFA's
-    /// restrictions to show is for those that have them.
+    /// Returns whether simulation runs are expected to find the mutant. Counting tests find those that only add
+    /// latency, and tests with EFA's restrictions find those that only show there.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn is_for_campaigns(self) -> bool {

@@ -1,4 +1,4 @@
-//! One direction, at the end that writes: messages become lengths and pieces, as far as credits and places reach.
+//! The sending direction of a connection: splits messages into lengths and pieces, within credits and free slots.
 
 use std::collections::VecDeque;
 
@@ -11,43 +11,43 @@ use crate::{Config, Kind, Scheme, WriteError, mutant};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Current {
     bytes: u64,
-    /// How much of it was sent.
+    /// Number of bytes that were sent.
     offset: u64,
-    /// Pieces that are left, once its length was sent.
+    /// Number of pieces that are left, once the length was sent.
     pieces: Option<u64>,
-    /// Lengths and pieces before it.
+    /// Number of lengths and pieces before the message.
     from: [u64; 2],
 }
 
-/// A message that was handed over and is not reported as written.
+/// A message that was handed over and is not reported as written yet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Unfinished {
     number: u64,
-    /// Lengths and pieces before it, and up to its end.
+    /// Numbers of lengths and pieces before the message, and up to its end.
     from: [u64; 2],
     to: [u64; 2],
 }
 
-/// The writing half of a connection.
+/// The sending half of a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Outbound {
     config: Config,
-    /// Lengths and pieces that the peer has receives for, counted since the beginning.
+    /// Number of lengths and pieces that the peer has granted since the connection opened.
     granted: [u64; 2],
-    /// Lengths and pieces sent.
+    /// Number of lengths and pieces that were sent.
     sent: [u64; 2],
-    /// Which of them the fabric is done with.
+    /// Lengths and pieces whose sends have completed.
     flights: [Window; 2],
-    /// What the fabric is sending from each place.
+    /// Number that is being sent from each slot.
     places: [Box<[Option<u64>]>; 2],
-    /// The places that it sends nothing from, the last used last. Where places are written, each number has its own.
+    /// Free slots; the one that was used last is last. With [`Scheme::Counted`] each number has a fixed slot.
     free: [Vec<u16>; 2],
     current: Option<Current>,
     accepted: u64,
     unfinished: VecDeque<Unfinished>,
 }
 
-/// A length or a piece to send, and its sequence.
+/// A length or a piece to send, with its sequence.
 pub(crate) type Staged = (Op, u32, What);
 
 impl Outbound {
@@ -66,8 +66,8 @@ impl Outbound {
         }
     }
 
-    /// The peer has receives for so many lengths and pieces. Says so again and again; what is older changes nothing.
-    /// False if it is more than the windows allow.
+    /// Applies the peer's cumulative credits for lengths and pieces. An older value has no effect. Returns false if the
+    /// credits exceed the windows.
     pub(crate) fn grant(&mut self, granted: [u64; 2]) -> bool {
         let windows = [self.config.lengths, self.config.pieces].map(u64::from);
         for which in 0..2 {
@@ -79,7 +79,7 @@ impl Outbound {
         true
     }
 
-    /// Begins a message; returns its number.
+    /// Begins a message. Returns its number.
     #[inline]
     pub(crate) fn begin(&mut self, bytes: u64) -> Result<u64, WriteError> {
         if let Some(current) = &self.current {
@@ -94,7 +94,8 @@ impl Outbound {
         Ok(self.accepted - 1)
     }
 
-    /// Takes back the message that is being handed over, as if it had never begun. False if part of it was sent.
+    /// Withdraws the message that is being handed over, as if it had never been begun. Returns false if part of it was
+    /// sent.
     pub(crate) fn take_back(&mut self) -> bool {
         let is_whole = self.current.as_ref().is_some_and(|current| current.pieces.is_none());
         if is_whole {
@@ -104,24 +105,24 @@ impl Outbound {
         is_whole
     }
 
-    /// The number of the message that was begun last.
+    /// Returns the number of the message that was begun last.
     pub(crate) fn last(&self) -> u64 {
         self.accepted.saturating_sub(1)
     }
 
-    /// Bytes of the message that is being handed over that were not sent yet; `None` if there is none.
+    /// Returns the number of bytes of the current message that were not sent yet, or `None` if there is no message.
     #[inline]
     pub(crate) fn left(&self) -> Option<u64> {
         self.current.as_ref().map(|current| current.bytes - current.offset)
     }
 
-    /// The length of the message that is being handed over; `None` if there is none.
+    /// Returns the length of the message that is being handed over, or `None` if there is none.
     #[inline]
     pub(crate) fn writing(&self) -> Option<u64> {
         self.current.as_ref().map(|current| current.bytes)
     }
 
-    /// Lengths and pieces sent so far.
+    /// Returns the number of lengths and pieces that were sent.
     pub(crate) fn sent(&self) -> [u64; 2] {
         self.sent
     }
@@ -133,7 +134,7 @@ impl Outbound {
         credit && self.sent[which] < self.flights[which].done() + self.flights[which].size()
     }
 
-    /// What is to be sent next, if it may be.
+    /// Returns the next length or piece to send, if credits and slots allow it.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Staged> {
         let current = self.current.as_ref()?;
@@ -151,7 +152,7 @@ impl Outbound {
                 let inline = if config.is_inline(current.bytes) { current.bytes as u32 } else { 0 };
                 current.offset += u64::from(inline);
                 current.pieces = Some(config.pieces_of(current.bytes));
-                // The notes have one id for a length and its payload.
+                // A length and its payload have the same id in this scheme.
                 let by_pieces = config.scheme == Scheme::LengthPayload;
                 let number = self.sent[if by_pieces { Kind::Payload } else { Kind::Length }.index()];
                 let sequence = length_sequence(&config, number, config.is_whole(current.bytes));
@@ -172,8 +173,8 @@ impl Outbound {
         Some((Op { way: Way::Send, kind, place }, sequence, what))
     }
 
-    /// A place for the next one of this kind, which there is room for: the one that was used last, because it is in the processor's
-    /// cache.
+    /// Allocates a slot for the next message of this kind, for which there must be room. It is the slot that was used
+    /// last, because that one is in the processor's cache.
     #[inline]
     fn take_place(&mut self, kind: Kind) -> u16 {
         let which = kind.index();
@@ -185,8 +186,8 @@ impl Outbound {
         place
     }
 
-    /// All of the message as a piece that says itself what it is. It takes a number among the lengths and a credit for one, and
-    /// uses no receive for a length.
+    /// Sends the whole message as one piece without a length in front. It consumes a number and a credit of the
+    /// lengths, and uses no receive for a length.
     fn alone(&mut self, bytes: u32) -> Staged {
         let [length, piece] = self.sent;
         let op = Op { way: Way::Send, kind: Kind::Payload, place: self.take_place(Kind::Payload) };
@@ -199,7 +200,7 @@ impl Outbound {
         (op, alone_sequence(&self.config, length, piece), What::Payload { offset: 0, bytes })
     }
 
-    /// If all of the message was handed over, it waits to be done.
+    /// Moves the current message to the unfinished ones if all of it was handed over.
     #[inline]
     fn finish(&mut self) {
         if let Some(Current { pieces: Some(0), from, .. }) = self.current {
@@ -208,7 +209,7 @@ impl Outbound {
         }
     }
 
-    /// The fabric is done with what was sent from this place. False if nothing was.
+    /// Records the completion of the send from this slot. Returns false if none was outstanding there.
     #[inline]
     pub(crate) fn done(&mut self, kind: Kind, place: u16) -> bool {
         let which = kind.index();
@@ -219,7 +220,7 @@ impl Outbound {
         self.flights[which].mark(number)
     }
 
-    /// Which message something that was sent from this place belongs to.
+    /// Returns the message to which the send from this slot belongs.
     pub(crate) fn message_at(&self, kind: Kind, place: u16) -> u64 {
         let which = kind.index();
         let number = self.places[which].get(usize::from(place)).copied().flatten().unwrap_or(self.sent[which]);
@@ -227,7 +228,7 @@ impl Outbound {
         whose.map_or(self.last(), |message| message.number)
     }
 
-    /// The next message that is written wholly, in the order of messages.
+    /// Returns the next message that is completely written, in the order of messages.
     pub(crate) fn next_written(&mut self) -> Option<u64> {
         let flights = &self.flights;
         let whole = |message: &Unfinished| {
@@ -243,7 +244,7 @@ impl Outbound {
         if done { self.unfinished.pop_front().map(|message| message.number) } else { None }
     }
 
-    /// Whether everything that was begun was handed over.
+    /// Returns whether every message that was begun has been handed over.
     pub(crate) fn is_staged(&self) -> bool {
         self.current.is_none()
     }
@@ -253,9 +254,10 @@ impl Outbound {
 mod tests {
     use super::*;
 
-    /// Messages that are announced and those that go alone; whose places are written elsewhere use their own.
+    /// Covers messages with a length in front, messages that are one piece, and [`Scheme::Counted`], where each number
+    /// has a fixed slot.
     #[test]
-    fn the_place_that_was_used_last_is_used_again() {
+    fn last_used_slot_is_reused_first() {
         for (scheme, expected) in [
             (Scheme::Eager, [0, 1, 0, 2, 1]),
             (Scheme::LengthPayload, [0, 1, 0, 2, 1]),

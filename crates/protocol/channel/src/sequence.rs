@@ -1,9 +1,9 @@
-//! From numbers that count from 0 to the sequences of tags, and back.
+//! Conversion between numbers, which count from 0, and the sequences in tags.
 
 use crate::window::number_of;
 use crate::{Config, Scheme, Tag, mutant};
 
-/// The sequence of a number.
+/// Returns the sequence of a number.
 #[inline]
 pub(crate) fn sequence_of(config: &Config, number: u64) -> u32 {
     if mutant!(config.mutant, SequenceWraps) {
@@ -12,7 +12,7 @@ pub(crate) fn sequence_of(config: &Config, number: u64) -> u32 {
     config.first_sequence.wrapping_add(number as u32)
 }
 
-/// The number that a sequence stands for: one of the `window` numbers from `expected` on.
+/// Returns the number that a sequence stands for, among the `window` numbers from `expected` on.
 #[inline]
 pub(crate) fn numbered(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if mutant!(config.mutant, SequenceWraps) {
@@ -22,7 +22,7 @@ pub(crate) fn numbered(config: &Config, sequence: u32, expected: u64, window: u6
     number_of(sequence, config.first_sequence, expected, window)
 }
 
-/// The sequence of a length, which may be a whole message.
+/// Returns the sequence of a length, or of a whole message in place of one.
 #[inline]
 pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 {
     let sequence = sequence_of(config, number);
@@ -32,7 +32,7 @@ pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 
     if whole { sequence | Tag::WHOLE } else { sequence & !Tag::WHOLE }
 }
 
-/// The number that the sequence of a length stands for, as [`numbered`].
+/// Returns the number that the sequence of a length stands for, as [`numbered`] does.
 #[inline]
 pub(crate) fn numbered_length(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if config.scheme != Scheme::Eager {
@@ -41,21 +41,21 @@ pub(crate) fn numbered_length(config: &Config, sequence: u32, expected: u64, win
     modulo(config, sequence, expected, window, !Tag::WHOLE)
 }
 
-/// The sequence of a piece of a message that was announced.
+/// Returns the sequence of a piece of a message whose length is sent in front.
 #[inline]
 pub(crate) fn piece_sequence(config: &Config, piece: u64) -> u32 {
     let sequence = sequence_of(config, piece);
     if config.scheme == Scheme::Eager { sequence & PIECES } else { sequence }
 }
 
-/// The sequence of a piece that is a message.
+/// Returns the sequence of a piece that is a whole message.
 #[inline]
 pub(crate) fn alone_sequence(config: &Config, message: u64, piece: u64) -> u32 {
     let message = sequence_of(config, message) & MESSAGES;
     Tag::WHOLE | message << Tag::PIECE_BITS | piece_sequence(config, piece)
 }
 
-/// The number that the sequence of a piece stands for, as [`numbered`].
+/// Returns the number that the sequence of a piece stands for, as [`numbered`] does.
 #[inline]
 pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if config.scheme != Scheme::Eager {
@@ -67,14 +67,15 @@ pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, wind
     modulo(config, sequence, expected, window, PIECES)
 }
 
-/// The number among the messages of one that is a piece, as [`numbered`].
+/// Returns the message number that is in the sequence of a piece that is a whole message, as [`numbered`] does.
 #[inline]
 pub(crate) fn numbered_alone(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     modulo(config, sequence >> Tag::PIECE_BITS, expected, window, MESSAGES)
 }
 
-/// Bits of the number of a piece, and of the number of a message behind which there is nothing but that piece.
+/// Sequence bits that number a piece.
 const PIECES: u32 = (1 << Tag::PIECE_BITS) - 1;
+/// Sequence bits, behind those of the piece, that number a message of one piece.
 const MESSAGES: u32 = (1 << (31 - Tag::PIECE_BITS)) - 1;
 
 #[inline]
@@ -86,7 +87,7 @@ fn modulo(config: &Config, sequence: u32, expected: u64, window: u64, bits: u32)
     (ahead < window).then(|| expected + ahead)
 }
 
-/// How many sequences there are with the mutant.
+/// Number of distinct sequences with the mutant.
 const PLANTED_SEQUENCES: u32 = 4;
 
 #[cfg(test)]
@@ -97,9 +98,9 @@ mod tests {
     use crate::MAX_WINDOW;
 
     proptest! {
-        /// Wherever numbers begin and however often they have wrapped, as far ahead as the widest window reaches.
+        /// The first sequence and the numbers are arbitrary, and the distance reaches up to the widest window.
         #[test]
-        fn a_message_that_is_a_piece_says_both_numbers(
+        fn single_piece_sequence_holds_both_numbers(
             first_sequence: u32, (message, piece) in (0_u64..1 << 40, 0_u64..1 << 40),
             (ahead, further) in (0..u64::from(MAX_WINDOW), 0..u64::from(MAX_WINDOW)),
         ) {

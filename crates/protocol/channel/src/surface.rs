@@ -1,16 +1,16 @@
-//! Two surfaces over an [`Endpoint`]: futures for any runtime, and calls that block.
+//! Two interfaces over an [`Endpoint`]: futures for any runtime, and blocking calls.
 //!
-//! A [`Hub`] owns the endpoint, [`Channel`]s are its connections. Somebody calls [`Hub::turn`] again and again, from the same
-//! thread: an event loop of the caller's, or [`Hub::block_on`]. Nothing here starts threads or needs a runtime.
+//! A [`Hub`] owns the endpoint; [`Channel`]s are its connections. One thread calls [`Hub::turn`] repeatedly, from the
+//! caller's event loop or through [`Hub::block_on`]. This module starts no threads and needs no runtime.
 //!
 //! # Cancel safety
-//! Every future can be dropped at any time, for instance by a timeout or by a `select!`. The connection stays in order: the
-//! peer reads whole messages, each once, and the next call works as if the dropped one had returned.
+//! Every future can be dropped at any time, for instance by a timeout or by a `select!`. The connection stays
+//! consistent: the peer reads each message whole and once, and the next call works as if the dropped one had returned.
 //!
 //! | dropped future | effect |
 //! |---|---|
-//! | [`Channel::write`] | if no byte had left, none: the message is not sent. Otherwise the channel copies the bytes that are left and sends them by itself; see [`Write`] |
-//! | [`Channel::read`] | none: the parts that have arrived are kept for the next read |
+//! | [`Channel::write`] | the message is not sent, or the channel sends the rest from a copy; see [`Write`] |
+//! | [`Channel::read`] | none: parts that have arrived are kept for the next read |
 //! | [`Channel::flush`] | none |
 //! | [`Channel::close`] | this end has finished writing; a further `close` waits for the rest |
 
@@ -27,33 +27,33 @@ use thiserror::Error;
 
 use crate::{ChannelError, Endpoint, Handle, Notice, OpenError, WriteError};
 
-/// Events of the fabric are asked for once in so many turns, and whenever there is nothing else to do.
+/// Number of turns after which events of the fabric are polled. Idle turns poll them, too.
 const HOUSEKEEP_TURNS: u32 = 64;
-/// The longest sleep, in which nothing of the fabric's control plane is heard.
+/// Longest sleep. It bounds the time in which events of the fabric's control plane are not polled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
-/// Why a call of a channel did not work.
+/// Reason why a call of a channel failed.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum CallError {
     /// The connection failed.
     #[error(transparent)]
     Failed(#[from] ChannelError),
-    /// The message was not taken.
+    /// The message was not accepted.
     #[error(transparent)]
     Refused(#[from] WriteError),
 }
 
-/// What is known of a connection besides what the endpoint knows.
+/// State of a connection that the endpoint does not keep.
 #[derive(Debug, Default)]
 struct End {
     written: u64,
     error: Option<ChannelError>,
     closed: bool,
-    /// The last waker of each [`Call`].
+    /// Last waker of each [`Call`].
     waiting: [Option<Waker>; 4],
 }
 
-/// What a task waits for.
+/// Call in which a task waits.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Write,
@@ -66,13 +66,13 @@ struct State<F: Fabric> {
     endpoint: Endpoint<F>,
     ends: BTreeMap<Handle, End>,
     turns: u32,
-    /// What is woken after this turn; empty between turns, its room is kept.
+    /// Wakers to call after this turn. It is empty between turns; its allocation is reused.
     woken: Vec<Waker>,
-    /// Wakers that others took the place of; dropped after the next turn.
+    /// Wakers that newer ones replaced, to be dropped after the next turn.
     replaced: Vec<Waker>,
 }
 
-/// An endpoint whose connections are [`Channel`]s. Clones are the same one.
+/// An endpoint whose connections are [`Channel`]s. Clones share the endpoint.
 pub struct Hub<F: Fabric> {
     state: Rc<RefCell<State<F>>>,
 }
@@ -109,7 +109,7 @@ impl<F: Fabric> State<F> {
 }
 
 impl<F: Fabric> Hub<F> {
-    /// Takes over an endpoint.
+    /// Creates a hub that owns the endpoint.
     pub fn new(endpoint: Endpoint<F>) -> Self {
         let state = State { endpoint, ends: BTreeMap::new(), turns: 0, woken: Vec::new(), replaced: Vec::new() };
         Hub { state: Rc::new(RefCell::new(state)) }
@@ -126,8 +126,9 @@ impl<F: Fabric> Hub<F> {
         Ok(Channel { state: Rc::clone(&self.state), handle, begun: 0, reading: Vec::new() })
     }
 
-    /// Does what there is to do and wakes whom it concerns. Whether there was anything; what follows from a read is done in the
-    /// next turn, so who has read takes one more before it sleeps.
+    /// Drives the endpoint once and wakes the tasks that may proceed. Returns whether anything was done. The
+    /// consequences of a read are handled in the next turn, so a caller that has read calls `turn` once more before it
+    /// sleeps.
     pub fn turn(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let worked = state.turn();
@@ -135,7 +136,7 @@ impl<F: Fabric> Hub<F> {
             let mut woken = std::mem::take(&mut state.woken);
             let replaced = std::mem::take(&mut state.replaced);
             drop(state);
-            // A waker may run its task, or drop it, and a task uses or owns channels.
+            // A waker may run or drop its task, and the task may use or own channels.
             drop(replaced);
             woken.drain(..).for_each(Waker::wake);
             self.state.borrow_mut().woken = woken;
@@ -143,20 +144,20 @@ impl<F: Fabric> Hub<F> {
         worked
     }
 
-    /// Takes turns until a future is ready; between them waits as `mode` says.
+    /// Runs turns until a future is ready. Waits between turns as `mode` says.
     ///
     /// # Errors
-    /// See [`WaitError`]; the future is dropped then.
+    /// See [`WaitError`]. The future is then dropped.
     pub fn block_on<T>(&self, mode: WaitMode, future: impl Future<Output = T>) -> Result<T, WaitError> {
         let value = self.block_on_until(mode, future, || false)?;
-        Ok(value.expect("`None` only when it is over"))
+        Ok(value.expect("`None` is returned only if `is_over` returned true"))
     }
 
-    /// The same until `is_over` says that it takes too long: `None`, and the future is dropped. What its connection does not
-    /// come out of by itself, [`Channel::time_out`] ends.
+    /// Runs turns like [`block_on`](Hub::block_on), until `is_over` returns true. The result is then `None`, and the
+    /// future is dropped. [`Channel::time_out`] ends a connection that does not fail by itself.
     ///
     /// # Errors
-    /// As there.
+    /// See [`WaitError`].
     pub fn block_on_until<T>(
         &self,
         mode: WaitMode,
@@ -181,11 +182,11 @@ impl<F: Fabric> Hub<F> {
     }
 }
 
-/// One end of a connection. Dropped before it is closed, it is given up.
+/// One end of a connection. If it is dropped before it is closed, the connection is aborted.
 pub struct Channel<F: Fabric> {
     state: Rc<RefCell<State<F>>>,
     handle: Handle,
-    /// Messages that were handed over, or that the endpoint hands over by itself.
+    /// Number of messages that were handed over, or that the endpoint hands over by itself.
     begun: u64,
     reading: Vec<u8>,
 }
@@ -195,12 +196,12 @@ impl<F: Fabric> State<F> {
         self.ends.entry(handle).or_default()
     }
 
-    /// Not yet: the task is woken at the next turn in which something happens. One task waits for each call of a connection:
-    /// the last one that polled.
+    /// Returns `Poll::Pending` and stores the waker. The task is woken in the next turn in which anything happens. Each
+    /// call of a connection has one waiting task: the last one that polled it.
     fn pending<T>(&mut self, handle: Handle, call: Call, context: &Context<'_>) -> Poll<T> {
         let waiting = &mut self.end(handle).waiting[call as usize];
         if !waiting.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            // To drop a waker may drop a task that owns channels: not while the hub is borrowed.
+            // Dropping a waker may drop a task that owns channels, which must not happen while the hub is borrowed.
             let replaced = waiting.replace(context.waker().clone());
             self.replaced.extend(replaced);
         }
@@ -209,8 +210,8 @@ impl<F: Fabric> State<F> {
 }
 
 impl<F: Fabric> Channel<F> {
-    /// Hands a message over: its number, when all of it is. Dropped before that, the message is sent as a whole or not at all;
-    /// see [`Write`].
+    /// Hands a message over. The future returns the message's number once all of it is handed over. If the future is
+    /// dropped before that, the message is sent as a whole or not at all; see [`Write`].
     ///
     /// # Errors
     /// See [`CallError`].
@@ -218,14 +219,14 @@ impl<F: Fabric> Channel<F> {
         Write { channel: self, message, progress: Progress::New }
     }
 
-    /// The number of the next message, which is how many were sent or are being sent. It says what became of a message whose
-    /// [`Write`] was dropped.
+    /// Returns the number of the next message, which is the number of messages that were or are being sent. It shows
+    /// whether a message is sent whose [`Write`] was dropped.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.begun
     }
 
-    /// Ready when all messages that were handed over are sent: their bytes are the peer's NIC's.
+    /// Returns ready once all messages that were handed over have been sent: the peer's NIC has their bytes.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.state.borrow_mut();
         let end = state.end(self.handle);
@@ -236,7 +237,7 @@ impl<F: Fabric> Channel<F> {
         }
     }
 
-    /// The next message; `None` when the peer has finished and everything was read.
+    /// Polls for the next message. The result is `None` when the peer has finished and everything was read.
     pub fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>, CallError>>> {
         let mut state = self.state.borrow_mut();
         if state.endpoint.read(self.handle, &mut self.reading) {
@@ -251,7 +252,8 @@ impl<F: Fabric> Channel<F> {
         state.pending(self.handle, Call::Read, context)
     }
 
-    /// Finishes writing; ready when the peer has finished, too, everything was read, and the connection is over.
+    /// Finishes writing. Returns ready once the peer has finished, too, everything was read, and the connection is
+    /// over.
     pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.state.borrow_mut();
         let end = state.end(self.handle);
@@ -267,7 +269,7 @@ impl<F: Fabric> Channel<F> {
         }
     }
 
-    /// Nothing more will be written. The peer's messages can still be read.
+    /// Finishes writing. The peer's messages can still be read.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -275,8 +277,8 @@ impl<F: Fabric> Channel<F> {
         Ok(self.state.borrow_mut().endpoint.finish(self.handle)?)
     }
 
-    /// Gives the connection up because this end has waited for so long, by the caller's clock. Whatever is asked of it from
-    /// here on says so, with the peer's name.
+    /// Aborts the connection because this end, by the caller's clock, has waited for `waited`. Every later call returns
+    /// an error that says so and names the peer.
     pub fn time_out(&mut self, waited: Duration) {
         self.state.borrow_mut().endpoint.time_out(self.handle, waited);
     }
@@ -297,8 +299,8 @@ impl<F: Fabric> Channel<F> {
         poll_fn(|context| self.poll_read(context)).await
     }
 
-    /// [`poll_close`](Channel::poll_close) as a future. Dropped, it can be called again; a channel that is dropped before it
-    /// is closed is given up.
+    /// [`poll_close`](Channel::poll_close) as a future. If the future is dropped, `close` can be called again. If the
+    /// channel is dropped before it is closed, the connection is aborted.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -314,22 +316,25 @@ impl<F: Fabric> Drop for Channel<F> {
             state.endpoint.abort(self.handle);
             state.ends.remove(&self.handle)
         };
-        // Its wakers may be the last that hold tasks with channels: not while the hub is borrowed.
+        // The wakers may hold the last references to tasks that own channels, so they must not be dropped while the hub
+        // is borrowed.
         drop(removed);
     }
 }
 
-/// The future of [`Channel::write`]: ready with the message's number when all of it is handed over to the fabric.
+/// The future of [`Channel::write`]. It returns the message's number once all of the message is handed over to the
+/// fabric.
 ///
 /// # Cancel safety
-/// It can be dropped at any time; the next write is not affected.
+/// The future can be dropped at any time; the next write is not affected.
 ///
-/// - If no byte of the message had left, the write had no effect, and [`Channel::next_number`] is what it was before.
-/// - Otherwise the peer will read the whole message. The drop copies the bytes that are left into memory of the channel, which
-///   costs one copy of them and as much memory until they are sent: at most one message per connection. The next write waits
-///   until then, and so does the next [`flush`](Channel::flush). A write that is not dropped makes no such copy.
+/// - If no byte of the message had been sent, the write had no effect, and [`Channel::next_number`] has its earlier
+///   value.
+/// - Otherwise the peer will read the whole message. The drop copies the bytes that are left into memory of the
+///   channel. That costs one copy, and the memory until the bytes are sent, for at most one message per connection. The
+///   next write and the next [`flush`](Channel::flush) wait until then. A write that is not dropped makes no such copy.
 ///
-/// A future that is leaked instead of dropped (`mem::forget`) leaves its message begun: further writes then answer
+/// A future that is leaked instead of dropped (`mem::forget`) leaves its message unfinished; further writes then return
 /// [`WriteError::Busy`].
 #[must_use = "futures do nothing unless polled"]
 pub struct Write<'a, F: Fabric> {
@@ -338,17 +343,17 @@ pub struct Write<'a, F: Fabric> {
     progress: Progress,
 }
 
-/// How far a write is.
+/// Progress of a write.
 #[derive(Debug, Clone, Copy)]
 enum Progress {
     New,
-    /// Part of the message with this number may be left.
+    /// The message with this number was begun and may not be handed over completely.
     Begun(u64),
     Done(Result<u64, CallError>),
 }
 
 impl<F: Fabric> Write<'_, F> {
-    /// Goes on with the message; its number, when all of it is handed over.
+    /// Hands over more of the message. Returns its number once all of it is handed over.
     fn advance(&mut self, state: &mut State<F>) -> Result<Option<u64>, CallError> {
         let handle = self.channel.handle;
         if let Some(error) = state.end(handle).error {
@@ -393,7 +398,7 @@ impl<F: Fabric> Drop for Write<'_, F> {
     fn drop(&mut self) {
         let Progress::Begun(number) = self.progress else { return };
         let detached = self.channel.state.borrow_mut().endpoint.detach(self.channel.handle, self.message);
-        // Never an error: the message is the one that was begun.
+        // This is never an error, because the message is the one that was begun.
         if detached == Ok(true) {
             self.channel.begun = number + 1;
         }

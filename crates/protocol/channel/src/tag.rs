@@ -1,35 +1,35 @@
-//! What is in the 64 bits of a tag.
+//! Layout of the 64 bits of a tag.
 
 use std::fmt;
 
-/// Bit 32: the length of a message (`kLength` of the notes).
+/// Bit 32: the message is a length.
 const LENGTH: u64 = 1 << 32;
-/// Bit 33: payload (`kPayload` of the notes).
+/// Bit 33: the message is a piece of a payload.
 const PAYLOAD: u64 = 1 << 33;
-/// Where the connection begins.
+/// Lowest bit of the connection.
 const CONNECTION_SHIFT: u32 = 34;
-/// How many connections a tag can tell apart.
+/// Number of connections that tags can distinguish.
 pub const MAX_CONNECTIONS: u32 = 1 << 30;
 
-/// What a message of the fabric is about.
+/// Kind of a message of the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// The length of a message, and the message itself if it is short.
+    /// The length of a message, or the message itself if it is short.
     Length,
     /// A piece of a message.
     Payload,
-    /// What the two ends tell each other about themselves. The notes have nothing of the kind; both bits are set.
+    /// State of one end, sent to the other. Both kind bits are set.
     Control,
-    /// What each end says first. The notes have nothing of the kind; neither bit is set, and the sequence says which life
-    /// of the connection's number it is.
+    /// An end's hello, its first message. Neither kind bit is set, and the sequence is the life of the connection's
+    /// number.
     Greeting,
 }
 
 impl Kind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Kind; 4] = [Kind::Length, Kind::Payload, Kind::Control, Kind::Greeting];
 
-    /// Its number, from 0.
+    /// Returns the kind's index, from 0.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -46,41 +46,41 @@ impl Kind {
     }
 }
 
-/// A tag: bits 63–34 connection, 33 payload, 32 length, 31–0 sequence. Connection 0 is the notes' own layout.
+/// A tag: bits 63–34 connection, 33 payload, 32 length, 31–0 sequence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag {
     /// The connection, below [`MAX_CONNECTIONS`].
     pub connection: u32,
-    /// What it is about.
+    /// Kind of the message.
     pub kind: Kind,
-    /// Its place among all of this kind, modulo 2³².
+    /// Number of the message among all of its kind, modulo 2³².
     pub sequence: u32,
 }
 
 impl Tag {
-    /// In the sequence of [`Kind::Length`] with [`Scheme::Eager`](crate::Scheme::Eager), whose numbers have 31 bits: it is the
-    /// message itself, with nothing in front, and as long as what came.
+    /// Sequence bit of a [`Kind::Length`] with [`Scheme::Eager`](crate::Scheme::Eager), whose numbers have 31 bits: the
+    /// message itself is sent in place of its length, and is as long as the bytes that arrived.
     pub const WHOLE: u32 = 1 << 31;
-    /// How many bits of the sequence of a [`Kind::Payload`] number pieces with [`Scheme::Eager`](crate::Scheme::Eager). With
-    /// [`WHOLE`](Tag::WHOLE) the piece is a message, which nothing else announces, and the 15 bits between number it among
-    /// the messages; without, they are 0.
+    /// Number of sequence bits of a [`Kind::Payload`] that number pieces with [`Scheme::Eager`](crate::Scheme::Eager).
+    /// If [`WHOLE`](Tag::WHOLE) is set, the piece is a whole message without a length in front, and the 15 bits between
+    /// number it among the messages. Otherwise those bits are 0.
     pub const PIECE_BITS: u32 = 16;
-    /// To be ignored by a receive for a piece that may be a message.
+    /// Tag bits that a receive for a piece ignores, because the piece may be a whole message.
     pub const ANY_MESSAGE: u64 = (u32::MAX << Tag::PIECE_BITS) as u64;
-    /// To be ignored by a receive that takes any sequence.
+    /// Tag bits that a receive ignores to match any sequence.
     pub const ANY_SEQUENCE: u64 = u32::MAX as u64;
 
-    /// To be ignored by a receive for lengths that takes control messages, too.
+    /// Tag bit that a receive for lengths ignores to match control messages, too.
     pub const OR_CONTROL: u64 = PAYLOAD;
 
-    /// As the fabric has it.
+    /// Returns the tag as 64 bits for the fabric.
     #[inline]
     #[must_use]
     pub fn bits(self) -> u64 {
         u64::from(self.connection) << CONNECTION_SHIFT | self.kind.bits() | u64::from(self.sequence)
     }
 
-    /// The tag of these bits.
+    /// Returns the tag that these bits encode.
     #[inline]
     #[must_use]
     pub fn of(bits: u64) -> Tag {
@@ -105,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connection_0_is_the_notes_own_layout() {
+    fn tags_of_connection_0_have_only_kind_and_sequence() {
         let tag = |kind| Tag { connection: 0, kind, sequence: 7 }.bits();
         assert_eq!((tag(Kind::Length), tag(Kind::Payload)), (0x1_0000_0007, 0x2_0000_0007));
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn tags_survive_encoding() {
         for connection in [0, 1, 77, MAX_CONNECTIONS - 1] {
             for kind in Kind::ALL {
                 for sequence in [0, 1, u32::MAX] {

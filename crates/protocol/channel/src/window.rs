@@ -1,10 +1,10 @@
-//! A window over a stream of numbers: what is done, in whatever order, and how far everything is.
+//! A window over a stream of numbers: numbers complete in any order, and the window tracks the first that has not.
 
-/// Marks numbers of a stream as done in any order and tells up to where all of them are. Numbers are counted from 0 and
-/// never wrap; messages carry them modulo 2³², which [`Window::number_of`] undoes.
+/// Marks numbers of a stream as done in any order, and returns the number up to which all are done. Numbers count from
+/// 0 and never wrap. Messages carry them modulo 2³², which [`number_of`] undoes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Window {
-    /// Everything below is done.
+    /// All numbers below this one are done.
     done: u64,
     marks: Box<[bool]>,
 }
@@ -19,31 +19,31 @@ impl Window {
         self.marks.len() as u64
     }
 
-    /// Up to where everything is done.
+    /// Returns the number up to which all are done.
     #[inline]
     pub(crate) fn done(&self) -> u64 {
         self.done
     }
 
-    /// The place of a number.
+    /// Returns the slot of a number.
     #[inline]
     pub(crate) fn place(&self, number: u64) -> usize {
         around(number, self.size()) as usize
     }
 
-    /// The number in the window that is in this place.
+    /// Returns the number of the window that has this slot.
     #[inline]
     pub(crate) fn number_at(&self, place: u64) -> u64 {
         self.done + around(place + self.size() - around(self.done, self.size()), self.size())
     }
 
-    /// Whether a number is done. Only of numbers below the end of the window.
+    /// Returns whether a number is done. The number must be below the end of the window.
     #[inline]
     pub(crate) fn is_done(&self, number: u64) -> bool {
         number < self.done || number < self.done + self.size() && self.marks[self.place(number)]
     }
 
-    /// Marks a number; false if it is outside the window or marked already.
+    /// Marks a number as done. Returns false if it is outside the window or is done already.
     #[inline]
     pub(crate) fn mark(&mut self, number: u64) -> bool {
         if self.is_done(number) || number >= self.done + self.size() {
@@ -60,13 +60,13 @@ impl Window {
     }
 }
 
-/// A number modulo a size: without a division where the size is a power of two, as it is by default.
+/// Returns a number modulo a size, without a division if the size is a power of two, as it is by default.
 #[inline]
 pub(crate) fn around(number: u64, size: u64) -> u64 {
     if size.is_power_of_two() { number & (size - 1) } else { number % size }
 }
 
-/// The number that a sequence stands for: the first one from `expected` on, of `window` numbers.
+/// Returns the number that a sequence stands for, among the `window` numbers from `expected` on.
 pub(crate) fn number_of(sequence: u32, first: u32, expected: u64, window: u64) -> Option<u64> {
     let ahead = sequence.wrapping_sub(first.wrapping_add(expected as u32));
     (u64::from(ahead) < window).then(|| expected + u64::from(ahead))
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_out_of_order_counts_when_the_gap_closes() {
+    fn numbers_done_out_of_order_count_when_the_gap_closes() {
         let mut window = Window::new(4);
         assert!(window.mark(2) && window.mark(1));
         assert_eq!((window.done(), window.is_done(2), window.is_done(0)), (0, true, false));

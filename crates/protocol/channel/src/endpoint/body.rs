@@ -1,14 +1,14 @@
-//! Where the bytes of a message are that is being sent.
+//! Location of the bytes of a message that is being sent.
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{Fabric, RegionId};
 
 use crate::layout::store;
 
-/// The rest of a message whose writer has gone.
+/// The unsent bytes of a message whose writer has detached it.
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// Bytes of the message before it, which were sent.
+    /// Number of bytes of the message that were sent before.
     pub(super) from: u64,
     pub(super) bytes: Box<[u8]>,
 }
@@ -16,11 +16,11 @@ pub(super) struct Rest {
 /// A message, or a part of one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body<'a> {
-    /// In memory that only this process sees: it is copied into registered memory, or while posting.
+    /// Bytes in private memory, which are copied into registered memory or posted inline.
     Bytes(&'a [u8]),
-    /// The end of a message: how many bytes of it went before.
+    /// The last bytes of a message, with the number of bytes before them.
     Rest(u64, &'a [u8]),
-    /// In registered memory: region, offset, a multiple of 8, and length.
+    /// Bytes in registered memory: region, offset (a multiple of 8) and length.
     Registered(RegionId, u64, u32),
 }
 
@@ -34,7 +34,7 @@ impl Body<'_> {
         }
     }
 
-    /// A part of it. Parts begin at multiples of 8.
+    /// Returns a part of the body. Parts begin at multiples of 8.
     pub(super) fn part(&self, from: u64, bytes: u32) -> Self {
         match self {
             Body::Bytes(all) => Body::Bytes(&all[from as usize..][..bytes as usize]),
@@ -43,7 +43,7 @@ impl Body<'_> {
         }
     }
 
-    /// Copies it to bytes of the same length.
+    /// Copies the body to `to`, which has its length.
     pub(super) fn copy_to_bytes<F: Fabric>(&self, fabric: &F, to: &mut [u8]) {
         match self {
             Body::Bytes(bytes) | Body::Rest(_, bytes) => to.copy_from_slice(bytes),
@@ -57,7 +57,7 @@ impl Body<'_> {
         }
     }
 
-    /// Copies it to words from an offset on, a multiple of 8.
+    /// Copies the body to words, from an offset on that is a multiple of 8.
     pub(super) fn copy_to_words<F: Fabric>(&self, fabric: &F, to: &[Word], offset: u64) {
         match self {
             Body::Bytes(bytes) | Body::Rest(_, bytes) => store(to, offset, bytes),

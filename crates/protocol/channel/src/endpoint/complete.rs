@@ -1,4 +1,4 @@
-//! Completions of the fabric, back to the connections.
+//! Dispatch of the fabric's completions to connections.
 
 use stentor_fabric::{Completion, Fabric, Opcode, Status};
 
@@ -8,7 +8,7 @@ use crate::layout::load_words;
 use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Tag, Way, mutant};
 
 impl<F: Fabric> Endpoint<F> {
-    /// Polls once; returns how many completions there were.
+    /// Polls the fabric once. Returns the number of completions.
     pub(super) fn poll(&mut self) -> usize {
         let mut completions = std::mem::take(&mut self.completions);
         let count = self.fabric.poll(&mut completions);
@@ -22,7 +22,7 @@ impl<F: Fabric> Endpoint<F> {
     fn take(&mut self, completion: &Completion) {
         let Some((place, Some(number))) = self.links.find(completion) else { return };
         let sent = matches!(completion.opcode, Opcode::TaggedSend | Opcode::Write | Opcode::Send);
-        // A mutant posts what it does not count.
+        // The mutant posts requests that it does not count.
         let uncounted = mutant!(self.config.channel.mutant, SilentUncounted) && self.links[place].sends == 0;
         if sent && !uncounted {
             self.links[place].sends -= 1;
@@ -50,7 +50,7 @@ impl<F: Fabric> Endpoint<F> {
         self.complete(index, op, &outcome);
     }
 
-    /// A receive was used by a WRITE_WITH_IMM: the immediate says what was written.
+    /// Handles a receive that a WRITE_WITH_IMM used. The immediate identifies the slot that was written.
     fn take_written(&mut self, place: usize, completion: &Completion) {
         let link = &mut self.links[place];
         link.recvs = link.recvs.saturating_sub(1);
@@ -66,7 +66,7 @@ impl<F: Fabric> Endpoint<F> {
             self.take_greeting(place, number, index.filter(|_| listens), completion.bytes);
             return;
         }
-        // Of a connection that failed there may be more.
+        // More messages may arrive for a connection that has failed.
         let (Some(index), Some(entry)) = (index, entry) else { return };
         if !entry.connection.has_posted(op) {
             entry.connection.surprised(op);
@@ -80,14 +80,15 @@ impl<F: Fabric> Endpoint<F> {
         self.complete(index, op, &outcome);
     }
 
-    /// A greeting was written: for this life of its number, or for the next one if this end has not opened that yet.
+    /// Handles a hello that was written. It belongs to this life of its number, or to the next one if this end has not
+    /// opened that yet.
     fn take_greeting(&mut self, place: usize, number: u32, index: Option<u32>, bytes: u32) {
         self.top_up(place);
         let op = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
         if number >= u32::from(self.config.connections) {
             return;
         }
-        // Areas are those of the numbers.
+        // With `Counted`, a connection uses the area that has its number.
         let Outcome::Received { words, .. } = self.received(place, number, op, op.kind, 0, bytes) else { return };
         match index {
             Some(index) => self.greeted(index, words),
@@ -97,7 +98,7 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// The other end has greeted.
+    /// Reports the peer's hello to a connection.
     pub(super) fn greeted(&mut self, index: u32, words: [u64; 8]) {
         let op = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
         self.complete(index, op, &Outcome::Received { kind: op.kind, sequence: 0, bytes: CONTROL_BYTES, words });
@@ -121,7 +122,7 @@ impl<F: Fabric> Endpoint<F> {
             if entry.connection.is_open() {
                 due(entry, index, &mut self.due);
             } else {
-                // An end is not put off: what the fabric has is asked back before its queue pair breaks.
+                // Draining is not deferred: the receives must be cancelled before the queue pair breaks.
                 self.drive(index);
             }
         }

@@ -1,4 +1,4 @@
-//! Connections on a fabric: one queue pair with each peer, many connections on it.
+//! Drives connections on a fabric. Each peer has one queue pair, which carries many connections.
 
 mod body;
 mod complete;
@@ -21,26 +21,26 @@ use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, 
 use body::{Body, Rest};
 use peer::Peer;
 
-/// How many completions are polled at a time.
+/// Number of completions that are polled at a time.
 const BATCH: usize = 64;
 
-/// How a process meets its peers; the same at all of them.
+/// Parameters of an endpoint, which must be equal at all processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndpointConfig {
     /// Parameters of every connection.
     pub channel: Config,
-    /// Connections with one peer at a time.
+    /// Number of connections with one peer at a time.
     pub connections: u16,
-    /// Requests in the send queue of one queue pair.
+    /// Number of requests in the send queue of one queue pair.
     pub send_depth: u32,
-    /// The queue pairs' service.
+    /// Service of the queue pairs.
     pub service: Service,
-    /// The first of as many purposes as there are processes, twice.
+    /// First purpose of the endpoint's regions. The endpoint uses two purposes per process.
     pub first_purpose: Purpose,
 }
 
 impl EndpointConfig {
-    /// For connections with these parameters, a few at a time.
+    /// Returns the configuration for connections with these parameters, and four of them per peer.
     #[must_use]
     pub fn new(channel: Config) -> Self {
         EndpointConfig {
@@ -52,87 +52,87 @@ impl EndpointConfig {
         }
     }
 
-    /// Receives of one connection.
+    /// Returns the number of receives of one connection.
     fn recvs(&self) -> u32 {
         self.channel.lengths + self.channel.pieces + CONTROLS + 1
     }
 
-    /// Bytes that are registered for each peer.
+    /// Returns the number of bytes that are registered for each peer.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         2 * Layout::new(&self.channel).area_bytes() * u64::from(self.connections)
     }
 }
 
-/// Why an endpoint was not made.
+/// Reason why an endpoint could not be created.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum EndpointError {
-    /// Impossible parameters.
+    /// The parameters are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The fabric cannot do what the parameters ask for.
     #[error("{what}: {asked} asked for, `{fabric}` has {limit}; {remedy}")]
     TooMuch {
-        /// What there is too little of.
+        /// Name of the limit.
         what: &'static str,
-        /// What was asked for.
+        /// Value that the parameters ask for.
         asked: u64,
-        /// What there is.
+        /// Value that the fabric has.
         limit: u64,
-        /// The fabric.
+        /// Name of the fabric.
         fabric: &'static str,
-        /// What to do.
+        /// Advice for the user.
         remedy: &'static str,
     },
-    /// Memory was refused.
+    /// The fabric refused to register memory.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// Access was refused.
+    /// The fabric refused to grant access.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// A queue pair was refused.
+    /// The fabric refused to create a queue pair.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
 
-/// Why a connection was not opened.
+/// Reason why a connection could not be opened.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum OpenError {
-    /// Not one of the peers that the endpoint was made for.
+    /// The process is not one of the endpoint's peers.
     #[error("{0} is not one of the peers")]
     UnknownPeer(ProcessId),
-    /// No such number.
+    /// The connection number is too large.
     #[error("connection {number}: numbers are below {limit}")]
     Number {
-        /// What was asked for.
+        /// Number that was asked for.
         number: u32,
-        /// The limit.
+        /// All numbers are below this one.
         limit: u32,
     },
-    /// It is open already, or not closed yet.
+    /// The connection is open, or not over yet.
     #[error("connection {number} with {peer} is open")]
     InUse {
-        /// Which.
+        /// Number of the connection.
         number: u32,
-        /// With whom.
+        /// The other end.
         peer: ProcessId,
     },
-    /// It failed, and something of it may still be under way.
+    /// The connection failed, and messages of it may still be in flight.
     #[error(
         "connection {number} with {peer} failed, and its number is free when the link has been reset; take another"
     )]
     Spent {
-        /// Which.
+        /// Number of the connection.
         number: u32,
-        /// With whom.
+        /// The other end.
         peer: ProcessId,
     },
-    /// As many as there may be.
+    /// The peer has as many connections as the configuration allows.
     #[error("{limit} connections with {peer} are open or closing; close one, or ask for more of them")]
     TooMany {
-        /// With whom.
+        /// The other end.
         peer: ProcessId,
-        /// How many there may be.
+        /// Number of connections that are allowed.
         limit: u16,
     },
 }
@@ -147,18 +147,18 @@ pub struct Handle {
 #[derive(Debug)]
 struct Entry {
     connection: Connection,
-    /// The rest of a message that its writer has detached.
+    /// Rest of a message that its writer has detached.
     rest: Option<Rest>,
     link: u32,
     area: u16,
     generation: u32,
-    /// It is among those that wait for a place in a send queue.
+    /// `true` if the connection is in [`Endpoint::starved`].
     is_starved: bool,
-    /// It is among those that are driven in the next step.
+    /// `true` if the connection is in [`Endpoint::due`].
     is_due: bool,
 }
 
-/// One process's end of all its connections, on any fabric.
+/// The ends of all connections of one process, on any fabric.
 pub struct Endpoint<F: Fabric> {
     fabric: F,
     config: EndpointConfig,
@@ -167,20 +167,20 @@ pub struct Endpoint<F: Fabric> {
     entries: Vec<Option<Entry>>,
     generations: u32,
     notices: VecDeque<(Handle, Notice)>,
-    /// Connections that may have something to say and found no place in a send queue.
+    /// Connections that may have something to send and found no room in a send queue.
     starved: VecDeque<u32>,
-    /// Connections of which something completed or was read, and what follows is not done yet: receives to post again, credits
-    /// to give. The owner, who may have an answer to send, goes first.
+    /// Connections that completed an operation or were read, and must post receives or send credits. They are driven in
+    /// the next step, so that the owner can send an answer first.
     due: Vec<u32>,
-    /// What is polled into.
+    /// Buffer for polled completions.
     completions: Box<[Completion]>,
-    /// Requests that may be outstanding on all queue pairs together.
+    /// Largest number of outstanding requests on all queue pairs together.
     most_sends: u32,
     sends: u32,
 }
 
 impl<F: Fabric> Endpoint<F> {
-    /// Registers memory for each peer and connects to all of them.
+    /// Registers memory for each peer and connects to all peers.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -209,7 +209,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(endpoint)
     }
 
-    /// Where places are written, a peer may greet before this end is open, or open again: a receive for each number.
+    /// With [`Scheme::Counted`], posts a receive for the hello of each number, because a peer may send its hello before
+    /// this end opens the number, or opens it again.
     fn await_greetings(&mut self, place: usize) {
         if self.config.channel.scheme == Scheme::Counted {
             self.links[place].recvs_needed += u32::from(self.config.connections);
@@ -217,17 +218,18 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// The fabric.
+    /// Returns the fabric.
     pub fn fabric(&self) -> &F {
         &self.fabric
     }
 
-    /// The fabric, to wait on.
+    /// Returns the fabric, to wait on it.
     pub fn fabric_mut(&mut self) -> &mut F {
         &mut self.fabric
     }
 
-    /// Opens this end of a connection. The peer opens its own under the same number; messages may be handed over at once.
+    /// Opens this end of a connection. The peer opens its end under the same number. Messages may be handed over at
+    /// once.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -285,7 +287,7 @@ impl<F: Fabric> Endpoint<F> {
         (entry.generation == handle.generation).then_some(&mut entry.connection)
     }
 
-    /// Begins to write a message of so many bytes; returns its number on the connection.
+    /// Begins to write a message of `bytes` bytes. Returns its number on the connection.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -293,25 +295,26 @@ impl<F: Fabric> Endpoint<F> {
         self.connection(handle).ok_or(WriteError::Closed)?.begin(bytes)
     }
 
-    /// Hands over as much of the message that was begun as may be sent now. `message` is all of it, every time. Returns
-    /// whether all of it is handed over.
+    /// Hands over as much of the message that was begun as may be sent now. `message` is the whole message in every
+    /// call. Returns whether all of it is handed over.
     ///
     /// # Errors
-    /// [`WriteError::OtherLength`] if the message was begun with another length.
+    /// Returns [`WriteError::OtherLength`] if the message was begun with another length.
     pub fn hand_over(&mut self, handle: Handle, message: &[u8]) -> Result<bool, WriteError> {
         self.hand_over_all(handle, Body::Bytes(message))
     }
 
-    /// The same for a message in registered memory: its pieces are sent from where they are, nothing is copied. `region` is
-    /// one that was registered with [`fabric_mut`](Self::fabric_mut), for this process; the message, as long as it was begun,
-    /// is at `offset` in it. It must not change before [`Notice::Written`] of its number. Where places
-    /// are written ([`Scheme::Counted`]) the bytes up to the next multiple of 8 go along.
+    /// Hands over a message that lies in registered memory, like [`hand_over`](Self::hand_over). Its pieces are sent
+    /// from there without a copy. A message that is sent with or in place of its length is copied in any case.
     ///
-    /// A message that goes with its length, or is short, is copied in any case.
+    /// The process registered `region` with [`fabric_mut`](Self::fabric_mut) as its own writer. The message lies at
+    /// `offset`, with the length that it was begun with, and must not change before [`Notice::Written`] of its number.
+    /// With [`Scheme::Counted`] the bytes up to the next multiple of 8 are sent, too.
     ///
     /// # Errors
-    /// [`WriteError::OtherLength`] if the message was begun with another length, [`WriteError::OutOfRegion`] if `offset` is
-    /// no multiple of 8 or the region ends before the next multiple of 8 behind the message.
+    /// Returns [`WriteError::OtherLength`] if the message was begun with another length. Returns
+    /// [`WriteError::OutOfRegion`] if `offset` is not a multiple of 8, or if the region ends before the next multiple
+    /// of 8 behind the message.
     pub fn hand_over_registered(
         &mut self,
         handle: Handle,
@@ -346,15 +349,16 @@ impl<F: Fabric> Endpoint<F> {
         Ok(false)
     }
 
-    /// Lets go of the message that was begun and is not handed over wholly, whose writer will not call again. If nothing of
-    /// it was sent it is taken back, as if it had never begun. Otherwise the bytes that are left are copied, and the endpoint
-    /// sends them from the copy by itself, before anything that is begun later. Returns whether the message is sent.
+    /// Releases the message that was begun and is not handed over completely, because its writer will not call again.
+    /// If no part of it was sent, the message is withdrawn as if it had never been begun. Otherwise the bytes that are
+    /// left are copied, and the endpoint sends them from the copy before anything that is begun later. Returns whether
+    /// the message is sent.
     ///
-    /// The copy is the only one that an endpoint ever makes in memory of its own. It takes as long as copying the bytes that
-    /// are left, and as much memory until they are sent: at most one message per connection.
+    /// This is the only copy that an endpoint makes in memory that it allocates. It costs the time to copy the bytes
+    /// that are left, and the memory until they are sent, for at most one message per connection.
     ///
     /// # Errors
-    /// [`WriteError::OtherLength`] if the message was begun with another length.
+    /// Returns [`WriteError::OtherLength`] if the message was begun with another length.
     pub fn detach(&mut self, handle: Handle, message: &[u8]) -> Result<bool, WriteError> {
         let Some(entry) = self.entries.get_mut(handle.index as usize).and_then(Option::as_mut) else {
             return Ok(false);
@@ -380,33 +384,35 @@ impl<F: Fabric> Endpoint<F> {
         Ok(true)
     }
 
-    /// Whether the rest of a detached message is not sent yet: until it is, [`begin`](Self::begin) answers
+    /// Returns whether a part of a detached message is not sent yet. Until it is, [`begin`](Self::begin) returns
     /// [`WriteError::Busy`].
     #[must_use]
     pub fn is_detached(&self, handle: Handle) -> bool {
         self.entry(handle).is_some_and(|entry| entry.rest.is_some())
     }
 
-    /// How much of the message that is being written is not handed over yet.
+    /// Returns the number of bytes of the current message that are not handed over yet, or `None` if no message is
+    /// being written.
     #[must_use]
     pub fn left(&self, handle: Handle) -> Option<u64> {
         self.entry(handle)?.connection.left()
     }
 
-    /// The message that is to be read next, once its length has arrived.
+    /// Returns the message to read next, once its length has arrived.
     #[must_use]
     pub fn incoming(&self, handle: Handle) -> Option<Incoming> {
         self.entry(handle)?.connection.incoming()
     }
 
-    /// Appends what has arrived of the message that is being read. Whether the message is whole now; the next call begins
-    /// with the next one.
+    /// Appends the parts that have arrived of the message that is being read. Returns whether the message is complete.
+    /// If it is, the next call begins with the next message.
     pub fn read(&mut self, handle: Handle, message: &mut Vec<u8>) -> bool {
         self.read_in_place(handle, |memory, bytes| load(memory, 0, bytes, message))
     }
 
-    /// The same for who needs no copy: `take` sees each part that has arrived where the peer or its NIC has put it, as words
-    /// of which so many bytes belong to the message. It is given back when `take` returns.
+    /// Reads like [`read`](Self::read), without a copy. `take` gets each part that has arrived where the peer or its
+    /// NIC has put it: the words, and the number of their bytes that belong to the message. The slot is freed when
+    /// `take` returns.
     pub fn read_in_place(&mut self, handle: Handle, mut take: impl FnMut(&[Word], u32)) -> bool {
         let layout = self.layout;
         let Some(entry) = self.entries.get_mut(handle.index as usize).and_then(Option::as_mut) else { return false };
@@ -424,7 +430,7 @@ impl<F: Fabric> Endpoint<F> {
             whole = piece.last;
             due(entry, handle.index, &mut self.due);
         }
-        // The peer has sent what it must not, or that was the last of all.
+        // The peer broke the protocol, or that was the last part of all.
         if !entry.connection.is_open() {
             self.drive(handle.index);
         }
@@ -437,23 +443,24 @@ impl<F: Fabric> Endpoint<F> {
         self.entry(handle).is_none_or(|entry| entry.connection.has_ended())
     }
 
-    /// Returns whether both ends have greeted, and what this one has sent so far has been carried. An end that is not driven before that
-    /// keeps the other one from opening. False for a connection that is over.
+    /// Returns whether both ends have sent their hellos, and all messages that this end has sent so far have been sent
+    /// by the fabric. An end that stops being driven before that keeps the other end from opening. False for a
+    /// connection that is over.
     #[must_use]
     pub fn has_met(&self, handle: Handle) -> bool {
         self.entry(handle).is_some_and(|entry| entry.connection.has_met())
     }
 
-    /// Whether the connection is open, closing or failing: not yet over.
+    /// Returns whether the connection is open, closing or failing, and not yet over.
     #[must_use]
     pub fn is_alive(&self, handle: Handle) -> bool {
         self.entry(handle).is_some()
     }
 
-    /// Nothing more will be written; see [`Connection::finish`]. The rest of a detached message is still sent.
+    /// Finishes writing; see [`Connection::finish`]. The rest of a detached message is still sent.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Connection::finish`].
     pub fn finish(&mut self, handle: Handle) -> Result<(), WriteError> {
         let is_detached = self.is_detached(handle);
         let connection = self.connection(handle).ok_or(WriteError::Closed)?;
@@ -466,10 +473,10 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Nothing more will be written or read; see [`Connection::close`].
+    /// Finishes writing and discards arriving messages; see [`Connection::close`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Connection::close`].
     pub fn close(&mut self, handle: Handle) -> Result<(), WriteError> {
         self.finish(handle)?;
         if let Some(connection) = self.connection(handle) {
@@ -479,7 +486,7 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Gives the connection up at once; see [`Connection::abort`].
+    /// Aborts the connection; see [`Connection::abort`].
     pub fn abort(&mut self, handle: Handle) {
         if let Some(connection) = self.connection(handle) {
             connection.abort();
@@ -487,7 +494,7 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Gives the connection up because its owner has waited for so long; see [`Connection::time_out`].
+    /// Aborts the connection because its owner has waited for `waited`; see [`Connection::time_out`].
     pub fn time_out(&mut self, handle: Handle, waited: Duration) {
         if let Some(connection) = self.connection(handle) {
             connection.time_out(waited);
@@ -495,13 +502,13 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// What there is to tell next.
+    /// Returns the next notice.
     pub fn next_notice(&mut self) -> Option<(Handle, Notice)> {
         self.notices.pop_front()
     }
 
-    /// Does what follows from earlier completions and from what was read, and takes new completions. Whether there was anything:
-    /// if not, and nothing was read since ([`is_due`](Self::is_due)), nothing is left to do, and one may wait on the fabric.
+    /// Handles earlier completions and reads, and polls for new completions. Returns whether it did anything. If not,
+    /// and if nothing was read since ([`is_due`](Self::is_due)), the caller may wait on the fabric.
     pub fn step(&mut self) -> bool {
         let was_due = self.is_due();
         if was_due {
@@ -510,14 +517,14 @@ impl<F: Fabric> Endpoint<F> {
         let count = self.poll();
         if count > 0 && !self.starved.is_empty() {
             self.feed_starved();
-            // What was posted before was flushed by the poll.
+            // The poll has already flushed the requests that were posted before it.
             self.fabric.flush();
         }
         was_due || count > 0
     }
 
-    /// Whether the next step has something to do whatever comes: the peer may wait for it, so who would wait on the fabric takes
-    /// a step first.
+    /// Returns whether the next step has work that does not depend on a completion. The peer may wait for it, so the
+    /// caller must run a step before it waits on the fabric.
     #[inline]
     #[must_use]
     pub fn is_due(&self) -> bool {
@@ -533,12 +540,13 @@ impl<F: Fabric> Endpoint<F> {
                 self.drive(index);
             }
         }
-        // Its room is kept. Driving completes operations only of receives that are given back at once, of its own connection.
+        // The vector keeps its allocation. Driving a connection completes only receives of that connection that are
+        // returned at once, and schedules no other connection.
         indices.append(&mut self.due);
         self.due = indices;
     }
 
-    /// Places are free again: first for those who found none. Each has its turn.
+    /// Drives the connections that found no room in a send queue, once each, before any others.
     fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
             let Some(index) = self.starved.pop_front() else { return };
@@ -549,14 +557,14 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Takes events of the fabric and does what follows: call it while connecting, and every few milliseconds afterwards.
-    /// Whether there were any.
+    /// Polls the fabric's events and handles them. Call it while connecting, and every few milliseconds afterwards.
+    /// Returns whether there were any.
     pub fn housekeep(&mut self) -> bool {
         let mut worked = false;
         while let Some(event) = self.fabric.next_event() {
             worked = true;
             if let Event::Disconnected { .. } = event {
-                // Connections get back all that they have lent, before what completes is stale.
+                // Connections must see the completions of their operations before those become stale.
                 while self.poll() > 0 {}
             }
             let event = self.links.happened(&mut self.fabric, &event);
@@ -584,7 +592,7 @@ impl<F: Fabric> Endpoint<F> {
         self.drive_link(place);
     }
 
-    /// A queue pair broke, and was reset: its connections fail.
+    /// Fails the connections of a queue pair that broke and was reset.
     fn disconnected(&mut self, place: usize) {
         for index in 0..self.entries.len() {
             if let Some(entry) = self.entries[index].as_mut().filter(|entry| entry.link as usize == place) {
@@ -609,21 +617,21 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Bytes that are registered for all peers.
+    /// Returns the number of bytes that are registered for all peers.
     #[must_use]
     pub fn registered_bytes(&self) -> u64 {
         self.config.memory_bytes() * self.links.len() as u64
     }
 }
 
-/// The connection is driven in the next step.
+/// Schedules the connection for the next step.
 fn due(entry: &mut Entry, index: u32, due: &mut Vec<u32>) {
     if !std::mem::replace(&mut entry.is_due, true) {
         due.push(index);
     }
 }
 
-/// Whether the fabric can do it; returns how many sends may be outstanding.
+/// Checks that the fabric can do what the configuration asks for. Returns the number of sends that may be outstanding.
 fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: &[ProcessId]) -> Result<u32, EndpointError> {
     config.channel.check()?;
     let has = fabric.capabilities();

@@ -1,4 +1,4 @@
-//! The queue pair with one peer, and the memory that its connections use.
+//! The queue pair with one peer, and the memory of its connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -13,33 +13,34 @@ use crate::Scheme;
 ///
 /// # Invariants
 /// - Each area is free, withheld, or used by one open connection.
-/// - `sends` and `recvs` count what was posted on the present connection of the link and has not completed.
+/// - `sends` and `recvs` count operations that were posted on the present connection of the link and have not
+///   completed.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) link: Link,
-    /// Where messages are received.
+    /// Region in which messages are received.
     pub(super) inbox: RegionId,
-    /// Where they are sent from.
+    /// Region from which messages are sent.
     pub(super) outbox: RegionId,
-    /// The peer's memory for what this end writes, where places are written.
+    /// The peer's region that this end writes, with [`Scheme::Counted`].
     pub(super) target: Resolved,
     /// Areas that no connection uses.
     pub(super) free: Vec<u16>,
-    /// Areas that the peer may still write into, until the queue pair is connected anew.
+    /// Areas that the peer may still write, until the queue pair is connected again.
     pub(super) withheld: Vec<u16>,
-    /// Open connections, by number.
+    /// Index of each open connection, by number.
     pub(super) numbers: BTreeMap<u32, u32>,
-    /// Numbers under which something may still be under way.
+    /// Numbers under which messages may still be in flight.
     pub(super) spent: BTreeSet<u32>,
-    /// How often numbers were opened.
+    /// Number of times that each connection number was opened.
     pub(super) lives: BTreeMap<u32, u32>,
-    /// Greetings of lives that this end has not opened yet, where places are written, by number.
+    /// Content of hellos of lives that this end has not opened yet, by number, with [`Scheme::Counted`].
     pub(super) early: BTreeMap<u32, [u64; 8]>,
-    /// Requests that the fabric has not completed.
+    /// Number of outstanding requests.
     pub(super) sends: u32,
-    /// Receives that any WRITE_WITH_IMM may use, as they were posted and used.
+    /// Number of posted receives that any WRITE_WITH_IMM may use.
     pub(super) recvs: u32,
-    /// As many as connections need.
+    /// Number of such receives that the connections need.
     pub(super) recvs_needed: u32,
 }
 
@@ -80,7 +81,8 @@ impl Peer {
         })
     }
 
-    /// Takes an area: with places that the peer must know, the one of the number.
+    /// Allocates an area. With [`Scheme::Counted`] it is the area of the connection's number, so that the peer knows
+    /// it.
     pub(super) fn take_area(&mut self, wanted: Option<u16>) -> Option<u16> {
         match wanted {
             None => self.free.pop(),
@@ -91,7 +93,7 @@ impl Peer {
         }
     }
 
-    /// The queue pair begins anew: nothing is under way any more.
+    /// Resets the state for a new connection of the queue pair, on which nothing is in flight.
     pub(super) fn begin_anew(&mut self) {
         self.spent.clear();
         self.lives.clear();

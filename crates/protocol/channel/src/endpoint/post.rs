@@ -1,4 +1,4 @@
-//! What connections want posted goes to the fabric.
+//! Posts the operations that connections ask for.
 
 use stentor_fabric::{Fabric, PostError, RemoteRegion, RemoteSpan, Source, Span, Verb, WorkRequest};
 
@@ -8,35 +8,36 @@ use super::{Endpoint, Handle};
 use crate::layout::store_words;
 use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Tag, What, mutant};
 
-/// The longest that is copied while posting, bytes, if the fabric takes as much.
+/// Longest data that is posted inline, in bytes, if the fabric takes as much.
 const INLINE_BYTES: usize = 256;
 
-/// Bits of an operation.
+/// Number of bits that encode an operation.
 const OP_BITS: u32 = 20;
 
-/// Which operation of which connection, as the number of a request: 32 bits and 20.
+/// Returns the number of a request: the connection's index in 32 bits, and its operation in 20.
 fn number_of(index: u32, op: Op) -> u64 {
     u64::from(index) << OP_BITS | u64::from(op.bits())
 }
 
-/// The connection and the operation of that number.
+/// Returns the connection's index and the operation that a request number encodes.
 #[inline]
 pub(super) fn of_number(number: u64) -> (u32, Op) {
     ((number >> OP_BITS) as u32, Op::of(number as u32 & ((1 << OP_BITS) - 1)))
 }
 
-/// What tells a receiver which place was written: 16 bits connection, 2 kind, 14 place.
+/// Returns the immediate that identifies the written slot to the receiver: 16 bits connection, 2 kind, 14 slot.
 pub(super) fn imm_of(number: u32, op: Op) -> u32 {
     number << 16 | (op.kind as u32) << 14 | u32::from(op.place)
 }
 
-/// The connection, kind and place of an immediate.
+/// Returns the connection, kind and slot of an immediate.
 pub(super) fn of_imm(imm: u32) -> (u32, Kind, u16) {
     (imm >> 16, Kind::ALL[(imm >> 14 & 3) as usize], (imm & 0x3fff) as u16)
 }
 
 impl<F: Fabric> Endpoint<F> {
-    /// Does all that follows for a connection: receives, what it has to say, what it wants back, what it has to tell.
+    /// Posts a connection's receives, control messages and detached message, cancels receives, and collects its
+    /// notices.
     pub(super) fn drive(&mut self, index: u32) {
         while let Some(entry) = &mut self.entries[index as usize] {
             let recv = entry.connection.next_recv();
@@ -75,7 +76,8 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// A connection is over: what it used is free, unless something may still be on its way there.
+    /// Removes a connection that is over. Its area and number become free, unless messages for them may still be in
+    /// flight.
     fn forget(&mut self, index: u32) {
         let Some(entry) = self.entries[index as usize].take() else { return };
         let link = &mut self.links[entry.link as usize];
@@ -96,7 +98,7 @@ impl<F: Fabric> Endpoint<F> {
         link.is_ready() && link.sends < self.config.send_depth && self.sends < self.most_sends
     }
 
-    /// Sends the next part of a message, if that may be. Whether it was.
+    /// Sends the next part of a message, if it may be sent. Returns whether it was.
     pub(super) fn send_part(&mut self, index: u32, message: Body<'_>) -> bool {
         if !self.may_send(index) {
             return false;
@@ -118,11 +120,11 @@ impl<F: Fabric> Endpoint<F> {
         true
     }
 
-    /// Sends what may be sent of a message that its writer has detached.
+    /// Sends as much as possible of a message that its writer has detached.
     fn send_rest(&mut self, index: u32) {
         let Some(rest) = self.entries[index as usize].as_mut().and_then(|entry| entry.rest.take()) else { return };
         while self.send_part(index, Body::Rest(rest.from, &rest.bytes)) {}
-        // A connection that has ended sends nothing more.
+        // A connection that is not open sends nothing more.
         if let Some(entry) = &mut self.entries[index as usize]
             && entry.connection.is_open()
             && entry.connection.left().is_some()
@@ -131,9 +133,9 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Sends words and behind them data.
+    /// Sends words, followed by data.
     fn post_send(&mut self, index: u32, op: Op, tag: Tag, words: &[u64], data: Body<'_>) {
-        // Filled only by what needs it: clearing it takes longer than what else is done for a short message.
+        // Initialized only where it is used: clearing it takes longer than the rest of the work for a short message.
         let mut short;
         let head = words.len() * 8;
         let whole = head + data.bytes();
@@ -147,7 +149,7 @@ impl<F: Fabric> Endpoint<F> {
         let (outbox, area) = (link.outbox, u32::from(entry.area));
         let place = if mutant!(self.config.channel.mutant, SendPlaceReused) { 0 } else { op.place };
         let source = match data {
-            // From where it is.
+            // The data is sent from where it lies.
             Body::Registered(region, offset, _) if head == 0 && !inline => {
                 Source::Region(Span { region, offset, bytes: bytes as u32 })
             }
@@ -187,7 +189,7 @@ impl<F: Fabric> Endpoint<F> {
         let Some(entry) = &self.entries[index as usize] else { return Ok(()) };
         let (place, area, number) = (entry.link as usize, u32::from(entry.area), entry.connection.number());
         let verb = if self.config.channel.scheme == Scheme::Counted {
-            // Both ends have the same areas: that of the connection's number.
+            // Both ends use the same area, which the connection's number determines.
             let region = self.target(place)?;
             let offset = self.layout.offset(area, op.kind, op.place);
             Verb::WriteImm { source, target: RemoteSpan { region, offset }, imm: imm_of(number, op) }
@@ -198,7 +200,7 @@ impl<F: Fabric> Endpoint<F> {
         self.fabric.post(link.qp(), WorkRequest { id: link.id(number_of(index, op)), verb, signalled })
     }
 
-    /// The peer's memory for what this end writes, which it granted before it connected.
+    /// Returns the peer's region that this end writes, which the peer granted before it connected.
     fn target(&mut self, place: usize) -> Result<RemoteRegion, PostError> {
         let Peer { link, target, .. } = &mut self.links[place];
         let qp = link.qp();
@@ -220,7 +222,7 @@ impl<F: Fabric> Endpoint<F> {
         let Some(entry) = &mut self.entries[index as usize] else { return };
         let place = entry.link as usize;
         if self.config.channel.scheme == Scheme::Counted {
-            // Those for greetings are posted, whether a connection is open or not.
+            // Receives for hellos are always posted, whether a connection is open or not.
             if recv.op.kind != Kind::Greeting {
                 self.links[place].recvs_needed += 1;
                 self.top_up(place);
@@ -244,8 +246,8 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Posts receives that any WRITE_WITH_IMM may use, as many as are needed. One that is refused is missed by a peer that
-    /// writes: the queue pair breaks, and says so.
+    /// Posts receives that any WRITE_WITH_IMM may use, as many as are needed. If the fabric refuses one, a peer's write
+    /// finds no receive, and the queue pair breaks with an error.
     pub(super) fn top_up(&mut self, place: usize) {
         let link = &mut self.links[place];
         while link.recvs < link.recvs_needed {
@@ -261,12 +263,12 @@ impl<F: Fabric> Endpoint<F> {
         let Some(entry) = &mut self.entries[index as usize] else { return };
         let link = &mut self.links[entry.link as usize];
         if self.config.channel.scheme == Scheme::Counted {
-            // The receive stays posted, for whoever needs one next.
+            // The receive stays posted, and another connection can use it.
             link.recvs_needed -= u32::from(op.kind != Kind::Greeting);
             entry.connection.completed(op, &Outcome::GivenBack);
             return;
         }
-        // A queue pair that is broken gives everything back by itself.
+        // A broken queue pair returns its receives without a request.
         let _ = self.fabric.cancel_tagged_recv(link.qp(), link.id(number_of(index, op)));
     }
 }
@@ -277,7 +279,7 @@ mod tests {
     use crate::Way;
 
     #[test]
-    fn an_immediate_says_which_place() {
+    fn immediates_survive_encoding() {
         for kind in Kind::ALL {
             let op = Op { way: Way::Send, kind, place: 4095 };
             assert_eq!(of_imm(imm_of(65_535, op)), (65_535, kind, 4095));

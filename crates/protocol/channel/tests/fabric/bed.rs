@@ -20,18 +20,19 @@ pub(crate) fn small(scheme: Scheme) -> EndpointConfig {
     EndpointConfig { connections: 3, ..EndpointConfig::new(channel) }
 }
 
-/// Receives of one process with one peer: so many places of a completion queue are taken as long as all is well.
+/// Returns the number of receives of one process with one peer, each of which occupies an entry of the completion
+/// queue.
 pub(crate) fn receives(config: &EndpointConfig) -> u32 {
     (config.channel.lengths + config.channel.pieces + CONTROLS + 1) * u32::from(config.connections)
 }
 
-/// The bytes of a message.
+/// Returns the bytes of a message.
 pub(crate) fn message(from: ProcessId, connection: u32, number: u64, bytes: usize) -> Vec<u8> {
     let seed = u64::from(from.0) * 7919 + u64::from(connection) * 104_729 + number * 1_299_709;
     (0..bytes as u64).map(|at| ((seed + at * 31) >> 3) as u8).collect()
 }
 
-/// One connection as its application sees it.
+/// A connection as its application sees it.
 pub(crate) struct Talk {
     pub(crate) handle: Handle,
     number: u32,
@@ -75,7 +76,7 @@ impl<F: Fabric> Process<F> {
         Process { endpoint, talks }
     }
 
-    /// One round. Whether anything was done.
+    /// Runs one round. Returns whether anything was done.
     pub(crate) fn step(&mut self) -> bool {
         let mut worked = self.endpoint.housekeep();
         worked |= self.endpoint.step();
@@ -102,7 +103,7 @@ impl<F: Fabric> Process<F> {
         self.talks.iter().all(|talk| talk.closed)
     }
 
-    /// Everything was written and read, and nothing failed.
+    /// Checks that everything was written and read, and that nothing failed.
     pub(crate) fn assert_ok(&self) {
         for talk in &self.talks {
             assert_eq!((talk.failed, talk.expected.len(), talk.to_write.len()), (None, 0, 0));

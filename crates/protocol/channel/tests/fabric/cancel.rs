@@ -1,4 +1,4 @@
-//! Futures that are dropped at every await point: what the peer reads stays a stream of whole messages in their order.
+//! Futures that are dropped at every await point. The peer must still read whole messages in order.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use stentor_fabric_sim::{NetworkModel, SimConfig, World};
 use crate::bed::{message, small};
 use crate::hosted::Meeting;
 
-/// Polls a future at most so many times and drops it in the poll in which it was still pending: `None` then.
+/// Polls a future at most `polls` times. If it is still pending, drops it and returns `None`.
 async fn within<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut left) = (pin!(future), polls);
     poll_fn(move |context| {
@@ -30,21 +30,21 @@ async fn within<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Pending once.
+/// Is pending once.
 async fn once() {
     let mut polled = false;
     poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// What became of writes that were dropped.
+/// Number of dropped writes whose message was not sent, and whose message was sent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Fates {
     none: usize,
     sent: usize,
 }
 
-/// Writes a message; the future is dropped after so many polls, and a message that was not sent is written again with one poll
-/// more. What arrives meanwhile is read, also by futures that are dropped.
+/// Writes a message. The future is dropped after `polls` polls, and a message that was not sent is written again with
+/// one poll more. Reads arriving messages meanwhile, also with futures that are dropped.
 async fn write_all<F: Fabric>(
     channel: &mut Channel<F>,
     (message, polls): (&[u8], usize),
@@ -68,8 +68,8 @@ async fn write_all<F: Fabric>(
     }
 }
 
-/// One end: writes its messages, then reads to the end; returns what it read. Every future is dropped after so many polls as
-/// the plan says, and called again.
+/// Runs one end: writes its messages, then reads until the end. Returns the messages that it read. Every future is
+/// dropped after as many polls as the plan says, and called again.
 async fn end<F: Fabric>(channel: &mut Channel<F>, me: ProcessId, plan: &[(usize, usize)]) -> (Vec<Vec<u8>>, Fates) {
     let (mut read, mut fates) = (Vec::new(), Fates::default());
     for (number, (bytes, polls)) in plan.iter().enumerate() {
@@ -79,7 +79,7 @@ async fn end<F: Fabric>(channel: &mut Channel<F>, me: ProcessId, plan: &[(usize,
             let _ = within(*polls % 7, channel.flush()).await;
         }
     }
-    // The rest of a message may be on its way still.
+    // The rest of a message may still be in flight.
     channel.finish().unwrap();
     assert_eq!(channel.write(b"late").await, Err(CallError::Refused(WriteError::Closed)));
     let polls = plan.first().map_or(1, |(_, polls)| (*polls).max(1));
@@ -105,7 +105,7 @@ fn expected(from: u16, plan: &[(usize, usize)]) -> Vec<Vec<u8>> {
     plan.iter().zip(0..).map(|((bytes, _), number)| message(ProcessId(from), 0, number, *bytes)).collect()
 }
 
-/// Both ends on the simulator; what became of the writes that each dropped.
+/// Runs both ends on the simulator. Returns the fates of the writes that each end dropped.
 fn simulate(scheme: Scheme, seed: u64, plans: [&[(usize, usize)]; 2]) -> [Fates; 2] {
     let model = NetworkModel { tagged: scheme != Scheme::Counted, ..NetworkModel::adversarial() };
     let world = World::new(SimConfig::new(2, seed, model));
@@ -134,12 +134,12 @@ fn simulate(scheme: Scheme, seed: u64, plans: [&[(usize, usize)]; 2]) -> [Fates;
             return [*of_a, *of_b];
         }
     }
-    panic!("{scheme:?}, seed {seed}: no end: {:?}", done.map(|done| done.is_some()));
+    panic!("{scheme:?}, seed {seed}: the run does not end: {:?}", done.map(|done| done.is_some()));
 }
 
-/// The second of three messages is dropped after 0, 1, 2 … polls, until it is written before it is dropped.
+/// The second of three messages is dropped after 0, 1, 2 … polls, until it is handed over before it is dropped.
 #[test]
-fn a_write_that_is_dropped_after_any_poll_is_sent_whole_or_not_at_all() {
+fn dropped_write_is_sent_whole_or_not_at_all() {
     for scheme in Scheme::ALL {
         let (mut none, mut sent) = (0, 0);
         for bytes in [0, 8, 64, 65, 256, 700, 3000] {
@@ -171,7 +171,7 @@ proptest! {
     }
 }
 
-/// The same between two threads, whose polls come at any time.
+/// Drops futures between two threads, whose polls interleave arbitrarily.
 #[test]
 fn dropped_futures_over_shared_memory() {
     let meeting = Meeting::new("cancel");
@@ -199,9 +199,9 @@ fn alone(config: EndpointConfig) -> Hub<impl Fabric> {
     Hub::new(Endpoint::new(world.fabric(ProcessId(0)), config, &[ProcessId(1)]).unwrap())
 }
 
-/// A future that is leaked is never dropped, so nobody has the rest of its message: the next write is refused.
+/// A leaked future is never dropped, so the rest of its message is lost, and the next write is refused.
 #[test]
-fn a_write_that_is_leaked_makes_the_next_one_an_error() {
+fn write_after_a_leaked_one_is_refused() {
     let hub = alone(small(Scheme::Eager));
     let mut channel = hub.open(ProcessId(1), 0).unwrap();
     let mut context = Context::from_waker(Waker::noop());
@@ -213,7 +213,7 @@ fn a_write_that_is_leaked_makes_the_next_one_an_error() {
     assert_eq!(channel.finish(), Err(CallError::Refused(WriteError::Busy { left: 6 })));
 }
 
-/// A waker may drop a task, and with it a channel, while it is woken.
+/// A waker may drop a task, and with it a channel, while it is called.
 #[test]
 fn a_waker_that_drops_a_channel_is_woken() {
     struct Owner(std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>);
@@ -242,6 +242,6 @@ fn a_waker_that_drops_a_channel_is_woken() {
         world.advance(300);
         hubs.iter().for_each(|hub| _ = hub.turn());
     }
-    assert!(KEPT.take().is_none(), "nobody was woken");
-    assert!(hubs[0].open(ProcessId(1), 0).is_err(), "it was given up");
+    assert!(KEPT.take().is_none(), "the waker was not called");
+    assert!(hubs[0].open(ProcessId(1), 0).is_err(), "the dropped channel was aborted");
 }

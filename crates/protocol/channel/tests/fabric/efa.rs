@@ -1,5 +1,5 @@
-//! With only what EFA leaves: writes in no order, completions of everything in any order, nothing inline, and a completion
-//! queue that is at its end when more is outstanding than it holds.
+//! Runs with EFA's restrictions: unordered writes, all completions in any order, no inline data, and a completion queue
+//! that fails when more operations are outstanding than it holds.
 
 use stentor_channel::{Cause, ChannelError, EndpointConfig, Scheme};
 use stentor_fabric::ProcessId;
@@ -9,14 +9,15 @@ use stentor_fabric_sim::{NetworkModel, SimConfig, World};
 use crate::bed::{Process, receives, small};
 use crate::sim::{LENGTHS, processes};
 
-/// How one run of two processes ended.
+/// Result of a run of two processes.
 struct Ended {
     world: World,
     errors: Vec<ChannelError>,
     overtaken: u64,
 }
 
-/// Runs until both processes are done, or one that failed has everything back, or was refused what it needs to tell the other.
+/// Runs until both processes are done, or until a failed one has drained or was refused the control message that would
+/// inform the peer.
 fn run(config: EndpointConfig, seed: u64, disorders: Faults) -> Ended {
     let tagged = config.channel.scheme != Scheme::Counted;
     let world = World::new(SimConfig::new(2, seed, NetworkModel { tagged, ..NetworkModel::unordered() }));
@@ -45,7 +46,7 @@ fn messages_of_all_lengths_in_every_scheme() {
         let mut overtaken = 0;
         for seed in 0..18 {
             let config = small(scheme);
-            // So many that one send has a place, a few, or all.
+            // Room for one send, a few, or all.
             let places = receives(&config) + [1, 4, 64][seed as usize % 3];
             let ended = run(config, seed, Faults::efa(seed, places, scheme != Scheme::Counted));
             assert_eq!(ended.errors, [], "{scheme:?}, seed {seed}");
@@ -64,7 +65,7 @@ mod planted {
 
     use super::*;
 
-    /// What goes wrong with a mutant, in whichever scheme.
+    /// Returns the failures that a mutant causes, in all schemes.
     fn errors(mutant: Mutant, disorders: impl Fn(u32, bool) -> Faults) -> Vec<ChannelError> {
         let schemes = Scheme::ALL.into_iter();
         let errors = schemes.flat_map(|scheme| {
@@ -80,7 +81,7 @@ mod planted {
     }
 
     #[test]
-    fn a_queue_that_is_over_posted_is_told_by_name() {
+    fn overrun_of_the_completion_queue_is_reported_by_name() {
         for mutant in [Mutant::QueueOverrun, Mutant::SilentUncounted] {
             let errors = errors(mutant, efa);
             assert!(errors.len() >= Scheme::ALL.len(), "{mutant:?}: {errors:?}");
@@ -93,15 +94,15 @@ mod planted {
         }
     }
 
-    /// It takes a queue in which also what is not signalled has its place.
+    /// The mutant shows only on a completion queue in which unsignalled operations occupy an entry, too.
     #[test]
-    fn what_is_not_signalled_goes_unseen_where_it_takes_no_place() {
+    fn unsignalled_operations_are_harmless_without_a_queue_entry() {
         let selective = |places, tags| Faults { all_complete: false, ..efa(places, tags) };
         assert_eq!(errors(Mutant::SilentUncounted, selective), []);
     }
 
     #[test]
-    fn inline_data_is_refused_where_there_is_none() {
+    fn inline_data_is_refused_by_fabrics_without_it() {
         let errors = errors(Mutant::InlineAnyway, efa);
         let refused = |error: &ChannelError| matches!(error.cause, Cause::Refused(refusal) if matches!(refusal.0, PostError::InlineTooLong { limit: 0, .. }));
         assert!(errors.len() >= Scheme::ALL.len() && errors.iter().all(refused), "{errors:?}");

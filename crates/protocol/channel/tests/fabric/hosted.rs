@@ -1,4 +1,4 @@
-//! Two threads, each a process of a fabric of this system.
+//! Two threads, each of which is a process on a fabric of this host.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use stentor_fabric_shm::{ShmConfig, ShmFabric};
 
 use crate::bed::Process;
 
-/// The largest message of the fabric, bytes.
+/// Longest message of the fabric, in bytes.
 const FABRIC_BYTES: u32 = 256 << 10;
 
-/// A place where two processes meet.
+/// Names and addresses by which two processes find each other.
 pub(crate) struct Meeting {
     directory: PathBuf,
     place: u8,
@@ -43,7 +43,7 @@ impl Meeting {
         ShmFabric::start(config).unwrap()
     }
 
-    /// Loopback addresses of this test's own.
+    /// Returns loopback addresses that no other test uses.
     fn addresses(&self) -> Vec<Option<SocketAddr>> {
         let third = (std::process::id() % 251) as u8;
         let address = |n: u8| Some(SocketAddr::from((Ipv4Addr::new(127, 60 + self.place, third, n + 1), 7399)));
@@ -58,7 +58,7 @@ impl Meeting {
         let config = OfiConfig {
             providers: vec![provider.to_owned()],
             message_bytes: FABRIC_BYTES,
-            // A machine that does something else at the same time is slow, not silent.
+            // On a busy machine a process is slow, not silent.
             rnr_timeout: Duration::from_secs(2),
             ..OfiConfig::default()
         };
@@ -80,7 +80,8 @@ impl Drop for Meeting {
     }
 }
 
-/// One process, until everything is over, and a little longer: the other one may need what this one is still to be told.
+/// Runs one process until everything is over, and 200 ms longer, because the other process may still need control
+/// messages of this one.
 fn run<F: Fabric, T>(fabric: F, config: EndpointConfig, lengths: &[usize], then: impl FnOnce(&Process<F>) -> T) -> T {
     let mut process = Process::new(fabric, config, lengths);
     let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
@@ -99,7 +100,7 @@ fn run<F: Fabric, T>(fabric: F, config: EndpointConfig, lengths: &[usize], then:
     then(&process)
 }
 
-/// Both processes write messages of these lengths on every connection, and read the other's.
+/// Both processes write messages of these lengths on every connection, and read the other's messages.
 pub(crate) fn both<F: Fabric>(fabric: impl Fn(u16) -> F + Sync, config: EndpointConfig, lengths: &[usize]) {
     std::thread::scope(|scope| {
         for me in 0..2 {
@@ -109,7 +110,7 @@ pub(crate) fn both<F: Fabric>(fabric: impl Fn(u16) -> F + Sync, config: Endpoint
     });
 }
 
-/// The same with completions in another order.
+/// Runs [`both`] with completions in another order.
 pub(crate) fn both_disordered<F: Fabric>(
     fabric: impl Fn(u16) -> F + Sync,
     config: EndpointConfig,
@@ -119,7 +120,7 @@ pub(crate) fn both_disordered<F: Fabric>(
     both_under(fabric, config, lengths, |me| Faults::completions(seed + u64::from(me)));
 }
 
-/// The same under these disorders of each process.
+/// Runs [`both`] with a fault injector of its own for each process.
 pub(crate) fn both_under<F: Fabric>(
     fabric: impl Fn(u16) -> F + Sync,
     config: EndpointConfig,

@@ -1,4 +1,4 @@
-//! Messages that are sent from registered memory, and read where they arrived.
+//! Messages that are sent from registered memory, and read in the slots in which they arrived.
 
 use stentor_channel::{Endpoint, Handle, Notice, Scheme, WriteError};
 use stentor_fabric::memory::{Ordering, WORD};
@@ -9,7 +9,7 @@ use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 use crate::bed::{message, small};
 
 const LENGTHS: [usize; 11] = [0, 1, 8, 63, 64, 65, 256, 257, 512, 1000, 4096];
-/// Room for each, bytes.
+/// Room for each message, in bytes.
 const ROOM: u64 = 4096;
 
 struct Side {
@@ -22,7 +22,7 @@ struct Side {
 impl Side {
     fn new(world: &World, me: u16, scheme: Scheme, seed: u64) -> Self {
         let own = seed + u64::from(me);
-        // Every other run with what EFA leaves.
+        // Odd seeds have EFA's restrictions.
         let disorders = match seed % 2 {
             0 => Faults::completions(own),
             _ => Faults::efa(own, 100, scheme != Scheme::Counted),
@@ -46,7 +46,7 @@ impl Side {
         }
     }
 
-    /// Memory with all messages, each at a place of its own.
+    /// Registers memory that holds all messages, each at its own offset.
     fn region(&mut self) -> RegionId {
         let (me, bytes) = (self.endpoint.fabric().me(), ROOM * LENGTHS.len() as u64);
         let spec = RegionSpec { purpose: Purpose(9), writer: me, bytes };
@@ -107,14 +107,14 @@ fn run(scheme: Scheme, seed: u64) {
 }
 
 #[test]
-fn nothing_is_copied_but_what_goes_with_its_length() {
+fn messages_in_registered_memory_arrive_unchanged() {
     for scheme in Scheme::ALL {
         (0..10).for_each(|seed| run(scheme, seed));
     }
 }
 
 #[test]
-fn a_message_that_is_not_in_its_region_is_refused() {
+fn message_outside_its_region_is_refused() {
     let world = World::new(SimConfig::new(2, 1, NetworkModel { tagged: true, ..NetworkModel::adversarial() }));
     let mut side = Side::new(&world, 0, Scheme::Eager, 1);
     let region = side.region();

@@ -1,4 +1,5 @@
-//! A peer that knows the greeting and then says what it likes: who and what is told, and memory stays what it was.
+//! A peer that sends a valid hello and then arbitrary messages. The error names the peer and the violation, and
+//! registered memory does not change.
 
 use stentor_channel::{
     Cause, ChannelError, Config, Connection, Endpoint, Handle, Kind, Notice, Operation, Scheme, Tag, What,
@@ -16,15 +17,15 @@ use crate::hosted::Meeting;
 const HONEST: ProcessId = ProcessId(0);
 const LIAR: ProcessId = ProcessId(1);
 const MINE: Purpose = Purpose(9);
-/// Messages one after the other.
+/// Messages that are sent one after the other.
 type Said<'a> = &'a [(Tag, &'a [u8])];
 
-/// A process without a channel.
+/// A process that uses the fabric without a channel.
 struct Liar<F: Fabric> {
     fabric: F,
     qp: QpId,
     memory: RegionId,
-    /// Where the next words go: what was said before may not have left yet.
+    /// Offset of the next message's bytes. Earlier ones may not have been sent yet.
     at: u64,
     greeting: (Tag, Vec<u8>),
 }
@@ -36,7 +37,7 @@ fn config(scheme: Scheme) -> Config {
 impl<F: Fabric> Liar<F> {
     fn new(mut fabric: F, scheme: Scheme) -> Self {
         let memory = fabric.register(RegionSpec { purpose: MINE, writer: LIAR, bytes: 4096 }).unwrap();
-        // As the endpoint has it: memory for what the other one writes.
+        // Memory that the peer writes, as the endpoint registers it.
         let inbox = RegionSpec { purpose: Purpose(4000), writer: HONEST, bytes: small(scheme).memory_bytes() / 2 };
         let inbox = fabric.register(inbox).unwrap();
         fabric.grant(inbox, HONEST, Access::Write).unwrap();
@@ -59,7 +60,7 @@ impl<F: Fabric> Liar<F> {
         self.fabric.state(self.qp) == QpState::Ready
     }
 
-    /// Its words, in memory that is sent from.
+    /// Stores the bytes in registered memory and returns them as a source.
     fn source(&mut self, bytes: &[u8]) -> Source<'static> {
         self.at = (self.at + 512) % 4096;
         for (word, bytes) in self.fabric.memory(self.memory)[self.at as usize / 8..].iter().zip(bytes.chunks(8)) {
@@ -76,7 +77,7 @@ impl<F: Fabric> Liar<F> {
         self.fabric.flush();
     }
 
-    /// Writes at a place of connection 0; false when the queue pair takes no more.
+    /// Writes to an offset of connection 0. Returns false if the queue pair refuses.
     fn write(&mut self, offset: u64, imm: u32, bytes: &[u8]) -> bool {
         let Some(region) = self.fabric.resolve(HONEST, Purpose(4002)) else { return false };
         let (source, target) = (self.source(bytes), RemoteSpan { region, offset });
@@ -87,7 +88,7 @@ impl<F: Fabric> Liar<F> {
     }
 }
 
-/// The other end, which only reads.
+/// The honest end, which only reads.
 struct Honest<F: Fabric> {
     endpoint: Endpoint<F>,
     handle: Handle,
@@ -95,7 +96,7 @@ struct Honest<F: Fabric> {
     opened: bool,
     failed: Option<ChannelError>,
     closed: bool,
-    /// Turns since something came.
+    /// Number of turns since anything happened.
     quiet: u32,
 }
 
@@ -107,7 +108,7 @@ impl<F: Fabric> Honest<F> {
     }
 
     fn turn(&mut self) {
-        // It reads when nothing has come for long: nobody else is about to drive the connection then.
+        // This end reads only after nothing has happened for long, when nothing else is about to drive the connection.
         let worked = self.endpoint.step() | self.endpoint.housekeep();
         self.quiet = if worked { 0 } else { self.quiet + 1 };
         if self.quiet > 200 {
@@ -124,7 +125,7 @@ impl<F: Fabric> Honest<F> {
     }
 }
 
-/// What becomes of the honest end when the liar says this, one after the other.
+/// Returns the honest end after the liar has sent these messages, one after the other.
 fn told(seed: u64, scheme: Scheme, said: Said<'_>) -> Honest<SimFabric> {
     let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
     let world = World::new(SimConfig::new(2, seed, model));
@@ -157,7 +158,7 @@ fn tag(connection: u32, kind: Kind, sequence: u32) -> Tag {
 }
 
 #[test]
-fn unknown_tags_reach_nobody() {
+fn messages_with_unknown_tags_are_ignored() {
     let stray = [1; 16];
     for seed in 0..4 {
         let honest = told(
@@ -175,7 +176,7 @@ fn unknown_tags_reach_nobody() {
 }
 
 #[test]
-fn who_breaks_the_rules_is_named_with_what_it_did() {
+fn error_names_the_peer_and_its_violation() {
     let length = |bytes: u64| bytes.to_le_bytes();
     let (longest, window) = (config(Scheme::Eager).message_bytes, 5);
     let (long, short, one) = (length(longest + 1), [0; 4], length(300));
@@ -210,14 +211,14 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
     ];
     for (said, operation, cause) in cases {
         let honest = told(1, Scheme::Eager, said);
-        let error = honest.failed.unwrap_or_else(|| panic!("{said:?} is not seen"));
+        let error = honest.failed.unwrap_or_else(|| panic!("{said:?} was not detected"));
         assert_eq!((error.connection, error.peer, error.operation, error.cause), (0, LIAR, operation, cause));
     }
 }
 
-/// After a message of two pieces was announced, for which receives were posted.
+/// A message of two pieces was announced before, so receives for pieces are posted.
 #[test]
-fn a_piece_that_lies_about_what_it_is_is_refused() {
+fn piece_with_forged_numbers_is_refused() {
     let piece = |sequence| tag(0, Kind::Payload, sequence);
     let message = |message: u32, piece| tag(0, Kind::Payload, Tag::WHOLE | message << Tag::PIECE_BITS | piece);
     let announced = (tag(0, Kind::Length, 0), &300_u64.to_le_bytes()[..]);
@@ -242,28 +243,28 @@ fn a_piece_that_lies_about_what_it_is_is_refused() {
     ];
     for (tag, bytes, cause) in cases {
         let honest = told(1, Scheme::Eager, &[announced, (tag, bytes)]);
-        let error = honest.failed.unwrap_or_else(|| panic!("{tag} is not seen"));
+        let error = honest.failed.unwrap_or_else(|| panic!("{tag} was not detected"));
         assert_eq!((error.connection, error.peer, error.operation, error.cause), (0, LIAR, Operation::Read(0), cause));
     }
 }
 
-/// More than the receive takes: the fabric refuses it.
+/// The fabric refuses a message that is longer than its receive.
 #[test]
-fn what_does_not_fit_is_cut_off_by_the_fabric() {
-    // Receives for pieces are posted when a message that has some is announced.
+fn message_longer_than_its_receive_fails_the_connection() {
+    // Receives for pieces are posted when a message with pieces is announced.
     let announced: Said<'_> =
         &[(tag(0, Kind::Length, 0), &300_u64.to_le_bytes()), (tag(0, Kind::Payload, 0), &[7; 512])];
     for said in [announced, &[(tag(0, Kind::Length, 0), &[7; 512])], &[(tag(0, Kind::Control, 0), &[7; 512])]] {
         let honest = told(2, Scheme::Eager, said);
-        let error = honest.failed.expect("it is seen");
+        let error = honest.failed.expect("the connection fails");
         assert!(error.peer == LIAR && matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
-        assert!(honest.closed, "everything is given back");
+        assert!(honest.closed, "the connection has drained");
     }
 }
 
-/// Without tags a peer may write where it likes in what it was granted, and as often.
+/// Without tags a peer may write anywhere in the memory that it was granted, and as often as it likes.
 #[test]
-fn places_that_were_not_granted() {
+fn writes_to_slots_that_were_not_granted_fail_the_connection() {
     let meeting = Meeting::new("liar");
     let scheme = Scheme::Counted;
     for imm in [3 << 14 | 1 << 16, 7 << 16, 2, 1 << 14 | 2] {
@@ -284,7 +285,7 @@ fn places_that_were_not_granted() {
             }
             assert!(since.elapsed() < std::time::Duration::from_secs(60), "{imm:#x}: {written} written");
         }
-        // Greetings of other numbers are for later; all else ends the connection, or the queue pair.
+        // Hellos of other numbers are kept for later. Everything else ends the connection or the queue pair.
         let early = imm == 3 << 14 | 1 << 16;
         assert_eq!(honest.failed.is_none(), early, "{imm:#x}: {:?}", honest.failed);
         if let Some(error) = honest.failed {

@@ -1,4 +1,4 @@
-//! Connections on fabrics.
+//! Tests of connections on fabrics.
 
 mod bed;
 mod cancel;

@@ -1,5 +1,5 @@
-//! Between two threads over libfabric's providers: tags where they have them, places that are written elsewhere; as they are,
-//! and with only what EFA leaves.
+//! Two threads over libfabric's providers: with tags if the provider has them, and with writes into slots. Each runs as
+//! the provider is, and with EFA's restrictions.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use stentor_fabric_conformance::Faults;
 use crate::bed::{Process, small};
 use crate::hosted::{Meeting, both, both_under};
 
-/// Completions that are kept until they are polled, as if the queue overran.
+/// Number of completions that are kept until they are polled. More make the injected queue overrun.
 const COMPLETIONS: u32 = 256;
 
 fn lengths(count: usize) -> Vec<usize> {
     (0..count).map(|n| n * 7 % 900).collect()
 }
 
-/// Short and long messages both ways on several connections.
+/// Sends short and long messages in both directions on several connections.
 fn as_it_is(provider: &str) {
     for scheme in Scheme::ALL {
         let meeting = Meeting::new("ofi");
@@ -25,8 +25,9 @@ fn as_it_is(provider: &str) {
     }
 }
 
-/// The same with the restrictions of EFA: no order but that of sends, completions of everything and in any order, nothing
-/// inline, and a completion queue that must not be over-posted; without tags, as `efa-direct`, where places are written.
+/// Runs with the restrictions of EFA: only sends are ordered, everything is signalled and completes in any order,
+/// nothing is inline, and the completion queue must not overrun. The scheme without tags runs with those of
+/// `efa-direct`.
 fn as_on_efa(provider: &str) {
     for scheme in Scheme::ALL {
         for seed in 0..4 {
@@ -44,7 +45,7 @@ fn long_messages(provider: &str) {
     both(|me| meeting.ofi(me, provider), config, &[0, 2 << 20, 4096, 4097, 1]);
 }
 
-/// A process that is gone in the middle of everything: the other one fails with its name, and has everything back.
+/// A process crashes in the middle of the exchange. The other one fails with an error that names it, and drains.
 fn a_peer_is_gone(provider: &str) {
     for scheme in Scheme::ALL {
         let meeting = Meeting::new("ofi-gone");
@@ -86,7 +87,7 @@ macro_rules! on_providers {
 
             #[test]
             #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-            fn what_efa_leaves_is_enough() {
+            fn restrictions_of_efa_suffice() {
                 super::as_on_efa($provider);
             }
 
@@ -98,7 +99,7 @@ macro_rules! on_providers {
 
             #[test]
             #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-            fn a_peer_that_is_gone() {
+            fn crash_of_the_peer_is_reported() {
                 super::a_peer_is_gone($provider);
             }
         })*
@@ -112,7 +113,7 @@ on_providers! {
     sockets "sockets"
 }
 
-/// Many connections on one queue pair.
+/// Many connections share one queue pair.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn sixty_four_connections_at_once() {

@@ -1,4 +1,4 @@
-//! Between two threads over RoCEv2 in user space, which has no tags and may lose packets.
+//! Two threads over RoCEv2 in user space, which has no tags and may lose packets.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ fn sixty_four_connections_at_once() {
     both(|me| meeting.roce(me, GOOD), config, &[0, 5, 64, 65, 700, 1, 9]);
 }
 
-/// Who waits for a peer that never comes gives up by its own clock, and hears whom it waited for.
+/// A process that waits for a peer that never comes times out by its own clock, with an error that names the peer.
 #[test]
 fn a_peer_that_never_comes() {
     let meeting = Meeting::new("roce-alone");
@@ -63,20 +63,20 @@ fn a_peer_that_never_comes() {
     let mut channel = hub.open(ProcessId(0), 2).unwrap();
     let (since, patience) = (Instant::now(), Duration::from_millis(200));
     let late = hub.block_on_until(WaitMode::ADAPTIVE, channel.read(), || since.elapsed() > patience).unwrap();
-    assert_eq!(late, None, "nobody is there");
+    assert_eq!(late, None, "the peer never came");
     channel.time_out(patience);
     let error = hub.block_on(WaitMode::ADAPTIVE, channel.read()).unwrap().expect("not the end").unwrap_err();
     let stentor_channel::CallError::Failed(error) = error else { panic!("{error}") };
     assert_eq!((error.connection, error.peer, error.operation), (2, ProcessId(0), Operation::Open));
     assert_eq!(error.cause, Cause::TimedOut(patience));
     assert_eq!(error.to_string(), "connection 2 with p0: opening: nothing was heard for 200ms");
-    assert!(hub.block_on(WaitMode::ADAPTIVE, channel.close()).unwrap().is_err(), "and everything is given back");
+    assert!(hub.block_on(WaitMode::ADAPTIVE, channel.close()).unwrap().is_err(), "the connection has drained");
 }
 
-/// A process that is gone in the middle of everything: the other one fails with its name within the fabric's patience,
-/// and has everything back.
+/// A process crashes in the middle of the exchange. The other one fails within the fabric's timeout with an error that
+/// names it, and drains.
 #[test]
-fn a_peer_that_is_gone() {
+fn crash_of_the_peer_is_reported() {
     let meeting = Meeting::new("roce-gone");
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -91,7 +91,7 @@ fn a_peer_that_is_gone() {
         let begin = Instant::now();
         while !process.is_done() {
             process.step();
-            assert!(begin.elapsed() < Duration::from_secs(60), "it is not missed");
+            assert!(begin.elapsed() < Duration::from_secs(60), "the crash was not detected");
         }
         for talk in &process.talks {
             let error = talk.failed.expect("400 messages had no time");

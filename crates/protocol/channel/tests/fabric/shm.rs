@@ -1,4 +1,4 @@
-//! Between two threads over shared memory, which has no tags.
+//! Two threads over shared memory, which has no tags.
 
 use stentor_channel::{Config, Endpoint, EndpointConfig, Hub, Notice, Scheme};
 use stentor_fabric::{ProcessId, WaitMode};
@@ -20,9 +20,9 @@ fn completions_in_any_order() {
     both_disordered(|me| meeting.shm(me), small(Scheme::Counted), &lengths, 7);
 }
 
-/// With what `efa-direct` leaves, and a completion queue in which all receives have places and eight sends besides.
+/// Runs with the restrictions of `efa-direct`, and a completion queue with room for all receives and eight sends.
 #[test]
-fn what_efa_leaves_is_enough() {
+fn restrictions_of_efa_suffice() {
     let (meeting, lengths) = (Meeting::new("efa"), (0..100).map(|n| n * 11 % 1200).collect::<Vec<_>>());
     let config = small(Scheme::Counted);
     let disorders = |me: u16| Faults::efa(7 + u64::from(me), receives(&config) + 8, false);
@@ -41,7 +41,7 @@ fn messages_from_nothing_to_many_pieces() {
     long(&[0, 8 << 20, 0, 1, 3, 4096, 4097, 65_536, 65_537, (32 << 20) + 5, 1 << 20, 0]);
 }
 
-/// The longest message there is, in each direction: four gibibytes of memory.
+/// The longest message, in each direction. It needs four gibibytes of memory.
 #[test]
 #[ignore = "four gibibytes of memory, by cargo xtask nightly --only channel-long"]
 fn messages_from_nothing_to_a_gibibyte() {
@@ -55,7 +55,7 @@ fn sixty_four_connections_at_once() {
     both(|me| meeting.shm(me), config, &[0, 5, 64, 65, 700, 1, 3000, 0, 9]);
 }
 
-/// Calls that block, in two threads: one asks, the other answers.
+/// Blocking calls in two threads: one asks, the other answers.
 #[test]
 fn questions_and_answers_that_block() {
     let meeting = Meeting::new("blocking");
@@ -98,9 +98,9 @@ fn questions_and_answers_that_block() {
     });
 }
 
-/// Its owner may do something else for long, once it has met the other end.
+/// The owner of an end may stop driving it once it has met the other end.
 #[test]
-fn end_that_has_met_the_other_is_not_needed_for_it_to_open() {
+fn end_that_has_met_its_peer_may_stop() {
     let config = small(Scheme::Counted);
     for round in 0..20 {
         let meeting = Meeting::new(&format!("met-{round}"));
@@ -110,7 +110,7 @@ fn end_that_has_met_the_other_is_not_needed_for_it_to_open() {
             (endpoint, handle)
         };
         let turn = |endpoint: &mut Endpoint<ShmFabric>| {
-            // The control plane is looked at when there is nothing else to do, so data may come first.
+            // The control plane is polled only when there is nothing else to do, so data may be handled first.
             let _ = endpoint.step() || endpoint.housekeep();
             std::iter::from_fn(|| endpoint.next_notice()).any(|(_, notice)| notice == Notice::Opened)
         };
@@ -118,7 +118,7 @@ fn end_that_has_met_the_other_is_not_needed_for_it_to_open() {
         let mut opened = [false; 2];
         while !stops.has_met(handle) {
             opened[0] |= turn(&mut stops);
-            // The other end greets at a different time in each round.
+            // The other end sends its hello at a different time in each round.
             for _ in 0..round % 4 {
                 opened[1] |= turn(&mut goes_on);
             }
@@ -127,7 +127,7 @@ fn end_that_has_met_the_other_is_not_needed_for_it_to_open() {
                 opened[1] |= turn(&mut goes_on);
             }
         }
-        assert!(opened[0], "it has heard the other one");
+        assert!(opened[0], "it has received the other end's hello");
         let since = std::time::Instant::now();
         while !opened[1] {
             opened[1] = turn(&mut goes_on);

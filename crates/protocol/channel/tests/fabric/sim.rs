@@ -1,4 +1,4 @@
-//! On simulated NICs, with completions in any order.
+//! Simulated NICs, with completions in any order.
 
 use stentor_channel::{
     Cause, Config, ConfigError, Endpoint, EndpointConfig, EndpointError, OpenError, Scheme, WriteError,
@@ -46,9 +46,9 @@ pub(crate) fn processes(
 
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
 
-/// At once, not when the first part of it may be sent: the peer is not there.
+/// The call fails at once, although no part may be sent yet because the peer is not there.
 #[test]
-fn a_message_of_another_length_than_it_was_begun_with_is_not_handed_over() {
+fn message_with_another_length_than_begun_is_refused() {
     let world = world(1, Scheme::Eager);
     let mut end = Endpoint::new(world.fabric(ProcessId(0)), small(Scheme::Eager), &[ProcessId(1)]).unwrap();
     let handle = end.open(ProcessId(1), 0).unwrap();
@@ -58,9 +58,9 @@ fn a_message_of_another_length_than_it_was_begun_with_is_not_handed_over() {
     assert_eq!(end.hand_over(handle, &[7; 100]), Ok(false));
 }
 
-/// Who reads after a step that found nothing, and waits then without a step, would leave the peer without credits.
+/// A process that reads after an idle step, and then waits without another step, would leave the peer without credits.
 #[test]
-fn what_is_read_is_given_back_in_the_next_step_and_until_then_it_is_due() {
+fn read_makes_a_connection_due_until_the_next_step() {
     for scheme in Scheme::ALL {
         let world = world(1, scheme);
         let mut config = small(scheme);
@@ -118,7 +118,7 @@ fn messages_of_all_lengths_in_every_scheme() {
     }
 }
 
-/// A process that is killed at any time: the other fails with its name, and has everything back.
+/// A process is killed at any time. The other one fails with an error that names it, and drains.
 #[test]
 fn a_peer_that_is_killed() {
     for scheme in Scheme::ALL {
@@ -151,7 +151,7 @@ fn a_peer_that_is_killed() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn impossible_configurations_are_refused_by_name() {
     let world = world(1, Scheme::Counted);
     let peers = [ProcessId(1)];
     let make = |config| Endpoint::new(world.fabric(ProcessId(0)), config, &peers).map(|_| ()).unwrap_err();
@@ -171,6 +171,6 @@ fn what_cannot_be_is_refused_by_name() {
     let handle = endpoint.open(ProcessId(1), 0).unwrap();
     assert_eq!(endpoint.open(ProcessId(1), 0), Err(OpenError::InUse { number: 0, peer: ProcessId(1) }));
     endpoint.abort(handle);
-    assert!(!endpoint.is_alive(handle), "nobody was greeted, nothing was posted that is not back");
+    assert!(!endpoint.is_alive(handle), "no hello was sent, and no operation is outstanding");
     assert_eq!(endpoint.open(ProcessId(1), 0), Err(OpenError::Spent { number: 0, peer: ProcessId(1) }));
 }

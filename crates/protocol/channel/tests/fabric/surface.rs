@@ -11,7 +11,7 @@ use crate::bed::small;
 
 type Fabric = FaultInjector<SimFabric>;
 
-/// Two hubs in one world, and turns for both.
+/// Two hubs in one simulated world.
 struct Both {
     world: World,
     hubs: [Hub<Fabric>; 2],
@@ -21,7 +21,7 @@ fn both(seed: u64) -> Both {
     let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
     let world = World::new(SimConfig::new(2, seed, model));
     let hub = |me: u16| {
-        // Every other run with what EFA leaves.
+        // Odd seeds have EFA's restrictions.
         let disorders = if seed % 2 == 1 { Faults::efa(seed, 100, true) } else { Faults::completions(seed) };
         let fabric = FaultInjector::new(world.fabric(ProcessId(me)), disorders);
         Hub::new(Endpoint::new(fabric, small(Scheme::Eager), &[ProcessId(1 - me)]).unwrap())
@@ -35,7 +35,7 @@ impl Both {
         [0, 1].map(|me: u16| self.hubs[usize::from(me)].open(ProcessId(1 - me), 0).unwrap())
     }
 
-    /// Polls both futures, by turns, until both are ready.
+    /// Polls both futures in turns until both are ready.
     fn run<A, B>(&self, first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
         let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
         let (mut a, mut b) = (None, None);
@@ -90,7 +90,7 @@ fn messages_are_written_and_read_in_order_and_the_stream_ends() {
 }
 
 #[test]
-fn a_channel_that_is_dropped_is_given_up_and_the_other_end_hears_of_it() {
+fn dropped_channel_is_aborted_and_the_peer_is_informed() {
     let both = both(3);
     let [mut a, mut b] = both.open();
     let first = async {
@@ -108,7 +108,7 @@ fn a_channel_that_is_dropped_is_given_up_and_the_other_end_hears_of_it() {
 }
 
 #[test]
-fn who_waits_is_woken() {
+fn waiting_task_is_woken() {
     struct Flag(std::sync::atomic::AtomicU32);
     impl std::task::Wake for Flag {
         fn wake(self: std::sync::Arc<Self>) {
@@ -130,7 +130,7 @@ fn who_waits_is_woken() {
     assert_eq!(refused, Err(CallError::Refused(WriteError::TooLong { bytes: 5000, limit: 4096 })));
 }
 
-/// Whatever an application asks for, it is told.
+/// Each reason for a refusal is reported to the application.
 #[test]
 fn connections_that_cannot_be_opened_are_refused_with_the_reason() {
     let both = both(5);
@@ -141,7 +141,7 @@ fn connections_that_cannot_be_opened_are_refused_with_the_reason() {
     assert_eq!(open(2, 8), Err(OpenError::UnknownPeer(ProcessId(2))));
     assert_eq!(open(1, MAX_CONNECTIONS), Err(OpenError::Number { number: MAX_CONNECTIONS, limit: MAX_CONNECTIONS }));
     drop(kept);
-    // Their receives come back.
+    // Wait until the receives of the aborted connections have completed.
     for _ in 0..1000 {
         both.world.advance(300);
         both.hubs[0].turn();

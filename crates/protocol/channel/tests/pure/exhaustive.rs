@@ -1,7 +1,7 @@
-//! Every order of everything, exhaustively.
+//! Exhaustive search over every order of arrivals, completions and reads.
 //!
-//! Up to four operations in flight at each end: what the windows allow. The larger cases take minutes and are run
-//! optimised, by `cargo xtask test --only model`.
+//! The windows allow up to four operations in flight at each end. The larger cases take minutes and run optimised, by
+//! `cargo xtask test --only model`.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,7 +13,7 @@ use crate::pair::{Action, Pair};
 #[derive(Clone)]
 struct World(Pair);
 
-/// A state: what the pair is, apart from the order in which things wait that come in any order.
+/// A state of the search. It ignores the order of items that may happen in any order.
 #[derive(Clone, PartialEq, Debug)]
 struct State(Pair);
 
@@ -55,7 +55,7 @@ impl Model for World {
     }
 }
 
-/// Explores everything; returns how many states there are, or what is wrong with one.
+/// Explores every state. Returns the number of states, or what is wrong with one of them.
 pub(crate) fn explore(pair: Pair) -> Result<usize, String> {
     let checker = World(pair).checker().threads(2).spawn_dfs().join();
     for (property, path) in checker.discoveries() {
@@ -72,7 +72,7 @@ pub(crate) fn config(scheme: Scheme, lengths: u32, pieces: u32) -> Config {
     Config { lengths, pieces, piece_bytes: 64, eager_bytes: 8, ..Config::with(scheme) }.normal()
 }
 
-/// Searches and says how much that was.
+/// Explores every state and prints their number.
 fn search(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], change: impl Fn(&mut Pair)) {
     for ordered in [true, false] {
         let mut pair = Pair::new(&config(scheme, lengths, pieces), messages, ordered);
@@ -84,7 +84,8 @@ fn search(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], 
     }
 }
 
-/// The same with what arrives told at once: both ways, in every order of arrivals and completions.
+/// Explores a pair whose arrivals are reported at once ([`Pair::merged`]): messages in both directions, in every order
+/// of arrivals and completions.
 fn search_merged(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], change: impl Fn(&mut Pair)) {
     let mut pair = Pair::new(&config(scheme, lengths, pieces), messages, false);
     change(&mut pair);
@@ -108,11 +109,11 @@ fn two_in_flight_in_every_order() {
     search(Scheme::Eager, (2, 1), [&[0, 8], &[]], prompt);
     search(Scheme::LengthPayload, (1, 1), [&[8], &[0]], prompt);
     search(Scheme::Eager, (1, 1), [&[65], &[1]], prompt_and_eager);
-    // The second is a piece that nothing announces.
+    // The second message is one piece without a length in front.
     search(Scheme::Eager, (2, 1), [&[9, 10], &[]], prompt);
 }
 
-/// Greetings and the end in any order.
+/// Hellos and closing messages in any order.
 #[test]
 fn control_messages_in_every_order() {
     search(Scheme::Eager, (1, 1), [&[], &[]], |_| ());
@@ -140,7 +141,7 @@ fn four_in_flight_that_take_minutes() {
     }
 }
 
-/// Four operations in flight at each end, both ways.
+/// Four operations in flight at each end, in both directions.
 #[test]
 fn four_and_four_in_flight_that_take_minutes() {
     let Ok(how) = std::env::var("STENTOR_MODEL") else {
@@ -160,9 +161,9 @@ fn four_and_four_in_flight_that_take_minutes() {
     }
 }
 
-/// What the searches that tell at once assert of messages on their way.
+/// Checks the searches of merged pairs, which assert that every message in flight has a receive.
 #[test]
-fn told_at_once_two_in_flight() {
+fn merged_search_with_two_in_flight() {
     search_merged(Scheme::Eager, (2, 1), [&[0, 8], &[1]], prompt);
     search_merged(Scheme::Eager, (2, 1), [&[9, 10], &[11]], prompt_and_eager);
     search_merged(Scheme::LengthPayload, (1, 1), [&[8], &[0]], prompt);

@@ -1,4 +1,4 @@
-//! Messages that are taken in one step, and those that look like them and must not be.
+//! Messages that the fast path accepts, and similar ones that it must not accept.
 
 use stentor_channel::{Cause, Config, Connection, Kind, Notice, Op, Operation, Outcome, Recv, Scheme, Tag, Way, What};
 use stentor_fabric::ProcessId;
@@ -11,7 +11,7 @@ fn received(kind: Kind, sequence: u32, bytes: u32, words: [u64; 8]) -> Outcome {
     Outcome::Received { kind, sequence, bytes, words }
 }
 
-/// The next thing that an end says, which the fabric is done with at once.
+/// Returns the next control message of an end, and completes its send at once.
 fn said(end: &mut Connection) -> [u64; 8] {
     let send = end.next_send().expect("it has something to say");
     end.completed(send.op, &Outcome::Sent);
@@ -19,7 +19,7 @@ fn said(end: &mut Connection) -> [u64; 8] {
     words
 }
 
-/// An end that was greeted, and its receives but that for the greeting.
+/// Returns an end that has received the peer's hello, and its receives without the one for the hello.
 fn opened() -> (Connection, Vec<Recv>) {
     let mut end = Connection::new(&config(), ProcessId(1), 5, 1);
     let mut recvs: Vec<Recv> = std::iter::from_fn(|| end.next_recv()).collect();
@@ -30,9 +30,9 @@ fn opened() -> (Connection, Vec<Recv>) {
     (end, recvs)
 }
 
-/// The first message, of so many bytes.
+/// Returns the arrival of the first message, of `bytes` bytes.
 fn whole(bytes: u32) -> Outcome {
-    // What is in front of a whole message is nobody's length.
+    // The word in front of a whole message is not a length.
     received(Kind::Length, Tag::WHOLE, bytes, [u64::MAX; 8])
 }
 
@@ -44,7 +44,7 @@ fn failure(end: &mut Connection) -> (Operation, Cause) {
 }
 
 #[test]
-fn the_last_receive_of_who_gave_up_may_have_taken_a_message() {
+fn last_receive_of_aborted_end_may_hold_a_message() {
     let (mut end, recvs) = opened();
     end.abort();
     said(&mut end);
@@ -59,7 +59,7 @@ fn the_last_receive_of_who_gave_up_may_have_taken_a_message() {
 }
 
 #[test]
-fn what_was_taken_is_not_asked_back() {
+fn used_receive_is_not_cancelled() {
     let (mut end, recvs) = opened();
     end.completed(recvs[0].op, &whole(8));
     end.abort();
@@ -85,7 +85,7 @@ fn a_message_after_the_last_one_is_refused() {
 }
 
 #[test]
-fn a_receive_takes_only_what_it_was_posted_for() {
+fn receive_with_another_kind_is_refused() {
     let mismatch = Cause::Nonsense("a receive took what it was not posted for");
     for kind in [Kind::Payload, Kind::Greeting] {
         let (mut end, recvs) = opened();
@@ -99,7 +99,7 @@ fn a_receive_takes_only_what_it_was_posted_for() {
     assert_eq!(failure(&mut end).1, mismatch);
 }
 
-/// In a receive for a length, which is longer or shorter: it is said that it was a control message.
+/// A receive for a length, which is larger or smaller, reports such a message as a control message.
 #[test]
 fn a_control_message_of_another_size_is_refused() {
     for bytes in [0, 8, 63, 65, 72] {
@@ -110,7 +110,8 @@ fn a_control_message_of_another_size_is_refused() {
     }
 }
 
-/// More than there are receives for, one after the other: each is answered with a receive, and none with credits for lengths.
+/// One end gets more control messages, one after the other, than it has receives. It posts a receive for each, and none
+/// is granted as a credit for a length.
 #[test]
 fn control_messages_do_not_use_up_the_receives_for_lengths() {
     let (mut end, mut recvs) = opened();

@@ -1,5 +1,5 @@
-//! A peer that says anything that its fabric lets through: whatever it is, the end it lies to fails by name or goes on, posts no
-//! more than its windows, and reads no place that the fabric has.
+//! A peer that sends anything that its fabric lets through. The attacked end fails with a named cause or continues. It
+//! posts no more than its windows, and reads no slot that has a posted receive.
 
 use proptest::prelude::*;
 use stentor_channel::{Cause, Config, Connection, Kind, Notice, Op, Outcome, Recv, Scheme, Tag, Way, What};
@@ -7,10 +7,10 @@ use stentor_fabric::ProcessId;
 
 const PIECE_BYTES: u32 = 64;
 
-/// One thing that the peer does, and numbers for it.
+/// One action of the peer, with numbers for it.
 type Step = (u8, u32, u32);
 
-/// The end that is lied to, and what the peer would say next if it were honest.
+/// The attacked end, and the numbers that an honest peer would use next.
 struct Victim {
     end: Connection,
     recvs: Vec<Recv>,
@@ -37,7 +37,7 @@ impl Victim {
         self.recvs.extend(std::iter::from_fn(|| self.end.next_recv()));
     }
 
-    /// A receive takes it, if one fits.
+    /// Lets a matching receive complete with the message, if there is one.
     fn take(&mut self, fits: impl Fn(&Recv) -> bool, kind: Kind, sequence: u32, bytes: u32, words: [u64; 8]) {
         if let Some(place) = self.recvs.iter().position(fits) {
             let op = self.recvs.remove(place).op;
@@ -50,7 +50,7 @@ impl Victim {
         self.take(|recv| (recv.tag.bits() ^ tag.bits()) & !recv.ignore == 0, kind, sequence, bytes, words);
     }
 
-    /// Does one thing. Most of it is honest, so that lies come late, too.
+    /// Performs one action. Most actions are honest, so that violations also happen late.
     fn step(&mut self, config: &Config, (what, a, b): Step) {
         let lie = if a.is_multiple_of(8) { a >> 8 & 3 } else { 0 };
         let first = config.first_sequence;
@@ -65,7 +65,7 @@ impl Victim {
                 let bytes = u64::from(9 + b % 250);
                 self.say(Kind::Length, message & !Tag::WHOLE, 8 + lie / 3, [bytes; 8]);
                 self.messages += 1;
-                // Its last piece is often of another length than it should be.
+                // The last piece often has a wrong length.
                 (0..bytes.div_ceil(64)).for_each(|_| self.piece(first, (bytes as u32).min(64)));
             }
             2 | 3 => {
@@ -94,7 +94,7 @@ impl Victim {
         let mut words = self.words;
         words[3] = u64::from(a >> 4 & 1);
         words[4] = u64::from(if b.is_multiple_of(64) { b } else { 0 });
-        // It has finished, and says how much there was.
+        // The peer has finished, and announces its totals.
         if a % 16 == 1 {
             words[0] |= 1 << 16;
             (words[5], words[6]) = (u64::from(self.messages), u64::from(self.pieces + (b & 1)));
@@ -104,7 +104,7 @@ impl Victim {
         self.controls += 1;
     }
 
-    /// Reads and says what it has to.
+    /// Reads, writes and sends what is due.
     fn live(&mut self, reads: bool) -> Result<(), TestCaseError> {
         while reads && let Some(piece) = self.end.piece() {
             prop_assert!(!self.end.has_posted(piece.op), "{:?} is the fabric's", piece.op);
@@ -119,12 +119,12 @@ impl Victim {
         Ok(())
     }
 
-    /// It fails or is given up, and everything comes back.
+    /// Aborts the end and checks that every receive completes.
     fn end(mut self) -> Result<Option<Cause>, TestCaseError> {
         self.end.abort();
         self.live(false)?;
         let mut back: Vec<Op> = std::iter::from_fn(|| self.end.next_cancel()).collect();
-        // What it had asked back may have come in between.
+        // A receive that was cancelled may have been used before the cancel.
         back.retain(|op| self.end.has_posted(*op));
         prop_assert_eq!(back.len(), self.recvs.len(), "each receive is asked back once");
         back.iter().for_each(|op| self.end.completed(*op, &Outcome::GivenBack));
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_peer_says_an_end_fails_by_name_or_goes_on(
+    fn forged_messages_fail_by_name_or_are_harmless(
         lengths in 1_u32..6, pieces in 1_u32..6,
         first_sequence in prop_oneof![Just(0), Just(u32::MAX - 9), Just((1 << 15) - 9)], steps in steps(), reads: bool,
     ) {

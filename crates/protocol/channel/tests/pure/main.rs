@@ -1,4 +1,4 @@
-//! The state machines alone: scripts, random runs, every run.
+//! Tests of the state machines alone: scripts, random runs, and exhaustive searches.
 
 mod exhaustive;
 mod fast;

@@ -1,11 +1,11 @@
-//! Two ends of a connection, and between them a fabric that does everything in any order that it may.
+//! Two ends of a connection, joined by a fabric that performs its operations in every permitted order.
 
 use std::collections::BTreeMap;
 
 use stentor_channel::{Cause, ChannelError, Config, Connection, Kind, Notice, Op, Outcome, Scheme, Tag, Way, What};
 use stentor_fabric::{ProcessId, Status};
 
-/// What is in a message of the fabric, or in a place of memory.
+/// Content of a message of the fabric, or of a memory slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Content {
     Length { message: u64, bytes: u64, inline: u32 },
@@ -20,72 +20,72 @@ struct Posted {
     ignore: u64,
 }
 
-/// On its way to the other end. Its sender may hear that it is sent before it arrives or after.
+/// A message in flight to the other end. Its send may complete before or after it arrives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Flying {
     tag: u64,
     content: Content,
 }
 
-/// One end, its application and its NIC.
+/// One end, with its application and its NIC.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct End {
     pub(crate) connection: Connection,
     posted: Vec<Posted>,
     unexpected: Vec<Flying>,
-    /// What completed and was not told yet, to be told in any order.
+    /// Completions that are not reported yet. They may be reported in any order.
     completed: Vec<(Op, Outcome)>,
     memory: BTreeMap<Op, Content>,
-    /// On the way from here.
+    /// Messages in flight from this end.
     flying: Vec<Flying>,
-    /// Lengths of the messages to write.
+    /// Lengths of the messages that are left to write.
     pub(crate) to_write: Vec<u64>,
     begun: u64,
     pub(crate) written: u64,
-    /// Messages read, and how much of the next.
+    /// Number of messages read, and (below) number of bytes read of the next one.
     pub(crate) read: u64,
     offset: u64,
     pub(crate) opened: bool,
     pub(crate) failed: Option<ChannelError>,
     pub(crate) closed: bool,
     closing: bool,
-    /// It wants to close without reading what comes.
+    /// `true` if the application wants to close without reading arriving messages.
     closes: bool,
     reads_no_more: bool,
-    /// The most messages that waited for a receive; greetings do not count.
+    /// Largest number of messages that waited for a receive. Hellos do not count.
     pub(crate) most_unexpected: usize,
 }
 
-/// What may happen next.
+/// An event that may happen next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
     /// A message arrives at this end.
     Arrive(usize, usize),
-    /// This end is told of a completion.
+    /// A completion is reported to this end.
     Tell(usize, usize),
     /// The application reads a part.
     Read(usize),
-    /// An operation fails at this end: its queue pair breaks, and the other.
+    /// An operation fails at this end, and the queue pairs of both ends break.
     Break(usize, usize),
-    /// The application gives up.
+    /// The application aborts the connection.
     Abort(usize),
-    /// The application writes and reads no more; it closes when what it is handing over is sent.
+    /// The application stops writing and reading. It closes once the message that it is handing over is sent.
     Close(usize),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Pair {
     pub(crate) ends: [End; 2],
-    /// Whether messages arrive in the order in which they were sent.
+    /// `true` if messages arrive in the order in which they were sent.
     pub(crate) ordered: bool,
-    /// Whether control messages arrive and complete at once: to see every order of all others.
+    /// `true` if control messages arrive and complete at once, to explore every order of the other messages.
     pub(crate) prompt_controls: bool,
-    /// Whether the applications read at once.
+    /// `true` if the applications read at once.
     pub(crate) eager_readers: bool,
-    /// Whether what arrives is told at once; see [`Pair::merged`].
+    /// `true` if arrivals are reported at once; see [`Pair::merged`].
     merged: bool,
     pub(crate) broken: bool,
-    /// What was found wrong.
+    /// First violation that was found.
     pub(crate) wrong: Option<String>,
     lengths: [Vec<u64>; 2],
 }
@@ -132,22 +132,26 @@ impl Pair {
         pair
     }
 
-    /// The same with fewer states, for searches of failure-free runs: what arrives is told in the same step, and arrives in
-    /// any order.
+    /// Returns the pair with fewer states, for searches of failure-free runs: an arrival is reported in the same step,
+    /// and messages arrive in any order.
     ///
-    /// Nothing is lost by that. A connection hears of a message when it is told, so a run in which it arrived earlier looks
-    /// the same to both connections as the run in which it arrives just then, but for two things. *Which* of several equal
-    /// receives it took, for lengths and control messages: their places are names that the connection stores and gives back
-    /// and compares with nothing, so runs that differ in them differ in names only; of pieces, only one receive fits. And
-    /// *whether there was one*: so in every state each message that is under way must find a receive of its own, in
-    /// whatever order they arrive, which is more than any one order asks for. Fabrics with ordered arrivals are among these
-    /// runs: their completions come in any order.
+    /// This loses no run. A connection sees a message when its completion is reported. A run in which the message
+    /// arrived earlier looks the same to both connections as the run in which it arrives at that moment, with two
+    /// exceptions:
+    ///
+    /// - *Which* of several equal receives it used, for lengths and control messages. Their slots are names that the
+    ///   connection stores, returns and compares with nothing, so runs that differ in them differ only in names. Only
+    ///   one receive matches a piece.
+    /// - *Whether* there was a receive. In every state, each message in flight must therefore have a receive that
+    ///   matches it alone, in whatever order they arrive. That is stronger than what any single order requires.
+    ///
+    /// Fabrics with ordered arrivals are included, because their completions are reported in any order.
     pub(crate) fn merged(self) -> Pair {
         assert!(!self.ordered && self.ends.iter().all(|end| end.most_unexpected == 0));
         Pair { merged: true, ..self }
     }
 
-    /// Whether each message on its way finds a receive of its own.
+    /// Checks that each message in flight has a matching receive that no other message uses.
     fn check_receives(&mut self) {
         for which in 0..2 {
             let end = &self.ends[which];
@@ -168,7 +172,7 @@ impl Pair {
         self.wrong.get_or_insert(what);
     }
 
-    /// Does at an end all that follows from what happened.
+    /// Drives an end until nothing more is due.
     fn drive(&mut self, which: usize) {
         loop {
             let end = &mut self.ends[which];
@@ -218,7 +222,7 @@ impl Pair {
         true
     }
 
-    /// Everything is written: close.
+    /// Finishes or closes once everything is written.
     fn finish(&mut self, which: usize) -> bool {
         let end = &mut self.ends[which];
         let done = end.to_write.is_empty() && end.connection.left().is_none();
@@ -255,7 +259,7 @@ impl Pair {
         }
     }
 
-    /// The application reads a part; whether there was one.
+    /// Reads a part as the application. Returns whether there was one.
     fn read(&mut self, which: usize) -> bool {
         let (lengths, end) = (&self.lengths[1 - which], &mut self.ends[which]);
         let Some(incoming) = end.connection.incoming() else { return false };
@@ -289,7 +293,7 @@ impl Pair {
             let coming = self.ends[1 - which].flying.len();
             let coming = if self.ordered { coming.min(1) } else { coming };
             actions.extend((0..coming).map(|place| Action::Arrive(which, place)));
-            // In which order unused receives are given back makes no difference to anything.
+            // The order in which cancelled receives complete has no effect, so only one order is explored.
             let completed = &self.ends[which].completed;
             let back = completed.iter().position(|(_, outcome)| *outcome == Outcome::GivenBack);
             let told = |place: &usize| completed[*place].1 != Outcome::GivenBack || back == Some(*place);
@@ -372,7 +376,7 @@ impl Pair {
         }
     }
 
-    /// Both queue pairs break: everything that they have comes back, that of one operation with a reason of its own.
+    /// Breaks both queue pairs. All their operations complete, one of them with a status of its own.
     fn break_at(&mut self, which: usize, place: usize) {
         self.broken = true;
         for (here, end) in self.ends.iter_mut().enumerate() {
@@ -380,7 +384,7 @@ impl Pair {
             end.unexpected.clear();
             let posted = std::mem::take(&mut end.posted);
             let mut ops: Vec<(Op, Outcome)> = std::mem::take(&mut end.completed);
-            // What was received is told, what was not is flushed.
+            // Receives that completed are reported; the others are flushed.
             let flushed = Outcome::Failed(Status::Flushed);
             let sends = ops.iter_mut().filter(|(op, outcome)| op.way == Way::Send && *outcome == Outcome::Sent);
             for (n, (_, outcome)) in sends.enumerate() {
@@ -391,7 +395,7 @@ impl Pair {
         }
     }
 
-    /// The fabric says that its connection is gone, after everything was told.
+    /// Reports that the queue pairs are disconnected, after all completions were reported.
     pub(crate) fn gone(&mut self) {
         for which in 0..2 {
             assert!(self.ends[which].completed.is_empty());
@@ -400,7 +404,7 @@ impl Pair {
         }
     }
 
-    /// Forgets the order of what waits in no order, so that equal states are equal.
+    /// Sorts items whose order does not matter, so that equivalent states are equal.
     pub(crate) fn canonical(&mut self) {
         for end in &mut self.ends {
             end.completed.sort_by_key(|(op, _)| *op);
@@ -410,7 +414,7 @@ impl Pair {
         }
     }
 
-    /// What is wrong with a pair to which nothing happens any more, if nothing failed.
+    /// Returns what is unfinished in a pair that has no further events, if nothing failed.
     pub(crate) fn unfinished(&self) -> Option<String> {
         for (which, end) in self.ends.iter().enumerate() {
             let (to_read, to_write) = (self.lengths[1 - which].len() as u64, self.lengths[which].len() as u64);
@@ -440,7 +444,7 @@ impl End {
             None => {
                 let greeting = Tag::of(flying.tag).kind == Kind::Greeting;
                 self.unexpected.push(flying);
-                // What is on its way to an end that failed stays with the fabric.
+                // Messages to an end that failed stay in the fabric.
                 let failed = self.connection.error().is_some();
                 if !greeting && !failed {
                     self.most_unexpected = self.most_unexpected.max(self.unexpected.len());
@@ -462,41 +466,41 @@ impl End {
     fn receive(&mut self, op: Op, flying: Flying) {
         let tag = Tag::of(flying.tag);
         let (bytes, words) = match flying.content {
-            // What is in front of a whole message is nobody's length.
+            // The word in front of a whole message is not a length.
             Content::Length { inline, .. } if self.is_whole(tag) => (inline, [u64::MAX; 8]),
             Content::Length { bytes, inline, .. } => (8 + inline, [bytes, 0, 0, 0, 0, 0, 0, 0]),
             Content::Piece { bytes, .. } => (bytes, [0; 8]),
             Content::Control(words) => (64, words),
         };
-        // Of pieces nobody looks at the words.
+        // A connection does not look at the words of a piece.
         debug_assert!(tag.kind != Kind::Payload || words == [0; 8]);
         self.memory.insert(op, flying.content);
         self.completed.push((op, Outcome::Received { kind: tag.kind, sequence: tag.sequence, bytes, words }));
     }
 
-    /// Whether a tag says that the message comes without its length.
+    /// Returns whether a tag marks a message that is sent in place of its length.
     fn is_whole(&self, tag: Tag) -> bool {
         let eager = self.connection.config().scheme == Scheme::Eager;
         eager && tag.kind == Kind::Length && tag.sequence & Tag::WHOLE != 0
     }
 
-    /// Sends that may fail.
+    /// Returns the number of completions of sends that are not reported yet.
     pub(crate) fn sends(&self) -> usize {
         self.completed.iter().filter(|(op, _)| op.way == Way::Send).count()
     }
 
-    /// Of what is on its way from here, the tag of what was sent first.
+    /// Returns the tag of the message in flight from here that was sent first.
     pub(crate) fn first_tag(&self) -> Tag {
         Tag::of(self.flying[0].tag)
     }
 
-    /// Puts a message of the adversary's on its way from here.
+    /// Puts a message of the adversary in flight from here.
     pub(crate) fn forge(&mut self, tag: Tag, content: Content) {
         self.flying.push(Flying { tag: tag.bits(), content });
     }
 }
 
-/// The cause of a failure.
+/// Returns the cause of an end's failure.
 pub(crate) fn cause(end: &End) -> Option<Cause> {
     end.failed.map(|error| error.cause)
 }

@@ -1,4 +1,4 @@
-//! Mutants, found by name: whatever the order, some order shows them.
+//! Each mutant is found by the property that it breaks, in some order of events.
 
 use stentor_channel::{Config, Mutant, Scheme};
 
@@ -6,7 +6,7 @@ use crate::exhaustive::{config, explore};
 use crate::pair::Pair;
 use crate::random::run;
 
-/// What random orders say about a mutant: of each run the first thing that is wrong with it.
+/// Runs a mutant in random orders. Returns the first violation of each run.
 fn found(mutant: Mutant, config: Config, messages: [&[u64]; 2]) -> impl Iterator<Item = String> {
     (0..400_u64).filter_map(move |seed| {
         let mut pair = Pair::new(&Config { mutant, ..config }.normal(), messages, false);
@@ -24,52 +24,53 @@ fn found(mutant: Mutant, config: Config, messages: [&[u64]; 2]) -> impl Iterator
     })
 }
 
-/// In some order it breaks what it is expected to break. In others the peer may see it first, and give up.
+/// Checks that some order shows the expected violation. In other orders the peer may detect the mutant first and abort.
 fn finds(mutant: Mutant, expected: &str) {
     let config = Config { lengths: 6, pieces: 6, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
     let messages: [&[u64]; 2] = [&[0, 5, 8, 65, 7, 129, 200, 1, 2, 3, 0, 64], &[9, 10, 1]];
     assert_eq!(found(Mutant::None, config, messages).next(), None);
     let mut found = found(mutant, config, messages).peekable();
     let first = found.peek().cloned();
-    assert!(found.any(|wrong| wrong.starts_with(expected)), "{mutant:?} is found as {first:?}, if at all");
+    assert!(found.any(|wrong| wrong.starts_with(expected)), "{mutant:?} was found only as {first:?}");
 }
 
 #[test]
-fn orders_that_are_assumed() {
+fn mutants_that_assume_an_order_are_found() {
     finds(Mutant::PostingOrder, "C1");
     finds(Mutant::ArrivalOrder, "C1");
     finds(Mutant::CallbacksAsTheyCome, "C2");
 }
 
 #[test]
-fn credits_that_are_not_kept() {
+fn mutants_that_ignore_credits_are_found() {
     finds(Mutant::NoCredits, "C3");
     finds(Mutant::CreditBeforeReceive, "C3");
 }
 
 #[test]
-fn an_end_that_does_not_wait() {
+fn mutant_that_closes_early_is_found() {
     finds(Mutant::CloseFreesEarly, "C4");
 }
 
-/// A sequence is taken for another one's: a receive takes a later piece, which is read in its place.
+/// A sequence is confused with another one: a receive matches a later piece, which is read in place of the right one.
 #[test]
-fn sequences_that_wrap_too_soon() {
+fn mutant_with_early_sequence_wrap_is_found() {
     finds(Mutant::SequenceWraps, "C1");
 }
 
 #[test]
-fn the_search_of_all_orders_sees() {
+fn exhaustive_search_finds_mutants() {
     for (mutant, expected) in [(Mutant::ArrivalOrder, "C1"), (Mutant::CallbacksAsTheyCome, "C2")] {
         let config = Config { mutant, ..config(Scheme::Eager, 2, 2) };
         let mut pair = Pair::new(&config, [&[0, 1], &[]], false);
         pair.prompt_controls = true;
-        let wrong = explore(pair).expect_err("a planted bug");
+        let wrong = explore(pair).expect_err("a violation of the mutant");
         assert!(wrong.starts_with(expected), "{mutant:?}: {wrong}");
     }
 }
 
-/// Messages of the fabric, and steps of a peer that answers at once, for so many short messages one after the other.
+/// Returns the number of messages of the fabric for four short messages, one after the other, to a peer that answers at
+/// once.
 fn sends(mutant: Mutant) -> u64 {
     let config = Config { mutant, ..config(Scheme::Eager, 4, 4) };
     let mut pair = Pair::new(&config, [&[8, 8, 8, 8], &[]], true);
@@ -83,15 +84,15 @@ fn sends(mutant: Mutant) -> u64 {
 }
 
 #[test]
-fn what_only_takes_longer_is_counted() {
+fn mutants_that_add_latency_send_more_messages() {
     let usual = sends(Mutant::None);
     assert_eq!(sends(Mutant::NeverInline), usual + 4, "a payload for each of four short messages");
     assert!(sends(Mutant::OneAhead) > usual, "more credits for as many messages");
 }
 
-/// The table of hazards names every mutant, and none that is not there.
+/// Every mutant has a row in the table of hazards, and every mutant that the table names exists.
 #[test]
-fn the_table_of_hazards_names_each_plant() {
+fn table_of_hazards_names_each_mutant() {
     let table = include_str!("../../../../../docs/hazards.md").split("## The channel").nth(1).unwrap();
     let rows: Vec<_> = table.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).collect();
     let seen_by = |row: &str| row.trim_end_matches('|').rsplit(" | ").next().unwrap().to_owned();
@@ -105,7 +106,7 @@ fn the_table_of_hazards_names_each_plant() {
             .map(|rest| rest.split('`').next().unwrap().to_owned())
             .collect::<Vec<_>>();
         words.retain(|name| Mutant::named(name).is_none());
-        assert!(words.is_empty(), "there are no plants {words:?}: {row}");
+        assert!(words.is_empty(), "there are no mutants {words:?}: {row}");
         assert!(!seen_by(row).contains("unseen |") && !seen_by(row).starts_with("unseen"), "nothing sees this: {row}");
     }
 }

@@ -1,4 +1,4 @@
-//! Random orders of everything: what holds, holds in all of them.
+//! Properties that hold in random orders of all events.
 
 use proptest::prelude::*;
 use stentor_channel::{Cause, Config, Scheme};
@@ -6,7 +6,8 @@ use stentor_fabric::Status;
 
 use crate::pair::{Action, Pair, cause};
 
-/// Runs so many steps or to the end, choosing by `choices`, then by turns. Returns how many steps it took.
+/// Runs at most `steps` steps, or to the end. Chooses actions by `choices`, then by the step number. Returns the number
+/// of steps.
 fn run_some(pair: &mut Pair, choices: &[u16], steps: usize) -> usize {
     for step in 0..steps {
         let actions = pair.actions();
@@ -19,10 +20,10 @@ fn run_some(pair: &mut Pair, choices: &[u16], steps: usize) -> usize {
     steps
 }
 
-/// Runs to the end. Returns how many steps it took.
+/// Runs to the end. Returns the number of steps.
 pub(crate) fn run(pair: &mut Pair, choices: &[u16]) -> usize {
     let steps = run_some(pair, choices, 100_000);
-    assert!(steps < 100_000, "no end in sight: {pair:#?}");
+    assert!(steps < 100_000, "the run does not end: {pair:#?}");
     steps
 }
 
@@ -58,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn when_the_queue_pair_breaks_both_ends_fail_and_everything_comes_back(
+    fn both_ends_fail_and_drain_when_the_queue_pair_breaks(
         config in config(), there in messages(), back in messages(), choices in choices(),
         when in 0_usize..300, which in 0_usize..2, place in 0_usize..4,
     ) {
@@ -84,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn who_gives_up_gets_everything_back_and_the_peer_hears_of_it(
+    fn aborted_end_drains_and_informs_the_peer(
         config in config(), there in messages(), back in messages(), choices in choices(),
         when in 0_usize..200, which in 0_usize..2,
     ) {
@@ -96,13 +97,13 @@ proptest! {
         prop_assert_eq!(&pair.wrong, &None);
         prop_assert!(pair.ends[which].closed && pair.ends[which].connection.lent() == 0);
         let other = &pair.ends[1 - which];
-        prop_assert!(over || other.closed, "the peer is not told");
+        prop_assert!(over || other.closed, "the peer was not informed");
         prop_assert_eq!(other.connection.lent(), 0);
     }
 
-    /// What comes is dropped, and its sender is not held up by that.
+    /// Arriving messages are discarded, which must not block their sender.
     #[test]
-    fn who_closes_reads_no_more_and_both_ends_close(
+    fn closing_end_discards_messages_and_both_ends_close(
         config in config(), there in messages(), back in messages(), choices in choices(),
         when in 0_usize..200, which in 0_usize..2,
     ) {

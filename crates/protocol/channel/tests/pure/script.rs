@@ -1,4 +1,4 @@
-//! What one end does, step by step; and what it does about a peer that breaks the rules.
+//! Step-by-step behaviour of one end, also with a peer that breaks the protocol.
 
 use stentor_channel::{
     Cause, Config, Connection, Kind, Notice, Op, Operation, Outcome, Reason, Scheme, Tag, Way, What, WriteError,
@@ -13,7 +13,7 @@ fn small(scheme: Scheme) -> Config {
         .normal()
 }
 
-/// What another end says first.
+/// Returns the hello of the other end.
 fn greeting(scheme: Scheme) -> [u64; 8] {
     let mut other = Connection::new(&small(scheme), ProcessId(0), 5, 1);
     while other.next_recv().is_some() {}
@@ -23,7 +23,7 @@ fn greeting(scheme: Scheme) -> [u64; 8] {
     }
 }
 
-/// What an end sends that was greeted and hears nothing more.
+/// Returns the tags of the messages that an end sends once it has received the peer's hello and nothing else.
 fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
     let mut end = Connection::new(&small(scheme), ProcessId(1), 5, 1);
     while end.next_recv().is_some() {}
@@ -41,7 +41,7 @@ fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
 }
 
 #[test]
-fn the_notes_scheme_sends_a_length_and_a_payload_with_one_id() {
+fn length_payload_scheme_uses_one_id_for_both() {
     use Kind::{Length, Payload};
     let expected = [(Length, 0), (Payload, 0), (Length, 1), (Payload, 1), (Length, 2), (Payload, 2)];
     assert_eq!(tags(Scheme::LengthPayload, &[8, 0, 64]), expected);
@@ -52,12 +52,12 @@ fn the_notes_scheme_sends_a_length_and_a_payload_with_one_id() {
 #[test]
 fn a_short_message_is_one_message_of_the_fabric() {
     use Kind::Length;
-    // For the pieces of the long one the other end posts receives when it hears of it.
+    // The peer posts receives for the pieces of the long message when the length arrives.
     let expected = [(Length, Tag::WHOLE), (Length, Tag::WHOLE | 1), (Length, 2)];
     assert_eq!(tags(Scheme::Eager, &[8, 0, 65]), expected);
 }
 
-/// Nothing announces it, once the peer has a receive for it. Of two pieces, it is announced.
+/// No length precedes such a message once the peer has a receive for it. A message of two pieces has a length in front.
 #[test]
 fn a_message_of_one_piece_is_one_message_of_the_fabric() {
     let sent = |messages: &[u64]| {
@@ -81,7 +81,7 @@ fn a_message_of_one_piece_is_one_message_of_the_fabric() {
 }
 
 #[test]
-fn several_receives_are_posted_ahead_before_anything_is_said() {
+fn several_receives_are_posted_before_the_hello() {
     let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0, 1);
     assert_eq!(end.next_send(), None, "credits stand for receives that are posted");
     let recvs: Vec<_> = std::iter::from_fn(|| end.next_recv()).collect();
@@ -115,7 +115,7 @@ fn nothing_is_sent_without_credits() {
 }
 
 #[test]
-fn a_message_beyond_the_limit_is_not_taken() {
+fn message_beyond_the_limit_is_refused() {
     let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0, 1);
     let limit = 1 << 20;
     assert_eq!(end.begin(limit + 1), Err(WriteError::TooLong { bytes: limit + 1, limit }));
@@ -123,7 +123,7 @@ fn a_message_beyond_the_limit_is_not_taken() {
 }
 
 #[test]
-fn what_the_fabric_refuses_fails_by_name() {
+fn refused_post_fails_the_connection_by_name() {
     let mut end = Connection::new(&small(Scheme::Eager), ProcessId(3), 9, 1);
     let recv = end.next_recv().expect("a receive");
     end.refused(recv.op, PostError::UnknownQp(QpId(7)));
@@ -152,7 +152,7 @@ fn a_gigabyte_goes_in_pieces() {
 }
 
 #[test]
-fn different_parameters_are_told_at_both_ends() {
+fn different_parameters_are_reported_at_both_ends() {
     let config = small(Scheme::Eager);
     let other = Config { pieces: 3, ..config };
     let mut pair = Pair::of([config, other], [&[5], &[]], true);
@@ -160,14 +160,14 @@ fn different_parameters_are_told_at_both_ends() {
     let expected = |ours, theirs| Some(Cause::Disagree { what: "the number of pieces in flight", ours, theirs });
     let [a, b] = &pair.ends;
     assert!(a.closed && b.closed);
-    // One of them may hear first that the other gave up.
+    // One end may see the other's abort first.
     let gave_up = Some(Cause::PeerGaveUp(Reason::Error));
     assert!(cause(a) == expected(4, 3) || cause(a) == gave_up, "{:?}", cause(a));
     assert!(cause(b) == expected(3, 4) || cause(b) == gave_up, "{:?}", cause(b));
     assert!(cause(a) != gave_up || cause(b) != gave_up);
 }
 
-/// An end that the adversary at the other end sends this to.
+/// Returns the cause with which an end fails when an adversary sends it these messages.
 fn forged(scheme: Scheme, forged: &[(Kind, u32, Content)]) -> Cause {
     let mut pair = Pair::new(&small(scheme), [&[], &[5]], true);
     for (kind, sequence, content) in forged {
@@ -180,7 +180,7 @@ fn forged(scheme: Scheme, forged: &[(Kind, u32, Content)]) -> Cause {
         assert!(step < 1000, "nobody sees it: {forged:?}");
         let action =
             pair.actions().into_iter().find(|action| matches!(action, Action::Arrive(1, _) | Action::Tell(..)));
-        // If nothing else happens, who reads sees it.
+        // If no other event is left, the violation is found by reading.
         pair.act(action.unwrap_or(Action::Read(1)));
     }
     let error = pair.ends[1].failed.unwrap();
@@ -189,7 +189,7 @@ fn forged(scheme: Scheme, forged: &[(Kind, u32, Content)]) -> Cause {
 }
 
 #[test]
-fn a_peer_that_breaks_the_rules_is_told_apart() {
+fn each_protocol_violation_has_its_own_cause() {
     let length = |bytes, inline| Content::Length { message: 0, bytes, inline };
     let too_long = forged(Scheme::Eager, &[(Kind::Length, 0, length(1 << 40, 0))]);
     assert_eq!(too_long, Cause::TooLong { bytes: 1 << 40, limit: 1 << 20 });

@@ -1,11 +1,11 @@
-//! Windows as wide as they may be, whose numbers wrap: more in flight at a time than the searches of orders have.
+//! The widest windows, with numbers that wrap: more messages in flight than the exhaustive searches have.
 
 use std::collections::BTreeMap;
 
 use stentor_channel::{Config, Connection, Kind, MAX_WINDOW, Notice, Op, Outcome, Tag, What};
 use stentor_fabric::ProcessId;
 
-/// Numbers that look random, the same in every run.
+/// Pseudo-random numbers from a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -17,21 +17,21 @@ impl Dice {
     }
 }
 
-/// One end, and what the fabric has of it.
+/// One end, and its operations in the fabric.
 struct End {
     connection: Connection,
-    /// Receives that take any sequence.
+    /// Receives that match any sequence.
     lengths: Vec<Op>,
-    /// Receives for pieces, by what they do not ignore of the sequence.
+    /// Receives for pieces, by the sequence bits that they do not ignore.
     pieces: BTreeMap<u32, Op>,
     greeting: Option<Op>,
-    /// Sent, and not told.
+    /// Sends whose completion is not reported yet.
     sent: Vec<Op>,
-    /// On its way to the other end, with the number of its message.
+    /// Messages in flight to the other end, with the number of the channel's message.
     flying: Vec<(Tag, What, u64)>,
     controls: Vec<(Tag, What)>,
     written: u64,
-    /// The most that was on its way at a time, lengths and pieces.
+    /// Largest number of lengths and pieces in flight at a time.
     most: usize,
 }
 
@@ -43,7 +43,7 @@ impl End {
         End { connection, lengths, pieces, greeting, sent, flying, controls, written: 0, most: 0 }
     }
 
-    /// Posts all that may be, while `message` is written.
+    /// Posts everything that may be posted, while `message` is being written.
     fn drive(&mut self, message: u64) {
         while let Some(recv) = self.connection.next_recv() {
             match recv.op.kind {
@@ -75,7 +75,7 @@ impl End {
         }
     }
 
-    /// The receive that takes it; C3 if there is none.
+    /// Lets the matching receive complete. The lack of one violates C3.
     fn take(&mut self, tag: Tag, what: What, dice: &mut Dice) -> Op {
         let op = match tag.kind {
             Kind::Payload => self.pieces.remove(&(tag.sequence & 0xffff)),
@@ -96,7 +96,7 @@ impl End {
     }
 }
 
-/// What the ends have to say about themselves arrives at once.
+/// Delivers the control messages of both ends at once.
 fn swap_controls(from: &mut End, to: &mut End, dice: &mut Dice) {
     for (tag, what) in std::mem::take(&mut from.controls) {
         to.take(tag, what, dice);
@@ -107,23 +107,23 @@ fn swap_controls(from: &mut End, to: &mut End, dice: &mut Dice) {
     to.sent.drain(..).for_each(|op| to.connection.completed(op, &Outcome::Sent));
 }
 
-/// Writes messages of these lengths from one end to the other, in random order; returns the most that was on its way.
+/// Writes messages of these lengths from one end to the other, in random order. Returns the largest number in flight.
 fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
     let (mut from, mut to) = (End::new(config, 1), End::new(config, 0));
-    // What is in which place: of which message, from where on.
+    // Message and offset that each slot holds.
     let mut memory = BTreeMap::new();
     let (mut begun, mut read, mut offset) = (0_usize, 0, 0);
     let mut turns = 0;
     while read < lengths.len() || from.written < lengths.len() as u64 {
         turns += 1;
-        assert!(turns < 1_000_000, "no end in sight");
+        assert!(turns < 1_000_000, "the run does not end");
         from.drive(begun.saturating_sub(1) as u64);
         while from.connection.left().is_none() && begun < lengths.len() {
             from.connection.begin(lengths[begun]).expect("it is open, and no other message is begun");
             from.drive(begun as u64);
             begun += 1;
         }
-        // The writer is held up. Something arrives, something is told, and something may be read.
+        // The writer has no room. Some messages arrive, some completions are reported, and some parts may be read.
         for _ in 0..dice.below(from.flying.len() + 1) {
             let (tag, what, message) = from.flying.swap_remove(dice.below(from.flying.len()));
             let offset = if let What::Payload { offset, .. } = what { offset } else { 0 };
@@ -148,9 +148,9 @@ fn one_way(config: &Config, lengths: &[u64], dice: &mut Dice) -> usize {
     from.most
 }
 
-/// Messages that go whole, alone and in pieces, while every part of every tag wraps.
+/// Messages in place of their length, of one piece, and of several pieces, while every field of every tag wraps.
 #[test]
-fn wide_windows_of_numbers_that_wrap() {
+fn widest_windows_work_while_numbers_wrap() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for (lengths, pieces) in [(MAX_WINDOW, MAX_WINDOW), (MAX_WINDOW, 3), (5, MAX_WINDOW), (100, 70)] {
         for first_sequence in [u32::MAX - 900, (1 << 31) - 900, (1 << 16) - 900, 5 * (1 << 15) - 900] {
