@@ -1,11 +1,11 @@
-//! Checks a stream of changes, whoever produced it.
+//! Checks the stream of changes of any implementation of [`Election`](crate::Election).
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::Change;
 
-/// Follows the stream of one process and refuses a change that breaks a rule of the crate's documentation.
+/// Follows the stream of one process and reports each change that breaks a rule of the crate's documentation.
 #[derive(Clone, Debug)]
 pub struct Audit {
     me: ProcessId,
@@ -13,54 +13,54 @@ pub struct Audit {
     last: Option<Change>,
 }
 
-/// Which rule a change breaks.
+/// Rule that a change breaks.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum AuditError {
-    /// Epochs are numbered from 1 to 2^46 - 1.
+    /// The epoch is not between 1 and 2^46 - 1.
     #[error("epoch {epoch} is not one: they are numbered from 1 to 2^46 - 1")]
     NotAnEpoch {
-        /// The number.
+        /// Epoch of the change.
         epoch: u64,
     },
-    /// Rule 1.
+    /// Rule 1: a pair is smaller than an earlier one.
     #[error("({}, {}) follows ({}, {}): pairs of epoch and process never go down", now.0, now.1, before.0, before.1)]
     WentDown {
-        /// The highest so far.
+        /// Largest pair before the change.
         before: (u64, ProcessId),
-        /// The one that came now.
+        /// Pair of the change.
         now: (u64, ProcessId),
     },
-    /// Rule 1.
+    /// Rule 1: a pair is repeated that may not be.
     #[error("({}, {}) came again: only another's reign may, after a doubt", again.0, again.1)]
     Again {
-        /// The pair.
+        /// The repeated pair.
         again: (u64, ProcessId),
     },
-    /// Rule 2.
+    /// Rule 2: this process stopped leading without a resignation.
     #[error("leadership of epoch {epoch} ended without being resigned")]
     NotResigned {
-        /// Under which this process led.
+        /// Epoch under which this process led.
         epoch: u64,
     },
-    /// Rule 3.
+    /// Rule 3: a resignation names an epoch under which this process does not lead.
     #[error("resigned from epoch {epoch}, under which this process does not lead")]
     NeverLed {
-        /// The one resigned from.
+        /// Epoch of the resignation.
         epoch: u64,
     },
-    /// Two pendings in a row are one change too many.
+    /// Two consecutive changes are `Pending`.
     #[error("pending comes twice in a row")]
     PendingTwice,
 }
 
 impl Audit {
-    /// For the stream of this process.
+    /// Creates an audit of the stream of process `me`.
     #[must_use]
     pub fn new(me: ProcessId) -> Self {
         Audit { me, highest: None, last: None }
     }
 
-    /// The epoch under which this process leads.
+    /// Returns the epoch under which this process leads, if it does.
     #[must_use]
     pub fn leading(&self) -> Option<u64> {
         match self.last {
@@ -69,7 +69,7 @@ impl Audit {
         }
     }
 
-    /// Who leads, and under which epoch, by the last change.
+    /// Returns the epoch and the leader of the last change, if it names one.
     #[must_use]
     pub fn leader(&self) -> Option<(u64, ProcessId)> {
         match self.last {
@@ -78,10 +78,10 @@ impl Audit {
         }
     }
 
-    /// Takes the next change.
+    /// Checks the next change.
     ///
     /// # Errors
-    /// The rule that it breaks; it is taken all the same.
+    /// Returns the rule that the change breaks. The audit applies the change in any case.
     pub fn check(&mut self, change: Change) -> Result<(), AuditError> {
         let result = self.judge(change);
         if let Change::Leader { epoch, process } = change {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn good_streams_pass() {
+    fn valid_streams_pass() {
         for stream in [
             &[Change::Pending, leader(1, 0), leader(2, 2), Change::Pending, leader(2, 2)][..],
             &[leader(1, 0), leader(1, 1), resigned(1), leader(1, 2)],

@@ -1,4 +1,4 @@
-//! What an election says, and how it is asked.
+//! The changes that an election reports, and the trait of elections.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use thiserror::Error;
 /// A change of leadership, as one process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
-    /// No leader is known: at the start, or because the last one is doubted and no other has come forward. What was
-    /// agreed under the last epoch stays valid; nothing has to be undone.
+    /// No leader is known: at the start, or because the last leader is doubted and no process has replaced it.
+    /// Decisions of the last epoch stay valid, and nothing has to be undone.
     Pending,
-    /// A process leads. If it is the polling process itself, it should now run phase 1 under a ballot of at least this
-    /// epoch. Directly after an epoch of its own it leads on, under a newer ballot.
+    /// A process leads. If it is the polling process itself, that process must now run phase 1 of Paxos with a ballot
+    /// of at least this epoch. If it led already, it continues to lead, with a newer ballot.
     Leader {
-        /// The number of the reign, from 1; below 2^46, so that it fits a ballot.
+        /// Epoch, from 1. It is below 2^46, so that it fits a ballot.
         epoch: u64,
-        /// Who leads.
+        /// The leader.
         process: ProcessId,
     },
-    /// The polling process leads no longer.
+    /// The polling process no longer leads.
     Resigned {
-        /// The epoch under which it led.
+        /// Epoch under which it led.
         epoch: u64,
     },
 }
@@ -37,26 +37,26 @@ impl fmt::Display for Change {
     }
 }
 
-/// A source of leadership for one group, polled by one process of it.
+/// A source of leadership for one group, polled by one process of the group.
 ///
 /// The crate's documentation has the rules of the stream and an example.
 pub trait Election {
-    /// The next change, if there is one: poll until there is none. Never blocks.
+    /// Returns the next change, or `None` if there is no further one. Callers poll until `None`. It never blocks.
     ///
-    /// `now` is the time since some start, the same for all calls. It should not go back; an implementation copes if it
-    /// does.
+    /// `now` is the time since some origin, which is the same for all calls. It should not go back, but an
+    /// implementation tolerates it if it does.
     fn poll(&mut self, now: Duration) -> Option<Change>;
 
-    /// Asks to hand leadership to another member, for maintenance, without waiting for a timeout. On success the polling
-    /// process resigns with one of the next polls; who leads after that is told by the stream as always.
+    /// Asks to hand leadership to another member without waiting for a timeout, for example for maintenance. On success
+    /// the polling process resigns in one of the next polls. The stream then reports the next leader.
     ///
     /// # Errors
-    /// See [`HandOverError`]. Nothing has changed then.
+    /// See [`HandOverError`]. An error leaves everything unchanged.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError>;
 
-    /// A ballot (epoch, process) of another reign that the protocol has met. Epochs that this process announces for
-    /// itself from now on are above it. If it leads under a smaller pair already, it announces itself again; so never
-    /// pass a ballot of the process's own present reign.
+    /// Reports a ballot (epoch, process) of another reign that the protocol has met. Epochs that this process announces
+    /// for itself afterwards are larger. If it leads under a smaller pair, it announces itself again, so the ballot of
+    /// the process's present reign must never be passed.
     fn witness(&mut self, epoch: u64, process: ProcessId);
 }
 
@@ -74,27 +74,27 @@ impl<E: Election + ?Sized> Election for Box<E> {
     }
 }
 
-/// Why leadership was not handed over.
+/// Reason why leadership was not handed over.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum HandOverError {
-    /// Only the leader can hand over.
+    /// This process is not the leader, which alone can hand over.
     #[error("this process does not lead its group: ask the leader")]
     NotLeader,
-    /// The other is not in the group.
+    /// The other process is not a member of the group.
     #[error("{process} is not a member of this group: name one of its members")]
     NotAMember {
-        /// Who was named.
+        /// The process that was named.
         process: ProcessId,
     },
-    /// The other would not take over.
+    /// The other process is not ready to take over.
     #[error(
         "{process} does not answer or does not stand for leader: start it, wait until it has caught up, or name another"
     )]
     NotReady {
-        /// Who was named.
+        /// The process that was named.
         process: ProcessId,
     },
-    /// This election cannot be told whom to name.
+    /// This election has no way to name a successor.
     #[error("this election cannot be told whom to name")]
     Unsupported,
 }

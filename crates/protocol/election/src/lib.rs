@@ -1,30 +1,34 @@
-//! Who leads a group: leadership as a stream of epochs.
+//! Leader election of a group: leadership as a stream of epochs.
 //!
-//! An [`Election`] is polled by the process that takes part in it and tells, change by change, who leads ([`Change`]).
-//! It is never a one-shot event: leaders come, go and come back. Nothing here does I/O, reads a clock or draws a number;
-//! time comes in as the [`Duration`](std::time::Duration) since some start, seeds as arguments.
+//! A process that takes part in an [`Election`] polls it and gets a stream of changes that name the leader
+//! ([`Change`]). An election is never a one-shot event: leaders fail, resign and return. This crate does no I/O, reads
+//! no clock and draws no random numbers. Time is an argument, the [`Duration`](std::time::Duration) since some origin,
+//! and so are seeds.
 //!
-//! **Safety never depends on an election.** It may name two leaders at once, name a dead one or change its mind each
-//! millisecond ([`Flapping`] does); what is written under a ballot is protected by ballots and majorities. A wrong
-//! election costs time.
+//! **Safety never depends on an election.** An election may name two leaders at once, name a crashed one, or change its
+//! leader every millisecond ([`Flapping`] does). Ballots and majorities protect what is written under a ballot. A wrong
+//! election costs only time.
 //!
-//! # What every stream keeps
-//! At one process ([`Audit`] checks it, for implementations of your own too):
-//! 1. The pairs (epoch, process) never go down. The same pair comes again only after [`Change::Pending`] (the leader was
-//!    doubted and the doubt was wrong), and never at the process that it names.
-//! 2. A process that was told that it leads gets [`Change::Resigned`] with that epoch before anything else, except a
-//!    newer epoch of its own.
-//! 3. [`Change::Resigned`] comes only to who leads that epoch.
+//! # Rules of every stream
+//! The stream of one process keeps these rules. [`Audit`] checks them, also for other implementations.
 //!
-//! So a process leads under each epoch at most once, and (epoch, process) is a ballot that nobody else uses, as long as
-//! epochs are above those of the process's earlier lives ([`Heartbeat`] says how it sees to that).
+//! 1. The pairs (epoch, process) never decrease. The same pair is repeated only after [`Change::Pending`] (the leader
+//!    was doubted wrongly), and never in the stream of the process that it names.
+//! 2. After a change that names the polling process as leader, the next change is [`Change::Resigned`] with that epoch,
+//!    or a newer epoch of the same process.
+//! 3. [`Change::Resigned`] is reported only to the process that leads under that epoch.
 //!
-//! # Provided
-//! - [`Heartbeat`]: counters in the fabric that the others read one-sided; no servers; the embedded default.
-//! - `stentor-election-zookeeper`: an ensemble of servers, for who has one.
+//! A process therefore leads under each epoch at most once. So (epoch, process) is a ballot that no other process uses,
+//! provided that epochs are larger than those of the process's earlier lives. [`Heartbeat`] documents how it ensures
+//! that.
+//!
+//! # Implementations
+//! - [`Heartbeat`]: counters in fabric memory that the other members read one-sided. It needs no servers and is the
+//!   default.
+//! - `stentor-election-zookeeper`: an ensemble of ZooKeeper servers.
 //! - [`Scripted`] and [`Flapping`]: for tests.
 //!
-//! # An election of your own
+//! # Example of an implementation
 //! ```
 //! use std::collections::VecDeque;
 //! use std::time::Duration;

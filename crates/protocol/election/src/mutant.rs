@@ -1,4 +1,4 @@
-//! Mutants of the election by heartbeats. Compiled in only with the feature `plants`.
+//! Mutants of the election by heartbeats. They are compiled in only with the feature `plants`.
 
 pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;
@@ -8,25 +8,25 @@ mutants! {
     StallSuspects;
     /// Only a counter that grew is a sign of life.
     OnlyGrowingCounters;
-    /// One beat makes a suspected process trusted again.
+    /// One beat suffices to trust a suspected process again.
     TrustedAtOnce;
     /// The timeout is the configured minimum, whatever the intervals are.
     MinimumTimeout;
     /// A wrong suspicion does not lengthen the timeout.
     NeverPatient;
-    /// A doubt of one's own deposes the leader, whatever the others see.
+    /// A single member's doubt deposes the leader.
     DoubtAlone;
-    /// A process leads under the epoch in which others have named it.
+    /// A process leads under the epoch in which another member has named it.
     EpochOfOthers;
-    /// A candidate that does not come forward is waited for.
+    /// A candidate that does not claim leadership is never skipped.
     NobodyPassedOver;
-    /// The member of the lowest index takes leadership back as soon as it is there.
+    /// The member of the lowest index claims leadership as soon as it has returned.
     LowestTakesBack;
-    /// A candidate comes forward without a majority.
+    /// A candidate claims leadership without a majority.
     WithoutMajority;
-    /// The lowest member comes forward before it has heard the others.
+    /// The lowest member claims leadership before it has read the others' beats.
     ClaimsUnheard;
-    /// After one wrong suspicion a broken connection is no hint any more, for many timeouts.
+    /// After one wrong suspicion, broken connections are ignored for many timeouts.
     DeafAfterMistake;
     /// A leader that reaches no majority does not resign.
     NeverResigns;
@@ -34,10 +34,10 @@ mutants! {
     DoubtersInSight;
     /// A member counts as reached although it does not see this process.
     OneWaySight;
-    /// When a leader that resigned reaches a majority again, the others do not let it go on.
+    /// A leader that resigned gets no precedence when it reaches a majority again.
     NoPrecedence;
-    /// A leader that resigned comes forward again without a pause.
+    /// A leader that resigned claims leadership again without a pause.
     NoPause;
-    /// A member that is cut off from the leader does not notice.
+    /// A member that is cut off from the leader does not detect it.
     NeverCutOff;
 }

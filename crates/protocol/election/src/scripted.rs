@@ -1,4 +1,4 @@
-//! Elections for tests: one that says what it was told to say, and a hostile one.
+//! Elections for tests: one that follows a script, and a hostile one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use stentor_fabric::{ProcessId, SplitMix64};
 
 use crate::{Change, Election, HandOverError};
 
-/// Says each change at its time, whatever is true. Keeps no rule of the stream by itself.
+/// Reports each change of a script at its time. It does not enforce the rules of the stream.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
     script: VecDeque<(Duration, Change)>,
@@ -15,19 +15,19 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// These changes, each at its time or at the first poll after it. They come in the given order.
+    /// Creates an election that reports these changes in the given order, each at the first poll at or after its time.
     #[must_use]
     pub fn new(script: impl IntoIterator<Item = (Duration, Change)>) -> Self {
         Scripted { script: script.into_iter().collect(), witnessed: None }
     }
 
-    /// One leader from the start, for ever.
+    /// Creates an election that names one leader from the start, for ever.
     #[must_use]
     pub fn fixed(epoch: u64, process: ProcessId) -> Self {
         Self::new([(Duration::ZERO, Change::Leader { epoch, process })])
     }
 
-    /// The largest pair that [`witness`](Election::witness) was told.
+    /// Returns the largest pair that was passed to [`witness`](Election::witness).
     #[must_use]
     pub fn witnessed(&self) -> Option<(u64, ProcessId)> {
         self.witnessed
@@ -49,10 +49,11 @@ impl Election for Scripted {
     }
 }
 
-/// Changes its mind every period, at each process as it likes: it names two leaders at once, none, dead ones, oneself.
-/// It keeps the rules of the stream, so what breaks under it is the protocol. From a given time on it names one leader.
+/// Changes its leader every period, independently at each process. It names two leaders at once, none, crashed ones,
+/// and the polling process itself. It keeps the rules of the stream, so any failure under it is the protocol's.
+/// [`settling`](Flapping::settling) makes it name one leader from some time on.
 ///
-/// Decided by the seed alone: the same arguments and the same times of polling give the same stream.
+/// The seed decides everything: the same arguments and times of polls produce the same stream.
 #[derive(Clone, Debug)]
 pub struct Flapping {
     me: ProcessId,
@@ -68,8 +69,8 @@ pub struct Flapping {
 }
 
 impl Flapping {
-    /// Creates an election among these members for `me`, or of `me` alone if there are none, with a change about every
-    /// `period`, which is a nanosecond at least.
+    /// Creates an election among `members` for process `me`, or among `me` alone if `members` is empty. The leader
+    /// changes about once per `period`, which is raised to at least 1 ns.
     #[must_use]
     pub fn new(seed: u64, me: ProcessId, members: &[ProcessId], period: Duration) -> Self {
         Flapping {
@@ -86,7 +87,7 @@ impl Flapping {
         }
     }
 
-    /// From the first poll at or after `at` it names `leader`, for ever.
+    /// Names `leader` for ever, from the first poll at or after `at` on.
     #[must_use]
     pub fn settling(mut self, at: Duration, leader: ProcessId) -> Self {
         self.settle = Some((at, leader));
@@ -119,7 +120,7 @@ impl Election for Flapping {
             self.next = Duration::MAX;
             self.name(Some(leader));
         } else if self.next <= now {
-            // One change however many periods have passed: a stalled process does not make up for lost time.
+            // A stalled process gets one change, however many periods have passed.
             self.next = now.saturating_add(self.period);
             let (roll, pick) = (self.random.below(8), self.random.word());
             let anybody = self.members[(pick % self.members.len() as u64) as usize];

@@ -1,4 +1,4 @@
-//! The elections for tests say what they should.
+//! Tests of the scripted and the flapping election.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn leader(epoch: u64, process: ProcessId) -> Change {
 }
 
 #[test]
-fn a_script_says_each_change_at_its_time() {
+fn script_reports_each_change_at_its_time() {
     let mut script = Scripted::new([(ms(1), Change::Pending), (ms(1), leader(1, P[0])), (ms(5), leader(2, P[1]))]);
     let polled: Vec<_> = [0, 1, 1, 1, 4, 9].into_iter().map(|t| script.poll(ms(t))).collect();
     assert_eq!(polled, [None, Some(Change::Pending), Some(leader(1, P[0])), None, None, Some(leader(2, P[1]))]);
@@ -27,7 +27,7 @@ fn a_script_says_each_change_at_its_time() {
     assert_eq!(script.hand_over(P[1]), Err(HandOverError::Unsupported));
 }
 
-/// What each of three processes is told, polled ten times a millisecond for so many.
+/// Returns the streams of three processes, each polled ten times per millisecond for `milliseconds`.
 fn streams(seed: u64, milliseconds: u64) -> Vec<Vec<Change>> {
     let stream = |me: ProcessId| {
         let mut flapping = Flapping::new(seed, me, &P, ms(1)).settling(ms(50), P[1]);
@@ -44,7 +44,7 @@ fn streams(seed: u64, milliseconds: u64) -> Vec<Vec<Change>> {
 }
 
 #[test]
-fn a_flapping_election_keeps_the_rules_changes_its_mind_and_settles() {
+fn flapping_election_keeps_the_rules_and_settles() {
     for seed in 0..200 {
         let streams = streams(seed, 60);
         for (me, stream) in P.into_iter().zip(&streams) {
@@ -58,7 +58,7 @@ fn a_flapping_election_keeps_the_rules_changes_its_mind_and_settles() {
 }
 
 #[test]
-fn a_flapping_election_names_several_at_once_and_each_seed_something_else() {
+fn flapping_election_names_several_leaders_and_differs_by_seed() {
     let own_leaders = |seed| {
         let leads = |(me, stream): (ProcessId, &Vec<Change>)| {
             stream.iter().take(8).any(|change| matches!(change, Change::Leader { process, .. } if *process == me))

@@ -1,35 +1,35 @@
-//! What a process lets the others read.
+//! The words that a process publishes for the other members to read.
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-/// Whether a claim is an appointment or leadership.
+/// Kind of a claim: a nomination or leadership.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// The old leader has resigned in favour of the process, which has not come forward yet.
+    /// The previous leader has resigned in favour of the process, which has not claimed leadership yet.
     Nominated,
     /// The process leads.
     Settled,
 }
 
-/// Who leads, as far as a process knows: one word, so that it is never read half. Claims compare by epoch, then kind,
-/// then process; the larger one holds.
+/// A statement about who leads, in one word, so that it is never read torn. Claims compare by epoch, then kind, then
+/// process. The larger one is valid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Claim {
-    /// The number of the reign, from 1.
+    /// Epoch, from 1.
     pub epoch: u64,
-    /// What kind of claim it is.
+    /// Kind of the claim.
     pub kind: Kind,
-    /// Whom it names.
+    /// The process that the claim names.
     pub process: ProcessId,
 }
 
 impl Claim {
-    /// Epochs are below this.
+    /// All epochs are below this one.
     pub const EPOCH_LIMIT: u64 = 1 << 46;
 
-    /// As the others read it: the epoch in the upper 46 bits, the kind in two (1 or 2), the process in 16. Never 0 and
-    /// never all ones.
+    /// Returns the claim as the word that members read: the epoch in the upper 46 bits, the kind in two (1 or 2), the
+    /// process in 16. The word is never 0 and never all ones.
     #[must_use]
     pub fn to_word(self) -> u64 {
         let kind = match self.kind {
@@ -39,7 +39,8 @@ impl Claim {
         self.epoch << 18 | kind << 16 | u64::from(self.process.0)
     }
 
-    /// As it was read. Nothing if no claim looks like that; 0 is "nobody leads" and nothing too.
+    /// Parses a word that was read. Returns `None` for a word that encodes no claim, and for 0, which means that there
+    /// is no leader.
     #[must_use]
     pub fn from_word(word: u64) -> Option<Self> {
         let kind = match word >> 16 & 3 {
@@ -51,70 +52,71 @@ impl Claim {
         (epoch != 0).then_some(Claim { epoch, kind, process: ProcessId(word as u16) })
     }
 
-    /// How a doubt of this claim is written. Never 0.
+    /// Returns the word that expresses doubt of this claim. It is never 0.
     pub(crate) fn doubt(claim: Option<Claim>) -> u64 {
         !claim.map_or(0, Claim::to_word)
     }
 }
 
-/// The words that a process writes into its own memory and that the others read one-sided, all of them within one cache
-/// line.
+/// The words that a process writes into its memory and that the other members read one-sided. All of them lie in one
+/// cache line.
 ///
-/// Each word is read whole; the six together need not be of one moment.
+/// Each word is read atomically. The six words together need not be from the same moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beat {
-    /// From 1, larger after every restart; 0 in the memory of a process that has not begun.
+    /// Life of the process, from 1, larger after every restart. It is 0 in the memory of a process that has not
+    /// started.
     pub incarnation: u64,
-    /// Any other value than before is a sign of life.
+    /// Counter of polls. Any change of it is a sign of life.
     pub counter: u64,
-    /// [`Claim::to_word`], or 0.
+    /// Largest known claim as [`Claim::to_word`], or 0.
     pub claim: u64,
-    /// The complement of the claim that the process doubts, or 0.
+    /// Complement of the claim that the process doubts, or 0.
     pub doubt: u64,
-    /// 1 if it would lead, 0 if not.
+    /// 1 if the process is willing to lead, otherwise 0.
     pub stands: u64,
-    /// The members that the process sees alive over working links, itself included: bit n is the n-th of
-    /// [`HeartbeatConfig::members`](super::HeartbeatConfig::members). Second format of beats; the first one ended before
-    /// this word. All processes of a cluster run one version.
+    /// Mask of the members that the process sees alive over working links, itself included. Bit n is the n-th of
+    /// [`HeartbeatConfig::members`](super::HeartbeatConfig::members). The first format of beats ended before this word.
+    /// All processes of a cluster run one version.
     pub sees: u64,
 }
 
 impl Beat {
-    /// Words of a beat.
+    /// Number of words of a beat.
     pub const WORDS: usize = 6;
-    /// Its size in bytes.
+    /// Size of a beat, in bytes.
     pub const BYTES: usize = 8 * Self::WORDS;
 
-    /// In the order in which they lie in memory.
+    /// Returns the words in their order in memory.
     #[must_use]
     pub fn to_words(self) -> [u64; Self::WORDS] {
         [self.incarnation, self.counter, self.claim, self.doubt, self.stands, self.sees]
     }
 
-    /// From memory.
+    /// Returns the beat with these words from memory.
     #[must_use]
     pub fn from_words([incarnation, counter, claim, doubt, stands, sees]: [u64; Self::WORDS]) -> Self {
         Beat { incarnation, counter, claim, doubt, stands, sees }
     }
 }
 
-/// What is wrong with an observation.
+/// Reason why a reading was refused.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum BeatError {
-    /// It is of somebody who is not another member of the group.
+    /// The reading is from a process that is not another member of the group.
     #[error("{process} is not another member of this group: observe only its peers")]
     NotAPeer {
-        /// Whose it is.
+        /// The process from which it was read.
         process: ProcessId,
     },
-    /// The claim names nobody of the group or is none. The rest of the beat was used.
+    /// The claim is malformed or names a process outside the group. The rest of the beat was used.
     #[error(
         "the claim {word:#018x} read at {process} names no member of this group: do both run the same version and cluster?"
     )]
     Claim {
-        /// Where it was read.
+        /// The process from which it was read.
         process: ProcessId,
-        /// The word.
+        /// The word that was read as a claim.
         word: u64,
     },
 }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_claim_is_refused() {
+    fn malformed_claims_are_refused() {
         for word in [0, u64::MAX, 3 << 16 | 1 << 18, 1 << 18, 2 << 16] {
             assert_eq!(Claim::from_word(word), None, "{word:#x}");
         }

@@ -1,4 +1,4 @@
-//! What an election by heartbeats is told at the start.
+//! Configuration of an election by heartbeats.
 
 use std::time::Duration;
 
@@ -7,42 +7,44 @@ use thiserror::Error;
 
 use crate::Mutant;
 
-/// Who takes part, and how patient to be.
+/// Members of the group, and the timing of their failure detectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeartbeatConfig {
     /// This process.
     pub me: ProcessId,
-    /// Which life of this process it is, from 1. Larger after every restart; a process that loses its memory gets a new
-    /// one from the outside, as for everything else that it could have promised.
+    /// Life of this process, from 1. It must be larger after every restart. A process that loses its memory gets a new
+    /// one from outside, as for every promise that it may have made.
     pub incarnation: u64,
-    /// The group, in the order in which they are candidates: the first one that is there and willing comes forward.
+    /// Members of the group, in the order in which they are candidates. The first one that is alive and willing claims
+    /// leadership.
     pub members: Vec<ProcessId>,
-    /// How often at least the owner polls, publishes and reads the others.
+    /// Longest time between two rounds in which the owner polls, publishes and reads the others.
     pub interval: Duration,
-    /// A silence shorter than this is never suspicious. At least four intervals.
+    /// Silence below which a process is never suspected. At least four intervals.
     pub timeout_min: Duration,
-    /// A silence longer than this always is. Also how long a process that has just begun waits for the others before it
-    /// goes on without them, and how long a candidate is waited for.
+    /// Silence above which a process is always suspected. A process that has just started also waits that long for the
+    /// others before it continues without them, and a candidate has that long to claim leadership.
     pub timeout_max: Duration,
-    /// How many members, itself included, a process must see alive to come forward. Nothing stands for a majority, which
-    /// the multicast needs to decide anything anyhow; 1 leaves a single survivor in charge.
+    /// Number of members, itself included, that a process must reach to claim leadership. `None` means a majority,
+    /// which the multicast needs to decide anything in any case. With 1, a single survivor can lead.
     pub quorum: Option<usize>,
-    /// Epochs that this process announces are above this one.
+    /// Epochs that this process announces are larger than this one.
     pub floor: u64,
-    /// A mutant, for tests.
+    /// Mutant that is switched on, for tests.
     #[doc(hidden)]
     pub mutant: Mutant,
 }
 
 impl HeartbeatConfig {
-    /// Members that a group can have.
+    /// Largest number of members of a group.
     pub const MAX_MEMBERS: usize = 64;
-    /// The longest timeout.
+    /// Upper bound of [`timeout_max`](HeartbeatConfig::timeout_max).
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
-    /// Intervals that the shortest timeout spans at least.
+    /// Number of intervals that the shortest timeout spans at least.
     pub const INTERVALS: u32 = 4;
 
-    /// A first life among `members`, polling every `interval`: timeouts from 4 to 64 intervals.
+    /// Returns the configuration of a first life among `members` with rounds every `interval`. Timeouts are between 4
+    /// and 64 intervals.
     #[must_use]
     pub fn new(me: ProcessId, members: &[ProcessId], interval: Duration) -> Self {
         HeartbeatConfig {
@@ -90,42 +92,42 @@ impl HeartbeatConfig {
     }
 }
 
-/// Why an election cannot be set up this way.
+/// Reason why a configuration is invalid.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum HeartbeatError {
-    /// Nobody, or too many.
+    /// The group has no members, or too many.
     #[error("{members} members: a group has 1 to {max}", max = HeartbeatConfig::MAX_MEMBERS)]
     Members {
-        /// How many.
+        /// Number of members.
         members: usize,
     },
-    /// This process must be one of them.
+    /// This process is not one of the members.
     #[error("{process} is not among the members: only they take part in the election")]
     NotAMember {
         /// This process.
         process: ProcessId,
     },
-    /// Somebody is named twice.
+    /// A member is named twice.
     #[error("{process} is named twice among the members: name each once")]
     Twice {
-        /// Who.
+        /// The member.
         process: ProcessId,
     },
-    /// 0 means that a process has not begun.
+    /// The life is 0, which stands for a process that has not started.
     #[error("incarnation 0: they are numbered from 1")]
     Incarnation,
-    /// Nobody can poll that often.
+    /// The interval is 0.
     #[error("the interval is 0: say how often the process polls, a microsecond for instance")]
     Interval,
-    /// A timeout must span several intervals, or every hiccup is a suspicion.
+    /// The shortest timeout spans too few intervals, so any short delay would cause a suspicion.
     #[error(
         "the shortest timeout, {min:?}, must be at least {} times the interval, {interval:?}",
         HeartbeatConfig::INTERVALS
     )]
     TooShort {
-        /// As configured.
+        /// Configured shortest timeout.
         min: Duration,
-        /// As configured.
+        /// Configured interval.
         interval: Duration,
     },
     /// The longest timeout is too short or too long.
@@ -134,17 +136,17 @@ pub enum HeartbeatError {
         HeartbeatConfig::MAX_TIMEOUT
     )]
     Maximum {
-        /// As configured.
+        /// Configured shortest timeout.
         min: Duration,
-        /// As configured.
+        /// Configured longest timeout.
         max: Duration,
     },
-    /// Nobody could ever come forward.
+    /// With this quorum no member could ever claim leadership, or every one could.
     #[error("a quorum of {quorum} among {members} members: it must be between 1 and their number")]
     Quorum {
-        /// As configured.
+        /// Configured quorum.
         quorum: usize,
-        /// In the group.
+        /// Number of members of the group.
         members: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Who leads, from what was read.
+//! Decides who leads, from the beats that were read.
 
 use stentor_fabric::ProcessId;
 
@@ -6,7 +6,7 @@ use super::{Claim, Heartbeat, Kind, Life, Peer};
 use crate::Change;
 use crate::mutant::mutant;
 
-/// What the stream has told, resignations apart.
+/// State that the stream reported last, apart from resignations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum View {
     Pending,
@@ -14,13 +14,13 @@ pub(super) enum View {
 }
 
 impl Heartbeat {
-    /// Whether this process leads, by the largest claim that it knows.
+    /// Returns whether this process leads, by the largest claim that it knows.
     pub(super) fn leads(&self) -> bool {
         self.claim.is_some_and(|claim| claim.process == self.config.me && claim.epoch == self.made)
             && !self.reach.resigned
     }
 
-    /// The epoch of the next claim made here; nothing when epochs have run out.
+    /// Returns the epoch of this process's next claim, or `None` if epochs are exhausted.
     pub(super) fn next_epoch(&self) -> Option<u64> {
         let known = self.claim.map_or(0, |claim| claim.epoch);
         let epoch = known.max(self.made).max(self.config.floor).max(self.witnessed.0).saturating_add(1);
@@ -87,7 +87,7 @@ impl Heartbeat {
         self.config.members.len() / 2 + 1
     }
 
-    /// Whether every other member was heard, or waited for in vain.
+    /// Returns whether the beats of every other member were read, or were awaited for the longest timeout.
     fn knows_all(&self) -> bool {
         mutant!(self.config.mutant, ClaimsUnheard) || self.peers.iter().all(|peer| peer.detector.life != Life::Unheard)
     }
@@ -96,10 +96,11 @@ impl Heartbeat {
         self.peers.iter().find(|peer| peer.process == process)
     }
 
-    /// Whether this process itself takes the claim for void.
+    /// Returns whether this process considers the claim invalid.
     fn doubts(&self) -> bool {
         let Some(claim) = self.claim else { return self.knows_all() };
-        // What names this process and is not its own leadership is of an earlier life, or unwelcome.
+        // A claim that names this process and is not its present leadership is from an earlier life, or a nomination
+        // that it did not accept.
         let Some(peer) = self.peer(claim.process) else { return !self.leads() };
         let overdue = claim.kind == Kind::Nominated && self.now - self.adopted > self.bounds.max;
         let leaves = !peer.stands && self.candidates().next().is_some();
@@ -107,19 +108,19 @@ impl Heartbeat {
         peer.detector.life == Life::Suspected || overdue || leaves || resigned
     }
 
-    /// Whether somebody else has to come forward.
+    /// Returns whether another process has to claim leadership.
     fn open(&self, doubted: bool) -> bool {
         if self.leads() {
             return false;
         }
         let Some(claim) = self.claim else { return doubted };
         let doubt = Claim::doubt(self.claim);
-        // Whoever is named knows best.
+        // A process that doubts a claim which names itself is always right.
         let disowned = self.peer(claim.process).is_none_or(|peer| peer.doubt == doubt);
         if disowned || mutant!(self.config.mutant, DoubtAlone) {
             return disowned || doubted;
         }
-        // The system has said that it is gone: nobody has to confirm that.
+        // The operating system reported the death of the process, so no other member has to confirm it.
         if self.peer(claim.process).is_some_and(|peer| peer.detector.dead) {
             return doubted;
         }
@@ -135,24 +136,25 @@ impl Heartbeat {
         doubting >= self.majority()
     }
 
-    /// Who could come forward, in order; without whom the claim names.
+    /// Returns the members that could claim leadership, in order, without the one that the claim names.
     fn candidates(&self) -> impl Iterator<Item = ProcessId> {
         let void = self.claim.map(|claim| claim.process);
         self.config.members.iter().copied().filter(move |process| Some(*process) != void && self.fit(*process))
     }
 
-    /// Returns whether a member would lead and says that it sees enough members to do so.
+    /// Returns whether a member is willing to lead and publishes that it sees enough members to do so.
     pub(super) fn fit(&self, process: ProcessId) -> bool {
         if process == self.config.me {
             return self.would_lead() && self.reached() >= self.quorum();
         }
-        // At the beginning it may not have had the time to see anybody: then it is waited for.
+        // Before the first claim a member may not have had the time to see others, so it is waited for.
         let sees_enough = |peer: &Peer| self.claim.is_none() || peer.sees.count_ones() as usize >= self.quorum();
         self.peer(process).is_some_and(|peer| peer.stands && peer.is_seen() && sees_enough(peer))
     }
 
-    /// Who should come forward: a leader that has resigned and is there, for the shortest timeout; then the first in
-    /// order, and the next each time that one did not. Whom the void claim names only if there is nobody else.
+    /// Returns the member that should claim leadership. For the shortest timeout that is a leader that has resigned and
+    /// is alive. After that it is the first candidate in order, and the next one after each longest timeout in which
+    /// none claimed leadership. The process that the invalid claim names is chosen only if there is no other candidate.
     fn candidate(&self) -> Option<ProcessId> {
         let void = self.claim.map(|claim| claim.process);
         let mut waited = self.now - self.ready_since.unwrap_or(self.now);
@@ -170,9 +172,9 @@ impl Heartbeat {
         self.candidates().nth((passed % all as u64) as usize)
     }
 
-    /// Returns whether the claim names a leader that has resigned and is there: it still has its ballot, and if it
-    /// reaches a majority again, nothing has to be recovered. Not one that does not stand: it pauses, or began anew
-    /// without memory.
+    /// Returns whether the claim names a leader that has resigned and is alive. It still has its ballot, so if it
+    /// reaches a majority again, nothing has to be recovered. A process that is not willing to lead does not qualify:
+    /// it pauses, or it has restarted without its memory.
     fn may_return(&self) -> bool {
         let Some(claim) = self.claim.filter(|claim| claim.kind == Kind::Settled) else { return false };
         if mutant!(self.config.mutant, NoPrecedence) {
@@ -196,7 +198,7 @@ impl Heartbeat {
         }
     }
 
-    /// Returns whether this process doubts the claim and could not learn whether others do, because it reaches no
+    /// Returns whether this process doubts the claim and cannot learn whether others do, because it reaches no
     /// majority.
     fn is_lost(&self) -> bool {
         self.doubt != 0 && self.reached() < self.quorum()

@@ -1,38 +1,40 @@
-//! Whether another process is alive, judged by its counter.
+//! Failure detector for one other process, based on its counter.
 //!
-//! The timeout adapts in the manner of the phi-accrual detector: a threshold on phi under normally distributed intervals
-//! is a timeout of mean plus some multiple of the deviation. Mean and mean deviation are kept as TCP keeps its round-trip
-//! times (RFC 6298), in integers: two words of state, no floating point, so that a run replays bit for bit everywhere.
-//! From Mu comes that the reader pulls: a slow network delays a reading, which then shows a counter that moved, and that
-//! a process once suspected is not trusted at its first beat.
+//! The timeout adapts as in the phi-accrual detector: a threshold on phi under normally distributed intervals is a
+//! timeout of the mean plus some multiple of the deviation. Mean and mean deviation are updated as TCP updates its
+//! round-trip times (RFC 6298), in integers. Two words of state without floating point make a run replay bit for bit on
+//! every machine. Two ideas are from Mu (Aguilera et al., OSDI 2020). The reader pulls, so a slow network only delays a
+//! reading, which then shows a counter that moved. And a suspected process is not trusted at its first beat.
 
 use crate::mutant::mutant;
 use crate::{Beat, Mutant};
 
-/// What is thought of another process.
+/// Verdict of the detector on another process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Life {
-    /// Its counter was not seen to move yet.
+    /// Its counter has not been seen to move yet.
     Unheard,
     /// Its counter moves.
     Alive,
-    /// Its counter stands still, it was unreachable, or it has restarted and was not seen to work for long enough.
+    /// Its counter stands still, it was unreachable, or it has restarted and has not shown enough beats since.
     Suspected,
 }
 
-/// Beats after which a suspected process is trusted again.
+/// Number of beats after which a suspected process is trusted again.
 pub(crate) const BEATS_TO_TRUST: u32 = 3;
-/// Intervals to have seen before the timeout goes below the maximum.
+/// Number of intervals to measure before the timeout may be below the maximum.
 const SAMPLES: u32 = 8;
-/// How many mean deviations above the mean a silence becomes suspicious: about six standard deviations.
+/// Number of mean deviations above the mean at which a silence becomes suspicious: about six standard deviations.
 const DEVIATIONS: u64 = 8;
-/// More doublings than any pair of timeouts needs, and few enough not to overflow.
+/// Bound of the doublings of the timeout. It is more than any pair of timeouts needs, and too small to overflow.
 const MAX_PATIENCE: u32 = 20;
-/// Longest timeouts without a wrong suspicion after which the patience it brought is halved.
+/// Number of longest timeouts without a wrong suspicion after which one doubling is removed.
 const CALM: u64 = 64;
-/// Intervals of silence that confirm a broken connection after one that meant nothing; doubled by each further one.
+/// Number of intervals of silence that confirm a broken connection after one wrong report. Each further wrong report
+/// doubles it.
 const CONFIRMING: u64 = 4;
-/// The most such doublings: however often a connection broke in vain, a death is known after 32 intervals.
+/// Largest number of wrong reports that count. A death is confirmed after at most 32 intervals, however often a
+/// connection broke without one.
 const MAX_WRONG: u32 = 4;
 
 /// Shortest and longest timeout, and the interval of polls, in nanoseconds.
@@ -49,22 +51,22 @@ pub(crate) struct Detector {
     pub life: Life,
     incarnation: u64,
     counter: u64,
-    /// When the counter last moved, in time polled.
+    /// Time of the counter's last move, in polled time.
     moved: u64,
     samples: u32,
     mean: u64,
     deviation: u64,
-    /// Wrong suspicions not yet forgiven: each doubles the timeout.
+    /// Number of wrong suspicions that still count. Each one doubles the timeout.
     patience: u32,
     patient_since: u64,
     owed: u32,
-    /// The system says that it is gone, and it has not been seen to live since.
+    /// `true` if the operating system reported the death of the process, and it has not been trusted since.
     pub dead: bool,
-    /// Suspected for its silence, so its next beat proves the suspicion wrong.
+    /// `true` if the process is suspected for its silence, so that its next beat proves the suspicion wrong.
     silent: bool,
-    /// The time at which its connection broke, if it has not beaten since.
+    /// Time at which the connection broke, if no beat was read since.
     broke: Option<u64>,
-    /// The number of times that it beat after its connection had broken, less those that are forgiven.
+    /// Number of beats that followed a broken connection, less those that are forgiven.
     wrong: u32,
     wrong_since: u64,
 }
@@ -90,7 +92,7 @@ impl Detector {
         }
     }
 
-    /// The silence after which it is suspected, in nanoseconds.
+    /// Returns the silence after which the process is suspected, in nanoseconds.
     pub(crate) fn timeout(&self, bounds: &Bounds) -> u64 {
         if mutant!(bounds.mutant, MinimumTimeout) {
             return bounds.min;
@@ -98,21 +100,22 @@ impl Detector {
         let adapted = if self.samples < SAMPLES {
             bounds.max
         } else {
-            // Clockwork is no promise of clockwork: the deviation counts as a quarter of the mean at least.
+            // Regular intervals so far do not guarantee regular ones: the deviation counts as at least a quarter of the
+            // mean.
             self.mean.saturating_add(self.deviation.max(self.mean / 4).saturating_mul(DEVIATIONS))
         };
         let lengthened = adapted.clamp(bounds.min, bounds.max) << self.patience;
         lengthened.min(bounds.max)
     }
 
-    /// Looks at a reading. Returns whether it is of an earlier life and must not be used.
+    /// Processes a reading. Returns whether it is from an earlier life and must not be used.
     pub(crate) fn observe(&mut self, beat: &Beat, now: u64, bounds: &Bounds) -> bool {
         if beat.incarnation == 0 || beat.incarnation < self.incarnation {
             return true;
         }
         let first = self.incarnation == 0;
         let grown = beat.counter > self.counter;
-        // A counter that jumps back under the same number is a restart too, or half of a reading of one.
+        // A counter that decreased in the same life also means a restart, or a torn reading of one.
         let restarted = !first && (beat.incarnation > self.incarnation || beat.counter < self.counter);
         let same = beat.counter == self.counter && !restarted;
         if mutant!(bounds.mutant, OnlyGrowingCounters) && !grown && !first {
@@ -182,7 +185,7 @@ impl Detector {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// Judges the silence so far.
+    /// Updates the verdict after the silence so far.
     pub(crate) fn judge(&mut self, now: u64, bounds: &Bounds) {
         let silence = now.saturating_sub(self.moved);
         match self.life {
@@ -191,12 +194,12 @@ impl Detector {
                 self.silent = true;
             }
             Life::Alive if self.is_confirmed(now, bounds) => self.suspect(),
-            // What has never been heard has no beat to wait for: it is waited for from the start on.
+            // A process that was never read has no last beat, so its silence counts from the start.
             Life::Unheard if now > bounds.max => self.suspect(),
             _ => {}
         }
         if self.life == Life::Suspected && silence > bounds.max {
-            // Dead long enough that its return is no proof of haste.
+            // After so long a silence, a return does not prove that the timeout was too short.
             self.silent &= silence <= bounds.max.saturating_mul(CALM);
             self.owed = BEATS_TO_TRUST;
         }
@@ -213,8 +216,8 @@ impl Detector {
         self.owed = BEATS_TO_TRUST;
     }
 
-    /// Returns whether the silence since its connection broke is long enough, given how often that meant nothing
-    /// before.
+    /// Returns whether the silence since the connection broke is long enough, given the number of earlier wrong
+    /// reports.
     fn is_confirmed(&self, now: u64, bounds: &Bounds) -> bool {
         let needed = match self.wrong {
             0 => 0,
@@ -223,9 +226,9 @@ impl Detector {
         self.broke.is_some_and(|broke| now.saturating_sub(broke) >= needed)
     }
 
-    /// Reports that the connection with the process broke. Believed at once the first time; after it beat on in spite
-    /// of that, once a short silence confirms it. How often its silence meant nothing is another matter, and so is the
-    /// reverse.
+    /// Reports that the connection with the process broke. The first report causes suspicion at once. If beats have
+    /// followed earlier reports, a short silence must confirm this one. Wrong suspicions for silence do not affect
+    /// that, and wrong reports do not affect the timeout.
     pub(crate) fn unreachable(&mut self, now: u64, bounds: &Bounds) {
         if mutant!(bounds.mutant, DeafAfterMistake) && (self.patience > 0 || self.wrong > 0) {
             return;
@@ -238,9 +241,10 @@ impl Detector {
         }
     }
 
-    /// Reports that the system says that the process is gone. If it beats on nevertheless, three beats make it trusted again. Its
-    /// claim is void at once, unless it has been silent here for longer than the time-out: then it was cut off from this process, whose
-    /// connection to it may be reset when the cut ends, and it may live where others see it.
+    /// Reports that the operating system has announced the death of the process. If beats follow nevertheless, three of
+    /// them restore trust. The process's claim is invalid at once, unless its silence exceeds the longest timeout. In
+    /// that case it was cut off from this process, and the connection may have been reset only when the cut ended. It
+    /// may then be alive for other members.
     pub(crate) fn died(&mut self, now: u64, bounds: &Bounds) {
         self.dead |= now.saturating_sub(self.moved) <= bounds.max;
         if self.life != Life::Suspected {

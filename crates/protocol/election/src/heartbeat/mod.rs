@@ -1,76 +1,79 @@
-//! Election by heartbeats: every process increments a counter in its own memory, the others read it one-sided.
+//! Election by heartbeats: every process increments a counter in its memory, and the others read it one-sided.
 //!
-//! # What it keeps
-//! - **Claims.** "p leads in epoch e" is a [`Claim`], one word. Every process publishes the largest claim that it knows
-//!   and adopts a larger one from whomever it reads it. So all views converge on the largest claim that anybody reads,
-//!   also between two processes that cannot read each other.
-//! - **Own epochs.** A process leads only under epochs that it has chosen itself, each above every claim it had read by
-//!   then. A claim that names it and is not its own (it was nominated, or led in an earlier life) is answered by a larger
-//!   one, never taken over. So (epoch, process) is unique, unless nobody who is left remembers: whoever can store
-//!   something passes [`HeartbeatConfig::floor`].
-//! - **Leaders stay.** A leader is replaced when it is doubted, not when a better candidate comes back. The first in the
-//!   order of members that is alive and stands comes forward.
-//! - **A majority deposes, or a death.** A process publishes which claim it doubts. A leader is replaced only when a
-//!   majority of the group doubts its claim, when it doubts that claim itself, or when the system tells a member that the leader
-//!   has died ([`Heartbeat::died`]). A claim that is doubted by whom it names is void at once.
+//! # Principles
+//! - **Claims.** "p leads in epoch e" is a [`Claim`], one word. Every process publishes the largest claim that it
+//!   knows, and adopts any larger claim that it reads. All views therefore converge to the largest claim that any
+//!   member reads, also between two processes that cannot read each other.
+//! - **Own epochs.** A process leads only under epochs that it has chosen itself, each larger than every claim that it
+//!   had read by then. If a claim names the process and is not the process's own (it was nominated, or it led in an
+//!   earlier life), the process answers with a larger claim and never adopts that one. The pair (epoch, process) is
+//!   therefore unique, unless no remaining member remembers it. A process with stable storage passes
+//!   [`HeartbeatConfig::floor`] to exclude that.
+//! - **Stable leaders.** A leader is replaced when it is doubted, not when a better candidate returns. The first member
+//!   in order that is alive and willing claims leadership.
+//! - **A majority or a death deposes.** A process publishes the claim that it doubts. A leader is replaced only in
+//!   three cases: a majority of the group doubts its claim, it doubts that claim itself, or the operating system
+//!   reports to a member that the leader has died ([`Heartbeat::died`]). A claim that is doubted by the process that it
+//!   names is invalid at once.
 //! - **A leader without a majority resigns.** See below.
-//! - **Time is time polled.** Between two polls at most a quarter of the shortest timeout counts. A process that was
-//!   stopped for seconds finds nobody silent when it wakes; it takes at least four polls to suspect anybody, wherever the
+//! - **Polled time.** Between two polls at most a quarter of the shortest timeout counts. A process that was stopped
+//!   for seconds therefore suspects no member when it resumes. It needs at least four polls to suspect one, however the
 //!   clock jumps.
-//! - **A broken connection is a hint.** It starts an election at once, without the timeout. A hint that was wrong makes
-//!   the next one wait for a few intervals of silence, at most 32, and is forgiven after a timeout or a few. Nothing
-//!   makes the election deaf to hints, and they do not lengthen the timeout.
+//! - **A broken connection is a hint.** It starts an election at once, without the timeout. After a wrong hint, the
+//!   next one must be confirmed by a few intervals of silence, at most 32. A wrong hint is forgiven after one or a few
+//!   timeouts. Hints are never ignored, and they do not lengthen the timeout.
 //!
 //! # Partial connectivity
-//! A READ needs a request and its answer, so a direction in which packets are lost takes away both: then neither process
-//! reads the other. What follows holds for directed graphs too. Process p *sees* q if q's counter moves and p's links with q
-//! work ([`Heartbeat::link`]); p publishes whom it sees. p *reaches* q if p sees q and q says that it sees p. A process is
-//! *connected to a majority* if it reaches one, itself included.
+//! A READ needs a request and a response, so packet loss in one direction disables both, and then neither process reads
+//! the other. The argument below also holds for directed graphs. Process p *sees* q if q's counter moves and p's links
+//! with q work ([`Heartbeat::link`]); p publishes the members that it sees. p *reaches* q if p sees q and q publishes
+//! that it sees p. A process is *connected to a majority* if it reaches one, itself included.
 //!
-//! A beat says: which life this is, a counter, the largest claim known, the claim that is doubted, whether the process would
-//! lead, and whom it sees.
+//! A beat contains the life of the process, a counter, the largest known claim, the doubted claim, whether the process
+//! is willing to lead, and the members that it sees.
 //!
 //! ## States
-//! - *Follower*: the largest claim names another process. It doubts the claim if it suspects that process, if that process
-//!   doubts the claim itself, if it does not want to lead, or if it was nominated and is overdue.
-//! - *Candidate*: the claim is void (a majority of the group doubts it, the process that it names does, or that one is dead), and this process
-//!   stands and is connected to a majority. It comes forward if it is the first such process that it sees, and in turn if
-//!   those before it do not.
+//! - *Follower*: the largest claim names another process. The follower doubts the claim if it suspects that process, if
+//!   that process doubts the claim itself or is not willing to lead, or if that process was nominated and is overdue.
+//! - *Candidate*: the claim is invalid (a majority of the group doubts it, the process that it names doubts it, or that
+//!   process has died), and this process is willing to lead and connected to a majority. It claims leadership if it is
+//!   the first such process that it sees, and in its turn if those before it do not.
 //! - *Leader*: the largest claim is its own.
-//! - *Resigned*: a leader that has been connected to no majority for the shortest timeout doubts its own claim, and is a
-//!   candidate like the others. Its ballot in the protocol stays as it is. When it reaches a majority again before anybody
-//!   else has come forward, it comes forward first: the others wait for it for a shortest timeout if they see it. Then
-//!   nothing has to be recovered. After the third reign in a row in which it has not reached a majority for a longest
-//!   timeout, it pauses: one longest timeout, two, four, then eight. While it pauses it does not stand, so others do not
-//!   wait for it.
+//! - *Resigned*: a leader that has been connected to no majority for the shortest timeout doubts its own claim, and is
+//!   a candidate like the others. Its ballot in the protocol stays unchanged. If it reaches a majority again before
+//!   another process has claimed leadership, it has precedence: members that see it wait for it for one shortest
+//!   timeout. Nothing then has to be recovered. After the third consecutive reign in which it did not reach a majority
+//!   for a longest timeout, it pauses for one longest timeout, then two, four and eight. While it pauses it is not
+//!   willing to lead, so no member waits for it.
 //!
 //! ## Invariants
-//! 1. Nobody comes forward without being connected to a majority.
-//! 2. A process that a leader counts as reached does not doubt that leader for its silence, up to the time of one reading:
-//!    it publishes that it sees the leader exactly as long as it does not suspect it.
-//! 3. So those who doubt a leader that is connected to a majority are a minority, and 1 and the count of doubts depose no
-//!    such leader, whoever cannot read it, and however often that link breaks and comes back. A death that was told and is none
-//!    deposes it once, if the leader beat here until then.
+//! 1. A process claims leadership only while it is connected to a majority.
+//! 2. A process that a leader counts as reached does not doubt that leader for its silence, up to the time of one
+//!    reading. It publishes that it sees the leader exactly as long as it does not suspect it.
+//! 3. The members that doubt a leader which is connected to a majority are therefore a minority. So invariant 1 and the
+//!    count of doubts never depose such a leader, whichever members cannot read it, and however often their links break
+//!    and recover. A false report of its death deposes it once, if its beats were read here until then.
 //!
-//! ## Why it ends with one leader
-//! Let the graph stay as it is, and let some process be connected to a majority. All processes that can come forward know
-//! the largest claim after a few readings, because two majorities meet and a claim spreads along every reading. If the
-//! process that it names is connected to a majority, it stays, by 3. Otherwise it resigns, or it is gone. Those who see it
-//! read that it doubts its claim, and doubt it; those who do not see it suspect it. So a process that is connected to a
-//! majority reads that this majority doubts the claim, and is a candidate. Candidates that do not come forward are passed
-//! over, each after a longest timeout; of two that come forward at once the larger claim holds, and whoever made it is
-//! connected to a majority and stays. The tests go through all graphs of three and of five members, with every first leader.
+//! ## Why exactly one leader remains
+//! Assume that the graph stays unchanged and that some process is connected to a majority. After a few readings, all
+//! processes that can claim leadership know the largest claim, because two majorities intersect and a claim spreads
+//! with every reading. If the process that it names is connected to a majority, it stays leader by invariant 3.
+//! Otherwise it resigns, or it has crashed. Members that see it read that it doubts its claim, and doubt it too;
+//! members that do not see it suspect it. A process that is connected to a majority therefore reads that this majority
+//! doubts the claim, and is a candidate. Candidates that do not claim leadership are skipped, each after a longest
+//! timeout. If two claim leadership at once, the larger claim is valid; the process that made it is connected to a
+//! majority and stays leader. The tests check all graphs of three and of five members, with every first leader.
 //!
-//! A link that breaks and comes back again and again moves a leader only if it takes its majority away, and then only if
-//! somebody else is connected to a majority, or the leader has failed three times in a row. With one of three members dead
-//! and the link between the others flapping, the leader goes on after each break.
+//! A link that breaks and recovers repeatedly moves leadership only if it takes the leader's majority away, and only if
+//! another process is connected to a majority or the leader has failed three times in a row. If one of three members
+//! has crashed and the link between the others flaps, the leader continues after each break.
 //!
-//! # How long it takes
-//! With polls and reads every interval i and a timeout t of at most the configured maximum, a leader that stops is
-//! replaced in the views of all live members within t + 4 i + three reads: the last beat is read, the silence passes, a poll
-//! finds it, the others' doubts are read, the new claim is read. The tests assert that bound. After a cut that takes a
-//! leader's majority away and leaves other members connected to one, the shortest timeout comes on top, twice, and a longest
-//! timeout for each candidate that is passed over.
+//! # Time to a new leader
+//! Let polls and reads happen every interval i, and let the timeout t be at most the configured maximum. A leader that
+//! stops is replaced in the views of all live members within t + 4 i + three reads: the last beat is read, the silence
+//! passes, a poll detects it, the others' doubts are read, the new claim is read. The tests assert that bound. After a
+//! cut that takes a leader's majority away and leaves other members connected to one, add the shortest timeout twice,
+//! and a longest timeout for each candidate that is skipped.
 
 mod beat;
 mod config;
@@ -92,7 +95,7 @@ use reach::Reach;
 use crate::mutant::mutant;
 use crate::{Change, Election, HandOverError};
 
-/// Another member, and what was read of it.
+/// Another member, and the contents of its last beat.
 #[derive(Clone, Debug)]
 struct Peer {
     process: ProcessId,
@@ -100,16 +103,16 @@ struct Peer {
     claim: Option<Claim>,
     doubt: u64,
     stands: bool,
-    /// The mask of members that it sees alive.
+    /// Mask of the members that it sees alive.
     sees: u64,
-    /// Its bit in such a mask.
+    /// Bit of the member in such a mask.
     bit: u64,
-    /// Whether the owner's links with it work.
+    /// `true` if this process's links with the member work.
     linked: bool,
 }
 
 impl Peer {
-    /// Returns whether it is alive as far as this process can read, over links that work.
+    /// Returns whether the member is alive, as far as this process can read, over links that work.
     fn is_seen(&self) -> bool {
         self.linked && self.detector.life == Life::Alive
     }
@@ -117,40 +120,40 @@ impl Peer {
 
 /// The election of one group at one of its members.
 ///
-/// The owner does four things every interval: reads each peer's [`Beat`] and passes it to
-/// [`observe`](Heartbeat::observe), [polls](Election::poll) until nothing comes, and writes [`beat`](Heartbeat::beat) to
-/// where the others read.
+/// In every interval the owner does this: it reads each peer's [`Beat`] and passes it to
+/// [`observe`](Heartbeat::observe), [polls](Election::poll) until it gets `None`, and writes [`beat`](Heartbeat::beat)
+/// to the memory that the others read.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     config: HeartbeatConfig,
     bounds: Bounds,
     peers: Vec<Peer>,
-    /// Time polled, in nanoseconds.
+    /// Polled time, in nanoseconds.
     now: u64,
     polled_at: Option<Duration>,
     counter: u64,
     claim: Option<Claim>,
-    /// When the claim was adopted, in time polled.
+    /// Time at which the claim was adopted, in polled time.
     adopted: u64,
-    /// The last epoch under which this process came forward; 0 for none.
+    /// Last epoch under which this process claimed leadership, or 0.
     made: u64,
-    /// The largest ballot met elsewhere.
+    /// Largest ballot that the protocol has met.
     witnessed: (u64, ProcessId),
     doubt: u64,
     stands: bool,
-    /// This process's bit in a mask of members.
+    /// Bit of this process in a mask of members.
     bit: u64,
     reach: Reach,
-    /// Whether enough members doubt the claim.
+    /// `true` if enough members doubt the claim.
     open: bool,
-    /// The time, in time polled, since which that is so and this process reaches a majority.
+    /// Time since which that is so and this process reaches a majority, in polled time.
     ready_since: Option<u64>,
     told: Option<decide::View>,
     changes: VecDeque<Change>,
 }
 
 impl Heartbeat {
-    /// At the start of a process's life.
+    /// Creates the election at the start of a life of the process.
     ///
     /// # Errors
     /// See [`HeartbeatError`].
@@ -191,7 +194,7 @@ impl Heartbeat {
         })
     }
 
-    /// What to write to where the others read; changes with every poll.
+    /// Returns the beat to publish. It changes with every poll.
     #[must_use]
     pub fn beat(&self) -> Beat {
         Beat {
@@ -204,11 +207,11 @@ impl Heartbeat {
         }
     }
 
-    /// What was read of another member since the last poll. Readings of one member come in the order in which they were
-    /// made; what is in its memory from an earlier life is ignored.
+    /// Processes a beat that was read from another member since the last poll. Beats of one member must be passed in
+    /// the order in which they were read. Memory contents of an earlier life are ignored.
     ///
     /// # Errors
-    /// If it is of no peer, or claims what cannot be; see [`BeatError`].
+    /// See [`BeatError`].
     pub fn observe(&mut self, process: ProcessId, beat: &Beat) -> Result<(), BeatError> {
         let peer = self.peers.iter_mut().find(|peer| peer.process == process);
         let peer = peer.ok_or(BeatError::NotAPeer { process })?;
@@ -225,43 +228,44 @@ impl Heartbeat {
         claim.map(|_| ()).ok_or(BeatError::Claim { process, word: beat.claim })
     }
 
-    /// Reports that the connection with a member broke. This saves the timeout and proves nothing. It is believed at
-    /// once, unless the member went on beating after such a report not long ago: then a silence of a few intervals must
-    /// confirm it.
+    /// Reports that the connection with a member broke. This can save the timeout, but it proves nothing. The member is
+    /// suspected at once, unless its beats followed such a report not long ago. In that case a few intervals of silence
+    /// must confirm it.
     pub fn unreachable(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.detector.unreachable(self.now, &self.bounds);
         }
     }
 
-    /// Reports that a member's process has died, as the system says: on one host its kernel, between hosts the one that closed or reset
-    /// its control connection. Believed at once, whatever was wrong before: if the member led and has beaten here within the longest timeout,
-    /// it is replaced without a majority of doubts. After a longer silence a majority is needed: a connection that was cut off for so long is
-    /// reset when the cut ends, and the member may live where others see it. Between hosts something on the way can reset a connection, too;
-    /// some beats then restore trust.
+    /// Reports that the operating system has announced the death of a member's process. On one host the kernel
+    /// announces it; between hosts it is inferred from a control connection that is closed or reset. The report is
+    /// believed at once, even after earlier wrong ones. If the member led and its beats were read here within the
+    /// longest timeout, it is replaced without a majority of doubts. After a longer silence a majority is needed: a
+    /// connection that was cut off for so long is reset when the cut ends, and the member may be alive for others.
+    /// Between hosts a middlebox can reset a connection, too; a few beats then restore trust.
     pub fn died(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.detector.died(self.now, &self.bounds);
         }
     }
 
-    /// Reports whether the links with a member work on which a leader writes to it; they count as working at the start.
-    /// A member whose links are broken does not count as reached, whatever its beats say.
+    /// Reports whether the links with a member work on which a leader writes to it. They count as working at the start.
+    /// A member whose links are broken does not count as reached, whatever its beats contain.
     pub fn link(&mut self, process: ProcessId, works: bool) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.linked = works;
         }
     }
 
-    /// Returns whether this process led and has resigned because it reached no majority, and nobody has come forward
-    /// since.
+    /// Returns whether this process led, has resigned because it reached no majority, and has not been replaced since.
     #[must_use]
     pub fn has_resigned(&self) -> bool {
         self.reach.resigned
     }
 
     /// Returns whether this process has been cut off from the leader that others follow for a longest timeout, and
-    /// cannot come forward itself. Nothing is delivered here then; nobody should wait for that.
+    /// cannot claim leadership itself. Nothing is delivered here in that state, so callers should not wait for
+    /// deliveries.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.is_left_out()
@@ -274,39 +278,41 @@ impl Heartbeat {
         self.reached_mask().count_ones() as usize
     }
 
-    /// Whether this process would lead: not while it catches up, not before it is stopped. A leader that no longer stands
-    /// is replaced like one that is doubted, if there is anybody else. True at the start.
+    /// Sets whether this process is willing to lead. A process is not while it catches up, and before it is stopped. A
+    /// leader that is no longer willing is replaced like one that is doubted, if there is another candidate. Initially
+    /// `true`.
     pub fn stand(&mut self, stands: bool) {
         self.stands = stands;
     }
 
-    /// The largest claim known.
+    /// Returns the largest claim that is known.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
         self.claim
     }
 
-    /// What is thought of another member; nothing if it is none.
+    /// Returns the detector's verdict on another member, or `None` if the process is not one.
     #[must_use]
     pub fn life(&self, process: ProcessId) -> Option<Life> {
         self.peers.iter().find(|peer| peer.process == process).map(|peer| peer.detector.life)
     }
 
-    /// Returns whether another member said when it was read last that it would lead; false if it is none or was never
-    /// read.
+    /// Returns whether another member was willing to lead when its beat was last read. False if the process is not a
+    /// member or was never read.
     #[must_use]
     pub fn stands(&self, process: ProcessId) -> bool {
         self.peers.iter().any(|peer| peer.process == process && peer.stands && peer.detector.life != Life::Unheard)
     }
 
-    /// After which silence another member is suspected at present; nothing if it is none.
+    /// Returns the silence after which another member is suspected at present, or `None` if the process is not one.
     #[must_use]
     pub fn timeout(&self, process: ProcessId) -> Option<Duration> {
         let peer = self.peers.iter().find(|peer| peer.process == process)?;
         Some(Duration::from_nanos(peer.detector.timeout(&self.bounds)))
     }
 
-    /// Lets time pass: what was not polled does not count, nor does a clock that goes back.
+    /// Advances polled time. Time in which this process did not poll counts only in part, and a clock that goes back
+    /// does not count.
     fn pass(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.polled_at.unwrap_or(now));
         self.polled_at = Some(now);
@@ -326,8 +332,8 @@ impl Election for Heartbeat {
         self.changes.pop_front()
     }
 
-    /// The leader nominates the other, which comes forward as soon as it reads that. If it never does, it is doubted or
-    /// passed over as any candidate.
+    /// The leader nominates the other member, which claims leadership as soon as it reads that. If it never does, it is
+    /// doubted or skipped like any candidate.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
         if !self.leads() {
             return Err(HandOverError::NotLeader);

@@ -1,56 +1,57 @@
-//! Judges whether this process reaches a majority, and what follows for its leadership.
+//! Decides whether this process reaches a majority, and whether it therefore resigns or is cut off.
 
 use super::Heartbeat;
 use crate::mutant::mutant;
 
-/// The longest pause, in longest timeouts; pauses double up to it.
+/// Longest pause, in longest timeouts. Pauses double up to it.
 const LONGEST_PAUSE: u64 = 8;
-/// The number of reigns in a row that may end before a majority was reached for a longest timeout, without a pause
-/// after them.
+/// Number of consecutive reigns without a longest timeout of contact to a majority that are followed by no pause.
 const FREE_RETURNS: u32 = 2;
 
-/// The relation of this process to a majority.
+/// Contact of this process to a majority.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reach {
-    /// Whether it led, reached no majority and resigned, and nobody has come forward since.
+    /// `true` if this process led, reached no majority and resigned, and no process has claimed leadership since.
     pub resigned: bool,
-    /// The time, in time polled, since which it leads without reaching a majority.
+    /// Time since which it leads without reaching a majority, in polled time.
     pub lacks_since: Option<u64>,
-    /// The time, in time polled, since which it has led and reached one without a break.
+    /// Time since which it has led and reached a majority without interruption, in polled time.
     sound_since: Option<u64>,
-    /// The number of resignations since it last led and reached one for a longest timeout.
+    /// Number of resignations since it last led and reached a majority for a longest timeout.
     failures: u32,
-    /// The time before which it does not come forward.
+    /// Time before which it does not claim leadership.
     pause_until: u64,
-    /// The time, in time polled, since which it neither leads, nor reaches the leader, nor could come forward.
+    /// Time since which it neither leads, nor reaches the leader, nor could claim leadership, in polled time.
     cut_since: Option<u64>,
 }
 
 impl Heartbeat {
-    /// Returns the members whose counters move, over links that work, itself included.
+    /// Returns the mask of members whose counters move, over links that work, this process included.
     pub(super) fn sees(&self) -> u64 {
         self.peers.iter().filter(|peer| peer.is_seen()).fold(self.bit, |mask, peer| mask | peer.bit)
     }
 
-    /// Returns the members that it sees and that see it, itself included.
+    /// Returns the mask of members that this process sees and that see it, itself included.
     pub(super) fn reached_mask(&self) -> u64 {
         let one_way = mutant!(self.config.mutant, OneWaySight);
         let mutual = self.peers.iter().filter(|peer| peer.is_seen() && (one_way || peer.sees & self.bit != 0));
         mutual.fold(self.bit, |mask, peer| mask | peer.bit)
     }
 
-    /// Returns whether it would lead if it had to: it stands, and does not pause after it resigned.
+    /// Returns whether this process is willing to lead: it stands for leadership, and does not pause after a
+    /// resignation.
     pub(super) fn would_lead(&self) -> bool {
         self.stands && self.now >= self.reach.pause_until
     }
 
-    /// Returns whether this process has been left out for a longest timeout: it does not reach the process that the
-    /// claim names, and cannot come forward itself.
+    /// Returns whether this process has been cut off for a longest timeout: it does not reach the process that the
+    /// claim names, and cannot claim leadership itself.
     pub(super) fn is_left_out(&self) -> bool {
         self.reach.cut_since.is_some_and(|since| self.now - since >= self.bounds.max)
     }
 
-    /// Notes since when this process has been cut off; called once the claim and the doubts of it are known.
+    /// Updates the time since which this process has been cut off. The caller has updated the claim and the doubts
+    /// before.
     pub(super) fn look_at_cut(&mut self) {
         let mask = self.reached_mask();
         let could = self.open && mask.count_ones() as usize >= self.quorum();

@@ -1,8 +1,9 @@
-//! Groups whose members do not all reach each other: every graph of three and of five, with every initial leader.
+//! Groups whose members do not all reach each other: every graph of three and of five members, with every first leader.
 //!
-//! An edge means that a member can read another's beats. A READ takes a request and an answer, so on every fabric a lost
-//! direction takes both away; the directed graphs show that the election does not depend on that. Two members *reach* each
-//! other if each reads the other. A member is *connected to a majority* if it reaches one, itself included.
+//! An edge means that a member can read another's beats. A READ needs a request and a response, so on every fabric a
+//! lost direction disables both. The directed graphs show that the election does not depend on that. Two members
+//! *reach* each other if each reads the other. A member is *connected to a majority* if it reaches one, itself
+//! included.
 
 use stentor_election::{Change, Election, Mutant};
 use stentor_fabric::ProcessId;
@@ -10,21 +11,21 @@ use stentor_fabric::ProcessId;
 use crate::scenarios::ensure;
 use crate::world::{Setup, World};
 
-/// The longest timeout, in steps.
+/// Longest timeout, in steps.
 const TIMEOUT: u64 = 16;
-/// Longest timeouts from the cut to the last change of anybody's view.
+/// Bound on the time from the cut to the last change of any view, in longest timeouts.
 const SETTLES_WITHIN: u64 = 12;
-/// Longest timeouts without a change after that.
+/// Time without a change after that, in longest timeouts.
 const QUIET: u64 = 60;
 
-/// By reader and owner: whether the one reads the other.
+/// `graph[reader][owner]` is `true` if the reader can read the owner.
 type Graph = Vec<Vec<bool>>;
 
 fn empty(members: usize) -> Graph {
     vec![vec![false; members]; members]
 }
 
-/// Both ways.
+/// Returns the graph with these edges in both directions.
 fn of_edges(members: usize, edges: &[(usize, usize)]) -> Graph {
     let mut graph = empty(members);
     for &(a, b) in edges {
@@ -33,7 +34,7 @@ fn of_edges(members: usize, edges: &[(usize, usize)]) -> Graph {
     graph
 }
 
-/// The graph with the edges of a number's bits, among these.
+/// Returns the graph with those of `pairs` whose bit is set in `bits`.
 fn of_bits(members: usize, bits: u32, pairs: &[(usize, usize)], one_way: bool) -> Graph {
     let mut graph = empty(members);
     for (_, &(a, b)) in pairs.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1) {
@@ -48,7 +49,7 @@ fn reaches_majority(graph: &Graph, n: usize) -> bool {
     others.count() + 1 > graph.len() / 2
 }
 
-/// Whom a process takes for itself to lead.
+/// Returns the processes that lead in their own view.
 fn leaders(world: &World, members: usize) -> Vec<usize> {
     (0..members).filter(|n| world.leader(*n).is_some_and(|(_, leader)| usize::from(leader.0) == *n)).collect()
 }
@@ -65,7 +66,7 @@ fn whole(members: usize) -> Graph {
     vec![vec![true; members]; members]
 }
 
-/// A settled group in which this member leads.
+/// Returns a settled group in which `leader` leads.
 fn led_by(members: usize, leader: usize, mutant: Mutant) -> Result<World, String> {
     let mut setup = Setup::new(members, mutant);
     setup.timeout_max = TIMEOUT;
@@ -80,7 +81,7 @@ fn led_by(members: usize, leader: usize, mutant: Mutant) -> Result<World, String
     Ok(world)
 }
 
-/// What a run came to.
+/// Result of a run.
 struct Came {
     /// Steps from the cut to the last change of a view.
     settled: u64,
@@ -88,8 +89,8 @@ struct Came {
     leader: Option<usize>,
 }
 
-/// From a whole group with this leader, or from nothing, to the graph: exactly one leader, which stays, if anybody is
-/// connected to a majority, and none otherwise.
+/// Runs a whole group with this leader, or an empty one, that is cut to the graph. Checks that exactly one leader
+/// remains if any member is connected to a majority, and otherwise none.
 fn ends(graph: &Graph, leader: Option<usize>, mutant: Mutant) -> Result<Came, String> {
     let members = graph.len();
     let mut world = match leader {
@@ -116,7 +117,7 @@ fn ends(graph: &Graph, leader: Option<usize>, mutant: Mutant) -> Result<Came, St
     let able: Vec<usize> = (0..members).filter(|n| reaches_majority(graph, *n)).collect();
     let one = leads.len() == 1 && able.contains(&leads[0]);
     ensure(if able.is_empty() { leads.is_empty() } else { one }, || format!("{leads:?} lead; {able:?} could"))?;
-    // Whoever had a majority all the time keeps it.
+    // A leader that kept its majority stays leader.
     if let Some(leader) = leader.filter(|leader| able.contains(leader)) {
         ensure(leads == [leader], || format!("{leader} was deposed, {leads:?} lead"))?;
     }
@@ -124,7 +125,7 @@ fn ends(graph: &Graph, leader: Option<usize>, mutant: Mutant) -> Result<Came, St
     Ok(Came { settled, resigned, leader: leads.first().copied() })
 }
 
-/// Every graph over these pairs, from every leader and from nothing.
+/// Runs every graph over these pairs, from every first leader and from an empty group.
 fn all(members: usize, pairs: &[(usize, usize)], one_way: bool) {
     let (mut worst, mut runs, mut resigned, mut led, mut moved) = (0, 0, 0, 0, 0);
     for bits in 0..1_u32 << pairs.len() {
@@ -168,7 +169,7 @@ fn every_directed_graph_of_three_ends_with_one_leader() {
     all(3, &both, true);
 }
 
-/// Five members connected to the third alone; the first leads.
+/// Five members that are connected to the third alone, with every first leader.
 pub(crate) fn hub(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 2), (1, 2), (3, 2), (4, 2)]);
     for leader in 0..5 {
@@ -179,7 +180,7 @@ pub(crate) fn hub(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// A ring of five, in which everybody is connected to a majority: whoever leads stays.
+/// A ring of five, in which every member is connected to a majority: the leader stays.
 pub(crate) fn ring(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
     for leader in 0..5 {
@@ -189,7 +190,7 @@ pub(crate) fn ring(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// A chain of five, and of three.
+/// Chains of five and of three.
 pub(crate) fn chain(mutant: Mutant) -> Result<(), String> {
     for members in [3, 5] {
         let edges: Vec<_> = (1..members).map(|n| (n - 1, n)).collect();
@@ -201,8 +202,8 @@ pub(crate) fn chain(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// Two of five are gone and the others are a chain: the member in the middle sees the leader at the end, and so does not
-/// doubt it of its own. It may lead only because the leader resigns.
+/// Two of five have crashed and the others form a chain. The member in the middle sees the leader at the end, so it
+/// does not doubt it by itself. It can become leader only because the leader resigns.
 pub(crate) fn end_of_a_chain(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 1), (1, 2)]);
     for leader in [0, 2] {
@@ -212,8 +213,8 @@ pub(crate) fn end_of_a_chain(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// The leader reads everybody and nobody reads it, or the other way round; or it reads a majority and one of them does
-/// not read it.
+/// The leader reads every member and no member reads it, or the reverse. Or it reads a majority, one of which does not
+/// read it.
 pub(crate) fn one_way(mutant: Mutant) -> Result<(), String> {
     for members in [3, 5] {
         for hears in [true, false] {
@@ -230,8 +231,8 @@ pub(crate) fn one_way(mutant: Mutant) -> Result<(), String> {
     ensure(came.leader == Some(1), || format!("{:?} leads", came.leader))
 }
 
-/// In a ring of five, the two members that do not reach the leader know that they are cut off, until the links are back;
-/// the others are not.
+/// In a ring of five, the two members that do not reach the leader report that they are cut off until the links
+/// recover. The others do not.
 pub(crate) fn left_out(mutant: Mutant) -> Result<(), String> {
     let mut world = led_by(5, 1, mutant)?;
     let cut_off = |world: &mut World| -> Vec<usize> {
@@ -249,8 +250,8 @@ pub(crate) fn left_out(mutant: Mutant) -> Result<(), String> {
     ensure(cut.is_empty(), || format!("{cut:?} are cut off from nobody"))
 }
 
-/// Hours of a longest timeout of 2 s, in which one of three is dead and the link between the others works and does not in
-/// turns of all lengths up to 24 s: the leader goes on whenever it reaches the other again.
+/// One of three members has crashed, and the link between the others works and fails in turns of up to 24 s, for hours,
+/// with a longest timeout of 2 s. The leader continues whenever it reaches the other member again.
 pub(crate) fn flapping_link(mutant: Mutant) -> Result<(), String> {
     const HOURS: u64 = 40;
     const HOUR: u64 = 1800 * TIMEOUT;
@@ -286,18 +287,18 @@ pub(crate) fn flapping_link(mutant: Mutant) -> Result<(), String> {
     ensure(worst <= 8, || format!("the leader moved {worst} times in an hour"))
 }
 
-/// A leader whose links to everybody are broken although it reads all beats: each time that it comes forward it resigns,
-/// and pauses for longer.
+/// A leader reads all beats, but its links to every member are broken. Whenever it has claimed leadership it resigns,
+/// and it pauses for longer each time.
 pub(crate) fn broken_streams(mutant: Mutant) -> Result<(), String> {
     let mut world = led_by(3, 0, mutant)?;
-    // The others are not willing, so it is the only candidate.
+    // The others are not willing to lead, so it is the only candidate.
     for other in 1..3 {
         world.heartbeat(other).into_iter().for_each(|heartbeat| heartbeat.stand(false));
     }
     world.run(4 * TIMEOUT);
     let begin = world.now;
     let reigns = world.reigns();
-    // Its links come back whenever it does not lead, and break when it writes.
+    // The links recover whenever it does not lead, and break when it leads.
     for _ in 0..400 * TIMEOUT {
         let leads = leaders(&world, 3) == [0];
         for other in 1..3 {

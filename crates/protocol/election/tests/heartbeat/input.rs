@@ -1,4 +1,4 @@
-//! Configurations and memories that cannot be.
+//! Invalid configurations and beats.
 
 use std::time::Duration;
 
@@ -42,13 +42,13 @@ fn bad_configurations_are_refused_by_name() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_contain_a_remedy() {
     let error = HeartbeatError::TooShort { min: Duration::from_micros(39), interval: Duration::from_micros(10) };
     assert_eq!(error.to_string(), "the shortest timeout, 39µs, must be at least 4 times the interval, 10µs");
 }
 
 #[test]
-fn readings_that_cannot_be_are_refused_and_elect_nobody() {
+fn invalid_readings_are_refused_and_elect_no_leader() {
     let mut heartbeat = Heartbeat::new(config()).unwrap();
     let beat = Beat { incarnation: 1, counter: 1, claim: 0, doubt: 0, stands: 1, sees: 7 };
     for process in [P[0], ProcessId(9)] {
@@ -63,14 +63,14 @@ fn readings_that_cannot_be_are_refused_and_elect_nobody() {
 }
 
 #[test]
-fn when_epochs_run_out_nobody_comes_forward_and_nothing_panics() {
+fn exhausted_epochs_elect_no_leader_and_do_not_panic() {
     let mut heartbeat = Heartbeat::new(config()).unwrap();
     let last =
         Beat { incarnation: 1, counter: 1, claim: claim(Claim::EPOCH_LIMIT - 1, 1), doubt: 0, stands: 1, sees: 7 };
     heartbeat.observe(P[1], &last).unwrap();
     let mut changes = Vec::new();
     for step in 0..1000 {
-        // p2 lives and doubts with us; p1 is silent.
+        // p2 is alive and doubts the claim, too; p1 is silent.
         let doubting = Beat { counter: step, claim: 0, doubt: !last.claim, ..last };
         heartbeat.observe(P[2], &doubting).unwrap();
         changes.extend(heartbeat.poll(Duration::from_micros(10 * step)));
@@ -81,7 +81,7 @@ fn when_epochs_run_out_nobody_comes_forward_and_nothing_panics() {
 }
 
 #[test]
-fn beats_go_through_memory_unchanged() {
+fn beats_survive_encoding() {
     let beat = Beat { incarnation: 1, counter: 2, claim: 3, doubt: 4, stands: 5, sees: 6 };
     assert_eq!(beat.to_words(), [1, 2, 3, 4, 5, 6]);
     assert_eq!(Beat::from_words(beat.to_words()), beat);

@@ -1,4 +1,4 @@
-//! The election by heartbeats: scripts, properties over random faults, the time to detect, mutants.
+//! The election by heartbeats: scripts, properties under random faults, detection times, and mutants.
 
 mod graphs;
 mod input;

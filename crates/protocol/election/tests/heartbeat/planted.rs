@@ -1,4 +1,4 @@
-//! Every scenario holds; and each mutant is found by its scenario.
+//! Every scenario passes without a mutant, and each mutant fails the scenario that is written for it.
 
 use stentor_election::Mutant;
 
@@ -38,7 +38,7 @@ fn every_scenario_holds() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn every_planted_bug_is_found_by_its_scenario() {
+fn every_mutant_is_found_by_its_scenario() {
     let finder = |mutant: Mutant| match mutant {
         Mutant::None => unreachable!("it is no bug"),
         Mutant::StallSuspects => "own stall",
@@ -63,7 +63,7 @@ fn every_planted_bug_is_found_by_its_scenario() {
     for &mutant in Mutant::ALL {
         let (name, scenario) = SCENARIOS.iter().find(|(name, _)| *name == finder(mutant)).expect("a scenario");
         match scenario(mutant) {
-            Ok(()) => panic!("{name} does not see {mutant:?}"),
+            Ok(()) => panic!("{name} does not find {mutant:?}"),
             Err(what) => println!("{mutant:?} is found by '{name}': {what}"),
         }
     }

@@ -1,5 +1,5 @@
-//! Random faults, then calm: one leader in the end, and no rule of the stream broken on the way. Regular readings: no
-//! change at all.
+//! Random faults, then a calm period: one leader remains, and no stream breaks a rule. With regular readings nothing
+//! changes at all.
 
 use proptest::prelude::*;
 use stentor_election::{Beat, Election, Mutant};
@@ -52,14 +52,14 @@ fn apply(world: &mut World, fault: &Fault) {
         Fault::Pace(n, pace) => world.pace(n, pace),
         Fault::Link(a, b, works) => world.link(a, b, works),
         Fault::Isolate(n, works) => world.isolate(n, works),
-        // Somebody who cannot be read is handed over to as well as one who can: refusals are as good.
+        // Hand-overs to members that cannot be read are tried, too, because refusals are also tested.
         Fault::HandOver(n, to) => {
             let _ = world.heartbeat(n).map(|heartbeat| heartbeat.hand_over(process(to)));
         }
         Fault::Stand(n, stands) => world.heartbeat(n).into_iter().for_each(|h| h.stand(stands)),
         Fault::Unreachable(n, of) => world.heartbeat(n).into_iter().for_each(|h| h.unreachable(process(of))),
         Fault::Witness(n, epoch) => world.heartbeat(n).into_iter().for_each(|h| h.witness(epoch, process(0))),
-        // All but the incarnation: memory that claims to be of a later life is taken for one.
+        // Every word but the life is overwritten: a larger life would count as a restart.
         Fault::Scribble(n, [_, counter, claim, doubt, stands, sees]) => {
             let beat = Beat { counter, claim: claim >> 30, doubt, stands, sees, ..world.memory(n) };
             world.scribble(n, beat);
@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn after_faults_there_is_one_leader_and_it_stays((members, faults) in faults(), quorum in any::<bool>()) {
+    fn one_stable_leader_remains_after_faults((members, faults) in faults(), quorum in any::<bool>()) {
         let mut setup = Setup::new(members, Mutant::None);
         setup.quorum = quorum.then_some(1);
         setup.stable = true;
@@ -98,7 +98,7 @@ proptest! {
             world.run(*steps);
         }
         calm(&mut world, members);
-        // A few longest timeouts: those that began anew are waited for, and candidates may be passed over.
+        // Ten longest timeouts: restarted members are waited for, and candidates may be skipped.
         world.run(10 * 64);
         let settled = world.now;
         world.run(5 * 64);
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn a_single_survivor_leads_if_it_is_told_that_one_is_enough(survivor in 0..5_usize, members in 1..=5_usize) {
+    fn single_survivor_leads_with_a_quorum_of_one(survivor in 0..5_usize, members in 1..=5_usize) {
         let survivor = survivor % members;
         let mut setup = Setup::new(members, Mutant::None);
         setup.quorum = Some(1);
@@ -134,7 +134,7 @@ proptest! {
             (0..members).filter(|n| starts[*n] == step).for_each(|n| world.start(n));
             world.step();
         }
-        // As often as promised, or oftener.
+        // Polls happen as often as configured, or more often.
         (0..members).for_each(|n| world.pace(n, paces[n].min(interval)));
         world.run(1000);
         prop_assert_eq!(world.agreed(), Some((1, ProcessId(0))));

@@ -1,4 +1,4 @@
-//! Scripts that hold without a mutant and fail with the one that each is there for.
+//! Scenarios that pass without a mutant, and fail with the mutant that each is written for.
 
 use stentor_election::{Change, Election, Mutant};
 use stentor_fabric::ProcessId;
@@ -11,15 +11,15 @@ pub(crate) fn ensure(good: bool, what: impl FnOnce() -> String) -> Result<(), St
     if good { Ok(()) } else { Err(what()) }
 }
 
-/// No change of anybody's view.
+/// Checks that no view has changed since `step`.
 fn quiet_since(world: &World, step: u64) -> Result<(), String> {
     let changes = world.changes_since(step);
     ensure(changes.is_empty(), || format!("{} changes, first {:?}", changes.len(), &changes[..changes.len().min(4)]))?;
     world.good()
 }
 
-/// The steps that a replacement may take: the last beat is read, silence, a poll, the doubts are read, the
-/// claim is read.
+/// Returns the number of steps in which a replacement must finish: the last beat is read, the silence passes, a poll
+/// detects it, the doubts are read, the claim is read.
 pub(crate) fn bound(setup: &Setup, timeout: u64) -> u64 {
     timeout + 4 * setup.interval + 3 * setup.latency as u64
 }
@@ -45,7 +45,7 @@ pub(crate) fn own_stall(mutant: Mutant) -> Result<(), String> {
     world.jump_clock(2, 3_000_000);
     world.stop_for(2, 0);
     world.run(100);
-    // All of them at once, as on one host that was suspended.
+    // All clocks jump at once, as on one host that was suspended.
     (0..3).for_each(|n| world.jump_clock(n, 5_000_000));
     world.run(200);
     quiet_since(&world, begin)
@@ -57,7 +57,7 @@ pub(crate) fn restarted_counters(mutant: Mutant) -> Result<(), String> {
     world.run(5);
     world.start(2);
     world.run(20);
-    // p2's counter is far below what it was; p1 needs it alive for a majority.
+    // p2's counter is far below its earlier value, and p1 needs p2 alive for a majority.
     world.crash(0);
     world.until_agreed(200)?;
     world.good()
@@ -68,7 +68,7 @@ pub(crate) fn returning_beats(mutant: Mutant) -> Result<(), String> {
     world.stop_for(0, u64::MAX / 2);
     world.run(200);
     ensure(world.leader(4).map(|l| l.1) == Some(ProcessId(1)), || format!("{:?}", world.leader(4)))?;
-    // p1 dies; p0 shows a single beat just before that is noticed.
+    // p1 crashes. p0 shows a single beat just before that is detected.
     world.crash(1);
     world.run(2);
     world.stop_for(0, 0);
@@ -86,7 +86,8 @@ pub(crate) fn jitter(mutant: Mutant) -> Result<(), String> {
     let mut world = World::settled(Setup::new(3, mutant));
     let begin = world.now;
     let reigns = world.reigns();
-    // Intervals up to 12 where the shortest timeout is 4: first ever slower, then uneven.
+    // Intervals are up to 12, and the shortest timeout is 4. First each interval is longer than the one before, then
+    // they vary.
     for round in 0..2000_u64 {
         world.pace(0, if round < 300 { 1 + round / 25 } else { 1 + (round * round + 3 * round) % 12 });
         world.run(6);
@@ -103,7 +104,7 @@ pub(crate) fn pausing_leaders(mutant: Mutant) -> Result<(), String> {
         }
         world.run(150);
     }
-    // Each of them may be suspected three times: 4, 8 and 16 steps are less than its pause, 32 are more.
+    // Each member may be suspected three times: 4, 8 and 16 steps are less than its pause, 32 are more.
     ensure(world.reigns() <= 10, || format!("{} reigns", world.reigns()))?;
     world.good()
 }
@@ -134,8 +135,8 @@ pub(crate) fn blind_candidate(mutant: Mutant) -> Result<(), String> {
     for n in 3..5 {
         world.link(n, 1, false);
     }
-    // p1 reads everybody, and two of them do not read it: it says that it sees a majority, which it does not reach, and
-    // does not come forward. p2 waits for it, and p3 and p4 for p2.
+    // p1 reads every member, and two of them do not read p1. It publishes that it sees a majority, which it does not
+    // reach, so it does not claim leadership. p2 waits for p1, and p3 and p4 wait for p2.
     world.run(300);
     for n in 2..5 {
         let leader = world.leader(n);
@@ -192,7 +193,7 @@ pub(crate) fn wrong_suspicion_then_death(mutant: Mutant) -> Result<(), String> {
                 world.heartbeat(n).into_iter().for_each(|heartbeat| heartbeat.unreachable(ProcessId(0)));
             }
         };
-        // Its connections break and it lives; or it pauses for longer than a timeout.
+        // The leader's connections break although it is alive, or it pauses for longer than a timeout.
         if pause == 0 {
             break_links(&mut world);
         } else {
@@ -200,7 +201,7 @@ pub(crate) fn wrong_suspicion_then_death(mutant: Mutant) -> Result<(), String> {
             world.run(1200);
         }
         world.run(600);
-        // Whoever leads now hands back, and dies.
+        // The present leader hands leadership back to p0, and p0 crashes.
         let leader = world.agreed().ok_or("nobody leads")?.1;
         if leader != ProcessId(0) {
             let back = world.heartbeat(leader.index()).map(|heartbeat| heartbeat.hand_over(ProcessId(0)));
@@ -211,7 +212,7 @@ pub(crate) fn wrong_suspicion_then_death(mutant: Mutant) -> Result<(), String> {
         world.crash(0);
         break_links(&mut world);
         let took = world.until_agreed(1000)?;
-        // A few intervals of silence, not the timeout.
+        // A few intervals of silence suffice; the timeout does not have to pass.
         ensure(took <= 48, || format!("{took} steps, as if by timeout"))?;
         world.good()?;
     }

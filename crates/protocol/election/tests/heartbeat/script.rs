@@ -1,4 +1,4 @@
-//! One process, input by input: its stream and what it publishes.
+//! One process with scripted inputs: its stream of changes and its beats.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::world::claim;
 
 const P: [ProcessId; 3] = [ProcessId(0), ProcessId(1), ProcessId(2)];
 
-/// A process of three, with the others' memories.
+/// One of three processes, and the memories of the others.
 struct One {
     heartbeat: Heartbeat,
     me: usize,
@@ -24,7 +24,7 @@ impl One {
         One { heartbeat: Heartbeat::new(config).unwrap(), me, now: Duration::ZERO, beats: [beat; 3] }
     }
 
-    /// So many microseconds in which these others beat; all changes.
+    /// Runs for `steps` microseconds in which the processes `beating` beat. Returns all changes.
     fn run(&mut self, steps: u32, beating: &[usize]) -> Vec<Change> {
         let mut changes = Vec::new();
         for _ in 0..steps {
@@ -44,7 +44,7 @@ fn leader(epoch: u64, process: usize) -> Change {
 }
 
 #[test]
-fn the_first_member_leads_once_it_has_heard_everybody() {
+fn first_member_leads_once_it_has_read_all_others() {
     let mut one = One::new(0);
     assert_eq!(one.run(1, &[1]), [Change::Pending]);
     assert_eq!(one.run(30, &[1]), []);
@@ -53,14 +53,14 @@ fn the_first_member_leads_once_it_has_heard_everybody() {
 }
 
 #[test]
-fn it_waits_for_the_longest_timeout_and_no_longer() {
+fn first_member_waits_for_one_longest_timeout() {
     let mut one = One::new(0);
     assert_eq!(one.run(64, &[1]), [Change::Pending]);
     assert_eq!(one.run(3, &[1]), [leader(1, 0)]);
 }
 
 #[test]
-fn a_larger_claim_deposes_a_leader_and_smaller_ones_do_not() {
+fn larger_claim_deposes_a_leader_and_smaller_ones_do_not() {
     let mut one = One::new(0);
     one.run(20, &[1, 2]);
     one.beats[1].claim = claim(1, 0);
@@ -72,11 +72,11 @@ fn a_larger_claim_deposes_a_leader_and_smaller_ones_do_not() {
 }
 
 #[test]
-fn a_doubted_leader_is_replaced_by_the_first_that_lives() {
+fn doubted_leader_is_replaced_by_first_live_member() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     assert_eq!(one.run(20, &[0, 2]), [leader(4, 0)]);
-    // It doubts alone: nothing happens.
+    // It doubts alone, so nothing changes.
     assert_eq!(one.run(50, &[2]), []);
     let doubt = one.heartbeat.beat().doubt;
     assert_eq!(doubt, !claim(4, 0));
@@ -86,7 +86,7 @@ fn a_doubted_leader_is_replaced_by_the_first_that_lives() {
 }
 
 #[test]
-fn a_doubt_that_was_wrong_brings_back_the_same_reign() {
+fn withdrawn_doubt_restores_the_same_reign() {
     let mut one = One::new(2);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 1]);
@@ -97,7 +97,7 @@ fn a_doubt_that_was_wrong_brings_back_the_same_reign() {
 }
 
 #[test]
-fn broken_connection_is_believed_at_once_and_after_a_mistake_with_a_little_silence() {
+fn broken_connection_needs_confirmation_after_a_wrong_report() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 2]);
@@ -119,11 +119,11 @@ fn broken_connection_is_believed_at_once_and_after_a_mistake_with_a_little_silen
 }
 
 #[test]
-fn death_is_believed_whatever_was_wrong_before() {
+fn death_is_believed_after_wrong_reports() {
     let mut one = One::new(1);
     one.run(20, &[0, 2]);
     for _ in 0..9 {
-        // A hint that is wrong.
+        // A wrong report of a broken connection.
         one.heartbeat.unreachable(P[0]);
         one.run(3, &[0, 2]);
         assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive));
@@ -134,9 +134,9 @@ fn death_is_believed_whatever_was_wrong_before() {
     }
 }
 
-/// Nobody else has to doubt it. That it is told twice, or falsely and often, costs a change each time, and no more.
+/// No other member has to doubt the leader. A repeated or false report costs one change each time, and no more.
 #[test]
-fn a_leader_whose_death_is_told_is_replaced_at_once_by_the_first_that_stands() {
+fn leader_reported_dead_is_replaced_at_once() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 2]);
@@ -144,8 +144,8 @@ fn a_leader_whose_death_is_told_is_replaced_at_once_by_the_first_that_stands() {
     one.heartbeat.died(P[0]);
     assert_eq!(one.run(1, &[2]), [leader(5, 1)]);
     one.heartbeat.died(P[0]);
-    assert_eq!(one.run(60, &[2]), [], "it leads no more");
-    // The last in order leaves it to the other one, and follows it.
+    assert_eq!(one.run(60, &[2]), [], "the process that died no longer leads");
+    // The last member in order leaves leadership to the other one, and follows it.
     let mut one = One::new(2);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 1]);
@@ -156,7 +156,7 @@ fn a_leader_whose_death_is_told_is_replaced_at_once_by_the_first_that_stands() {
 }
 
 #[test]
-fn a_death_that_is_none_deposes_once_and_is_forgotten_after_three_beats() {
+fn false_death_deposes_once_and_is_forgotten_after_three_beats() {
     let mut one = One::new(1);
     let mut epoch = 4;
     one.beats[0].claim = claim(epoch, 0);
@@ -166,31 +166,31 @@ fn a_death_that_is_none_deposes_once_and_is_forgotten_after_three_beats() {
         assert_eq!(one.run(1, &[0, 2]).last(), Some(&leader(epoch + 1, 1)));
         one.run(5, &[0, 2]);
         assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive));
-        // It leads again, for whatever reason, and is left alone.
+        // It leads again, and no member deposes it.
         epoch += 2;
         one.beats[0].claim = claim(epoch, 0);
         assert_eq!(one.run(60, &[0, 2]).last(), Some(&leader(epoch, 0)));
     }
-    // A silence that the others do not hear deposes it no more than if no death had been told.
+    // A silence that the others do not confirm deposes it no more than without the report of its death.
     assert_eq!(one.run(60, &[2]), []);
     assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
 }
 
-/// The next life has another incarnation, and has not died.
+/// The next life has a larger number, and has not died.
 #[test]
-fn who_died_and_came_back_is_not_dead() {
+fn restarted_process_is_not_dead() {
     let mut one = One::new(2);
     one.beats[1].claim = claim(4, 1);
     one.run(20, &[0, 1]);
     one.heartbeat.died(P[1]);
     (one.beats[1].incarnation, one.beats[1].counter) = (one.beats[1].incarnation + 1, 1);
     one.beats[1].claim = claim(6, 1);
-    assert_eq!(one.run(20, &[0, 1]), [leader(6, 1)], "what it claims holds from its first beat on");
+    assert_eq!(one.run(20, &[0, 1]), [leader(6, 1)], "its claim is valid from its first beat on");
     assert_eq!(one.run(60, &[0, 1]), []);
 }
 
 #[test]
-fn hand_over_is_refused_with_a_reason_or_done() {
+fn hand_over_succeeds_or_is_refused_with_a_reason() {
     let mut one = One::new(0);
     assert_eq!(one.heartbeat.hand_over(P[1]), Err(HandOverError::NotLeader));
     one.run(70, &[1]);
@@ -209,7 +209,7 @@ fn hand_over_is_refused_with_a_reason_or_done() {
 }
 
 #[test]
-fn a_nominee_that_does_not_come_forward_is_passed_over() {
+fn nominee_that_does_not_claim_leadership_is_skipped() {
     let mut one = One::new(0);
     one.run(20, &[1, 2]);
     one.heartbeat.hand_over(P[2]).unwrap();
@@ -221,7 +221,7 @@ fn a_nominee_that_does_not_come_forward_is_passed_over() {
 }
 
 #[test]
-fn a_leader_that_does_not_stand_is_replaced_unless_nobody_else_does() {
+fn unwilling_leader_is_replaced_if_another_is_willing() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 2]);
@@ -234,7 +234,7 @@ fn a_leader_that_does_not_stand_is_replaced_unless_nobody_else_does() {
 }
 
 #[test]
-fn a_ballot_met_elsewhere_raises_the_epoch() {
+fn witnessed_ballot_raises_the_epoch() {
     let mut one = One::new(0);
     one.heartbeat.witness(7, P[2]);
     assert_eq!(one.run(20, &[1, 2])[1..], [leader(8, 0)]);
@@ -245,7 +245,7 @@ fn a_ballot_met_elsewhere_raises_the_epoch() {
 }
 
 #[test]
-fn clocks_that_jump_are_no_silence() {
+fn clock_jumps_do_not_count_as_silence() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 2]);
@@ -257,7 +257,7 @@ fn clocks_that_jump_are_no_silence() {
 }
 
 #[test]
-fn a_reset_after_a_long_cut_deposes_nobody_whom_others_see() {
+fn reset_after_a_long_cut_does_not_depose_a_live_leader() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     one.beats[2].claim = claim(4, 0);
@@ -273,14 +273,14 @@ fn a_reset_after_a_long_cut_deposes_nobody_whom_others_see() {
 }
 
 #[test]
-fn a_leader_that_dies_unheard_is_doubted_at_once() {
+fn unread_process_reported_dead_is_suspected_at_once() {
     let mut one = One::new(1);
     one.heartbeat.died(P[0]);
     assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
 }
 
 #[test]
-fn alone_in_its_group_a_process_leads_at_once() {
+fn single_member_leads_at_once() {
     let mut alone = Heartbeat::new(HeartbeatConfig::new(P[0], &P[..1], Duration::from_micros(1))).unwrap();
     assert_eq!(alone.poll(Duration::ZERO), Some(leader(1, 0)));
     assert_eq!(alone.poll(Duration::from_secs(9)), None);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stentor_election::{Audit, Beat, Change, Claim, Election, Heartbeat, HeartbeatConfig, Kind, Mutant};
 use stentor_fabric::ProcessId;
 
-/// How the processes are set up.
+/// Parameters of the group.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) members: usize,
@@ -15,9 +15,9 @@ pub(crate) struct Setup {
     pub(crate) timeout_min: u64,
     pub(crate) timeout_max: u64,
     pub(crate) quorum: Option<usize>,
-    /// Steps that a reading is old.
+    /// Age of a reading, in steps.
     pub(crate) latency: usize,
-    /// Processes remember over a crash under which epochs they led.
+    /// `true` if processes remember the epochs under which they led over a crash.
     pub(crate) stable: bool,
     pub(crate) mutant: Mutant,
 }
@@ -31,12 +31,12 @@ impl Setup {
 struct Node {
     heartbeat: Option<Heartbeat>,
     incarnation: u64,
-    /// What the others read, the newest last.
+    /// Beats that the others read, newest last.
     memory: VecDeque<Beat>,
     audit: Audit,
     log: Vec<(u64, Change)>,
     stopped_until: u64,
-    /// Added to its clock.
+    /// Offset of the process's clock.
     clock: u64,
     /// Steps between its polls.
     pace: u64,
@@ -46,7 +46,7 @@ struct Node {
 pub(crate) struct World {
     setup: Setup,
     nodes: Vec<Node>,
-    /// `cut[reader][owner]`
+    /// `cut[reader][owner]` is `true` if the reader cannot read the owner.
     cut: Vec<Vec<bool>>,
     reigns: BTreeSet<(u64, ProcessId)>,
     pub(crate) now: u64,
@@ -56,7 +56,7 @@ pub(crate) struct World {
 const NOTHING: Beat = Beat { incarnation: 0, counter: 0, claim: 0, doubt: 0, stands: 0, sees: 0 };
 
 impl World {
-    /// Nobody runs yet.
+    /// Creates a group in which no process runs yet.
     pub(crate) fn empty(setup: Setup) -> Self {
         let node = |n: usize| Node {
             heartbeat: None,
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Everybody starts at once, and the first leader is there.
+    /// Creates a group whose processes start at once, and runs it until the first leader is elected.
     pub(crate) fn settled(setup: Setup) -> Self {
         let mut world = World::empty(setup);
         (0..world.nodes.len()).for_each(|n| world.start(n));
@@ -87,7 +87,7 @@ impl World {
         world
     }
 
-    /// A new life.
+    /// Starts a new life of a process.
     pub(crate) fn start(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         node.incarnation += 1;
@@ -101,7 +101,7 @@ impl World {
             let own = self.reigns.iter().filter(|(_, process)| *process == members[n]);
             config.floor = own.map(|(epoch, _)| *epoch).max().unwrap_or(0);
         }
-        node.heartbeat = Some(Heartbeat::new(config).expect("a good configuration"));
+        node.heartbeat = Some(Heartbeat::new(config).expect("a valid configuration"));
         node.audit = Audit::new(members[n]);
         node.log.clear();
     }
@@ -114,7 +114,7 @@ impl World {
         self.nodes[n].heartbeat.is_some()
     }
 
-    /// It is not scheduled for so long; the clock goes on.
+    /// Stops scheduling the process for `steps` steps; the clock goes on.
     pub(crate) fn stop_for(&mut self, n: usize, steps: u64) {
         self.nodes[n].stopped_until = self.now + steps;
     }
@@ -127,7 +127,7 @@ impl World {
         self.nodes[n].pace = steps;
     }
 
-    /// Whether `reader` can read `owner`.
+    /// Sets whether `reader` can read `owner`.
     pub(crate) fn link(&mut self, reader: usize, owner: usize, works: bool) {
         self.cut[reader][owner] = !works;
     }
@@ -143,7 +143,7 @@ impl World {
         self.nodes[n].heartbeat.as_mut()
     }
 
-    /// Overwrites what the others read of it next.
+    /// Overwrites the beat that the others read next.
     pub(crate) fn scribble(&mut self, n: usize, beat: Beat) {
         *self.nodes[n].memory.back_mut().expect("a newest beat") = beat;
     }
@@ -180,7 +180,7 @@ impl World {
             if owner != n && !self.cut[n][owner] {
                 let beat = *self.nodes[owner].memory.front().expect("an old beat");
                 if let Some(heartbeat) = &mut self.nodes[n].heartbeat {
-                    // Garbage is refused; that is looked at elsewhere.
+                    // Invalid beats are refused; other tests check that.
                     let _ = heartbeat.observe(ProcessId(owner as u16), &beat);
                 }
             }
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Who leads in the view of one process.
+    /// Returns the leader in the view of one process.
     pub(crate) fn leader(&self, n: usize) -> Option<(u64, ProcessId)> {
         self.nodes[n].audit.leader()
     }
@@ -215,19 +215,19 @@ impl World {
         &self.nodes[n].log
     }
 
-    /// Reigns that began, in all lives together.
+    /// Returns the number of reigns that began, in all lives together.
     pub(crate) fn reigns(&self) -> usize {
         self.reigns.len()
     }
 
-    /// The leader on whom all running processes agree.
+    /// Returns the leader on which all running processes agree.
     pub(crate) fn agreed(&self) -> Option<(u64, ProcessId)> {
         let mut running = (0..self.nodes.len()).filter(|n| self.runs(*n));
         let leader = self.leader(running.next()?)?;
         (running.all(|n| self.leader(n) == Some(leader)) && self.runs(leader.1.0.into())).then_some(leader)
     }
 
-    /// Steps until all running processes agree on a leader.
+    /// Runs until all running processes agree on a leader. Returns the number of steps.
     pub(crate) fn until_agreed(&mut self, at_most: u64) -> Result<u64, String> {
         let begin = self.now;
         while self.agreed().is_none() {
@@ -240,19 +240,19 @@ impl World {
         Ok(self.now - begin)
     }
 
-    /// Nothing forbidden has happened so far.
+    /// Checks that no rule has been broken so far.
     pub(crate) fn good(&self) -> Result<(), String> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Every change since a step, of all processes.
+    /// Returns every change of all processes since a step.
     pub(crate) fn changes_since(&self, step: u64) -> Vec<(usize, u64, Change)> {
         let of = |n: usize| self.log(n).iter().filter(move |(at, _)| *at > step).map(move |(at, c)| (n, *at, *c));
         (0..self.nodes.len()).flat_map(of).collect()
     }
 }
 
-/// A settled claim, as a word.
+/// Returns a settled claim as a word.
 pub(crate) fn claim(epoch: u64, process: u16) -> u64 {
     Claim { epoch, kind: Kind::Settled, process: ProcessId(process) }.to_word()
 }
