@@ -1,37 +1,37 @@
-//! What an election by ZooKeeper is told at the start.
+//! Configuration of an election by ZooKeeper.
 
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-/// Who takes part, and where the ensemble is.
+/// Members of the group, and the ensemble that they use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZookeeperConfig {
     /// This process.
     pub me: ProcessId,
-    /// The group.
+    /// Members of the group.
     pub members: Vec<ProcessId>,
-    /// Addresses of the ensemble's servers, `host:port` each.
+    /// Addresses of the ensemble's servers, each as `host:port`.
     pub servers: Vec<String>,
-    /// Under which path everything of this cluster is, as `/stentor/example`; created if it is missing.
+    /// Path of all nodes of this cluster, such as `/stentor/example`. It is created if it is missing.
     pub root: String,
-    /// The group's name: a node under `<root>/election`.
+    /// Name of the group, which is a node under `<root>/election`.
     pub group: String,
-    /// How long a silent process keeps its place in line. The servers may insist on more or less: by default between 2
-    /// and 20 of their ticks.
+    /// Time after which a silent process loses its place in the line. The servers may enforce another value; by default
+    /// they allow between 2 and 20 of their ticks.
     pub session_timeout: Duration,
-    /// Epochs that this process announces are above this one.
+    /// Epochs that this process announces are larger than this one.
     pub floor: u64,
 }
 
 impl ZookeeperConfig {
-    /// The shortest session.
+    /// Lower bound of `session_timeout`.
     pub const MIN_SESSION: Duration = Duration::from_millis(50);
-    /// The longest session.
+    /// Upper bound of `session_timeout`.
     pub const MAX_SESSION: Duration = Duration::from_secs(600);
 
-    /// With a session of two seconds.
+    /// Returns a configuration with a session timeout of 2 s.
     #[must_use]
     pub fn new(me: ProcessId, members: &[ProcessId], servers: &[&str], root: &str, group: &str) -> Self {
         ZookeeperConfig {
@@ -45,7 +45,7 @@ impl ZookeeperConfig {
         }
     }
 
-    /// Where the line is.
+    /// Returns the path of the group's node, whose children are the line of candidates.
     pub(crate) fn path(&self) -> String {
         format!("{}/election/{}", self.root, self.group)
     }
@@ -105,56 +105,56 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Why an election cannot be set up this way.
+/// Reason why a configuration is invalid.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ConfigError {
-    /// This process must be one of the group.
+    /// This process is not a member of the group.
     #[error("{process} is not among the members: only they take part in the election")]
     NotAMember {
         /// This process.
         process: ProcessId,
     },
-    /// There must be one.
+    /// The configuration names no server.
     #[error("no ZooKeeper server is named: give at least one, as 127.0.0.1:2181")]
     NoServers,
-    /// An address that is none.
+    /// A server's address is malformed.
     #[error("ZooKeeper server {server:?}: {why}")]
     Server {
-        /// As configured.
+        /// Configured address.
         server: String,
-        /// What is wrong.
+        /// Reason.
         why: &'static str,
     },
-    /// A path that is none.
+    /// The root path is malformed.
     #[error("ZooKeeper root {root:?}: {why}")]
     Root {
-        /// As configured.
+        /// Configured path.
         root: String,
-        /// What is wrong.
+        /// Reason.
         why: &'static str,
     },
-    /// A name that is none.
+    /// The group's name is malformed.
     #[error("group {group:?} cannot name a node: {why}")]
     Group {
-        /// As configured.
+        /// Configured name.
         group: String,
-        /// What is wrong.
+        /// Reason.
         why: &'static str,
     },
-    /// Too short or too long.
+    /// The session timeout is too short or too long.
     #[error(
         "a session of {timeout:?}: it must be between {:?} and {:?}",
         ZookeeperConfig::MIN_SESSION,
         ZookeeperConfig::MAX_SESSION
     )]
     Session {
-        /// As configured.
+        /// Configured timeout.
         timeout: Duration,
     },
-    /// The system gives no thread.
+    /// The operating system refused to create a thread.
     #[error("no thread for the election: {why}: raise the limit of threads")]
     Thread {
-        /// What the system says.
+        /// Error of the operating system.
         why: String,
     },
 }
@@ -168,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn good_ones_pass() {
+    fn valid_configurations_pass() {
         assert_eq!(config().check(), Ok(()));
         assert_eq!(config().path(), "/a/b/election/g1");
     }
 
     #[test]
-    fn bad_ones_are_refused_by_name() {
+    fn invalid_configurations_are_refused_by_name() {
         let refused = |change: &dyn Fn(&mut ZookeeperConfig)| {
             let mut config = config();
             change(&mut config);

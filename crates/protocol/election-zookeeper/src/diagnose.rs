@@ -1,13 +1,14 @@
-//! Why there is no session. The client says only that there is none.
+//! Finds out why no session could be established, because the client library does not report the reason.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long a server may take to answer.
+/// Time within which a server must answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Asks each server and tells in one line what is wrong with it. Off the runtime's thread: it blocks.
+/// Connects to each server and returns one line that describes what is wrong with it. The blocking work runs on a
+/// thread of its own, not on the runtime's.
 pub(crate) async fn diagnose(servers: &[String], client: &str) -> String {
     let asked = servers.to_vec();
     let (sender, answer) = tokio::sync::oneshot::channel();
@@ -41,7 +42,7 @@ fn examine(server: &str) -> String {
     last
 }
 
-/// Asks for a session that cannot exist: a ZooKeeper answers that it has expired, and keeps nothing.
+/// Asks to resume a session that cannot exist. A ZooKeeper server answers that it has expired, and stores nothing.
 fn converse(mut stream: TcpStream) -> String {
     let ready = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
     if let Err(error) = ready.and_then(|()| stream.write_all(&request())) {
@@ -55,14 +56,14 @@ fn converse(mut stream: TcpStream) -> String {
         }
         Err(_) => return "hangs up: it serves nobody at present (no quorum?), or is no ZooKeeper".into(),
     }
-    // The answer to a request for a session has 36 bytes, one more from servers that know the read-only mode.
+    // The response to a session request has 36 bytes, or 37 from servers that support the read-only mode.
     match u32::from_be_bytes(length) {
         36 | 37 => "answers, but gave no session in time: is it overloaded?".into(),
         _ => format!("answers nonsense (it begins with {length:02x?}): is that a ZooKeeper?"),
     }
 }
 
-/// Length, protocol version, last zxid, timeout, session id, password.
+/// Returns a session request: length, protocol version, last zxid, timeout, session id, password.
 fn request() -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(0_i32.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What the owner holds.
+//! The owner's handle of an election, which implements [`Election`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use crate::{ConfigError, Status, ZookeeperConfig};
 
 /// The election of one group at one of its members, by ZooKeeper.
 ///
-/// Polling never blocks. It must go on: an election that is not polled for a session's timeout leaves the line. Dropping
-/// it closes the session, so that the next in line leads at once.
+/// Polling never blocks. The owner must keep polling: an election that is not polled for a session timeout leaves the
+/// line. Dropping the handle closes the session, so that the next candidate in line leads at once.
 #[derive(Debug)]
 pub struct ZookeeperElection {
     me: ProcessId,
@@ -31,7 +31,8 @@ pub struct ZookeeperElection {
 }
 
 impl ZookeeperElection {
-    /// Starts the thread. Servers that are not there yet are waited for; [`status`](Self::status) says how it goes.
+    /// Starts the election's thread. The thread retries until servers are available; [`status`](Self::status) reports
+    /// its progress.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -47,26 +48,27 @@ impl ZookeeperElection {
         Ok(ZookeeperElection { me, members, changes, commands, shared, leading: false, thread: Some(thread) })
     }
 
-    /// How it is doing.
+    /// Returns the present status.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status(|status| status.clone())
     }
 
-    /// Whether this process would lead: not while it catches up, not before it is stopped. Who does not stand is not in
-    /// line. True at the start.
+    /// Sets whether this process is willing to lead. A process is not while it catches up, and before it is stopped. A
+    /// process that is not willing is not in the line. Initially `true`.
     pub fn stand(&self, stands: bool) {
         self.command(Command::Stand(stands));
     }
 
-    /// The thread ends only when it is told to, so there is always somebody to tell.
+    /// Sends a command to the thread. The thread ends only after `Command::Stop`, so it receives every command before
+    /// that.
     fn command(&self, command: Command) {
         let _ = self.commands.send(command);
     }
 }
 
 impl Election for ZookeeperElection {
-    /// The time is not looked at: the ensemble has clocks of its own.
+    /// `now` is ignored, because the ensemble has clocks of its own.
     fn poll(&mut self, _now: Duration) -> Option<Change> {
         self.shared.polls.fetch_add(1, Ordering::Relaxed);
         let change = self.changes.try_recv().ok()?;
@@ -74,8 +76,8 @@ impl Election for ZookeeperElection {
         Some(change)
     }
 
-    /// The leader leaves its place and prefers the other, who stood in line when it was last read. If that one has left
-    /// meanwhile, the next in line leads.
+    /// The leader leaves its place and names the other process as preferred, which was in the line when it was last
+    /// read. If that process has left meanwhile, the next one in line leads.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
         if !self.leading {
             return Err(HandOverError::NotLeader);
@@ -102,7 +104,7 @@ impl Drop for ZookeeperElection {
     fn drop(&mut self) {
         self.command(Command::Stop);
         if let Some(thread) = self.thread.take() {
-            // It catches the client's panics; if it panics itself there is nothing left to end.
+            // The thread catches the client's panics. If it panics itself, no work is left to clean up.
             let _ = thread.join();
         }
     }

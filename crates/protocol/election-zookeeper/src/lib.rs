@@ -1,32 +1,40 @@
-//! Election by ZooKeeper, for who has an ensemble anyhow: the recipe of the notes, made to survive.
+//! Leader election by ZooKeeper, for clusters that already run an ensemble: ZooKeeper's leader-election recipe,
+//! extended to survive lost data and stalled processes.
 //!
-//! Every candidate has an ephemeral sequential node under `<root>/election/<group>`. The first in line leads. Everybody
-//! else watches the node before its own and nothing else, so a death wakes one process and not the herd.
+//! Every candidate has an ephemeral sequential node under `<root>/election/<group>`. The first candidate in this line
+//! leads. Every other candidate watches the node before its own and nothing else, so a death wakes one process instead
+//! of all.
 //!
 //! # States
-//! One thread per election holds at most one session and repeats a round: list the line, find or create the own node,
-//! then lead or watch. It tells changes over a channel; [`ZookeeperElection`] takes them out without blocking.
+//! One thread per election has at most one session. It repeats a round: list the line, find or create this process's
+//! node, then lead or watch. It sends changes over a channel, from which [`ZookeeperElection`] receives them without
+//! blocking.
 //!
-//! - The **epoch** is a number in the data of `<root>/election/<group>`. Who comes first in line raises it there and
-//!   writes it into its own node, both in one transaction that fails if anybody else was quicker. So no two reigns share
-//!   an epoch, and all that read the first node agree on it.
-//! - **Nobody goes back.** A process that has seen a larger epoch than the ensemble holds (its data was lost, or the
-//!   multicast met a larger ballot) raises the number; the leader, who watches it, announces itself under a larger one.
-//! - **The own node is the own node** if its creation (czxid) and its owner are those of this session: checked after
-//!   every reconnection. What stands in line under this process's name from an earlier life is removed.
-//! - **Hand-over.** The leader writes whom it prefers beside the epoch and removes its node, in one transaction, and goes
-//!   to the end of the line. Whoever comes first and is not the preferred one goes behind too, if that one stands in
-//!   line. So only neighbours wake, and nothing waits for a timeout.
-//! - **Silence.** A leader that got no answer for the session's timeout resigns; by then the ensemble may have given its
-//!   place away. One whose owner stops polling for so long leaves the line: a heart that beats in a thread of its own
-//!   proves nothing about the process.
+//! - The **epoch** is a number in the data of `<root>/election/<group>`, the register. The candidate that becomes first
+//!   in line raises it there and writes it into its own node. Both writes are one transaction, which fails if the
+//!   register has changed meanwhile. So no two reigns share an epoch, and all processes that read the first node agree
+//!   on it.
+//! - **Epochs never decrease.** A process may have seen a larger epoch than the ensemble holds, because the ensemble's
+//!   data was lost or because the multicast met a larger ballot. It then raises the number. The leader watches the
+//!   register, and announces itself under a larger epoch.
+//! - **The own node** is recognized by its creation (czxid) and its owner, which must be those of this session. Both
+//!   are checked after every reconnection. Nodes with this process's name from an earlier life are removed.
+//! - **Hand-over.** The leader writes the preferred successor beside the epoch and removes its own node, in one
+//!   transaction. It then joins the end of the line. A candidate that becomes first and is not the preferred one also
+//!   moves to the end, provided that the preferred one is in the line. So only neighbours wake, and no step waits for a
+//!   timeout.
+//! - **Silence.** A leader that got no answer for the session timeout resigns, because the ensemble may have ended its
+//!   session by then. A process whose owner stops polling for that long leaves the line: heartbeats of a separate
+//!   thread prove nothing about the process.
 //!
-//! Candidates further back learn who leads when they read the line again: when the node before theirs changes, and every
-//! third of the session's timeout. A new leader announces itself to all anyway, by phase 1.
+//! Candidates further back learn of a new leader when they read the line again. That happens when the node before
+//! theirs changes, and every third of the session timeout. A new leader also announces itself to all members in phase 1
+//! of Paxos.
 //!
-//! # What it is not
-//! Safety rests on ballots, never on this: a leader that was stopped may believe in its reign for a while after it ended.
-//! Connections are neither encrypted nor authenticated; nodes are open to anybody who reaches the ensemble.
+//! # Limits
+//! Safety rests on ballots, never on this election: a leader that was stopped may believe for a while that it still
+//! leads. Connections are neither encrypted nor authenticated. Any client that reaches the ensemble can change the
+//! nodes.
 #![forbid(unsafe_code)]
 
 mod config;

@@ -1,21 +1,21 @@
-//! What the nodes are called and what is in them.
+//! Names and contents of the nodes.
 
 use std::fmt;
 
 use stentor_fabric::ProcessId;
 
-/// A place in line.
+/// A place in the line of candidates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    /// The server's number for it.
+    /// Sequence number that the server assigned.
     pub sequence: i64,
-    /// Who stands there.
+    /// The candidate.
     pub process: ProcessId,
-    /// The node, without its parent.
+    /// Name of the node, without its parent's path.
     pub name: String,
 }
 
-/// What a process's nodes begin with; the server appends the sequence.
+/// Returns the prefix of a process's nodes, to which the server appends the sequence number.
 pub(crate) fn prefix(process: ProcessId) -> String {
     format!("{process}-")
 }
@@ -27,12 +27,12 @@ fn place(name: &str) -> Option<Place> {
     Some(Place { sequence: i64::try_from(sequence).ok()?, process: ProcessId(process), name: name.to_owned() })
 }
 
-/// Digits and nothing else: `str::parse` would take a sign.
+/// Parses digits only; `str::parse` would accept a sign, too.
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// The members that stand in line, the first one first, and the nodes that belong to nobody of them.
+/// Returns the members in the line, first one first, and the nodes that belong to no member.
 pub(crate) fn line(children: Vec<String>, members: &[ProcessId]) -> (Vec<Place>, Vec<String>) {
     let (mut line, mut foreign) = (Vec::new(), Vec::new());
     for child in children {
@@ -45,7 +45,7 @@ pub(crate) fn line(children: Vec<String>, members: &[ProcessId]) -> (Vec<Place>,
     (line, foreign)
 }
 
-/// What is beside the line: the largest epoch so far, and whom a leader that left has preferred.
+/// Content of the register: the largest epoch so far, and the successor that a leader preferred when it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Register {
     pub epoch: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// As `17` or `17 p3`; nothing at all is epoch 0.
+    /// Parses `17` or `17 p3`. Empty data is epoch 0.
     pub(crate) fn parse(data: &[u8]) -> Option<Self> {
         let text = str::from_utf8(data).ok()?;
         if text.is_empty() {
@@ -81,7 +81,7 @@ fn epoch(text: &str) -> Option<u64> {
     number(text).filter(|epoch| *epoch < stentor_election::Claim::EPOCH_LIMIT)
 }
 
-/// The epoch in a leader's own node; 0 while it has not come forward.
+/// Parses the epoch in a candidate's node. It is 0 if the candidate has not claimed leadership.
 pub(crate) fn claimed(data: &[u8]) -> Option<u64> {
     let text = str::from_utf8(data).ok()?;
     if text.is_empty() { Some(0) } else { epoch(text) }
@@ -96,7 +96,7 @@ mod tests {
     const P: [ProcessId; 3] = [ProcessId(0), ProcessId(1), ProcessId(2)];
 
     #[test]
-    fn the_line_is_in_order_of_arrival_and_strangers_stand_apart() {
+    fn line_is_sorted_by_sequence_without_foreign_nodes() {
         let names =
             ["p1-0000000012", "p9-0000000001", "p0-0000000100", "junk", "p2-0000000003", "p2-x", "p0-+000000001"];
         let (line, foreign) = line(names.map(String::from).to_vec(), &P);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_go_through_text_unchanged() {
+    fn registers_survive_encoding() {
         for register in [Register::default(), Register { epoch: 17, preferred: Some(P[2]) }] {
             assert_eq!(Register::parse(register.to_string().as_bytes()), Some(register));
         }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_register_is_refused() {
+    fn malformed_registers_are_refused() {
         for text in
             ["x", "-1", "+1", "1 2", "1 p", "1 p65536", " 1", "1 ", "1 p1 ", "70368744177664", "99999999999999999999"]
         {
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(data in proptest::collection::vec(any::<u8>(), 0..64), names in proptest::collection::vec(".*", 0..8)) {
+        fn arbitrary_bytes_do_not_panic(data in proptest::collection::vec(any::<u8>(), 0..64), names in proptest::collection::vec(".*", 0..8)) {
             let _ = (Register::parse(&data), claimed(&data));
             let count = names.len();
             let (line, foreign) = line(names, &P);

@@ -1,11 +1,11 @@
-//! The state that the owner of an election and its thread share.
+//! State that the owner of an election shares with its thread.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Status;
 
-/// What the owner and the thread share.
+/// State that the owner shares with the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub status: Mutex<Status>,
@@ -13,7 +13,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Changes the status; a panic while it was held has harmed nothing.
+    /// Accesses the status. A poisoned lock is ignored, because a panic cannot leave the status inconsistent.
     pub(crate) fn status<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,30 +1,30 @@
-//! What an operator may want to know.
+//! Status of an election, for operators.
 
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 
-/// How an election by ZooKeeper is doing, for logs and displays; no part of the protocol.
+/// Status of an election by ZooKeeper, for logs and displays. It is not part of the protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// Whether the last round was answered.
+    /// `true` if the last round was answered.
     pub connected: bool,
-    /// The session's id; 0 before the first.
+    /// Id of the session, or 0 before the first one.
     pub session: i64,
-    /// Sessions so far.
+    /// Number of sessions so far.
     pub sessions: u64,
-    /// What the servers granted; zero before the first session.
+    /// Session timeout that the servers granted, or 0 before the first session.
     pub session_timeout: Duration,
-    /// Who stands in line, the leader first, as it was last read.
+    /// Candidates in the line when it was last read, the leader first.
     pub line: Vec<ProcessId>,
-    /// What went wrong last, where, and what to do; nothing while all is well.
+    /// Description of the last failure, its place and its remedy, or `None` if there is none.
     pub error: Option<String>,
-    /// Rounds made.
+    /// Number of rounds.
     pub rounds: u64,
-    /// Requests sent.
+    /// Number of requests sent.
     pub requests: u64,
-    /// Watched nodes that changed.
+    /// Number of changes of watched nodes.
     pub wakes: u64,
-    /// Panics of the client that were caught.
+    /// Number of panics of the client that were caught.
     pub panics: u64,
 }

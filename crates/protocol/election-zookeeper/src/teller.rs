@@ -1,19 +1,19 @@
-//! Tells changes so that the stream keeps its rules whatever the ensemble says.
+//! Sends changes to the owner in a stream that keeps the rules, whatever the ensemble contains.
 
 use std::sync::mpsc::Sender;
 
 use stentor_election::Change;
 use stentor_fabric::ProcessId;
 
-/// What was told so far.
+/// State of the stream so far.
 #[derive(Debug)]
 pub(crate) struct Teller {
     me: ProcessId,
     changes: Sender<Change>,
     last: Option<Change>,
-    /// The largest pair told.
+    /// Largest pair that was reported.
     told: Option<(u64, ProcessId)>,
-    /// The largest pair met elsewhere.
+    /// Largest pair that the protocol has met.
     met: Option<(u64, ProcessId)>,
 }
 
@@ -22,7 +22,7 @@ impl Teller {
         Teller { me, changes, last: None, told: None, met: None }
     }
 
-    /// The epoch under which this process leads.
+    /// Returns the epoch under which this process leads, if it does.
     pub(crate) fn leading(&self) -> Option<u64> {
         match self.last {
             Some(Change::Leader { epoch, process }) if process == self.me => Some(epoch),
@@ -30,27 +30,27 @@ impl Teller {
         }
     }
 
-    /// The largest epoch told.
+    /// Returns the largest epoch that was reported.
     pub(crate) fn told(&self) -> u64 {
         self.told.map_or(0, |(epoch, _)| epoch)
     }
 
-    /// The largest epoch told or met.
+    /// Returns the largest epoch that was reported or met.
     pub(crate) fn known(&self) -> u64 {
         self.told.max(self.met).map_or(0, |(epoch, _)| epoch)
     }
 
-    /// A ballot met elsewhere.
+    /// Records a ballot that the protocol has met.
     pub(crate) fn witness(&mut self, epoch: u64, process: ProcessId) {
         self.met = self.met.max(Some((epoch, process)));
     }
 
-    /// Whether this process leads under a smaller ballot than it has met.
+    /// Returns whether this process leads under a smaller ballot than one that it has met.
     pub(crate) fn outdone(&self) -> bool {
         self.leading().is_some_and(|epoch| Some((epoch, self.me)) < self.met)
     }
 
-    /// Whether such a reign can be told: it must not be below what was.
+    /// Returns whether this reign may be reported: it must not be smaller than an earlier one.
     pub(crate) fn acceptable(&self, epoch: u64, process: ProcessId) -> bool {
         Some((epoch, process)) >= self.told
     }
@@ -82,7 +82,7 @@ impl Teller {
 
     fn tell(&mut self, change: Change) {
         self.last = Some(change);
-        // Nobody listens when the election is being dropped.
+        // The receiver is gone while the election is being dropped.
         let _ = self.changes.send(change);
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_keeps_its_rules() {
+    fn stream_keeps_its_rules() {
         let me = ProcessId(1);
         let (sender, changes) = std::sync::mpsc::channel();
         let mut teller = Teller::new(me, sender);

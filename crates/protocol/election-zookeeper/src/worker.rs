@@ -1,4 +1,5 @@
-//! The thread: sessions one after the other, with a bounded back-off, whatever the client or the servers do.
+//! The election's thread: runs one session after the other with a bounded back-off, whatever the client or the servers
+//! do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::shared::Shared;
 use crate::teller::Teller;
 use crate::{Status, ZookeeperConfig};
 
-/// The first pause after a failure; each further one is twice as long.
+/// Pause after the first failure. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// No pause is longer.
+/// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long the end of a session is waited for before the thread ends.
+/// Longest wait for a session to close before the thread ends.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// What the owner wants.
+/// A command of the owner.
 #[derive(Debug)]
 pub(crate) enum Command {
     HandOver(ProcessId),
@@ -32,7 +33,7 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// Pauses that grow.
+/// Pauses that double up to a bound.
 #[derive(Debug)]
 pub(crate) struct Pause(Duration);
 
@@ -48,7 +49,7 @@ impl Pause {
     }
 }
 
-/// What lives longer than a session.
+/// State that outlives a session.
 pub(crate) struct Worker {
     pub config: ZookeeperConfig,
     pub teller: Teller,
@@ -71,7 +72,8 @@ impl Worker {
         Worker { config, teller, commands, shared, stands: true, stopped: false, polls: 0, polled_at: None }
     }
 
-    /// Until it is told to stop. The client may panic on what a server sends; that ends a session like any other fault.
+    /// Runs until `Command::Stop`. If the client library panics on a server's data, the session ends as after any other
+    /// failure.
     pub(crate) fn run(mut self) {
         while !self.stopped {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -126,11 +128,11 @@ impl Worker {
         }
     }
 
-    /// A session, or why there is none.
+    /// Establishes a session, or returns why that failed.
     async fn connect(&mut self) -> Result<Client, String> {
         let servers = self.config.servers.join(",");
         let session = self.config.session_timeout;
-        // Eagerly: the pauses between attempts are ours.
+        // The client must fail eagerly, because this thread decides the pauses between attempts.
         let connector = Client::connector().with_session_timeout(session).with_fail_eagerly();
         let attempt = timeout(session + LONGEST_PAUSE, connector.connect(&servers));
         tokio::pin!(attempt);
@@ -152,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// A command while there is no session to carry it out in.
+    /// Handles a command that arrives while there is no session.
     pub(crate) fn note(&mut self, command: Option<&Command>) {
         match command {
             Some(Command::HandOver(_)) => {}
@@ -173,7 +175,7 @@ impl Worker {
         self.shared.status(change);
     }
 
-    /// Whether the owner still polls. Before its first poll it has time.
+    /// Returns whether the owner still polls. Before its first poll it has unlimited time.
     pub(crate) fn owner_polls(&mut self, session: Duration) -> bool {
         let polls = self.shared.polls.load(Ordering::Relaxed);
         if polls != self.polls || self.polled_at.is_none() {
@@ -184,7 +186,8 @@ impl Worker {
     }
 }
 
-/// Closes a session and waits until that is said: the node is gone then. One that has ended says nothing any more.
+/// Closes a session and waits until the server has confirmed it, so that the node is removed. A terminated session
+/// confirms nothing.
 async fn goodbye(client: Client) {
     if client.state().is_terminated() {
         return;
@@ -193,7 +196,7 @@ async fn goodbye(client: Client) {
     drop(client);
     let closed = async { while !matches!(state.changed().await, SessionState::Closed | SessionState::Expired) {} };
     let _ = timeout(GOODBYE, closed).await;
-    // What was written is on its way.
+    // Yields once, so that the client can send what it has written.
     sleep(Duration::ZERO).await;
 }
 
@@ -202,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_bound() {
+    fn pauses_double_up_to_a_bound() {
         let mut pause = Pause::new();
         let pauses: Vec<_> = std::iter::repeat_with(|| pause.next().as_millis()).take(9).collect();
         assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000, 1000]);

@@ -1,4 +1,4 @@
-//! The first in line: comes forward, stays, hands over.
+//! The first candidate in line: claims leadership, keeps it, hands it over.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::{Fault, Session};
 use crate::line::{Place, Register};
 
 impl Session<'_> {
-    /// This process is the first in line.
+    /// Acts as the first candidate in line.
     pub(super) async fn lead(&mut self, line: &[Place]) -> Result<Duration, Fault> {
         let me = self.worker.config.me;
         let (register, version) = self.register().await?;
         let preferred = register.preferred.filter(|process| *process != me);
         if self.claimed.is_none() && preferred.is_some_and(|process| line.iter().any(|place| place.process == process))
         {
-            // Behind the preferred one; only the next in line wakes.
+            // This candidate moves behind the preferred one. That wakes only the next candidate in line.
             self.remove(&line[0]).await?;
             return Err(Fault::Again);
         }
@@ -28,7 +28,7 @@ impl Session<'_> {
         if self.claimed.is_none() || outdone {
             self.come_forward(register, version, &line[0]).await?;
         }
-        // Whoever has seen a larger epoch writes it here.
+        // A process that has seen a larger epoch writes it into the register, so the leader watches it.
         if self.watch.as_ref().is_none_or(|watch| watch.path != self.path) {
             self.watch(self.path.clone()).await?;
             return Err(Fault::Again);
@@ -36,7 +36,7 @@ impl Session<'_> {
         Ok(self.refresh())
     }
 
-    /// Takes the next epoch, in the register and in the own node at once.
+    /// Claims the next epoch, in the register and in this candidate's node in one transaction.
     async fn come_forward(&mut self, register: Register, version: i32, own: &Place) -> Result<(), Fault> {
         let known = register.epoch.max(self.worker.teller.known()).max(self.worker.config.floor);
         let epoch = known.saturating_add(1);
@@ -54,7 +54,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Leaves the line and says who is preferred, at once.
+    /// Leaves the line and stores the preferred successor in one transaction.
     async fn leave_to(&mut self, to: ProcessId, register: Register, version: i32, own: &Place) -> Result<(), Fault> {
         let data = Register { preferred: Some(to), ..register }.to_string();
         let path = format!("{}/{}", self.path, own.name);
@@ -67,7 +67,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The first in line leads under an epoch that is below what was told here: it learns that it must take a larger one.
+    /// Raises the epoch in the register, because the first candidate leads under a smaller epoch than one that was
+    /// reported here. The change makes the leader claim a larger one.
     pub(super) async fn raise(&self, led: u64) -> Result<(), Fault> {
         let (register, version) = self.register().await?;
         if register.epoch > led {

@@ -1,4 +1,4 @@
-//! One session: round after round until it ends.
+//! One session: repeats rounds until the session ends.
 
 mod lead;
 mod place;
@@ -15,17 +15,17 @@ use zookeeper_client::{Client, EventType, SessionState, StateWatcher, WatchedEve
 use crate::line::{Place, line};
 use crate::worker::{Command, Pause, Worker};
 
-/// Rounds in a row that may be repeated at once because somebody else was quicker.
+/// Number of consecutive rounds that may be repeated without a pause because the line had changed.
 const HASTE: u32 = 20;
-/// The first pause before the line is read again because its first has not come forward yet.
+/// First pause before the line is read again because its first candidate has not claimed leadership yet.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// Why a round did not come to its end.
+/// Reason why a round was not completed.
 #[derive(Debug)]
 enum Fault {
-    /// The line changed meanwhile: look again.
+    /// The line changed meanwhile, so the round must be repeated.
     Again,
-    /// A request failed; the next may not.
+    /// A request failed. The next one may succeed.
     Failed(String),
     /// The session is over.
     Ended(String),
@@ -48,19 +48,19 @@ pub(crate) struct Session<'a> {
     client: &'a Client,
     worker: &'a mut Worker,
     state: StateWatcher,
-    /// Where the line is.
+    /// Path of the group's node.
     path: String,
-    /// What the servers granted.
+    /// Session timeout that the servers granted.
     timeout: Duration,
     mine: Option<Mine>,
-    /// Whether the node was seen to be this session's since the last reconnection.
+    /// `true` if the node was verified to be this session's since the last reconnection.
     verified: bool,
-    /// The epoch under which this process has come forward.
+    /// Epoch under which this process has claimed leadership.
     claimed: Option<u64>,
     hand_over: Option<ProcessId>,
     watch: Option<Watch>,
     glance: Duration,
-    /// When the last round began that was answered in full.
+    /// Start of the last round that was answered completely.
     heard_at: Instant,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Until it ends; why, if the owner did not end it.
+    /// Runs until the session ends. Returns the reason, unless the owner ended it.
     pub(crate) async fn serve(mut self) -> Option<String> {
         let (mut pause, mut hurried) = (Pause::new(), 0);
         while !self.worker.stopped {
@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
         None
     }
 
-    /// One look at the line, and what follows from it. How long until the next, if nothing happens.
+    /// Reads the line and acts on it. Returns the time until the next round if nothing happens before.
     async fn round(&mut self) -> Result<Duration, Fault> {
         let children = self.list().await?;
         let (line, foreign) = line(children, &self.worker.config.members);
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Watches the place before the own one, and tells who is first.
+    /// Watches the candidate before this one, and reports the first one.
     async fn follow(&mut self, line: &[Place], own: Option<usize>) -> Result<Duration, Fault> {
         if self.claimed.is_some() {
             self.step_down();
@@ -170,19 +170,19 @@ impl<'a> Session<'a> {
         Ok(glance)
     }
 
-    /// How often the line is read although nothing is known to have changed.
+    /// Returns the interval at which the line is read although no change is known.
     fn refresh(&self) -> Duration {
         self.timeout / 3
     }
 
-    /// This process leads no longer, as far as it is concerned.
+    /// Ends this process's leadership from its own point of view.
     fn step_down(&mut self) {
         self.claimed = None;
         self.hand_over = None;
         self.worker.teller.pending();
     }
 
-    /// Until something happens or the time is over. An error says that the session is.
+    /// Waits until something happens or the time has passed. An error means that the session is over.
     async fn wait(&mut self, at_most: Duration) -> Result<(), String> {
         let until = Instant::now() + at_most;
         loop {

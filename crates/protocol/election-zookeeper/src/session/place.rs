@@ -1,4 +1,4 @@
-//! The own node: found, created, removed.
+//! This process's node: found, created, removed.
 
 use zookeeper_client::{Acls, CreateMode};
 
@@ -6,8 +6,9 @@ use super::{Fault, Mine, Session};
 use crate::line::{Place, prefix};
 
 impl Session<'_> {
-    /// Where this process stands in line. Nodes under its name that are not this session's are of an earlier life and are
-    /// removed, as are its own when it does not stand; if it has none and stands, it gets one.
+    /// Returns this process's index in the line. Removes nodes with its name that are not this session's, because they
+    /// are from an earlier life, and removes all of them if it is not willing to lead. Creates a node if it has none
+    /// and is willing.
     pub(super) async fn find_own(&mut self, line: &[Place]) -> Result<Option<usize>, Fault> {
         let stands = self.worker.owner_polls(self.timeout) && self.worker.stands;
         let me = self.worker.config.me;
@@ -34,7 +35,7 @@ impl Session<'_> {
         Ok(own)
     }
 
-    /// Whether a node is this session's, by who created it and when. Asked once per connection.
+    /// Returns whether a node is this session's, by its owner and creation. The server is asked once per connection.
     async fn is_mine(&mut self, place: &Place) -> Result<bool, Fault> {
         let known = self.mine.as_ref().is_some_and(|mine| mine.name == place.name);
         if known && self.verified {
@@ -52,7 +53,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// Goes to the end of the line.
+    /// Joins the end of the line.
     async fn enter(&mut self) -> Result<(), Fault> {
         let start = format!("{}/{}", self.path, prefix(self.worker.config.me));
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
@@ -64,7 +65,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes a node of this process out of the line. If it was what this process led by, it leads no longer.
+    /// Removes a node of this process from the line. If the process led by that node, it stops leading.
     pub(super) async fn remove(&mut self, place: &Place) -> Result<(), Fault> {
         if self.mine.as_ref().is_some_and(|mine| mine.name == place.name) {
             self.mine = None;

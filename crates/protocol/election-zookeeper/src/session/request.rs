@@ -1,4 +1,4 @@
-//! Requests: with a time limit each, and errors that say what was asked.
+//! Requests to the ensemble, each with a time limit and an error that names the request.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::{Fault, Session, Watch};
 use crate::line::{Register, claimed};
 
 impl Session<'_> {
-    /// Carries out a request. That the line has changed meanwhile is told apart from other failures.
+    /// Sends a request and waits for the answer. Failures that mean that the line has changed are reported as
+    /// [`Fault::Again`].
     pub(super) async fn ask<T>(&self, what: &str, request: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
         self.worker.status(|status| status.requests += 1);
         let limit = self.limit();
@@ -29,14 +30,15 @@ impl Session<'_> {
         }
     }
 
-    /// How long a request may take: not longer than until a silence is one.
+    /// Returns the time limit of a request: half of the session timeout, and no longer than until the leader must
+    /// resign for silence.
     fn limit(&self) -> Duration {
         let left = self.timeout.saturating_sub(self.heard_at.elapsed());
         let usual = self.timeout / 2;
         if left.is_zero() { usual } else { usual.min(left + Duration::from_millis(1)) }
     }
 
-    /// The nodes in line; makes the place for them if it is not there.
+    /// Returns the nodes in the line. Creates the group's node if it does not exist.
     pub(super) async fn list(&self) -> Result<Vec<String>, Fault> {
         let what = format!("cannot list {}", self.path);
         match self.ask(&what, self.client.list_children(&self.path)).await {
@@ -50,7 +52,7 @@ impl Session<'_> {
         }
     }
 
-    /// What is beside the line, and its version.
+    /// Returns the register and its version.
     pub(super) async fn register(&self) -> Result<(Register, i32), Fault> {
         let (data, stat) = self.ask(&format!("cannot read {}", self.path), self.client.get_data(&self.path)).await?;
         Ok((self.parse(&data)?, stat.version))
@@ -63,13 +65,13 @@ impl Session<'_> {
         })
     }
 
-    /// The epoch in the first node of the line.
+    /// Returns the epoch in the node at `path`.
     pub(super) async fn claim_in(&self, path: &str) -> Result<u64, Fault> {
         let (data, _) = self.ask(&format!("cannot read {path}"), self.client.get_data(path)).await?;
         claimed(&data).ok_or_else(|| Fault::Failed(format!("{path} holds no epoch: who else writes there?")))
     }
 
-    /// Watches a node instead of what was watched; nothing is asked if it is watched already.
+    /// Watches a node instead of the present one. Sends no request if that node is already watched.
     pub(super) async fn watch(&mut self, path: String) -> Result<(), Fault> {
         if self.watch.as_ref().is_some_and(|watch| watch.path == path) {
             return Ok(());
@@ -85,7 +87,7 @@ impl Session<'_> {
         Fault::Failed(format!("{}: epochs have reached {}: use another root", self.path, Claim::EPOCH_LIMIT))
     }
 
-    /// All of several writes or none.
+    /// Commits several writes in one transaction.
     pub(super) async fn commit(&self, what: &str, mut writes: MultiWriter<'_>) -> Result<(), Fault> {
         let done = writes.commit();
         let done = async {

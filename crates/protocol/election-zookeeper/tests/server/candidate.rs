@@ -1,4 +1,4 @@
-//! Candidates within the test's own process, polled together.
+//! Candidates in the test's process, which are polled together.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use stentor_election::{Audit, Change, Election};
 use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
 
-/// More than any machine needs.
+/// Time limit of every wait, longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) const MEMBERS: [ProcessId; 5] = [ProcessId(0), ProcessId(1), ProcessId(2), ProcessId(3), ProcessId(4)];
@@ -22,7 +22,7 @@ pub(crate) struct Candidate {
     pub(crate) election: ZookeeperElection,
     pub(crate) audit: Audit,
     pub(crate) log: Vec<Change>,
-    /// Whether its owner polls it.
+    /// `true` if its owner polls it.
     pub(crate) polled: bool,
 }
 
@@ -50,7 +50,7 @@ impl Candidate {
 pub(crate) struct Group(pub(crate) Vec<Candidate>);
 
 impl Group {
-    /// So many, in line in the order of their numbers.
+    /// Starts `count` candidates, which join the line in the order of their numbers.
     pub(crate) fn in_line(count: u16, servers: &[&str], root: &str, session: Duration) -> Self {
         let mut group = Group(Vec::new());
         for me in 0..count {
@@ -67,7 +67,7 @@ impl Group {
         self.0.iter_mut().filter(|candidate| candidate.polled).for_each(Candidate::poll);
     }
 
-    /// Polls until something is so, and says how long that took.
+    /// Polls until a condition is true. Returns the time that it took.
     pub(crate) fn until(&mut self, what: &str, so: impl Fn(&Group) -> bool) -> Duration {
         let begin = Instant::now();
         loop {
@@ -83,26 +83,26 @@ impl Group {
         }
     }
 
-    /// On whom all agree that are polled, if that one is there and agrees too.
+    /// Returns the leader if all polled candidates name the same one, the leader included.
     pub(crate) fn agreed(&self) -> Option<(u64, u16)> {
         let mut polled = self.0.iter().filter(|candidate| candidate.polled);
         let leader = polled.clone().find_map(|candidate| candidate.leader().filter(|(_, p)| *p == candidate.me))?;
         polled.all(|candidate| candidate.leader() == Some(leader)).then_some(leader)
     }
 
-    /// Waits until all agree.
+    /// Waits until all agree on a leader.
     pub(crate) fn agree(&mut self) -> (u64, u16) {
         self.until("all name the same leader", |group| group.agreed().is_some());
         self.agreed().expect("just seen")
     }
 
-    /// Waits until all agree on somebody else than before.
+    /// Waits until all agree on another leader than before.
     pub(crate) fn agree_anew(&mut self, before: (u64, u16)) -> ((u64, u16), Duration) {
         let took = self.until("all name a new leader", |group| group.agreed().is_some_and(|leader| leader != before));
         (self.agreed().expect("just seen"), took)
     }
 
-    /// Goes on polling while something else is done, as an owner must.
+    /// Keeps polling while `work` runs on another thread, as an owner must.
     pub(crate) fn meanwhile<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let thread = std::thread::spawn(work);
         self.until("the rest is done", |_| thread.is_finished());

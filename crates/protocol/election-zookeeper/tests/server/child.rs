@@ -1,4 +1,4 @@
-//! A candidate in a process of its own, which can be stopped and killed.
+//! A candidate in a separate process, which can be stopped and killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::candidate::{Candidate, config};
 
 const WHAT: &str = "STENTOR_ELECTION_CANDIDATE";
 
-/// The other process: this same program with this test alone.
+/// Entry point of the separate process: the same test program, with this test alone.
 #[test]
 #[ignore = "other tests start it as a process of its own"]
 fn candidate_process() {
@@ -50,7 +50,7 @@ impl Process {
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().expect("its output"));
         std::thread::spawn(move || {
-            // The test harness begins the first line.
+            // The test harness writes the beginning of the first line.
             let told =
                 output.lines().map_while(Result::ok).filter_map(|line| Some(line.split_once("told: ")?.1.to_owned()));
             told.map_while(|line| sender.send(line).ok()).for_each(drop);
@@ -58,7 +58,7 @@ impl Process {
         Process { child, lines, told: Vec::new() }
     }
 
-    /// Waits until it tells something.
+    /// Waits until the process has printed a change that contains `wanted`.
     pub(crate) fn until(&mut self, wanted: &str) {
         let begin = Instant::now();
         while !self.told.iter().any(|line| line.contains(wanted)) {

@@ -7,10 +7,10 @@ use crate::child::Process;
 use crate::zookeeper::{TICK, Zookeeper};
 
 const SESSION: Duration = Duration::from_millis(1200);
-/// What the machine may add: it is shared.
+/// Extra time for a shared machine.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// A leader in a process of its own, and two behind it here.
+/// Starts a leader in a separate process, and two candidates behind it in this one.
 fn scene(server: &Zookeeper, root: &str, session: Duration) -> (Process, Group) {
     let mut process = Process::start(4, &server.address(), root, session);
     process.until("p4 leads in epoch 1");
@@ -34,7 +34,7 @@ impl Group {
 }
 
 #[test]
-fn the_next_in_line_leads_within_the_session_of_a_killed_leader() {
+fn next_candidate_leads_after_the_session_of_a_killed_leader() {
     let server = Zookeeper::start();
     let mut took = Vec::new();
     for round in 0..5 {
@@ -43,18 +43,18 @@ fn the_next_in_line_leads_within_the_session_of_a_killed_leader() {
         process.kill();
         took.push(group.until("p0 leads", |group| group.0[0].leader() == Some((2, 0))));
         let all = group.until("p1 follows", |group| group.0[1].leader() == Some((2, 0)));
-        assert!(all < SESSION, "the next learns it from the node before its own: {all:?}");
-        // Or not woken at all, if the session ended just when it read the line anyhow.
+        assert!(all < SESSION, "the next candidate must learn it from the node before its own: {all:?}");
+        // A candidate may also not be woken at all, if the session ended just when it read the line anyway.
         assert!(group.wakes().iter().zip(&woken).all(|(after, before)| after - before <= 1));
     }
     took.sort_unstable();
     println!("session {SESSION:?}: a killed leader is replaced after {took:?}");
-    assert!(took[0] > SESSION / 2, "sooner than the session can have ended: {took:?}");
+    assert!(took[0] > SESSION / 2, "faster than the session can have expired: {took:?}");
     assert!(took[4] < SESSION + 2 * TICK + SLACK, "{took:?}");
 }
 
 #[test]
-fn a_stopped_leader_is_replaced_and_resigns_when_it_wakes() {
+fn stopped_leader_is_replaced_and_resigns_when_it_resumes() {
     let server = Zookeeper::start();
     let (mut process, mut group) = scene(&server, "/stentor/stop", SESSION);
     process.stop();
@@ -70,14 +70,14 @@ fn a_stopped_leader_is_replaced_and_resigns_when_it_wakes() {
     process.until("p0 leads in epoch 2");
     println!("it resigns {resigned:?} after it wakes, and follows after {:?}", begin.elapsed());
     assert_eq!(process.told[before], "resigned from epoch 1");
-    // It is in line again, behind.
+    // It is in the line again, at the end.
     drop(group.0.remove(1));
     drop(group.0.remove(0));
     process.until("p4 leads in epoch 3");
 }
 
 #[test]
-fn a_process_that_starts_again_does_not_wait_for_its_own_session_to_end() {
+fn restarted_process_does_not_wait_for_its_old_session() {
     let server = Zookeeper::start();
     let session = Duration::from_secs(20);
     let (mut process, mut group) = scene(&server, "/stentor/again", session);

@@ -1,4 +1,5 @@
-//! What is no ZooKeeper: it is said, waited for, and nothing panics. And then a real one is there.
+//! Peers that are not ZooKeeper servers. The election reports them, keeps waiting, and does not panic. Then a real
+//! server starts, and the election succeeds.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use crate::candidate::{Candidate, Group, config};
 use crate::zookeeper::{Zookeeper, free_port};
 
-/// Something that listens at an address and treats each connection in its way.
+/// A server that handles each connection in a way of its own.
 struct Impostor {
     port: u16,
     over: Arc<AtomicBool>,
@@ -59,8 +60,8 @@ fn hang_up(stream: TcpStream) {
     drop(stream);
 }
 
-/// Grants a session as a real one would, lets the candidate stand in line behind another, and then answers with success
-/// and two bytes where there should be a hundred.
+/// Grants a session as a real server does, lets the candidate join the line behind another one, and then answers with
+/// success and two bytes instead of about a hundred.
 fn liar(mut stream: TcpStream) {
     let mut length = [0; 4];
     let mut created: Option<String> = None;
@@ -96,7 +97,7 @@ fn text(bytes: &[u8]) -> Vec<u8> {
 fn lie(request: &[u8], created: &mut Option<String>) -> Vec<u8> {
     const CREATE: i32 = 15;
     const LIST: i32 = 8;
-    // The request's number, a zxid, no error.
+    // Number of the request, a zxid, no error.
     let mut answer = [&request[..4], &1_i64.to_be_bytes(), &0_i32.to_be_bytes()].concat();
     let path = |request: &[u8]| {
         let length = request.get(8..12).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().unwrap_or_default()));
@@ -119,7 +120,8 @@ fn lie(request: &[u8], created: &mut Option<String>) -> Vec<u8> {
     answer
 }
 
-/// Nobody leads, the error says why; then a real server takes the place, and the candidate leads.
+/// Checks that no process leads and that the error names the cause. Then a real server takes over the address, and the
+/// candidate leads.
 fn sees_through(port: u16, impostor: Option<Impostor>, clues: &[&str]) {
     let root = "/stentor/impostor";
     let server = format!("127.0.0.1:{port}");
@@ -141,32 +143,32 @@ fn sees_through(port: u16, impostor: Option<Impostor>, clues: &[&str]) {
 }
 
 #[test]
-fn who_refuses() {
+fn impostor_that_refuses_connections() {
     sees_through(free_port(), None, &["refuses connections: is ZooKeeper running there?"]);
 }
 
 #[test]
-fn who_talks_nonsense() {
+fn impostor_that_answers_nonsense() {
     let impostor = Impostor::start(chatter);
     sees_through(impostor.port, Some(impostor), &["answers nonsense"]);
 }
 
 #[test]
-fn who_is_silent() {
+fn impostor_that_is_silent() {
     let impostor = Impostor::start(silence);
     sees_through(impostor.port, Some(impostor), &["accepts connections and is silent"]);
 }
 
 #[test]
-fn who_hangs_up() {
+fn impostor_that_hangs_up() {
     let impostor = Impostor::start(hang_up);
     sees_through(impostor.port, Some(impostor), &["hangs up"]);
 }
 
 #[test]
-fn who_grants_a_session_and_lies() {
+fn impostor_that_grants_a_session_and_lies() {
     let impostor = Impostor::start(liar);
     let port = impostor.port;
-    // Version 0.11.2 of the client panics on such an answer. One that does not would say that it cannot watch.
+    // Version 0.11.2 of the client panics on such an answer. A version that does not would report that it cannot watch.
     sees_through(port, Some(impostor), &["panicked", "cannot watch"]);
 }

@@ -1,4 +1,4 @@
-//! Candidates that come, go and hand over while the server is well.
+//! Candidates that join, leave and hand over while the server works.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use stentor_fabric::ProcessId;
 use crate::candidate::{Candidate, Group, MEMBERS, config};
 use crate::zookeeper::Zookeeper;
 
-/// Longer than anything that must not wait for it.
+/// A session timeout that is longer than any wait of these tests.
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
-fn each_watches_the_one_before_and_only_the_next_wakes() {
+fn candidate_watches_its_predecessor_and_only_the_next_wakes() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(5, &[&server.address()], "/stentor/herd", LONG);
     assert_eq!(group.agreed(), Some((1, 0)));
     group.run(Duration::from_millis(200));
-    // Four before somebody, and the epoch, which the leader watches.
+    // Four candidates watch another one, and the leader watches the epoch.
     let watches = server.watches("/stentor/herd");
     assert_eq!(watches.len(), 5, "{watches:?}");
-    assert!(watches.iter().all(|(_, watchers)| *watchers == 1), "a herd: {watches:?}");
+    assert!(watches.iter().all(|(_, watchers)| *watchers == 1), "more than one session watches a node: {watches:?}");
     let before = group.wakes();
-    // Dropping closes the session: nobody has to wait for it.
+    // Dropping the election closes the session, so no candidate waits for a timeout.
     drop(group.0.remove(0));
     let took = group.until("p1 leads", |group| group.0[0].leader() == Some((2, 1)));
     group.run(Duration::from_millis(300));
     let woken: Vec<u64> = group.wakes().iter().zip(&before[1..]).map(|(after, before)| after - before).collect();
     println!("a leader that leaves is replaced after {took:?}; woken {woken:?}");
     assert!(took < Duration::from_secs(3), "{took:?}");
-    // p1 because p0 is gone, p2 because p1 came forward, and nobody else.
+    // p1 is woken because p0 has left, p2 because p1 claimed leadership, and no other candidate.
     assert_eq!(woken, [1, 1, 0, 0]);
     let watches = server.watches("/stentor/herd");
     assert!(watches.len() == 4 && watches.iter().all(|(_, watchers)| *watchers == 1), "{watches:?}");
 }
 
 #[test]
-fn whoever_leaves_in_the_middle_moves_nobody() {
+fn candidate_that_leaves_in_the_middle_changes_nothing() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(4, &[&server.address()], "/stentor/middle", LONG);
     let told: Vec<usize> = group.0.iter().map(|candidate| candidate.log.len()).collect();
@@ -46,13 +46,13 @@ fn whoever_leaves_in_the_middle_moves_nobody() {
     assert_eq!(group.agreed(), Some((1, 0)));
     let now: Vec<usize> = group.0.iter().map(|candidate| candidate.log.len()).collect();
     assert_eq!(now, [told[0], told[1], told[3]]);
-    // And it is woken when its new predecessor leaves.
+    // It is woken when its new predecessor leaves.
     drop(group.0.remove(1));
     group.until("p3 watches p0", |_| server.watches("/stentor/middle").iter().any(|(path, _)| path.contains("/p0-")));
 }
 
 #[test]
-fn leadership_goes_to_whom_it_is_handed_and_to_nobody_between() {
+fn leadership_goes_to_the_named_successor_only() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(4, &[&server.address()], "/stentor/hand", LONG);
     let leader = group.agree();
@@ -62,7 +62,7 @@ fn leadership_goes_to_whom_it_is_handed_and_to_nobody_between() {
     assert_eq!(refused(&mut group, 0, 4), Err(HandOverError::NotReady { process: MEMBERS[4] }));
     assert_eq!(refused(&mut group, 0, 0), Ok(()));
     group.until("the leader has read the whole line", |group| group.0[0].election.status().line.len() == 4);
-    // To the third behind: those between step behind it.
+    // The third candidate behind is preferred, and those between move behind it.
     assert_eq!(refused(&mut group, 0, 3), Ok(()));
     let took = group.until("p3 leads", |group| group.0[3].leader() == Some((2, 3)));
     println!("handed over to the last of four after {took:?}");
@@ -73,7 +73,7 @@ fn leadership_goes_to_whom_it_is_handed_and_to_nobody_between() {
         let led = |change: &Change| matches!(change, Change::Leader { process, .. } if process.0 == n);
         assert!(!group.0[usize::from(n)].log.iter().any(led), "p{n} led between");
     }
-    // To one who leaves at the same moment: somebody leads all the same.
+    // If the preferred candidate leaves at the same moment, another one leads.
     group.until("the new leader has read the line", |group| group.0[3].election.status().line.len() == 4);
     assert_eq!(refused(&mut group, 3, 0), Ok(()));
     drop(group.0.remove(0));
@@ -82,7 +82,7 @@ fn leadership_goes_to_whom_it_is_handed_and_to_nobody_between() {
 }
 
 #[test]
-fn who_does_not_stand_is_not_in_line_and_ballots_met_elsewhere_are_topped() {
+fn unwilling_candidate_leaves_and_witnessed_ballots_are_exceeded() {
     let server = Zookeeper::start();
     let mut group = Group::in_line(2, &[&server.address()], "/stentor/stand", Duration::from_secs(3));
     group.0[0].election.stand(false);
@@ -98,7 +98,7 @@ fn who_does_not_stand_is_not_in_line_and_ballots_met_elsewhere_are_topped() {
 }
 
 #[test]
-fn an_owner_that_stops_polling_leaves_the_line() {
+fn candidate_without_polls_leaves_the_line() {
     let server = Zookeeper::start();
     let session = Duration::from_millis(1500);
     let mut group = Group::in_line(2, &[&server.address()], "/stentor/stuck", session);
@@ -115,7 +115,7 @@ fn an_owner_that_stops_polling_leaves_the_line() {
 }
 
 #[test]
-fn a_larger_epoch_in_the_register_and_strangers_in_line_are_coped_with() {
+fn larger_epoch_and_foreign_nodes_are_tolerated() {
     let server = Zookeeper::start();
     let mut stranger = config(0, &[&server.address()], "/stentor/foreign", LONG);
     stranger.members = vec![ProcessId(0), ProcessId(7)];

@@ -1,4 +1,4 @@
-//! The server is killed: with its data kept, and with its data lost.
+//! The server is killed, and restarted with its data or without.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::candidate::{Candidate, Group, config};
 use crate::zookeeper::{Zookeeper, free_port};
 
 #[test]
-fn a_server_that_restarts_in_time_changes_nothing() {
+fn server_restart_within_the_session_changes_nothing() {
     let server = Zookeeper::start();
     let session = Duration::from_secs(30);
     let mut group = Group::in_line(3, &[&server.address()], "/stentor/restart", session);
@@ -25,18 +25,18 @@ fn a_server_that_restarts_in_time_changes_nothing() {
     group.run(Duration::from_millis(500));
     assert_eq!(group.agreed(), Some((1, 0)));
     let now: Vec<usize> = group.0.iter().map(|candidate| candidate.log.len()).collect();
-    assert_eq!(now, told, "a change was told: {:?}", group.0[0].log);
+    assert_eq!(now, told, "a change was reported: {:?}", group.0[0].log);
     let same: Vec<i64> = group.0.iter().map(|candidate| candidate.election.status().session).collect();
     assert_eq!(same, sessions);
-    assert!(group.0[0].election.status().requests > requests, "the node was not looked at again");
-    // And the line works.
+    assert!(group.0[0].election.status().requests > requests, "the node was not verified again");
+    // The line still works.
     drop(group.0.remove(0));
     assert_eq!(group.agree(), (2, 1));
     drop(server);
 }
 
 #[test]
-fn a_server_that_is_away_too_long_has_its_leader_resign_and_elects_anew() {
+fn leader_resigns_during_a_long_outage_and_a_new_one_is_elected() {
     let mut server = Zookeeper::start();
     let session = Duration::from_secs(1);
     let mut group = Group::in_line(3, &[&server.address()], "/stentor/away", session);
@@ -54,29 +54,29 @@ fn a_server_that_is_away_too_long_has_its_leader_resign_and_elects_anew() {
 }
 
 #[test]
-fn a_leader_whose_server_is_silent_resigns_before_the_client_gives_up() {
+fn leader_of_a_silent_server_resigns_before_the_client_times_out() {
     let server = Zookeeper::start();
     let session = Duration::from_secs(3);
     let mut group = Group::in_line(1, &[&server.address()], "/stentor/silent", session);
     server.stop();
     let took = group.until("it resigns", |group| group.0[0].leader().is_none());
     println!("with a silent server a leader resigns after {took:?}, session {session:?}");
-    // The session's timeout, and what a busy machine adds. The client alone takes 1.7 times that.
+    // The session timeout, and the delay of a busy machine. The client alone takes 1.7 times as long.
     assert!(took > session / 2 && took < session * 7 / 5, "{took:?}");
 }
 
 #[test]
-fn a_server_that_lost_its_data_does_not_take_the_epochs_back() {
+fn epochs_do_not_decrease_on_a_server_without_them() {
     let mut old = Zookeeper::start();
     let session = Duration::from_secs(1);
     let port = free_port();
     let (first, second) = (old.address(), format!("127.0.0.1:{port}"));
-    // Epochs far ahead at the one server that is there.
+    // The only server has epochs far ahead.
     let mut ahead = config(0, &[&first, &second], "/stentor/data", session);
     ahead.floor = 40;
     let mut group = Group(vec![Candidate::start(ahead)]);
     assert_eq!(group.agree(), (41, 0));
-    // Then one that knows nothing of them and has a leader of its own.
+    // A second server does not know those epochs and has its own leader.
     let new = group.meanwhile(move || Zookeeper::on(port));
     group.0.push(Candidate::start(config(1, &[&first], "/stentor/data", session)));
     group.0.push(Candidate::start(config(2, &[&second], "/stentor/data", session)));
@@ -96,7 +96,7 @@ fn a_server_that_lost_its_data_does_not_take_the_epochs_back() {
 }
 
 #[test]
-fn the_same_server_with_its_data_gone_elects_above_all_that_was() {
+fn epochs_do_not_decrease_after_data_loss() {
     let server = Zookeeper::start();
     let address = server.address();
     let session = Duration::from_secs(1);
@@ -120,11 +120,11 @@ fn the_same_server_with_its_data_gone_elects_above_all_that_was() {
     drop(server);
 }
 
-/// Puts another session's node in the place of the first in line, at once.
+/// Replaces the node of the first candidate by a node of another session, in one transaction.
 fn usurp(address: &str, path: &str) -> (tokio::runtime::Runtime, Client) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let usurper = runtime.block_on(async {
-        // Nobody keeps it alive, so it must be long: it outlives what the test waits for.
+        // The session gets no heartbeats, so its timeout must exceed the waits of the test.
         let minute = Client::connector().with_session_timeout(Duration::from_secs(60));
         let usurper = minute.connect(address).await.expect("a session");
         let first = usurper.list_children(path).await.expect("the line").into_iter().min().expect("somebody in line");
@@ -141,14 +141,14 @@ fn usurp(address: &str, path: &str) -> (tokio::runtime::Runtime, Client) {
 }
 
 #[test]
-fn a_node_of_the_same_name_is_not_taken_for_the_own_one_after_a_reconnection() {
+fn foreign_node_with_the_same_name_is_detected_after_reconnection() {
     let server = Zookeeper::start();
     let root = "/stentor/usurped";
     let mut group = Group::in_line(1, &[&server.address()], root, Duration::from_secs(30));
     assert_eq!(group.agree(), (1, 0));
     let (runtime, usurper) = usurp(&server.address(), &format!("{root}/election/g1"));
     let server = group.meanwhile(move || server.restart());
-    // It finds out, removes what bears its name and is not its own, and leads by a node of its own.
+    // The candidate detects that, removes the node with its name that is not its own, and leads with a new node.
     group.until("p0 leads anew", |group| group.0[0].leader() == Some((2, 0)));
     assert!(group.0[0].log.contains(&Change::Resigned { epoch: 1 }));
     assert_eq!(group.0[0].election.status().sessions, 1);

@@ -1,6 +1,7 @@
-//! The election against a real ZooKeeper, which the tests start and end themselves: Debian package `zookeeper`.
+//! Tests against a real ZooKeeper server, which the tests start and stop themselves. They need the Debian package
+//! `zookeeper`.
 //!
-//! `cargo xtask test --only zookeeper`, or `cargo test -p stentor-election-zookeeper --features server-tests`.
+//! Run `cargo xtask test --only zookeeper`, or `cargo test -p stentor-election-zookeeper --features server-tests`.
 
 mod candidate;
 mod child;

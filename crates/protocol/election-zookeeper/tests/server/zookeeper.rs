@@ -1,4 +1,4 @@
-//! A ZooKeeper of one server, on loopback, with a port and a directory of its own.
+//! A ZooKeeper ensemble of one server on loopback, with its own port and directory.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where the Debian package has its Java archives.
+/// Directory of the Debian package's Java archives.
 const JARS: &str = "/usr/share/java";
-/// The server, and what it needs to run.
+/// Archives of the server, and (below) prefixes of the archives that it needs.
 const SERVER: [&str; 2] = ["zookeeper.jar", "zookeeper-jute.jar"];
 const NEEDED: [&str; 5] = ["slf4j-api", "slf4j-simple", "metrics-core", "netty-", "snappy-java"];
-/// Everything about time is a multiple of this; sessions are checked this often.
+/// Tick of the server. It checks sessions at this interval.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 const READY: Duration = Duration::from_secs(60);
 
@@ -25,7 +25,7 @@ pub(crate) struct Zookeeper {
     directory: PathBuf,
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
@@ -92,7 +92,7 @@ impl Zookeeper {
         }
     }
 
-    /// A four-letter word.
+    /// Sends a four-letter command and returns the answer.
     pub(crate) fn ask(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
@@ -102,7 +102,7 @@ impl Zookeeper {
         Some(answer)
     }
 
-    /// Watched paths under `root`, and how many sessions watch each.
+    /// Returns the watched paths under `root`, and the number of sessions that watch each.
     pub(crate) fn watches(&self, root: &str) -> Vec<(String, usize)> {
         let mut found: Vec<(String, usize)> = Vec::new();
         for line in self.ask("wchp").expect("the watches").lines() {
@@ -127,13 +127,13 @@ impl Zookeeper {
         }
     }
 
-    /// It keeps its connections and answers nothing.
+    /// Stops the process. The server keeps its connections and answers nothing.
     pub(crate) fn stop(&self) {
         let server = self.child.as_ref().expect("a running server");
         kill_process(Pid::from_child(server), Signal::STOP).expect("a server that can be stopped");
     }
 
-    /// Killed and started again on the same data.
+    /// Kills the server and starts it again with the same data.
     pub(crate) fn restart(mut self) -> Self {
         self.kill();
         self.run();
