@@ -1,11 +1,12 @@
-//! Writes that the network copies: one WRITE to a set of processes, of which each target gets a copy.
+//! Fan-out sets: one WRITE to a set of processes, of which the network delivers a copy to each target.
 //!
 //! # Invariants
-//! - Every write of a set is signalled: the places that it writes wait for it.
-//! - Who is reached changes only with a connection of the set ([`Fabric::set_reaches`]).
+//! - Every write of a set is signalled, because the memory that it writes is reused only after its completion.
+//! - The processes that a set reaches change only with a connection of the set ([`Fabric::set_reaches`]).
 //! - A write that was outstanding when the set broke may land late, until the target is settled
-//!   ([`Fabric::set_settled`]). The protocols keep track of it: what they may write again, and when, depends on their rings.
-//! - Nobody waits for the set to be there, or to come back.
+//!   ([`Fabric::set_settled`]). The protocols keep track of it, because their rings determine what they may write
+//!   again, and when.
+//! - No caller waits for a set to be connected or to recover.
 
 use stentor_fabric::{
     Completion, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, SetSpec, SetTarget,
@@ -14,7 +15,7 @@ use stentor_fabric::{
 
 use crate::Link;
 
-/// Joins the set of `sender`. `None`: the network makes no copies here, or the members do not fit into a set.
+/// Joins the set of `sender`. Returns `None` if the network makes no copies, or if the members do not fit into a set.
 fn join<F: Fabric>(
     fabric: &mut F,
     sender: ProcessId,
@@ -26,33 +27,34 @@ fn join<F: Fabric>(
     }
     match fabric.join_set(SetSpec { number: sender.0, members }, QpConfig::reliable(depth, 0)) {
         Ok(set) => Ok(Some(set)),
-        // The fabric has said so.
+        // The fabric has reported that the set is too large.
         Err(ConnectError::Set { .. }) if members.len() > SetSpec::MOST => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The sets of other processes, in which this process gets copies.
+/// The sets of other senders, in which this process receives copies.
 #[derive(Debug, Default)]
 pub struct JoinedSets(Vec<(ProcessId, QpId)>);
 
 impl JoinedSets {
-    /// Joins the set of another process, if the network makes copies here and the members fit into a set.
+    /// Joins the set of another process, if the network makes copies and the members fit into a set.
     ///
     /// # Errors
-    /// If the fabric refuses.
+    /// Returns the fabric's error if it refuses.
     pub fn join<F: Fabric>(
         &mut self,
         fabric: &mut F,
         sender: ProcessId,
         members: &[ProcessId],
     ) -> Result<(), ConnectError> {
-        // A receiver posts nothing.
+        // A receiver posts nothing, so a queue of depth 1 suffices.
         self.0.extend(join(fabric, sender, members, 1)?.map(|set| (sender, set)));
         Ok(())
     }
 
-    /// Joins again where a set broke, but for those of senders that are `left`. What fails is tried again.
+    /// Joins broken sets again, except those of senders that are `left`. Sets for which that fails are retried with the
+    /// next call.
     pub fn mend<F: Fabric>(&self, fabric: &mut F, left: impl Fn(ProcessId) -> bool) {
         for (sender, set) in &self.0 {
             if !left(*sender) && fabric.state(*set) == QpState::Error {
@@ -66,18 +68,18 @@ impl JoinedSets {
 #[derive(Debug)]
 pub struct FanoutSet {
     link: Link,
-    /// By process: whether it gets copies.
+    /// `true` for each process, by index, that gets copies.
     reached: Vec<bool>,
-    /// The copies of the write in work.
+    /// Targets of the write that is being built.
     targets: Vec<SetTarget>,
 }
 
 impl FanoutSet {
-    /// Joins the own set. The send queue is `depth` deep, or as deep as the fabric allows. `None`: the network makes no
-    /// copies here, or the members do not fit into a set.
+    /// Joins the set of this process. The send queue has the given depth, or the fabric's limit. Returns `None` if the
+    /// network makes no copies, or if the members do not fit into a set.
     ///
     /// # Errors
-    /// If the fabric refuses.
+    /// Returns the fabric's error if it refuses.
     pub fn join<F: Fabric>(fabric: &mut F, members: &[ProcessId], depth: u32) -> Result<Option<Self>, ConnectError> {
         let (me, depth) = (fabric.me(), depth.min(fabric.capabilities().max_send_depth));
         let set = join(fabric, me, members, depth)?;
@@ -85,7 +87,7 @@ impl FanoutSet {
         Ok(set.map(|qp| FanoutSet::new(Link::new(qp, me, depth), processes)))
     }
 
-    /// An end of a set that is up, of queue pair 0 and with `writes` under way, for tests of what stands on it.
+    /// Creates a connected end of a set, with queue pair 0 and `writes` outstanding writes, for tests of its users.
     #[doc(hidden)]
     #[must_use]
     pub fn stand_in(processes: usize, writes: usize) -> Self {
@@ -99,55 +101,54 @@ impl FanoutSet {
         FanoutSet { link, reached: vec![false; processes], targets: Vec::with_capacity(processes) }
     }
 
-    /// Whether a write can be posted now.
+    /// Returns whether a write can be posted now.
     #[inline]
     #[must_use]
     pub fn can_post(&self) -> bool {
         self.link.can_post()
     }
 
-    /// Whether a process gets copies.
+    /// Returns whether a process gets copies.
     #[inline]
     #[must_use]
     pub fn reaches(&self, process: ProcessId) -> bool {
         self.reached[process.index()]
     }
 
-    /// All writes up to this number are done.
+    /// Returns the number up to which all writes are done.
     #[inline]
     #[must_use]
     pub fn done(&self) -> u64 {
         self.link.done()
     }
 
-    /// Whether all writes are done.
+    /// Returns whether all writes are done.
     #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.link.is_idle()
     }
 
-    /// Begins a write, with nobody who gets a copy.
+    /// Begins a write, without targets.
     #[inline]
     pub fn begin(&mut self) {
         self.targets.clear();
     }
 
-    /// Adds a copy to the write in work.
+    /// Adds a target to the write that is being built.
     #[inline]
     pub fn add(&mut self, target: SetTarget) {
         self.targets.push(target);
     }
 
-    /// The copies of the write in work, also after it was [posted](FanoutSet::post).
+    /// Returns the targets of the write that is being built, also after it was [posted](FanoutSet::post).
     #[inline]
     #[must_use]
     pub fn targets(&self) -> &[SetTarget] {
         &self.targets
     }
 
-    /// Posts the write in work. Returns its number, which [`done`](FanoutSet::done) reaches; `None` if the set did not
-    /// take it.
+    /// Posts the write. Returns its number, which [`done`](FanoutSet::done) reaches, or `None` if the set refused it.
     #[inline]
     pub fn post<F: Fabric>(&mut self, fabric: &mut F, data: &[u8]) -> Option<u64> {
         let write = SetWrite { id: self.link.next_id(), data, targets: &self.targets, signalled: true };
@@ -157,7 +158,7 @@ impl FanoutSet {
         }
     }
 
-    /// Takes a completion. Returns whether it is one of this set's.
+    /// Processes a completion. Returns whether it belongs to this set.
     #[inline]
     pub fn completed(&mut self, completion: &Completion) -> bool {
         if completion.qp != self.link.qp() {
@@ -171,8 +172,8 @@ impl FanoutSet {
         true
     }
 
-    /// Takes an event. Returns whether it is one of this set's. A set that [broke](FanoutSet::is_broken) is to be
-    /// [mended](FanoutSet::mend) when all its completions were polled.
+    /// Processes an event. Returns whether it belongs to this set. A set that is [broken](FanoutSet::is_broken) must be
+    /// [mended](FanoutSet::mend) once all its completions were polled.
     pub fn happened<F: Fabric>(&mut self, fabric: &F, event: &Event) -> bool {
         match *event {
             Event::Connected { qp, .. } if qp == self.link.qp() => {
@@ -187,21 +188,21 @@ impl FanoutSet {
         }
     }
 
-    /// Whether the set is broken.
+    /// Returns whether the set is broken.
     #[inline]
     #[must_use]
     pub fn is_broken<F: Fabric>(&self, fabric: &F) -> bool {
         fabric.state(self.link.qp()) == QpState::Error
     }
 
-    /// Whether nothing of a broken set's writes can land at a process any more.
+    /// Returns whether no write of a broken set can land at a process any more.
     #[inline]
     #[must_use]
     pub fn is_settled<F: Fabric>(&self, fabric: &F, process: ProcessId) -> bool {
         fabric.set_settled(self.link.qp(), process)
     }
 
-    /// Joins a broken set again. Writes that were outstanding count as done from here on: who needs to know which ones asks
+    /// Joins a broken set again. Outstanding writes count as done afterwards; a caller that must know them reads
     /// [`done`](FanoutSet::done) before.
     pub fn mend<F: Fabric>(&mut self, fabric: &mut F) {
         self.link.check(fabric);

@@ -1,15 +1,15 @@
-//! One queue pair: its connections, the places in its send queue, posting.
+//! One queue pair: its connections, the room in its send queue, and posting.
 
 use stentor_fabric::{
     ConnectError, Fabric, ProcessId, QpConfig, QpId, QpState, RemoteSpan, SendQueue, Service, Source, Verb, WorkRequest,
 };
 
-/// Bits of a work-request id below the connection. The remaining 12 bits tell a connection from those before it, of which
-/// the fabric keeps the completions of the last one at most.
+/// Number of id bits below the connection. The remaining 12 bits distinguish a connection from earlier ones. The fabric
+/// keeps completions of at most the last earlier one.
 const NUMBER_BITS: u32 = 52;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
-/// Whether requests may be posted; see the [crate's documentation](crate).
+/// Determines what may be posted; see the [crate's documentation](crate).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Down,
@@ -17,22 +17,22 @@ enum State {
     Closed,
 }
 
-/// A queue pair and what is known about it.
+/// A queue pair and its state.
 #[derive(Debug)]
 pub struct Link {
     qp: QpId,
     peer: ProcessId,
     state: State,
-    /// Resets so far.
+    /// Number of resets so far.
     connection_id: u64,
     queue: SendQueue,
 }
 
 impl Link {
-    /// Begins to connect. The send queue is as deep as asked for, or as deep as the fabric allows.
+    /// Begins to connect. The send queue has the configured depth, or the fabric's limit.
     ///
     /// # Errors
-    /// If the fabric refuses the queue pair.
+    /// Returns the fabric's error if it refuses the queue pair.
     pub fn open<F: Fabric>(
         fabric: &mut F,
         peer: ProcessId,
@@ -48,93 +48,93 @@ impl Link {
         Link { qp, peer, state: State::Down, connection_id: 0, queue: SendQueue::new(depth) }
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     #[inline]
     #[must_use]
     pub fn qp(&self) -> QpId {
         self.qp
     }
 
-    /// The process at the other end; of a set its sender.
+    /// Returns the process at the other end, or the sender of a set.
     #[inline]
     #[must_use]
     pub fn peer(&self) -> ProcessId {
         self.peer
     }
 
-    /// Whether the queue pair is connected, as far as is known.
+    /// Returns whether the queue pair is connected, as far as is known.
     #[inline]
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state == State::Up
     }
 
-    /// Whether nothing is ever posted again.
+    /// Returns whether the link is closed, so that nothing is posted any more.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// The number of the present connection: how often the queue pair broke.
+    /// Returns the number of the present connection, which is the number of times that the queue pair broke.
     #[inline]
     #[must_use]
     pub fn connection_id(&self) -> u64 {
         self.connection_id
     }
 
-    /// Whether a request can be posted.
+    /// Returns whether a request can be posted.
     #[inline]
     #[must_use]
     pub fn can_post(&self) -> bool {
         self.has_room(1)
     }
 
-    /// Whether `requests` can be posted.
+    /// Returns whether that many requests can be posted.
     #[inline]
     #[must_use]
     pub fn has_room(&self, requests: u32) -> bool {
         self.is_ready() && self.queue.free() >= requests
     }
 
-    /// The number of the last request that was posted; 0 before the first.
+    /// Returns the number of the last request that was posted, or 0 before the first.
     #[inline]
     #[must_use]
     pub fn last(&self) -> u64 {
         self.queue.next_id() - 1
     }
 
-    /// All requests up to this number are done.
+    /// Returns the number up to which all requests are done.
     #[inline]
     #[must_use]
     pub fn done(&self) -> u64 {
         self.queue.done()
     }
 
-    /// Whether all requests are done.
+    /// Returns whether all requests are done.
     #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.done() == self.last()
     }
 
-    /// The id of a work request of this connection. `number` is any number below 2⁵².
+    /// Returns the id of a work request of this connection. `number` must be below 2⁵².
     #[inline]
     #[must_use]
     pub fn id(&self, number: u64) -> u64 {
         self.connection_id << NUMBER_BITS | number
     }
 
-    /// The number in the id of a work request of this connection. `None`: the request was posted for an earlier one, and
-    /// what its completion says is stale.
+    /// Returns the number in the id of a work request. Returns `None` if the request was posted for an earlier
+    /// connection, so that its completion is stale.
     #[inline]
     #[must_use]
     pub fn number(&self, id: u64) -> Option<u64> {
         (id >> NUMBER_BITS == self.connection_id & (u64::MAX >> NUMBER_BITS)).then_some(id & NUMBER_MASK)
     }
 
-    /// Posts a WRITE. Returns the number of the request, which [`done`](Link::done) reaches; `None` if the queue pair is
-    /// broken. `awaited`: somebody waits for its completion.
+    /// Posts a WRITE. Returns the number of the request, which [`done`](Link::done) reaches, or `None` if the queue
+    /// pair is broken. `awaited` means that the caller waits for the completion, so the request is signalled.
     #[inline]
     pub fn write<F: Fabric>(
         &mut self,
@@ -145,13 +145,13 @@ impl Link {
     ) -> Option<u64> {
         match source {
             Source::Inline(data) => self.write_inline(fabric, data, target, awaited),
-            // What the NIC reads later must be known to have been read: its place is used again.
+            // The NIC reads the source later. A completion must show that it has, because the source is reused.
             Source::Region(_) => self.post(fabric, Verb::Write { source, target }, true),
         }
     }
 
-    /// Posts an inline WRITE, the commonest request, like [`write`](Link::write).
-    // The call of a function of its own costs 4 % of a broadcast.
+    /// Posts an inline WRITE, the most frequent request, like [`write`](Link::write).
+    // Without inlining, the call costs 4 % of the time of a broadcast.
     #[inline(always)]
     pub fn write_inline<F: Fabric>(
         &mut self,
@@ -165,7 +165,8 @@ impl Link {
         self.posted(posted.is_ok(), signalled)
     }
 
-    /// Posts an inline WRITE that somebody waits for here, and of which the peer need not hear; like [`write`](Link::write).
+    /// Posts an inline WRITE whose completion this process awaits and of which the peer need not be notified, like
+    /// [`write`](Link::write).
     pub fn write_quietly<F: Fabric>(&mut self, fabric: &mut F, data: &[u8], target: RemoteSpan) -> Option<u64> {
         let posted = fabric.write_quietly(self.qp, self.next_id(), data, target, true);
         self.posted(posted.is_ok(), true)
@@ -179,7 +180,7 @@ impl Link {
         self.posted(posted.is_ok(), signalled)
     }
 
-    /// The id of the next send.
+    /// Returns the id of the next request.
     #[inline]
     pub(crate) fn next_id(&self) -> u64 {
         self.id(self.queue.next_id())
@@ -194,14 +195,15 @@ impl Link {
         Some(self.queue.posted(signalled))
     }
 
-    /// A post was refused: the queue pair broke, and the event that says so is still to come.
+    /// Takes the link down after a refused post: the queue pair broke, and the event that reports it has not been
+    /// polled yet.
     pub(crate) fn refused(&mut self) {
         if self.is_ready() {
             self.state = State::Down;
         }
     }
 
-    /// A send of this connection completed.
+    /// Records the completion of a request of this connection.
     #[inline]
     pub fn completed(&mut self, number: u64) {
         self.queue.completed(number);
@@ -212,7 +214,7 @@ impl Link {
         self.state = State::Closed;
     }
 
-    /// A connection event came, and the queue pair is in this state. Returns whether the link is up now, and was not before.
+    /// Processes a connection event while the queue pair is in `state`. Returns whether the link became up.
     pub(crate) fn connected(&mut self, state: QpState) -> bool {
         let connects = self.state == State::Down && state == QpState::Ready;
         if connects {
@@ -228,7 +230,7 @@ impl Link {
         }
         if !self.is_closed() {
             self.state = State::Down;
-            // Refused only while something is short. It is asked for again until it works.
+            // The fabric refuses only while a resource is short. The reset is retried until it succeeds.
             let _ = fabric.reset(self.qp);
         }
         self.connection_id += 1;

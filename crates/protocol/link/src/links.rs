@@ -6,23 +6,24 @@ use stentor_fabric::{Completion, Event, Fabric, QpId};
 
 use crate::Link;
 
-/// What happened to a link, which is named by its index.
+/// A change of a link, which is identified by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
     /// The queue pair is connected.
     Up(usize),
-    /// A connection ended. The queue pair was reset, unless it is closed. Reported again while the fabric refuses the reset.
+    /// A connection ended. The queue pair was reset, unless the link is closed. Reported again while the fabric refuses
+    /// the reset.
     Down(usize),
 }
 
-/// No index of a link.
+/// Marks a queue pair that belongs to no link.
 const NONE: u32 = u32::MAX;
 
-/// The links of a process in the order in which they were opened, each with what its protocol keeps about it.
+/// The links of a process in the order in which they were opened, each with the state that its protocol adds.
 #[derive(Debug)]
 pub struct Links<L> {
     list: Vec<L>,
-    /// Index by queue pair; [`NONE`] for one that is no link's.
+    /// Index by queue pair, or [`NONE`] for a queue pair that belongs to no link.
     by_qp: Vec<u32>,
 }
 
@@ -58,15 +59,15 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         index
     }
 
-    /// The index of the link with this queue pair.
+    /// Returns the index of the link with this queue pair.
     #[inline]
     #[must_use]
     pub fn of(&self, qp: QpId) -> Option<usize> {
         self.by_qp.get(qp.index()).filter(|index| **index != NONE).map(|index| *index as usize)
     }
 
-    /// The link of a completion, and the number of the request if it was posted for the present connection: see
-    /// [`Link::number`]. `None`: the queue pair is no link's.
+    /// Returns the index of a completion's link, and the number of the request if it was posted for the present
+    /// connection (see [`Link::number`]). Returns `None` if the queue pair belongs to no link.
     #[inline]
     #[must_use]
     pub fn find(&self, completion: &Completion) -> Option<(usize, Option<u64>)> {
@@ -74,7 +75,7 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         Some((index, self.list.get(index)?.number(completion.id)))
     }
 
-    /// The same as [`find`](Self::find), with the link in place of its index.
+    /// Returns the same as [`find`](Self::find), with the link in place of its index.
     #[inline]
     pub fn find_mut(&mut self, completion: &Completion) -> Option<(&mut L, Option<u64>)> {
         let link = self.list.get_mut(*self.by_qp.get(completion.qp.index())? as usize)?;
@@ -82,7 +83,7 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         Some((link, number))
     }
 
-    /// Takes an event of the fabric. `None`: it is no link's, or about a connection that is over.
+    /// Processes an event of the fabric. Returns `None` if it belongs to no link or concerns a connection that is over.
     pub fn happened<F: Fabric>(&mut self, fabric: &mut F, event: &Event) -> Option<LinkEvent> {
         match *event {
             Event::Connected { qp, .. } => {
@@ -99,8 +100,9 @@ impl<L: DerefMut<Target = Link>> Links<L> {
         self.list[link].deref_mut().check(fabric).then_some(LinkEvent::Down(link))
     }
 
-    /// The same for a link that is neither up nor closed: call it for every link now and then, because a reset may have been
-    /// refused and a refused post may be all that says that a queue pair broke.
+    /// Does what [`check`](Self::check) does for a link that is neither up nor closed. Callers call it regularly for
+    /// every link, because the fabric may have refused a reset, and a refused post may be the only sign that a queue
+    /// pair broke.
     pub fn check_down<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<LinkEvent> {
         let checked = &self.list[link];
         if checked.is_ready() || checked.is_closed() { None } else { self.check(fabric, link) }

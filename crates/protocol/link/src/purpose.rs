@@ -1,8 +1,8 @@
-//! What every region is for. A region is known by its owner, its writer and its purpose, so two processes that talk must use
-//! the same numbers: none may change.
+//! Purposes of all regions. A region is identified by its owner, its writer and its purpose, so both processes must use
+//! the same numbers, and none may change.
 //!
-//! One fabric carries one protocol, or a channel next to it. Within each of the protocols no two numbers are the same; see
-//! the test.
+//! One fabric carries one protocol, or a channel beside it. Within each protocol all numbers differ, as the test
+//! checks.
 
 use stentor_fabric::{ProcessId, Purpose};
 
@@ -12,26 +12,27 @@ pub const MULTICAST_CONTROL: Purpose = Purpose(1);
 pub const MULTICAST_STREAM: Purpose = Purpose(2);
 /// Multicast: a client's messages.
 pub const MULTICAST_BODY: Purpose = Purpose(3);
-/// Multicast: own memory for hellos.
+/// Multicast: memory of the process that receives hellos.
 pub const MULTICAST_INBOX: Purpose = Purpose(4);
 /// Multicast: words that the other members of the group read.
 pub const MULTICAST_HEARTBEAT: Purpose = Purpose(5);
-/// Multicast: own memory where what is read of the others' words lands.
+/// Multicast: memory of the process that receives the words read from other members.
 pub const MULTICAST_HEARTBEATS_READ: Purpose = Purpose(6);
-/// Multicast: at a client the ring of a member's replies, at a member the client's credit for that ring.
+/// Multicast: at a client, the ring of a member's replies; at a member, the client's credit for that ring.
 pub const MULTICAST_REPLY: Purpose = Purpose(7);
-/// Multicast: at a member the ring of a client's queries, at a client the member's credit for that ring.
+/// Multicast: at a member, the ring of a client's queries; at a client, the member's credit for that ring.
 pub const MULTICAST_QUERY: Purpose = Purpose(8);
 /// Neb: the buffer that a sender writes at a receiver.
 pub const NEB_BROADCAST: Purpose = Purpose(32);
 /// Neb: credits.
 pub const NEB_CONTROL: Purpose = Purpose(33);
-/// Neb: own memory that is posted from.
+/// Neb: memory of the process from which it posts.
 pub const NEB_STAGING: Purpose = Purpose(34);
-/// Channel: the first of as many purposes as there are processes, twice, unless the configuration names another one.
+/// Channel: the first purpose of two per process, unless the configuration names another one.
 pub const CHANNEL_FIRST: Purpose = Purpose(4000);
 
-/// Multicast: own memory that records too long for inline are posted from. `ring` keeps the rings of one process apart.
+/// Multicast: memory of the process from which it posts records that are too long for inline data. `ring` distinguishes
+/// the rings of one process.
 #[must_use]
 pub const fn multicast_staging(ring: u16) -> Purpose {
     Purpose(16 + ring)
@@ -43,13 +44,13 @@ pub const fn neb_registers(writer: ProcessId) -> Purpose {
     Purpose(0x200 + writer.0)
 }
 
-/// Neb: own memory that READs from a host go to.
+/// Neb: memory of the process that receives READs from a host.
 #[must_use]
 pub const fn neb_scratch(host: ProcessId) -> Purpose {
     Purpose(0x300 + host.0)
 }
 
-/// Channel: own memory for what a peer sends (`outgoing` false) or for what is sent to it.
+/// Channel: memory of the process for messages from a peer (`outgoing` is false) or to it.
 #[must_use]
 pub const fn channel(first: Purpose, peer: ProcessId, outgoing: bool) -> Purpose {
     Purpose(first.0 + 2 * peer.0 + outgoing as u16)
@@ -59,11 +60,11 @@ pub const fn channel(first: Purpose, peer: ProcessId, outgoing: bool) -> Purpose
 mod tests {
     use super::*;
 
-    /// Most processes of each protocol.
+    /// Largest number of processes of each protocol.
     const PROCESSES: u16 = 64;
 
     #[test]
-    fn no_two_regions_of_a_protocol_have_one_purpose() {
+    fn purposes_of_a_protocol_are_distinct() {
         let each = |purpose: fn(ProcessId) -> Purpose| (0..PROCESSES).map(move |n| purpose(ProcessId(n)));
         let mut multicast = vec![
             MULTICAST_CONTROL,

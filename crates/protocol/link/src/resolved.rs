@@ -1,4 +1,4 @@
-//! A peer's region, resolved once per connection of the link that it is used over.
+//! A peer's region, resolved once per connection of the link over which it is used.
 
 use stentor_fabric::{Fabric, Purpose, RemoteRegion};
 
@@ -8,32 +8,32 @@ use crate::Link;
 #[derive(Clone, Copy, Debug)]
 pub struct Resolved {
     purpose: Purpose,
-    /// The connection, and what was resolved on it.
+    /// Connection, and the region that was resolved on it.
     found: Option<(u64, RemoteRegion)>,
 }
 
 impl Resolved {
-    /// A region that is not resolved yet.
+    /// Creates a region that is not resolved yet.
     #[must_use]
     pub fn new(purpose: Purpose) -> Self {
         Resolved { purpose, found: None }
     }
 
-    /// What the region is for.
+    /// Returns the purpose of the region.
     #[inline]
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         self.purpose
     }
 
-    /// The region, if it was resolved on the present connection of the link.
+    /// Returns the region, if it was resolved on the present connection of the link.
     #[inline]
     #[must_use]
     pub fn known(&self, link: &Link) -> Option<RemoteRegion> {
         self.found.filter(|(connection, _)| *connection == link.connection_id()).map(|(_, region)| region)
     }
 
-    /// The region that was resolved last, for a caller that has asked [`known`](Resolved::known) or
+    /// Returns the region that was resolved last, for a caller that has called [`known`](Resolved::known) or
     /// [`get`](Resolved::get) before.
     #[inline]
     #[must_use]
@@ -41,8 +41,8 @@ impl Resolved {
         self.found.map(|(_, region)| region)
     }
 
-    /// The region. Resolves it if that was not done on the present connection; `None` while the link is not up or the peer has
-    /// not granted the region.
+    /// Returns the region, and resolves it if necessary. Returns `None` while the link is not up or the peer has not
+    /// granted the region.
     #[inline]
     pub fn get<F: Fabric>(&mut self, fabric: &mut F, link: &Link) -> Option<RemoteRegion> {
         if let Some(region) = self.known(link) {
@@ -53,7 +53,7 @@ impl Resolved {
         region
     }
 
-    /// Forgets the region: it may have been granted anew, with another key.
+    /// Forgets the region, because it may have been granted again with another key.
     pub fn forget(&mut self) {
         self.found = None;
     }

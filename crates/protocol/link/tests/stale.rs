@@ -1,4 +1,4 @@
-//! What belongs to a connection that is over counts nothing on the next one, whatever it is: a completion, an event, a region.
+//! Completions, events and regions of a connection that is over have no effect on the next one.
 
 use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionSpec, RemoteSpan,
@@ -11,7 +11,7 @@ const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
 const PURPOSE: Purpose = Purpose(1);
 
-/// One end.
+/// One end of the link.
 struct End {
     fabric: SimFabric,
     links: Links<Box<Link>>,
@@ -36,7 +36,7 @@ impl End {
         events
     }
 
-    /// Posts a WRITE and waits for nothing.
+    /// Posts a WRITE without waiting for it.
     fn write(&mut self, region: &mut Resolved) -> Option<u64> {
         let region = region.get(&mut self.fabric, &self.links[0])?;
         let target = RemoteSpan { region, offset: 0 };
@@ -45,7 +45,7 @@ impl End {
         number
     }
 
-    /// Statuses of what completed, and the numbers of requests where they count.
+    /// Returns the status of each completion, and the request's number if it is not stale.
     fn poll(&mut self) -> Vec<(Status, Option<u64>)> {
         let (opcode, status) = (Opcode::Write, Status::Success);
         let blank = Completion { qp: QpId(0), id: 0, opcode, status, bytes: 0, imm: None, tag: 0 };
@@ -64,7 +64,7 @@ fn world() -> (World, End, End) {
     (world, a, b)
 }
 
-/// Ends the connection and makes the next one. A posts one WRITE into the cut.
+/// Breaks the connection and establishes the next one. A posts one WRITE while the link is cut.
 fn reconnect(world: &World, a: &mut End, b: &mut End, region: &mut Resolved) {
     world.cut(A, B);
     a.write(region).expect("a place");
@@ -88,7 +88,7 @@ fn completions_of_a_connection_that_is_over_are_stale() {
     assert_eq!(a.write(&mut region), Some(1));
     world.advance(1_000_000);
     reconnect(&world, &mut a, &mut b, &mut region);
-    assert_eq!((a.links[0].connection_id(), a.links[0].last(), a.links[0].done()), (1, 2, 2), "all is over");
+    assert_eq!((a.links[0].connection_id(), a.links[0].last(), a.links[0].done()), (1, 2, 2), "all requests are done");
     assert_eq!(a.write(&mut region), Some(3));
     world.advance(1_000_000);
     let polled = a.poll();
@@ -104,8 +104,8 @@ fn events_count_only_if_the_queue_pair_agrees() {
     let (world, mut a, mut b) = world();
     let qp = a.links[0].qp();
     let (up, down) = (Event::Connected { qp, peer: B }, Event::Disconnected { qp, peer: B });
-    assert_eq!(a.links.happened(&mut a.fabric, &down), None, "it is ready");
-    assert_eq!(a.links.happened(&mut a.fabric, &up), None, "it is up already");
+    assert_eq!(a.links.happened(&mut a.fabric, &down), None, "the queue pair is ready");
+    assert_eq!(a.links.happened(&mut a.fabric, &up), None, "the link is already up");
     assert_eq!(a.links.check(&mut a.fabric, 0), None);
     let mut region = Resolved::new(PURPOSE);
     reconnect(&world, &mut a, &mut b, &mut region);
@@ -116,14 +116,14 @@ fn events_count_only_if_the_queue_pair_agrees() {
     }
     assert_eq!(a.write(&mut region), None, "a refused post takes the link down");
     assert_eq!((a.links[0].is_ready(), a.links[0].connection_id()), (false, 1), "and does not end the connection");
-    assert_eq!(a.links.happened(&mut a.fabric, &up), None, "it broke since");
+    assert_eq!(a.links.happened(&mut a.fabric, &up), None, "the queue pair has broken since");
     assert_eq!(a.links.check_down(&mut a.fabric, 0), Some(LinkEvent::Down(0)));
-    assert_eq!(a.events(), [], "the end is known already");
+    assert_eq!(a.events(), [], "the end was already reported");
     assert_eq!(a.links[0].connection_id(), 2);
 }
 
 #[test]
-fn a_closed_link_ends_and_is_not_reset() {
+fn closed_link_ends_and_is_not_reset() {
     let (world, mut a, _b) = world();
     let mut region = Resolved::new(PURPOSE);
     world.cut(A, B);
