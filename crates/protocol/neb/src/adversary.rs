@@ -1,7 +1,7 @@
-//! A process that lies, on any fabric: for simulations, demonstrations and tests.
+//! A Byzantine process on any fabric, for simulations, demonstrations and tests.
 //!
-//! It has everything that a correct process has, a [`Node`] included, and does besides what its [`Lies`] say. It draws its
-//! choices from numbers that it is given, so a run with it can be replayed.
+//! It has everything that a correct process has, including a [`Node`], and additionally performs the violations of its
+//! [`Lies`]. It takes its random choices from the caller, so a run with it can be replayed.
 
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
@@ -14,32 +14,32 @@ use crate::node::store;
 use crate::value;
 use crate::{Authority, Config, Lies, Mode, Node, NodeError, Notice, Told};
 
-/// A process that lies.
+/// A process that violates the protocol.
 #[derive(Debug)]
 pub struct Liar<F: Fabric> {
     node: Node<F>,
     lies: Lies,
     authority: Option<Authority>,
     seal: Seal,
-    /// By peer: the next index to send there.
+    /// Next index to send to each peer.
     next: Vec<u64>,
-    /// Indices to send; none of the own stream is above.
+    /// Number of indices to send. Its stream has no index above.
     until: u64,
-    /// Who gets the second value, mostly.
+    /// Processes that mostly get the second value.
     other_side: crate::ProcessSet,
-    /// The rest of half a slot: to whom, where, what.
+    /// The second half of a slot that was written in part: target, offset and words.
     half: Option<(ProcessId, u64, Vec<u64>)>,
-    /// Of so many indices one has two values, or is no good in another way.
+    /// One of this many indices has two values or another violation.
     every: u64,
-    /// Indices sent with two values.
+    /// Number of indices that were sent with two values.
     equivocated: u64,
-    /// Whether its last round had anything to do besides lies.
+    /// `true` if its last round did any work besides violations.
     worked: bool,
     told: Told,
 }
 
 impl<F: Fabric> Liar<F> {
-    /// A liar that sends `until` indices, with the second value mostly to `other_side`.
+    /// Creates a liar that sends `until` indices. The second value goes mostly to `other_side`.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -71,42 +71,43 @@ impl<F: Fabric> Liar<F> {
         })
     }
 
-    /// The same, but only every `n`-th index has two values.
+    /// Changes the liar so that only every `n`-th index has two values.
     #[must_use]
     pub fn equivocating_every(self, n: u64) -> Self {
         Liar { every: n.max(1), ..self }
     }
 
-    /// What it has in common with a correct process.
+    /// Returns the part that a correct process has, too.
     #[must_use]
     pub fn node(&self) -> &Node<F> {
         &self.node
     }
 
-    /// The same, to wait on its fabric.
+    /// Returns the part that a correct process has, too, to wait on its fabric.
     pub fn node_mut(&mut self) -> &mut Node<F> {
         &mut self.node
     }
 
-    /// Whether the last round had anything to do that a correct process would have had: then it must come again.
+    /// Returns whether the last round did any work that a correct process would also have done. If so, the caller must
+    /// run another round.
     #[must_use]
     pub fn worked(&self) -> bool {
         self.worked
     }
 
-    /// How often a second value went out for an index.
+    /// Returns the number of indices for which a second value was sent.
     #[must_use]
     pub fn equivocated(&self) -> u64 {
         self.equivocated
     }
 
-    /// How often it told which lie.
+    /// Returns the number of violations of each kind.
     #[must_use]
     pub fn told(&self) -> &Told {
         &self.told
     }
 
-    /// Counts a lie that was told.
+    /// Counts a violation if it was performed.
     fn lied(&mut self, name: &str, told: bool) -> bool {
         if told {
             self.told.once(name);
@@ -114,14 +115,14 @@ impl<F: Fabric> Liar<F> {
         told
     }
 
-    /// Whether everybody was sent everything.
+    /// Returns whether everything was sent to every peer.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let peers = self.node.config().everybody().without(self.node.me());
         peers.iter().all(|peer| self.next[peer.index()] >= self.until)
     }
 
-    /// One round; `chance` gives numbers to choose by. Whether there was anything to do.
+    /// Runs one round; `chance` supplies random numbers. Returns whether there was any work.
     pub fn step<N: FnMut(Notice<'_>)>(&mut self, mut chance: impl FnMut() -> u64, notify: &mut N) -> bool {
         let mut worked = self.node.housekeep();
         if self.lies.silent {
@@ -160,7 +161,7 @@ impl<F: Fabric> Liar<F> {
             _ => return self.send_next(peer, chance()),
         };
         self.lied(name, told);
-        // Its own memory it could forge for ever.
+        // The liar could forge its local memory for ever, so that does not count as work.
         told && !matches!(name, "own-host" | "host")
     }
 
@@ -195,7 +196,7 @@ impl<F: Fabric> Liar<F> {
         (index + 1).is_multiple_of(self.every)
     }
 
-    /// The record of one of its values.
+    /// Returns the record of one of its values.
     fn record(&self, index: u64, variant: u64) -> Vec<u64> {
         let layout = self.node.end.layout;
         let (limit, due) = (self.node.config().payload_bytes, self.is_due(index));
@@ -203,7 +204,7 @@ impl<F: Fabric> Liar<F> {
         let too_long = vec![0xbb; limit + 1];
         let payload: &[u8] = if self.lies.too_long && due { &too_long } else { &payload[..payload.len().min(limit)] };
         let said = index + u64::from(self.lies.gap && due);
-        // A byte more than agreed takes a word more at most.
+        // One byte more than agreed needs at most one word more.
         let mut record = vec![0; layout.record_words() + 1];
         let bytes = value::encode(said, 7_000 + index, payload, self.authority.as_ref(), &mut record[HEADER_WORDS..]);
         self.seal.close(layout.lap(index), bytes, &mut record);
@@ -245,19 +246,20 @@ impl<F: Fabric> Liar<F> {
         let source = if inline {
             Source::Inline(words.as_bytes())
         } else {
-            // Its node broadcasts nothing, so that place is free; what was posted from it before changes with it.
+            // The liar's node broadcasts nothing, so that slot is free. Records that were posted from it before change
+            // with it.
             store(end.fabric.memory(end.staging), offset, words);
             Source::Region(Span { region: end.staging, offset, bytes: bytes as u32 })
         };
         link.write(&mut end.fabric, source, RemoteSpan { region, offset }, None)
     }
 
-    /// Writes outside its region. A fabric that lets that pass breaks the contract; one that does not breaks the queue pair.
+    /// Writes outside its region. A fabric that permits that violates its contract; any other breaks the queue pair.
     fn kill(&mut self, peer: ProcessId) -> bool {
         peer != self.node.me() && self.write(peer, NEB_BROADCAST, self.node.end.layout.broadcast_bytes(), &[7; 8])
     }
 
-    /// What others wrote here is replaced where they read it.
+    /// Erases registers that others wrote at this host, where others read them.
     fn forge_host(&mut self, stream: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let end = &self.node.end;
         if end.config.mode == Mode::All {
@@ -271,7 +273,7 @@ impl<F: Fabric> Liar<F> {
         true
     }
 
-    /// Another value in its register for something that others read now, at one host.
+    /// Writes another value into its register for an index that others read now, at one host.
     fn forge_register(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let config = *self.node.config();
         let me = self.node.me();
@@ -296,15 +298,15 @@ impl<F: Fabric> Liar<F> {
             return true;
         }
         if config.signed && chance().is_multiple_of(4) {
-            // And no less into what must prove that it may use registers again.
+            // Writes the same into the proofs that registers may be reused.
             let offset = layout.proof_offset(stream, chance() & 1);
             return self.write(host, neb_registers(me), offset, &record);
         }
         self.write(host, neb_registers(me), offset, &record)
     }
 
-    /// What others read now of a stream is torn at one host, and a value that is none of the sender's is to prove that it
-    /// is being used again.
+    /// Leaves torn those registers of a stream that others read now, at one host. A value that is not the sender's is
+    /// written as the proof that they may be reused.
     fn tear_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
         if config.mode == Mode::All {
@@ -333,7 +335,7 @@ impl<F: Fabric> Liar<F> {
         told
     }
 
-    /// What it replayed of a stream is sealed anew at one host, a lap later: as if its slots had been used again.
+    /// Seals its registers of a stream again at one host, one lap later, as if the slots had been reused.
     fn age_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
         let stream = ProcessId((chance() % config.processes as u64) as u16);

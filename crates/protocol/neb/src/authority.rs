@@ -1,25 +1,25 @@
-//! Ed25519 signatures: a conflict counts only when both values are the sender's own, and then they are evidence.
+//! Ed25519 signatures. With them a conflict counts only if the sender has signed both values, which are then evidence.
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-/// What is signed begins with this, so that a signature means nothing anywhere else.
+/// Prefix of everything that is signed, so that a signature is valid in no other context.
 const DOMAIN: &[u8; 16] = b"stentor-neb-v1\0\0";
 
-/// Why keys are refused.
+/// Reason why keys are refused.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum KeyError {
-    /// A point that is not on the curve.
+    /// A public key is not a point on the curve.
     #[error("the public key of process {0} is no Ed25519 key")]
     NotAKey(usize),
-    /// Somebody else's secret.
+    /// The secret key does not belong to this process.
     #[error("the secret key is not the one of process {0}: its public key differs from the configured one")]
     NotOurs(usize),
 }
 
-/// This process's secret key and everybody's public keys.
+/// The secret key of this process and the public keys of all.
 #[derive(Clone, Debug)]
 pub struct Authority {
     cluster: u64,
@@ -29,7 +29,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The keys of a cluster with this salt, at one process.
+    /// Creates the keys of one process in the cluster with this salt.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -43,20 +43,20 @@ impl Authority {
         Ok(Authority { cluster, me, secret, public })
     }
 
-    /// The public key of a secret one.
+    /// Returns the public key of a secret key.
     #[must_use]
     pub fn public_of(secret: &[u8; 32]) -> [u8; 32] {
         SigningKey::from_bytes(secret).verifying_key().to_bytes()
     }
 
-    /// Whether these bytes are a public key.
+    /// Returns whether these bytes are a public key.
     #[must_use]
     pub fn is_key(public: &[u8; 32]) -> bool {
         VerifyingKey::from_bytes(public).is_ok()
     }
 
-    /// What is signed: domain, cluster, sender, and the content of the value, the index in front. The signature hashes
-    /// all of it, so a hash of the payload in its place would only be hashed again.
+    /// Returns the signed message: domain, cluster, sender, and the content of the value, which begins with the index.
+    /// The signature hashes all of it, so hashing the payload before would only hash it twice.
     fn message(&self, sender: ProcessId, content: &[u64]) -> Vec<u8> {
         let mut message = Vec::with_capacity(32 + content.len() * 8);
         message.extend_from_slice(DOMAIN);
@@ -66,13 +66,13 @@ impl Authority {
         message
     }
 
-    /// Signs a value's content as this process's.
+    /// Signs a value's content with this process's key.
     #[must_use]
     pub fn sign(&self, content: &[u64]) -> [u8; 64] {
         self.secret.sign(&self.message(self.me, content)).to_bytes()
     }
 
-    /// Whether this is `sender`'s signature of the content.
+    /// Returns whether this is `sender`'s signature of the content.
     #[must_use]
     pub fn verifies(&self, sender: ProcessId, content: &[u64], signature: &[u8; 64]) -> bool {
         let Some(key) = self.public.get(sender.index()) else { return false };
@@ -89,18 +89,18 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_good_for_one_sender_one_index_and_one_cluster() {
+    fn signature_is_valid_for_one_sender_index_and_cluster() {
         let at = |cluster, me: u16| Authority::new(cluster, ProcessId(me), &[me as u8; 32], &keys()).unwrap();
         let signature = at(1, 0).sign(&[5, 6, 7]);
         assert!(at(1, 2).verifies(ProcessId(0), &[5, 6, 7], &signature));
         assert!(!at(1, 2).verifies(ProcessId(1), &[5, 6, 7], &signature), "another sender");
         assert!(!at(1, 2).verifies(ProcessId(0), &[6, 6, 7], &signature), "another index");
         assert!(!at(2, 2).verifies(ProcessId(0), &[5, 6, 7], &signature), "another cluster");
-        assert!(!at(1, 2).verifies(ProcessId(9), &[5, 6, 7], &signature), "nobody");
+        assert!(!at(1, 2).verifies(ProcessId(9), &[5, 6, 7], &signature), "no process of the cluster");
     }
 
     #[test]
-    fn keys_that_are_none_or_not_ours_are_refused_by_name() {
+    fn invalid_and_foreign_keys_are_refused_by_name() {
         let wrong = Authority::new(1, ProcessId(1), &[2; 32], &keys()).unwrap_err();
         assert_eq!(wrong, KeyError::NotOurs(1));
         let mut bad = keys();

@@ -1,31 +1,31 @@
-//! The sender's side: what may be broadcast now, and when it is delivered here. Pure.
+//! The sender's side of a stream: when it may broadcast, and when it delivers its own broadcasts. A pure state machine.
 
 use stentor_fabric::ProcessId;
 
 use crate::{Config, ProcessSet, mutant};
 
-/// One process's own stream.
+/// The stream of the local process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Broadcast {
     config: Config,
     me: ProcessId,
-    /// The next index to broadcast: `own_next` of the pseudocode.
+    /// Next index to broadcast.
     next: u64,
-    /// The next to deliver here.
+    /// Next index to deliver here.
     head: u64,
-    /// By process: everything below was written there.
+    /// Index, for each process, below which everything was written there.
     written: Vec<u64>,
-    /// By process: everything below was freed there.
+    /// Index, for each process, below which everything was freed there.
     freed: Vec<u64>,
-    /// Who is a window behind since longer than the patience.
+    /// Processes that have been a window behind for longer than the timeout.
     late: ProcessSet,
-    /// Mode `all`: who was not removed.
+    /// Mode `all`: processes that have not been removed.
     members: ProcessSet,
     blocked_since: Option<u64>,
 }
 
 impl Broadcast {
-    /// The stream from its beginning.
+    /// Creates the stream at its beginning.
     #[must_use]
     pub fn new(config: &Config, me: ProcessId) -> Self {
         Broadcast {
@@ -41,13 +41,13 @@ impl Broadcast {
         }
     }
 
-    /// The next index.
+    /// Returns the next index.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Who did not free slots for longer than the patience; flow control goes on without them.
+    /// Returns the processes that have not freed slots for longer than the timeout. Flow control ignores them.
     #[must_use]
     pub fn late(&self) -> ProcessSet {
         self.late
@@ -63,9 +63,9 @@ impl Broadcast {
                 && self.freed[process.index()] + u64::from(self.config.window) > self.next
     }
 
-    /// Whether the slot of the next index is free: everybody who counts has freed it, and a window is not exceeded here.
-    /// Waits for somebody who is late only for as long as the configuration says, and never for fewer than
-    /// [`Config::must_credit`].
+    /// Returns whether the slot of the next index is free: every process that counts has freed it, and fewer than a
+    /// window of indices are undelivered here. A late process is waited for only as long as the configuration says, and
+    /// at least [`Config::must_credit`] processes are always waited for.
     pub fn has_room(&mut self, now_ns: u64) -> bool {
         let behind: ProcessSet = self.others().filter(|process| !self.has_freed(*process)).collect();
         self.late = self.late.and(behind);
@@ -75,7 +75,7 @@ impl Broadcast {
             return true;
         }
         let since = self.blocked_since.get_or_insert(now_ns);
-        // A clock that is set back must not make it more patient.
+        // If the clock is set back, the wait must not become longer.
         *since = now_ns.min(*since);
         let since = *since;
         let others = self.others().count();
@@ -88,20 +88,20 @@ impl Broadcast {
         false
     }
 
-    /// Takes the next index.
+    /// Allocates the next index.
     pub fn take(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
 
-    /// Everything below `upto` was written to a process.
+    /// Records that everything below `upto` was written to a process.
     pub fn written(&mut self, process: ProcessId, upto: u64) {
         if let Some(written) = self.written.get_mut(process.index()) {
             *written = (*written).max(upto.min(self.next));
         }
     }
 
-    /// A process has freed everything below `upto`. It may lie: then it gets what it deserves.
+    /// Records that a process has freed everything below `upto`. A process that lies about that harms only itself.
     pub fn freed(&mut self, process: ProcessId, upto: u64) {
         let Some(freed) = self.freed.get_mut(process.index()) else { return };
         if upto > *freed && upto <= self.next {
@@ -109,19 +109,19 @@ impl Broadcast {
         }
     }
 
-    /// Returns the position up to which a process has freed; 0 if there is no such process.
+    /// Returns the position up to which a process has freed, or 0 if there is no such process.
     #[must_use]
     pub fn freed_by(&self, process: ProcessId) -> u64 {
         self.freed.get(process.index()).copied().unwrap_or(0)
     }
 
-    /// Returns the position up to which everything was written to a process; 0 if there is no such process.
+    /// Returns the position up to which everything was written to a process, or 0 if there is no such process.
     #[must_use]
     pub fn written_at(&self, process: ProcessId) -> u64 {
         self.written.get(process.index()).copied().unwrap_or(0)
     }
 
-    /// The next own index that is due here: it reached a majority.
+    /// Returns the next index to deliver here, once it has reached a majority.
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let reached = self.others().filter(|process| self.written[process.index()] > self.head).count();
@@ -130,12 +130,12 @@ impl Broadcast {
         (self.head < self.next && reached >= needed).then_some(self.head)
     }
 
-    /// It was delivered here.
+    /// Records that it was delivered here.
     pub fn settled(&mut self) {
         self.head += 1;
     }
 
-    /// An agreed and fenced view change took a member out.
+    /// Removes a member after an agreed and fenced view change.
     pub fn remove_member(&mut self, member: ProcessId) {
         self.members.remove(member);
         self.late.remove(member);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_waits_for_the_slowest_and_goes_on_without_the_late_when_enough_are_left() {
+    fn sender_ignores_late_processes_if_enough_others_have_freed() {
         let mut stream = stream(4, Mode::Quorum(FaultModel::LyingSender), 1);
         for _ in 0..2 {
             assert!(stream.has_room(0));
@@ -172,7 +172,7 @@ mod tests {
         stream.freed(ProcessId(1), 2);
         assert!(!stream.has_room(0) && !stream.has_room(100), "two of three are behind: f is 1");
         stream.freed(ProcessId(2), 2);
-        assert!(stream.has_room(100), "patience counts from when it was blocked first");
+        assert!(stream.has_room(100), "the timeout counts from the first refusal");
         assert_eq!(stream.late(), [ProcessId(3)].into_iter().collect());
         stream.freed(ProcessId(3), 2);
         assert!(stream.has_room(101));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn in_mode_all_a_sender_waits_for_ever() {
+    fn sender_in_mode_all_never_times_out() {
         let mut stream = stream(3, Mode::All, 0);
         for _ in 0..2 {
             stream.take();
@@ -202,6 +202,6 @@ mod tests {
         stream.written(ProcessId(3), 1);
         assert_eq!(stream.due(), Some(0));
         stream.freed(ProcessId(1), 99);
-        assert_eq!(stream.freed_by(ProcessId(1)), 0, "nobody frees what was not broadcast");
+        assert_eq!(stream.freed_by(ProcessId(1)), 0, "a process cannot free indices that were not broadcast");
     }
 }

@@ -1,10 +1,12 @@
-//! Who may lie, how many processes that takes, and the sizes of everything.
+//! Fault models, the number of processes that they need, and all sizes.
 //!
-//! | mode, fault model | processes | quorum | why |
+//! | mode, fault model | processes | quorum | reason |
 //! |---|---|---|---|
-//! | `quorum`, `lying-hosts` | n ≥ 3f+1 | ⌈(n+f+1)/2⌉ of n | two quorums share f+1 hosts, so one that does not lie |
-//! | `quorum`, `lying-sender` | n−1 ≥ 2f+1 | ⌊(n−1)/2⌋+1 of the n−1 others | two majorities share a host, and none of these lies |
-//! | `all` | n ≥ 2 | every current member | publish before reading: of two, the later one sees the other |
+//! | `quorum`, `lying-hosts` | n ≥ 3f+1 | ⌈(n+f+1)/2⌉ of n | two quorums share f+1 hosts, so a correct one |
+//! | `quorum`, `lying-sender` | n−1 ≥ 2f+1 | ⌊(n−1)/2⌋+1 of the n−1 others | two majorities share a host |
+//! | `all` | n ≥ 2 | every current member | the process that publishes later reads the other |
+//!
+//! With `lying-sender` none of the n−1 hosts lies. With `all` every process publishes before it reads.
 
 use std::fmt;
 
@@ -16,21 +18,21 @@ use thiserror::Error;
 use crate::value::{HEAD_WORDS, SIGNATURE_WORDS};
 use crate::{Mutant, ProcessSet, mutant};
 
-/// Who may lie, in mode `quorum`.
+/// Processes that may lie, in mode `quorum`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FaultModel {
-    /// Up to f processes lie in every way, about their own memory too.
+    /// Up to f processes may lie in every way, also about their memory.
     LyingHosts,
-    /// A sender may lie in every way, about its own host's memory too; of the others up to f crash.
+    /// A sender may lie in every way, also about its host's memory. Up to f other processes crash.
     LyingSender,
 }
 
-/// Who must answer before a broadcast is delivered.
+/// Processes that must answer before a broadcast is delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// A quorum of the hosts. Safe under any partition and any suspicion.
     Quorum(FaultModel),
-    /// Every current member, as the pseudocode has it. Safe as long as nobody is removed who has not stopped.
+    /// Every current member. Safe as long as only processes are removed that have stopped.
     All,
 }
 
@@ -44,74 +46,77 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What all processes of a broadcast agree on.
+/// Configuration that is equal at all processes of a broadcast.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// Processes; they are numbered from 0.
+    /// Number of processes. They are numbered from 0.
     pub processes: usize,
-    /// Who must answer.
+    /// Processes that must answer.
     pub mode: Mode,
-    /// f of the fault model; not used in mode `all`.
+    /// f of the fault model. Not used in mode `all`.
     pub faults: usize,
-    /// Broadcasts of one sender that may be undelivered somewhere: slots of every ring.
+    /// Number of broadcasts of one sender that may be undelivered somewhere, which is the number of slots of every
+    /// ring.
     pub window: u32,
-    /// The longest payload, bytes.
+    /// Length of the longest payload, in bytes.
     pub payload_bytes: usize,
-    /// Deliver as soon as everybody else was seen to replay the same, without reading (mode `quorum`).
+    /// `true` to deliver an index without reading, once all other processes were seen to replay the same value (mode
+    /// `quorum`).
     pub fast_path: bool,
-    /// How many rounds of its polling loop a process waits, at most, for what the fast path needs before it reads; 0: it
-    /// reads at once. It learns to wait less where that does not help.
+    /// Largest number of rounds of the polling loop in which a process waits for the fast path before it reads. With 0
+    /// it reads at once. A process adapts the wait, and waits less where it does not help.
     pub fast_rounds: u32,
-    /// How many rounds of its polling loop a process waits, at most, for a write whose copies the network makes before it
-    /// writes to each itself.
+    /// Largest number of rounds of the polling loop in which a process waits for a fan-out write before it writes to
+    /// each peer itself.
     pub set_rounds: u32,
-    /// Deliver own broadcasts at once, before any write completed.
+    /// `true` to deliver own broadcasts at once, before any write has completed.
     pub eager_self: bool,
-    /// Whether values carry signatures.
+    /// `true` if values carry signatures.
     pub signed: bool,
-    /// How long a sender waits for a process that is a window behind before it goes on without it, ns.
+    /// Time that a sender waits for a process that is a window behind before it continues without it, in nanoseconds.
     pub patience_ns: u64,
-    /// A mutant, for tests.
+    /// Mutant that is switched on, for tests.
     #[doc(hidden)]
     pub mutant: Mutant,
 }
 
-/// Why a configuration is impossible.
+/// Reason why a configuration is invalid.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ConfigError {
-    /// Too few processes for the fault model.
+    /// There are too few processes for the fault model.
     #[error("{mode} with f = {faults} needs {need}; there are n = {processes} processes: {remedy}")]
     TooFew {
-        /// The mode.
+        /// Mode.
         mode: Mode,
         /// f.
         faults: usize,
-        /// The arithmetic.
+        /// Required number of processes, as a formula.
         need: String,
         /// n.
         processes: usize,
-        /// What to do.
+        /// Advice for the user.
         remedy: String,
     },
-    /// One process has nobody to broadcast to, and sets hold 64.
+    /// The number of processes is too small to broadcast, or exceeds the 64 that a [`ProcessSet`] holds.
     #[error("{0} processes: a broadcast has 2 to {max}", max = ProcessSet::CAPACITY)]
     Processes(usize),
-    /// No slots, or too many.
+    /// The window has no slots, or too many.
     #[error("a window of {0} broadcasts: 1 to {max} are possible", max = Config::MAX_WINDOW)]
     Window(u32),
-    /// Payloads too long.
+    /// Payloads are too long.
     #[error("payloads of {0} bytes: at most {max} are possible", max = Config::MAX_PAYLOAD_BYTES)]
     Payload(usize),
 }
 
 impl Config {
-    /// The largest window.
+    /// Upper bound of [`window`](Config::window).
     pub const MAX_WINDOW: u32 = 1 << 14;
-    /// The longest payload, bytes.
+    /// Upper bound of [`payload_bytes`](Config::payload_bytes).
     pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
-    /// The defaults for n processes: window 64, payloads of up to 1 KiB, fast path and a few microseconds of polling for
-    /// it, own broadcasts after a majority of write completions, no signatures, 10 s of patience.
+    /// Returns the defaults for n processes: window 64, payloads of up to 1 KiB, fast path with a few microseconds of
+    /// polling for it, own broadcasts delivered after a majority of write completions, no signatures, 10 s of timeout
+    /// for late processes.
     #[must_use]
     pub fn new(processes: usize, mode: Mode, faults: usize) -> Self {
         Config {
@@ -164,14 +169,14 @@ impl Config {
         Ok(())
     }
 
-    /// Everybody.
+    /// Returns the set of all processes.
     #[must_use]
     pub fn everybody(&self) -> ProcessSet {
         ProcessSet::first(self.processes)
     }
 
-    /// The hosts that keep the registers of a sender's stream, in mode `quorum`. With `lying-sender` its own host is none
-    /// of them: it could show empty registers to both victims.
+    /// Returns the hosts that keep the registers of a sender's stream, in mode `quorum`. With `lying-sender` the
+    /// sender's host is excluded, because it could show empty registers to both victims.
     #[must_use]
     pub fn replicas(&self, sender: ProcessId) -> ProcessSet {
         let all = self.everybody();
@@ -181,7 +186,7 @@ impl Config {
         }
     }
 
-    /// How many hosts make a quorum for a sender's stream, in mode `quorum`.
+    /// Returns the number of hosts that form a quorum for a sender's stream, in mode `quorum`.
     #[must_use]
     pub fn quorum(&self) -> usize {
         let n = self.processes;
@@ -194,8 +199,8 @@ impl Config {
         }
     }
 
-    /// How many processes besides the sender must have freed a slot before it is used again, however patient the sender
-    /// was with the others.
+    /// Returns the number of processes besides the sender that must have freed a slot before it is reused, even after
+    /// the timeout.
     #[must_use]
     pub fn must_credit(&self) -> usize {
         match self.mode {
@@ -204,26 +209,27 @@ impl Config {
         }
     }
 
-    /// How many other processes a broadcast must have reached before its sender delivers it: with itself, a majority.
+    /// Returns the number of other processes that a broadcast must have reached before its sender delivers it. Together
+    /// with the sender they are a majority.
     #[must_use]
     pub fn own_majority(&self) -> usize {
         if self.eager_self { 0 } else { self.processes / 2 }
     }
 
-    /// Bytes of the longest value in a slot.
+    /// Returns the size of the longest value in a slot, in bytes.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
         let signature = if self.signed { SIGNATURE_WORDS * WORD } else { 0 };
         HEAD_WORDS * WORD + self.payload_bytes.next_multiple_of(WORD) + signature
     }
 
-    /// Bytes of a slot.
+    /// Returns the size of a slot, in bytes.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
         (record_cells(self.value_bytes()) * LINE) as u64
     }
 
-    /// What one process registers, bytes; fixed at start.
+    /// Returns the number of bytes that one process registers. It is fixed at the start.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let layout = crate::Layout::new(self);
@@ -245,7 +251,7 @@ mod tests {
     const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 
     #[test]
-    fn two_quorums_share_a_host_that_does_not_lie_and_one_is_left_when_f_are_gone() {
+    fn quorums_intersect_in_a_correct_host_and_survive_f_crashes() {
         for n in 2..=40_usize {
             for f in 0..n {
                 let config = Config::new(n, HOSTS, f);
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_majorities_are_too_small_from_two_liars_on() {
+    fn plain_majorities_fail_with_two_liars() {
         let config = Config::new(7, HOSTS, 2);
         let plain = config.processes / 2 + 1;
         assert_eq!((config.quorum(), plain), (5, 4));
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_small_is_refused_with_the_arithmetic() {
+    fn too_few_processes_are_refused_with_the_formula() {
         let text = |n, mode, f| Config::new(n, mode, f).check().unwrap_err().to_string();
         let hosts = text(3, HOSTS, 1);
         assert!(hosts.contains("lying-hosts with f = 1 needs n ≥ 3f+1 = 4; there are n = 3 processes"), "{hosts}");

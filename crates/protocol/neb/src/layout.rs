@@ -1,18 +1,19 @@
-//! Where everything lies: regions, slots, seals. The same at every process; an adversary needs it as much as a correct one.
+//! Layout of regions, slots and seals. It is the same at every process, and a Byzantine process uses it, too.
 //!
-//! | region at p | for | holds |
+//! | region at p | access | content |
 //! |---|---|---|
-//! | broadcast | writer i | `bcast_buf[i]`: a ring of slots |
-//! | registers of q (mode `quorum`) | writer q, readers: everybody | per stream a ring of slots, `replay_buf` of q kept at p; in front of them a floor per stream |
-//! | registers of p (mode `all`) | p itself, readers: everybody | the same, stored by p's processor |
-//! | control | writer i | what i has freed of p's stream |
+//! | broadcast | writer i | a ring of slots for the broadcasts of i |
+//! | registers of q (mode `quorum`) | writer q, all read | floors; per stream a ring of slots |
+//! | registers of p (mode `all`) | stored by p, all read | the same |
+//! | control | writer i | the index up to which i has freed p's stream |
 //!
-//! Index n lies in slot n mod W, sealed with lap n / W + 1. A floor is one word, written before registers below it are used
-//! again: whoever finds a register torn can tell from it whether that is an old value being overwritten.
+//! Index n lies in slot n mod W, sealed with lap n / W + 1. A floor is one word per stream. It is written before
+//! registers below it are reused. A reader that finds a torn register can therefore tell whether an old value is being
+//! overwritten there.
 //!
-//! Where values are signed, a replayer that lies must not be believed that. There two slots for each stream, behind all
-//! registers, take the place of floors: one of them always holds, whole, a value of the sender's that is a window or more
-//! ahead of every register that is being used again.
+//! If values are signed, that claim of a Byzantine replayer must not be trusted. Two slots for each stream, behind all
+//! registers, then replace the floors. At any time one of them holds, whole, a value of the sender's that is a window
+//! or more ahead of every register that is being reused.
 
 use stentor_fabric::memory::LINE;
 use stentor_fabric::seal::{Seal, record_words};
@@ -20,15 +21,15 @@ use stentor_fabric::{ProcessId, SplitMix64};
 
 use crate::Config;
 
-/// Proofs of each stream: while one is written the other is whole.
+/// Number of proofs of each stream: while one is being written, the other is whole.
 pub(crate) const PROOFS: u64 = 2;
 
-/// Sizes and places.
+/// Sizes and offsets of everything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     processes: u64,
     window: u64,
-    /// Of a window that is a power of two, the exponent: divisions are slow.
+    /// Exponent of a window that is a power of two, because divisions are slow.
     shift: Option<u32>,
     slot_bytes: u64,
     value_bytes: usize,
@@ -36,7 +37,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For a configuration.
+    /// Returns the layout for a configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Layout {
@@ -49,7 +50,7 @@ impl Layout {
         }
     }
 
-    /// The slot of an index.
+    /// Returns the slot of an index.
     #[inline]
     #[must_use]
     pub fn slot(&self, index: u64) -> u64 {
@@ -59,7 +60,7 @@ impl Layout {
         }
     }
 
-    /// The lap of an index.
+    /// Returns the lap of an index.
     #[inline]
     #[must_use]
     pub fn lap(&self, index: u64) -> u64 {
@@ -69,20 +70,20 @@ impl Layout {
         }
     }
 
-    /// Bytes of a slot.
+    /// Returns the size of a slot, in bytes.
     #[inline]
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
         self.slot_bytes
     }
 
-    /// Words of the longest record.
+    /// Returns the number of words of the longest record.
     #[must_use]
     pub fn record_words(&self) -> usize {
         record_words(self.value_bytes)
     }
 
-    /// Offset of an index in a ring of slots.
+    /// Returns the offset of an index in a ring of slots.
     #[inline]
     #[must_use]
     pub fn ring_offset(&self, index: u64) -> u64 {
@@ -93,20 +94,21 @@ impl Layout {
         (self.processes * 8).next_multiple_of(LINE as u64)
     }
 
-    /// Offset of the register for an index of a stream.
+    /// Returns the offset of the register for an index of a stream.
     #[inline]
     #[must_use]
     pub fn register_offset(&self, stream: ProcessId, index: u64) -> u64 {
         self.floors_bytes() + (u64::from(stream.0) * self.window + self.slot(index)) * self.slot_bytes
     }
 
-    /// Offset of a stream's floor.
+    /// Returns the offset of a stream's floor.
     #[must_use]
     pub fn floor_offset(&self, stream: ProcessId) -> u64 {
         u64::from(stream.0) * 8
     }
 
-    /// Offset of one of the two proofs that a stream's sender is as far ahead as to use registers again.
+    /// Returns the offset of one of the two proofs that a stream's sender is far enough ahead for registers to be
+    /// reused.
     #[must_use]
     pub fn proof_offset(&self, stream: ProcessId, proof: u64) -> u64 {
         self.floors_bytes()
@@ -118,36 +120,37 @@ impl Layout {
         if self.signed { PROOFS * self.slot_bytes } else { 0 }
     }
 
-    /// Bytes of a broadcast buffer.
+    /// Returns the size of a broadcast region, in bytes.
     #[must_use]
     pub fn broadcast_bytes(&self) -> u64 {
         self.window * self.slot_bytes
     }
 
-    /// Bytes of a control region.
+    /// Returns the size of a control region, in bytes.
     #[must_use]
     pub fn control_bytes(&self) -> u64 {
         LINE as u64
     }
 
-    /// Bytes of one writer's registers.
+    /// Returns the size of one writer's registers, in bytes.
     #[must_use]
     pub fn register_bytes(&self) -> u64 {
         self.floors_bytes() + self.processes * (self.window * self.slot_bytes + self.proofs_bytes())
     }
 
-    /// Bytes that are posted from: own broadcasts, and one's own registers.
+    /// Returns the size of the memory that is posted from, in bytes: own broadcasts and own registers.
     #[must_use]
     pub fn own_bytes(&self) -> u64 {
         self.broadcast_bytes() + self.register_bytes()
     }
 
-    /// Offset in the staging region of what goes to registers.
+    /// Returns the offset of the registers in the staging region.
     pub(crate) fn staged_registers(&self) -> u64 {
         self.broadcast_bytes()
     }
 
-    /// Bytes that READs from one host go to: per stream, the registers of every replayer and its floor.
+    /// Returns the size of the memory for READs from one host, in bytes: per stream, the floors and the registers of
+    /// every replayer.
     #[must_use]
     pub fn scratch_bytes(&self) -> u64 {
         self.processes * self.scratch_stream_bytes()
@@ -163,7 +166,7 @@ impl Layout {
             + (u64::from(replayer.0) * self.window + slot) * self.slot_bytes
     }
 
-    /// Where the proofs of a replayer go, one behind the other.
+    /// Returns the offset at which the proofs of a replayer are stored, one behind the other.
     pub(crate) fn scratch_proofs(&self, stream: ProcessId, replayer: ProcessId) -> u64 {
         u64::from(stream.0) * self.scratch_stream_bytes()
             + self.floors_bytes()
@@ -176,20 +179,21 @@ impl Layout {
     }
 }
 
-/// Seals broadcasts of a sender. Salts keep what lies in one kind of region from being taken for another.
+/// Returns the seal of a sender's broadcasts. Salts prevent a record of one kind of region from being accepted in
+/// another.
 #[must_use]
 pub fn broadcast_seal(config: &Config, sender: ProcessId, salt: u64) -> Seal {
     Seal::new(sender, salt).with_mutant(config.mutant.fabric())
 }
 
-/// Seals registers of a replayer for a stream.
+/// Returns the seal of a replayer's registers for a stream.
 #[must_use]
 pub fn register_seal(config: &Config, replayer: ProcessId, stream: ProcessId, salt: u64) -> Seal {
     let salt = salt ^ (SplitMix64::GOLDEN.wrapping_mul(2 + u64::from(stream.0)));
     Seal::new(replayer, salt).with_mutant(config.mutant.fabric())
 }
 
-/// Seals credits.
+/// Returns the seal of credits.
 #[must_use]
 pub fn credit_seal(process: ProcessId, salt: u64) -> Seal {
     Seal::new(process, !salt)

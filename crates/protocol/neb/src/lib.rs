@@ -1,25 +1,27 @@
-//! Non-equivocating broadcast: one sender to many, the same bytes for everybody even if the sender lies.
+//! Non-equivocating broadcast (Aguilera et al., "The Impact of RDMA on Agreement", PODC 2019): one sender to many
+//! receivers, all of which deliver the same bytes even if the sender lies.
 //!
-//! This is the pseudocode of the notes read as a protocol, with its gaps closed. [`Replay`] and [`Broadcast`] are the pure
-//! state machines: no I/O, no clock, no randomness. [`Node`] puts them on any [`Fabric`](stentor_fabric::Fabric).
+//! [`Replay`] and [`Broadcast`] are the pure state machines, without I/O, clock or randomness. [`Node`] runs them on
+//! any [`Fabric`](stentor_fabric::Fabric).
 //!
-//! | pseudocode | here |
+//! | step | implemented in |
 //! |---|---|
-//! | `broadcast` | [`Node::broadcast`] |
-//! | `poll_bcast_bufs` | [`Replay::poll_bcast_bufs`], `node/scan.rs` |
-//! | `replay_buf`, `post_read` | registers: `node/publish.rs`, `node/read.rs`; [`Replay::next_round`] |
-//! | `poll_read_cq`, `read_tracker` | [`Replay::poll_read_cq`], [`Replay::answered`]: sets, not counters |
-//! | `deliver` | [`Replay::next_outcome`], in the order of indices |
-//! | work-request ids | [`Link`](stentor_link::Link) |
+//! | broadcast | [`Node::broadcast`] |
+//! | take values from the broadcast buffers | [`Replay::poll_bcast_bufs`], `node/scan.rs` |
+//! | publish registers and read the others' | `node/publish.rs`, `node/read.rs`; [`Replay::next_round`] |
+//! | judge what was read | [`Replay::poll_read_cq`], [`Replay::answered`] |
+//! | deliver | [`Replay::next_outcome`], in the order of indices |
+//! | number work requests | [`Link`](stentor_link::Link) |
 //!
-//! # Why it works
-//! Everybody publishes what it got in a write-once register before it reads the others'. Of two correct processes with
-//! different values, whichever publishes later reads the other's; an empty register is no conflict. In mode `quorum`
-//! registers are kept at several hosts, written to a quorum and read from a quorum; two quorums meet in a host that does
-//! not lie ([`Config`] has the arithmetic). What the host's NIC took is what every later READ returns, so also one's own
-//! replica is read by READ.
+//! # Correctness
+//! Every process publishes the value that it received in a write-once register before it reads the others' registers.
+//! If two correct processes hold different values, the one that publishes later reads the other's. An empty register is
+//! no conflict. In mode `quorum` registers are kept at several hosts, written to a quorum and read from a quorum. Two
+//! quorums intersect in a host that does not lie ([`Config`] has the formulas). Every READ through a host's NIC returns
+//! what that NIC has accepted before. A process therefore also reads its local replica by READ.
 //!
-//! The fast path needs no READ: registers are written to every host anyway, so everybody sees those of all others arrive.
+//! The fast path needs no READ. Registers are written to every host in any case, so every process sees the registers of
+//! all others arrive. When *all* other processes show the same value, no correct process holds another one.
 //! When *all* other processes show the same value, no correct process holds another one.
 #![forbid(unsafe_code)]
 

@@ -1,40 +1,40 @@
-//! What a liar may do, and how often it did.
+//! Violations of a liar, and their counters.
 
-/// What a liar does. What is not said here it does as a correct process.
+/// Violations that a liar performs. Otherwise it behaves as a correct process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lies {
-    /// Sends one value to some and another to others.
+    /// Sends one value to some processes and another to others.
     pub two_values: bool,
-    /// Writes the broadcast buffer again, with another value.
+    /// Overwrites the broadcast buffer with another value.
     pub rewrite: bool,
-    /// Breaks its queue pairs to chosen victims, by writing outside its region: that must be refused.
+    /// Breaks its queue pairs to chosen victims by writing outside its region, which must be refused.
     pub kill: bool,
-    /// Writes half a slot, and the rest later or never.
+    /// Writes half of a slot, and the rest later or never.
     pub half: bool,
     /// Writes records of old laps again.
     pub old_laps: bool,
-    /// Runs ahead of what others have freed.
+    /// Exceeds the window that others have freed.
     pub overrun: bool,
-    /// Shows other registers at its own host than were written there, for its own stream.
+    /// Shows registers at its own host that differ from what others wrote there, for its own stream.
     pub own_host: bool,
-    /// The same for everybody's streams.
+    /// Does so for the streams of all senders.
     pub host: bool,
-    /// Writes garbage into its registers: other values, other things at other hosts, no values at all.
+    /// Writes garbage into its registers: other values, different values at different hosts, and invalid records.
     pub garbage: bool,
-    /// Leaves its registers torn and says that it is using them again.
+    /// Leaves its registers torn and claims that it is reusing them.
     pub torn: bool,
-    /// Shows old values of others as if they were of later laps.
+    /// Shows old values of other senders as if they were of later laps.
     pub later_laps: bool,
-    /// Writes what belongs to the next index in the place of one, or leaves one out.
+    /// Writes the value of the next index into a slot, or omits an index.
     pub gap: bool,
-    /// Writes values that are longer than agreed.
+    /// Writes values that exceed the agreed length.
     pub too_long: bool,
-    /// Does nothing of what a correct process does.
+    /// Does nothing that a correct process does.
     pub silent: bool,
 }
 
 impl Lies {
-    /// The names of all lies.
+    /// Names of all violations.
     pub const NAMES: [&str; 14] = [
         "two-values",
         "rewrite",
@@ -52,7 +52,7 @@ impl Lies {
         "silent",
     ];
 
-    /// The same with the lie of this name; `None` if there is none.
+    /// Adds the violation with this name. Returns `None` if there is none.
     #[must_use]
     pub fn with(mut self, name: &str) -> Option<Self> {
         let lie = match name {
@@ -77,23 +77,23 @@ impl Lies {
     }
 }
 
-/// How often each lie was told, by [`Lies::NAMES`].
+/// Number of times that each violation was performed, in the order of [`Lies::NAMES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Told([u64; Lies::NAMES.len()]);
 
 impl Told {
-    /// Each with its name.
+    /// Returns each counter with its name.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Lies::NAMES.into_iter().zip(self.0)
     }
 
-    /// Adds what another told.
+    /// Adds the counters of another liar.
     pub fn add(&mut self, other: &Told) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 
     pub(crate) fn once(&mut self, name: &str) {
-        let place = Lies::NAMES.iter().position(|known| *known == name).expect("a lie that has a name");
+        let place = Lies::NAMES.iter().position(|known| *known == name).expect("a name in `NAMES`");
         self.0[place] += 1;
     }
 }

@@ -1,18 +1,18 @@
-//! Sets of processes. Who answered is always a set, never a counter: one process that answers twice, or that is counted
-//! although it is gone, must not stand for another.
+//! Sets of processes. The processes that answered are always a set, never a counter. A process that answers twice, or
+//! that is counted although it was removed, must not substitute for another.
 
 use std::fmt;
 
 use stentor_fabric::ProcessId;
 
-/// A set of processes below 64.
+/// A set of processes with numbers below 64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ProcessSet(u64);
 
 impl ProcessSet {
-    /// Nobody.
+    /// The empty set.
     pub const EMPTY: ProcessSet = ProcessSet(0);
-    /// The most processes that there can be.
+    /// Upper bound of the number of processes.
     pub const CAPACITY: usize = 64;
 
     /// Returns the set of processes 0 to `n - 1`, as far as they are below [`ProcessSet::CAPACITY`].
@@ -22,71 +22,71 @@ impl ProcessSet {
         if n >= Self::CAPACITY { ProcessSet(u64::MAX) } else { ProcessSet(!u64::MAX.unbounded_shl(n as u32)) }
     }
 
-    /// Adds a process below 64; others are never members.
+    /// Adds a process with a number below 64. Others are never members.
     #[inline]
     pub fn insert(&mut self, process: ProcessId) {
         self.0 |= Self::bit(process);
     }
 
-    /// Takes a process out.
+    /// Removes a process.
     #[inline]
     pub fn remove(&mut self, process: ProcessId) {
         self.0 &= !Self::bit(process);
     }
 
-    /// The set without a process.
+    /// Returns the set without a process.
     #[inline]
     #[must_use]
     pub const fn without(self, process: ProcessId) -> Self {
         ProcessSet(self.0 & !Self::bit(process))
     }
 
-    /// Whether the process is in the set.
+    /// Returns whether the process is in the set.
     #[inline]
     #[must_use]
     pub const fn contains(self, process: ProcessId) -> bool {
         self.0 & Self::bit(process) != 0
     }
 
-    /// Whether everybody in `other` is in this set.
+    /// Returns whether all processes of `other` are in this set.
     #[inline]
     #[must_use]
     pub const fn covers(self, other: ProcessSet) -> bool {
         other.0 & !self.0 == 0
     }
 
-    /// Those in both.
+    /// Returns the intersection.
     #[must_use]
     pub const fn and(self, other: ProcessSet) -> Self {
         ProcessSet(self.0 & other.0)
     }
 
-    /// Those in one or the other.
+    /// Returns the union.
     #[must_use]
     pub const fn or(self, other: ProcessSet) -> Self {
         ProcessSet(self.0 | other.0)
     }
 
-    /// Those in this and not in the other.
+    /// Returns the processes of this set that are not in the other.
     #[must_use]
     pub const fn minus(self, other: ProcessSet) -> Self {
         ProcessSet(self.0 & !other.0)
     }
 
-    /// How many.
+    /// Returns the number of processes.
     #[inline]
     #[must_use]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether nobody is in it.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The processes, in rising order.
+    /// Returns the processes in ascending order.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = ProcessId> {
         let mut left = self.0;
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_counts_each_process_once() {
+    fn set_counts_each_process_once() {
         let mut set = ProcessSet::first(3);
         set.insert(ProcessId(1));
         assert_eq!(set.len(), 3);

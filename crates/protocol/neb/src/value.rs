@@ -1,14 +1,14 @@
-//! What lies in a slot: one broadcast, with its key, its dense index and, where values are signed, the sender's signature.
+//! Content of a slot: one broadcast with its key, its dense index and, if values are signed, the sender's signature.
 //!
 //! | word | content |
 //! |---|---|
 //! | 0 | index: dense, from 0 |
-//! | 1 | key: the application's; nothing is said about it |
+//! | 1 | key: the application's, not interpreted |
 //! | 2 | payload length in bytes |
 //! | 3 … | payload, padded with zeros to a word |
-//! | last 8 | Ed25519 signature, where values are signed |
+//! | last 8 | Ed25519 signature, if values are signed |
 //!
-//! Two values are the same if everything but the signature is.
+//! Two values are equal if everything but the signature is.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric::memory::WORD;
@@ -17,43 +17,43 @@ use zerocopy::IntoBytes;
 
 use crate::authority::Authority;
 
-/// Words before the payload.
+/// Number of words before the payload.
 pub(crate) const HEAD_WORDS: usize = 3;
-/// Words of a signature.
+/// Number of words of a signature.
 pub(crate) const SIGNATURE_WORDS: usize = 8;
 
-/// Why a sealed value is refused: its sender does not keep to the protocol.
+/// Reason why a sealed value is refused: its sender violates the protocol.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// The slot of one index holds another.
+    /// The slot of one index holds another one.
     #[error("index gap: index {found} lies where {expected} belongs")]
     IndexGap {
-        /// What belongs there.
+        /// Index of the slot.
         expected: u64,
-        /// What is there.
+        /// Index in the value.
         found: u64,
     },
-    /// Its length says otherwise.
+    /// The length is wrong.
     #[error("a value of {bytes} bytes whose header says {payload} of payload; at most {limit} are agreed on")]
     Length {
-        /// Bytes of the value.
+        /// Length of the value, in bytes.
         bytes: usize,
-        /// What its header says.
+        /// Length of the payload according to the header, in bytes.
         payload: u64,
-        /// The longest payload.
+        /// Length of the longest payload, in bytes.
         limit: usize,
     },
-    /// Not signed by its sender, in this cluster, for this index.
+    /// The sender has not signed the value for this cluster and index.
     #[error("the signature of index {index} is not {sender}'s: another key or another cluster")]
     Signature {
-        /// The sender.
+        /// Sender.
         sender: ProcessId,
-        /// The index.
+        /// Index.
         index: u64,
     },
 }
 
-/// A value, as it lies in a slot.
+/// A value as it lies in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Value<'a> {
     words: &'a [u64],
@@ -61,10 +61,10 @@ pub struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The value in a sealed record's payload of `bytes`.
+    /// Parses the value in a sealed record's payload of `bytes`.
     ///
     /// # Errors
-    /// [`Refused::Length`].
+    /// Returns [`Refused::Length`] if the lengths do not match.
     pub fn new(words: &'a [u64], bytes: usize, signed: bool, limit: usize) -> Result<Self, Refused> {
         let payload = words.get(2).copied().unwrap_or(u64::MAX);
         let words = words.get(..bytes / WORD).unwrap_or(words);
@@ -76,42 +76,42 @@ impl<'a> Value<'a> {
         Ok(Value { words, signed })
     }
 
-    /// A value of this process's own making: words that [`encode`] wrote, or a snapshot that was checked before.
+    /// Wraps words that this process wrote with [`encode`], or a snapshot that it has checked before.
     pub(crate) fn trusted(words: &'a [u64], signed: bool) -> Self {
         Value { words, signed }
     }
 
-    /// The dense index.
+    /// Returns the dense index.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.words[0]
     }
 
-    /// The application's key.
+    /// Returns the application's key.
     #[must_use]
     pub fn key(&self) -> u64 {
         self.words[1]
     }
 
-    /// The payload.
+    /// Returns the payload.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.words[HEAD_WORDS..].as_bytes()[..self.words[2] as usize]
     }
 
-    /// All words.
+    /// Returns all words.
     #[must_use]
     pub fn words(&self) -> &'a [u64] {
         self.words
     }
 
-    /// Everything that counts when values are compared.
+    /// Returns the words that are compared between values.
     #[must_use]
     pub fn content(&self) -> &'a [u64] {
         content(self.words, self.signed)
     }
 
-    /// Whether it is for this index, and signed by its sender where values are signed.
+    /// Checks that the value is for this index, and that its sender has signed it if values are signed.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -122,7 +122,7 @@ impl<'a> Value<'a> {
         if self.is_authentic(sender, authority) { Ok(()) } else { Err(Refused::Signature { sender, index }) }
     }
 
-    /// Whether the sender signed it. Always, where values are not signed.
+    /// Returns whether the sender has signed the value. Always true if values are not signed.
     #[must_use]
     pub fn is_authentic(&self, sender: ProcessId, authority: Option<&Authority>) -> bool {
         authority.is_none_or(|authority| {
@@ -132,13 +132,13 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The words that are compared: all but a signature.
+/// Returns the words that are compared: all but a signature.
 pub(crate) fn content(words: &[u64], signed: bool) -> &[u64] {
     let tail = if signed { SIGNATURE_WORDS } else { 0 };
     &words[..words.len().saturating_sub(tail)]
 }
 
-/// Writes a value to the beginning of `out` and returns its length in bytes; room for it is there.
+/// Writes a value to the beginning of `out`, which must have room for it. Returns its length in bytes.
 pub(crate) fn encode(index: u64, key: u64, payload: &[u8], authority: Option<&Authority>, out: &mut [u64]) -> usize {
     let end = HEAD_WORDS + payload.len().div_ceil(WORD);
     (out[0], out[1], out[2]) = (index, key, payload.len() as u64);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_read_as_it_was_written() {
+    fn values_survive_encoding() {
         for length in 0..40 {
             let payload: Vec<u8> = (0..length).collect();
             let mut words = [u64::MAX; 12];
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_indices_that_do_not_fit_are_named() {
+    fn wrong_lengths_and_indices_are_refused_by_name() {
         let mut words = [0; 12];
         let bytes = encode(7, 0, &[1; 30], None, &mut words);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Functions that take ids or sizes of a caller's answer for values that do not exist; none panics.
+//! Functions that get ids or sizes from a caller accept values that do not exist without a panic.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, World};
@@ -8,7 +8,7 @@ const OUTSIDE: [u16; 4] = [3, 9, 64, u16::MAX];
 const MODES: [Mode; 3] = [Mode::All, Mode::Quorum(FaultModel::LyingSender), Mode::Quorum(FaultModel::LyingHosts)];
 
 #[test]
-fn a_node_knows_nothing_of_processes_that_are_none() {
+fn node_tolerates_unknown_processes() {
     let world = World::new(SimConfig::new(3, 1, NetworkModel::uniform(1000)));
     let node = Node::new(world.fabric(ProcessId(0)), Config::new(3, Mode::All, 0), 1, None).unwrap();
     for n in OUTSIDE {
@@ -42,7 +42,7 @@ fn impossible_configurations_are_refused() {
 }
 
 #[test]
-fn keys_of_processes_that_are_none_are_refused() {
+fn keys_of_unknown_processes_are_refused() {
     let secret = [7; 32];
     let public = [Authority::public_of(&secret)];
     for n in [1, u16::MAX] {

@@ -1,4 +1,4 @@
-//! The state machine, step by step: the hazards of the notes as scripts.
+//! Step-by-step scripts of the state machine, one per hazard.
 
 use stentor_fabric::ProcessId;
 use stentor_neb::{Authority, Config, Evidence, FaultModel, Mode, Outcome, Replay, Seen, Value};
@@ -7,7 +7,7 @@ const P: [ProcessId; 5] = [ProcessId(0), ProcessId(1), ProcessId(2), ProcessId(3
 const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 const HOSTS: Mode = Mode::Quorum(FaultModel::LyingHosts);
 
-/// The words of an unsigned value.
+/// Returns the words of an unsigned value.
 fn words(index: u64, byte: u64) -> [u64; 4] {
     [index, 77, 8, byte]
 }
@@ -17,7 +17,7 @@ fn with<R>(index: u64, byte: u64, act: impl FnOnce(Value<'_>) -> R) -> R {
     act(Value::new(&words, 32, false, 8).unwrap())
 }
 
-/// The stream of process 0 at process `me`.
+/// Returns the stream of process 0 at process `me`.
 fn stream(mode: Mode, n: usize, f: usize, window: u32, me: usize) -> Replay {
     let config = Config { window, payload_bytes: 8, ..Config::new(n, mode, f) };
     config.check().unwrap();
@@ -51,9 +51,9 @@ fn delivered(stream: &mut Replay) -> Option<u64> {
 }
 
 #[test]
-fn one_honest_crash_makes_nobody_deliver() {
-    // The sender gives 1 to p1 and p2, and 9 to p3. p2 answers both and crashes. p1 and p3 wait for it, whatever they
-    // suspect, and never deliver different values.
+fn crash_of_a_correct_process_causes_no_delivery() {
+    // The sender sends value 1 to p1 and p2, and value 9 to p3. p2 answers both and crashes. p1 and p3 wait for it,
+    // whatever they suspect, and never deliver different values.
     let (mut one, mut three) = (stream(Mode::All, 4, 0, 4, 1), stream(Mode::All, 4, 0, 4, 3));
     take(&mut one, 1);
     take(&mut three, 9);
@@ -72,7 +72,7 @@ fn one_honest_crash_makes_nobody_deliver() {
 }
 
 #[test]
-fn a_member_that_answers_twice_is_one_member() {
+fn member_that_answers_twice_counts_once() {
     let mut stream = stream(Mode::All, 4, 0, 4, 1);
     take(&mut stream, 1);
     assert!(stream.next_round());
@@ -86,7 +86,7 @@ fn a_member_that_answers_twice_is_one_member() {
 }
 
 #[test]
-fn with_two_processes_there_is_nobody_left_to_read_from() {
+fn two_processes_need_no_read() {
     let mut stream = stream(Mode::All, 2, 0, 4, 1);
     take(&mut stream, 5);
     assert!(stream.next_round());
@@ -94,7 +94,7 @@ fn with_two_processes_there_is_nobody_left_to_read_from() {
 }
 
 #[test]
-fn nothing_is_read_before_the_own_register_is_at_a_quorum() {
+fn no_read_before_the_own_register_is_at_a_quorum() {
     let mut stream = stream(HOSTS, 4, 1, 4, 1);
     take(&mut stream, 1);
     for host in [1, 2] {
@@ -107,7 +107,7 @@ fn nothing_is_read_before_the_own_register_is_at_a_quorum() {
 }
 
 #[test]
-fn a_conflict_is_sticky_and_ends_the_stream_with_evidence() {
+fn conflict_is_sticky_and_ends_the_stream_with_evidence() {
     let mut stream = stream(SENDER, 4, 1, 4, 1);
     take(&mut stream, 1);
     take(&mut stream, 2);
@@ -126,7 +126,7 @@ fn a_conflict_is_sticky_and_ends_the_stream_with_evidence() {
 }
 
 #[test]
-fn a_register_used_again_gives_the_index_up_and_not_the_one_that_takes_its_slot() {
+fn reused_register_gives_up_only_the_old_index() {
     let mut stream = stream(Mode::All, 4, 0, 1, 1);
     take(&mut stream, 1);
     assert!(stream.next_round());
@@ -135,7 +135,7 @@ fn a_register_used_again_gives_the_index_up_and_not_the_one_that_takes_its_slot(
     assert_eq!(stream.next_outcome(), Some(Outcome::Skip(0)));
     stream.settled();
     take(&mut stream, 2);
-    // The round for index 0 ends now; it says nothing about index 1, which has its slot.
+    // The round for index 0 ends now. It says nothing about index 1, which reuses the slot.
     answer(&mut stream, 3);
     assert_eq!(delivered(&mut stream), None);
     assert!(stream.next_round());
@@ -144,7 +144,7 @@ fn a_register_used_again_gives_the_index_up_and_not_the_one_that_takes_its_slot(
 }
 
 #[test]
-fn a_torn_register_is_read_again_until_the_floor_says_that_it_cannot_be_an_older_value_on_its_way_out() {
+fn torn_register_is_read_again_until_the_floor_excludes_reuse() {
     let mut stream = stream(SENDER, 4, 1, 4, 1);
     take(&mut stream, 1);
     [1, 2].into_iter().for_each(|host| stream.published(P[host], 1));
@@ -155,7 +155,7 @@ fn a_torn_register_is_read_again_until_the_floor_says_that_it_cannot_be_an_older
 }
 
 #[test]
-fn the_fast_path_wants_everybody_and_takes_a_conflict_for_one() {
+fn fast_path_needs_all_replayers_and_detects_conflicts() {
     let mut stream = stream(SENDER, 4, 1, 4, 1);
     take(&mut stream, 1);
     let push = |stream: &mut Replay, replayer: usize, byte: u64| {
@@ -172,7 +172,7 @@ fn the_fast_path_wants_everybody_and_takes_a_conflict_for_one() {
 }
 
 #[test]
-fn only_the_senders_own_values_are_conflicts_where_values_are_signed() {
+fn only_signed_values_of_the_sender_are_conflicts() {
     let secret = |n: usize| [n as u8 + 1; 32];
     let public: Vec<_> = (0..4).map(|n| Authority::public_of(&secret(n))).collect();
     let at = |n: usize| Authority::new(5, P[n], &secret(n), &public).unwrap();

@@ -1,4 +1,4 @@
-//! The real node over shared memory: several fabrics of this process, each on a thread of its own.
+//! The real node over shared memory: several fabrics in one process, each on its own thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ fn node(directory: &TempDir, config: Config, me: u16) -> Node<ShmFabric> {
     Node::new(ShmFabric::start(shm).unwrap(), config, 7, None).unwrap()
 }
 
-/// What one process did.
+/// Result of one process.
 struct Done {
     delivered: Vec<u64>,
     skipped: u64,
@@ -32,14 +32,14 @@ struct Done {
     most_rss_growth: u64,
 }
 
-/// Resident memory of this process, KiB.
+/// Returns the resident memory of this process, in KiB.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Runs a process: it broadcasts so many, and goes on until all have delivered everything of everybody.
+/// Runs a process: it sends its broadcasts, and continues until all processes have delivered everything.
 fn run(mut node: Node<ShmFabric>, broadcasts: u64, finished: &AtomicU64, pause: &AtomicBool) -> Done {
     let n = node.config().processes;
     let (mut delivered, mut skipped, mut sent, mut told) = (vec![0_u64; n], 0, 0, false);
@@ -145,7 +145,7 @@ fn every_mode_delivers_everything_everywhere() {
 
 /// `STENTOR_NEB_STREAM` sets the number of broadcasts of each of the three processes.
 #[test]
-fn an_endless_stream_goes_through_rings_of_fixed_size() {
+fn endless_stream_uses_rings_of_fixed_size() {
     let broadcasts = std::env::var("STENTOR_NEB_STREAM").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
     let begin = Instant::now();
     let config = Config { payload_bytes: 16, ..Config::new(3, SENDER, 0) };
@@ -165,7 +165,7 @@ fn an_endless_stream_goes_through_rings_of_fixed_size() {
 }
 
 #[test]
-fn a_process_that_stands_still_is_waited_for_and_nothing_is_lost() {
+fn stopped_process_is_waited_for_and_misses_nothing() {
     let stop = Duration::from_millis(1_500);
     for config in [Config::new(3, Mode::All, 0), Config::new(4, SENDER, 1)] {
         for done in everybody(config, 20_000, Some(stop)) {

@@ -1,26 +1,26 @@
-//! A question to a host, and how far it is.
+//! The state of reading one host's registers.
 
-/// How far a question to a host is.
+/// Progress of a request to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Stage {
-    /// Nothing was asked.
+    /// No request is in progress.
     #[default]
     Idle,
     /// Registers are to be read.
     Registers,
-    /// They are on their way.
+    /// READs of registers are in flight.
     RegistersFlying,
-    /// They are here.
+    /// The registers have arrived.
     RegistersHere,
-    /// Floors are to be read: some register was torn.
+    /// Floors are to be read, because a register was torn.
     Floors,
-    /// They are on their way.
+    /// READs of floors are in flight.
     FloorsFlying,
-    /// They are here, read after the registers.
+    /// The floors have arrived. They were read after the registers.
     FloorsHere,
 }
 
-/// A question to a host: its registers for the indices of a round.
+/// A request to a host for its registers of the indices of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ask {
     pub(super) serial: u64,
@@ -29,7 +29,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// The READs of this round are complete.
+    /// Records that the READs of this round are complete.
     pub(super) fn arrived(&mut self, serial: u64) {
         if serial == self.serial {
             self.stage = match self.stage {

@@ -1,4 +1,4 @@
-//! Regions and queue pairs of one process: everything but the protocol. A process that lies has the same.
+//! Regions and queue pairs of one process, without the protocol. A Byzantine process has them, too.
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec};
@@ -16,34 +16,34 @@ pub struct Endpoint<F: Fabric> {
     pub(crate) layout: Layout,
     pub(crate) salt: u64,
     pub(crate) me: ProcessId,
-    /// Everybody else.
+    /// All other processes.
     pub(crate) others: ProcessSet,
-    /// The longest record that goes inline, bytes.
+    /// Length of the longest record that is posted inline, in bytes.
     pub(crate) inline_bytes: u32,
-    /// None to oneself in mode `all`.
+    /// Links to the peers. In mode `all` there is none to the process itself.
     pub(crate) peers: Peers,
     regions: Regions,
     pub(crate) staging: RegionId,
-    /// By host.
+    /// Region for READs from each host.
     pub(crate) scratch: Vec<Option<RegionId>>,
-    /// Bytes.
+    /// Number of registered bytes.
     pub(crate) registered: u64,
 }
 
-/// What peers reach here.
+/// Regions that peers access here.
 #[derive(Debug, Default)]
 struct Regions {
-    /// By sender.
+    /// Broadcast region of each sender.
     broadcasts: Vec<Option<RegionId>>,
-    /// By writer: the registers kept here.
+    /// Registers of each writer that are kept here.
     registers: Vec<Option<RegionId>>,
-    /// By peer.
+    /// Control region of each peer.
     controls: Vec<Option<RegionId>>,
     bytes: u64,
 }
 
 impl<F: Fabric> Endpoint<F> {
-    /// Registers and begins to connect. `salt` is the cluster's.
+    /// Registers the regions and begins to connect. `salt` is the cluster's.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -86,25 +86,25 @@ impl<F: Fabric> Endpoint<F> {
         })
     }
 
-    /// The words of the buffer that a sender writes here.
+    /// Returns the words of the buffer that a sender writes here.
     #[inline]
     pub(crate) fn broadcast_words(&self, sender: ProcessId) -> &[Word] {
         self.words(self.regions.broadcasts[sender.index()])
     }
 
-    /// The words of a writer's registers that are kept here.
+    /// Returns the words of a writer's registers that are kept here.
     #[inline]
     pub(crate) fn register_words(&self, writer: ProcessId) -> &[Word] {
         self.words(self.regions.registers[writer.index()])
     }
 
-    /// The words that a peer writes credits to.
+    /// Returns the words to which a peer writes credits.
     #[inline]
     pub(crate) fn control_words(&self, peer: ProcessId) -> &[Word] {
         self.words(self.regions.controls[peer.index()])
     }
 
-    /// What a process may use here, in mode `all`: it writes two regions and reads one.
+    /// Returns the regions that a process can access here, in mode `all`: it writes two and reads one.
     pub(crate) fn reached_by(&self, peer: ProcessId) -> impl Iterator<Item = RegionId> {
         let Regions { broadcasts, registers, controls, .. } = &self.regions;
         [broadcasts[peer.index()], controls[peer.index()], registers[self.me.index()]].into_iter().flatten()
@@ -116,7 +116,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 }
 
-/// Stores words into own memory.
+/// Stores words into local memory.
 pub(crate) fn store(words: &[Word], offset: u64, values: &[u64]) {
     for (to, from) in words[offset as usize / WORD..].iter().zip(values) {
         to.store(*from, Ordering::Release);
@@ -130,7 +130,7 @@ fn open_regions<F: Fabric>(fabric: &mut F, config: &Config, layout: &Layout) -> 
     let mut region = |purpose, writer, bytes, readers: bool| -> Result<Option<RegionId>, NodeError> {
         let region = fabric.register(RegionSpec { purpose, writer, bytes })?;
         registered += bytes;
-        // In mode `all` one's own registers are stored by one's own processor: nobody writes them from outside.
+        // In mode `all` a process's registers are stored by its own processor, so no peer gets write access.
         if writer != me || config.mode != Mode::All {
             fabric.grant(region, writer, Access::Write)?;
         }
@@ -155,7 +155,7 @@ fn open_regions<F: Fabric>(fabric: &mut F, config: &Config, layout: &Layout) -> 
     Ok(regions)
 }
 
-/// Whether the fabric can carry what these sizes ask of it.
+/// Checks that the fabric supports these sizes.
 fn check_fabric<F: Fabric>(fabric: &F, config: &Config, layout: &Layout) -> Result<(), NodeError> {
     let has = fabric.capabilities();
     if !has.many_readers {

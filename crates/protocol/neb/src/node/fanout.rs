@@ -1,28 +1,30 @@
-//! Own broadcasts by the network's own copies: one write to all who are to get the same next records and whom the set of
-//! this process reaches; everybody else, and everybody where there is no set, is written to by a queue pair.
+//! Own broadcasts by fan-out: the network copies one write to all peers that need the same records next and that the
+//! fan-out set of this process reaches. All other peers, and all peers without a set, are written by a queue pair.
 //!
-//! The set is *away* (not joined, or broken), *ready*, or *slow*: ready, but a write of it has been under way for longer than
-//! this process waits. A slow set is not written to until all its writes are done, or it broke and came back.
+//! The set is *away* (not joined, or broken), *ready*, or *slow*: ready, but a write of it has been outstanding for
+//! longer than the configured number of rounds. A slow set gets no writes until all its writes are done, or until it
+//! broke and was joined again.
 //!
-//! A set's write is complete when its slowest member has it, and one that stands still holds it up for as long as the fabric
-//! is patient. Three things keep that from stopping the broadcast: a peer that frees an index has got it, whatever the others
-//! do; where the set is slow, or broke, what it alone carried goes by queue pairs as well; and who frees nothing is left
-//! behind by flow control, as without a set.
+//! A fan-out write completes when its slowest member has it, and a stopped member delays it until the fabric times out.
+//! Three rules keep that from stopping the broadcast. A peer that frees an index has received it, whatever the others
+//! do. If the set is slow or broke, the indices that it alone carried are also sent by queue pairs. A peer that frees
+//! nothing is ignored by flow control, as without a set.
 //!
-//! A sender that lies gains nothing: it could always write to each what it wanted, and what a set copies is judged by its
-//! receivers as what a queue pair brings.
+//! A Byzantine sender gains nothing by the set. It could always write different values to different receivers, and
+//! receivers judge a copy of the set like a write of a queue pair.
 //!
 //! # Invariants
-//! - To a peer each index goes by one way, in order. Only what a slow or broken set carried, or what a link broke under,
-//!   is posted again: the cursor goes back to what is known to be written there, and never while a write of the queue pair
-//!   is on its way.
-//! - "Written" is what is done by both ways: everything below the first index that only an unfinished write of the set
-//!   carries, and below the first that the queue pair has not reported.
-//! - No slot of a peer is written for another index, by either way, while a write of the set that carried the last one may
-//!   still land there: before it is done, or is confirmed by the peer, or the peer is settled ([`Fabric::set_settled`]).
-//! - A peer confirms by freeing only what was posted to it once, and not after something a window later was broadcast: then it
-//!   may have skipped it.
-//! - Nobody waits for the set to be there, or to come back.
+//! - Each index goes to a peer by one path, in order. Only indices that a slow or broken set carried, or that a link
+//!   broke under, are posted again. The cursor then goes back to the last index that is known to be written there, and
+//!   never while a write of the queue pair is in flight.
+//! - "Written" covers both paths: everything below the first index that only an unfinished fan-out write carries, and
+//!   below the first index that the queue pair has not completed.
+//! - No slot of a peer is written for another index, by either path, while a fan-out write of its last index may still
+//!   land there. That ends when the write is done, when the peer has confirmed it, or when the peer is settled
+//!   ([`Fabric::set_settled`]).
+//! - By freeing, a peer confirms only indices that were posted to it once, and only until an index a window later has
+//!   been broadcast. After that it may have skipped them.
+//! - No caller waits for the set to be connected or to recover.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -34,8 +36,8 @@ use super::NodeError;
 use super::peer::SEND_DEPTH;
 use crate::{Config, Mutant, mutant};
 
-/// The sets of a broadcast, if the network makes copies here and the processes fit into one: the own one, and those of the
-/// other senders.
+/// Joins the fan-out sets of a broadcast, if the network makes copies and the processes fit into a set: the own set,
+/// and those of the other senders.
 pub(super) fn join<F: Fabric>(
     fabric: &mut F,
     config: &Config,
@@ -52,7 +54,7 @@ pub(super) fn join<F: Fabric>(
     Ok((own, others))
 }
 
-/// A write of the set that brings a peer some indices which nothing else does.
+/// A fan-out write of indices that reach the peer by no other write.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     request: u64,
@@ -60,32 +62,32 @@ struct Flight {
     upto: u64,
 }
 
-/// Indices of a set's writes that are under way although they were posted again.
+/// Indices of fan-out writes that are in flight although they were posted again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Skipped {
-    /// The last of the writes.
+    /// Last of the writes.
     request: u64,
-    /// The first of the indices.
+    /// First of the indices.
     first: u64,
 }
 
-/// What the set has under way to one peer.
+/// State of the fan-out to one peer.
 #[derive(Clone, Debug, Default)]
 struct PeerProgress {
-    /// Oldest first, in the order of their indices.
+    /// Outstanding writes, oldest first, in the order of their indices.
     flights: VecDeque<Flight>,
-    /// What else is under way.
+    /// Other writes in flight, whose indices were posted again.
     skipped: Option<Skipped>,
-    /// The first index that a broken set may still bring.
+    /// First index that a broken set may still deliver.
     in_doubt_from: Option<u64>,
-    /// The cursor has to go back.
+    /// `true` if the cursor has to go back.
     back: bool,
-    /// Nothing from here on was posted more than once.
+    /// No index from here on was posted more than once.
     once_from: u64,
 }
 
 impl PeerProgress {
-    /// The first index that some write of the set may still bring.
+    /// Returns the first index that a fan-out write may still deliver.
     #[inline]
     fn first_under_way(&self) -> Option<u64> {
         let skipped = self.skipped.map(|skipped| skipped.first);
@@ -94,15 +96,15 @@ impl PeerProgress {
     }
 }
 
-/// This process's end of its set.
+/// This process's end of its fan-out set.
 #[derive(Debug)]
 pub(super) struct FanoutSender {
     pub(super) set: FanoutSet,
     slow: bool,
-    /// Rounds since a write was done, with others under way.
+    /// Number of rounds since a write completed, with others outstanding.
     waited: u32,
     patience: u32,
-    /// By process.
+    /// State of each process.
     peers: Vec<PeerProgress>,
     mutant: Mutant,
 }
@@ -121,31 +123,31 @@ impl FanoutSender {
         }
     }
 
-    /// Whether a write can be posted now.
+    /// Returns whether a write can be posted now.
     #[inline]
     pub(super) fn is_usable(&self) -> bool {
         !self.slow && self.set.can_post()
     }
 
-    /// Whether a peer can get the next records by the set.
+    /// Returns whether a peer can get the next records through the set.
     #[inline]
     pub(super) fn reaches(&self, peer: ProcessId) -> bool {
         self.set.reaches(peer) && !self.goes_back(peer)
     }
 
-    /// Whether the cursor of a peer has to go back: nothing is posted there before.
+    /// Returns whether the cursor of a peer has to go back. Nothing may be posted to it before.
     #[inline]
     pub(super) fn goes_back(&self, peer: ProcessId) -> bool {
         self.peers[peer.index()].back
     }
 
-    /// The first index that only the set brings to a peer, in a write that is not known to be done.
+    /// Returns the first index that only the set carries to a peer, in a write that is not known to be done.
     #[inline]
     pub(super) fn alone_from(&self, peer: ProcessId) -> Option<u64> {
         self.peers[peer.index()].flights.front().map(|flight| flight.first)
     }
 
-    /// The first index that the set may still bring to a peer, for whatever reason it was posted.
+    /// Returns the first index that the set may still deliver to a peer, whether it was posted again or not.
     #[inline]
     pub(super) fn unfinished<F: Fabric>(&mut self, fabric: &F, peer: ProcessId) -> Option<u64> {
         let progress = &mut self.peers[peer.index()];
@@ -158,7 +160,7 @@ impl FanoutSender {
         progress.first_under_way()
     }
 
-    /// Posts the write in work, which brings these indices. Whether the set took it.
+    /// Posts the write that is being built, which carries these indices. Returns whether the set accepted it.
     #[inline]
     pub(super) fn write<F: Fabric>(&mut self, fabric: &mut F, data: &[u8], indices: Range<u64>) -> bool {
         let Some(request) = self.set.post(fabric, data) else { return false };
@@ -169,7 +171,7 @@ impl FanoutSender {
         true
     }
 
-    /// Whether a completion is one of this set's; takes it.
+    /// Processes a completion. Returns whether it belongs to this set.
     #[inline]
     pub(super) fn completed(&mut self, completion: &Completion) -> bool {
         let is_own = self.set.completed(completion);
@@ -179,7 +181,7 @@ impl FanoutSender {
         is_own
     }
 
-    /// Forgets the writes to a peer that are done.
+    /// Removes the writes to a peer that are done.
     #[inline]
     pub(super) fn forget_done(&mut self, peer: ProcessId) {
         let done = self.set.done();
@@ -190,7 +192,8 @@ impl FanoutSender {
         progress.skipped = progress.skipped.filter(|skipped| skipped.request > done);
     }
 
-    /// A peer has freed what is below an index, and what is below `next` was broadcast. Whether that is news.
+    /// Records that a peer has freed everything below an index, when everything below `next` has been broadcast.
+    /// Returns whether that confirms a write.
     pub(super) fn freed(&mut self, peer: ProcessId, freed: u64, next: u64, window: u64) -> bool {
         let progress = &mut self.peers[peer.index()];
         let before = progress.flights.len();
@@ -203,7 +206,7 @@ impl FanoutSender {
         progress.flights.len() != before
     }
 
-    /// A round has passed. Whether the set is slow from now on, and cursors have to go back.
+    /// Counts a round. Returns whether the set has become slow, so that cursors have to go back.
     #[inline]
     pub(super) fn tend(&mut self) -> bool {
         if self.set.is_idle() {
@@ -221,7 +224,8 @@ impl FanoutSender {
         true
     }
 
-    /// The cursor of a peer goes back from here: what is under way counts no more, and may land all the same.
+    /// Records that the cursor of a peer goes back from index `from`. Outstanding writes no longer count, although they
+    /// may still land.
     pub(super) fn went_back(&mut self, peer: ProcessId, from: u64) {
         let progress = &mut self.peers[peer.index()];
         (progress.back, progress.once_from) = (false, progress.once_from.max(from));
@@ -232,7 +236,8 @@ impl FanoutSender {
         }
     }
 
-    /// The set is broken, and its completions were taken: joins again, and has cursors go back to what may not have arrived.
+    /// Joins a broken set again, and makes cursors go back to the indices that may not have arrived. All its
+    /// completions must have been processed.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F) {
         (self.slow, self.waited) = (false, 0);
         for progress in &mut self.peers {
@@ -255,7 +260,7 @@ mod tests {
     const PEER: ProcessId = ProcessId(1);
     const WINDOW: u64 = 8;
 
-    /// With two writes under way to the peer, of the indices 4 and 5, and 6.
+    /// Creates a set with two outstanding writes to the peer: one of the indices 4 and 5, one of index 6.
     fn fanout() -> FanoutSender {
         let config = Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1);
         let flights = [Flight { request: 1, first: 4, upto: 6 }, Flight { request: 2, first: 6, upto: 7 }];
@@ -271,22 +276,22 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_confirms_what_was_posted_once_and_what_it_cannot_have_skipped() {
+    fn freeing_confirms_only_writes_posted_once_and_not_skipped() {
         let mut freed = fanout();
         assert!(!freed.freed(PEER, 5, 7, WINDOW) && freed.freed(PEER, 6, 7, WINDOW));
         assert_eq!((freed.alone_from(PEER), freed.freed(PEER, 7, 7, WINDOW)), (Some(6), true));
         assert_eq!(freed.alone_from(PEER), None);
         let mut posted_twice = fanout();
         posted_twice.peers[PEER.index()].once_from = 5;
-        assert!(!posted_twice.freed(PEER, 7, 7, WINDOW), "what it has read may be the other copy of 4");
+        assert!(!posted_twice.freed(PEER, 7, 7, WINDOW), "the peer may have read the other copy of 4");
         let mut passed = fanout();
         assert!(passed.freed(PEER, 6, 4 + WINDOW, WINDOW));
         let mut passed = fanout();
-        assert!(!passed.freed(PEER, 6, 5 + WINDOW, WINDOW), "12 was broadcast: who saw that may have skipped 4");
+        assert!(!passed.freed(PEER, 6, 5 + WINDOW, WINDOW), "a peer that saw 12 may have skipped 4");
     }
 
     #[test]
-    fn who_waits_too_long_goes_back_and_waits_for_all_that_is_under_way() {
+    fn slow_set_moves_cursors_back_and_waits_until_idle() {
         let mut fanout = fanout();
         assert_eq!([(); 4].map(|()| fanout.tend()), [false, false, true, false]);
         assert!(fanout.goes_back(PEER) && !fanout.goes_back(ProcessId(2)) && !fanout.is_usable());

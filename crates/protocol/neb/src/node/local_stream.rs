@@ -1,6 +1,7 @@
-//! One's own broadcasts: `broadcast` of the pseudocode, and their delivery here.
+//! Broadcasts of the local process, and their delivery here.
 //!
-//! What is posted to whom, by a queue pair or by the set, follows from cursors; states and invariants stand in `fanout.rs`.
+//! Cursors determine what is posted to each peer, by a queue pair or by the set. `fanout.rs` documents the states and
+//! invariants.
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SetTarget, SlotReader, Source, Span};
@@ -16,21 +17,21 @@ use crate::layout::{broadcast_seal, credit_seal};
 use crate::value::{self, Value};
 use crate::{Broadcast, Config, Layout};
 
-/// The own stream, and the records of its last window.
+/// The local stream, and the records of its last window.
 #[derive(Debug)]
 pub(super) struct LocalStream {
     pub(super) stream: Broadcast,
     seal: Seal,
     records: Records,
-    /// By peer.
+    /// Send cursor of each peer.
     cursors: Vec<SendCursor>,
-    /// The set, where the network makes copies.
+    /// The fan-out set, if the network makes copies.
     pub(super) fanout: Option<FanoutSender>,
-    /// Everything below was posted to everybody, whoever that is.
+    /// Everything below this index was posted to every peer.
     posted_everywhere: u64,
-    /// By peer.
+    /// Credit slot of each peer.
     credits: Vec<SlotReader>,
-    /// By peer: the newest credit, believed or not.
+    /// Newest credit of each peer, valid or not.
     pub(super) claimed: Vec<u64>,
 }
 
@@ -55,7 +56,8 @@ impl LocalStream {
         }
     }
 
-    /// Everything to this peer starts over from what is known to be there. Nothing of its queue pair is on its way.
+    /// Restarts sending to this peer from the last index that is known to be written there. Its queue pair must have no
+    /// write in flight.
     pub(super) fn rewind(&mut self, peer: ProcessId) {
         let cursor = &mut self.cursors[peer.index()];
         if let Some(fanout) = &mut self.fanout {
@@ -65,19 +67,19 @@ impl LocalStream {
         self.posted_everywhere = 0;
     }
 
-    /// A queue pair has written what it was given below an index.
+    /// Records that a queue pair has written everything below an index that was posted on it.
     pub(super) fn linked(&mut self, peer: ProcessId, upto: u64) {
         let cursor = &mut self.cursors[peer.index()];
         cursor.linked_done = cursor.linked_done.max(upto);
         self.settle(peer);
     }
 
-    /// Says what is written to a peer by both ways.
+    /// Updates the index up to which a peer was written by both paths.
     fn settle(&mut self, peer: ProcessId) {
         let cursor = &self.cursors[peer.index()];
         let linked = if cursor.is_quiet() { cursor.posted } else { cursor.linked_done };
         let upto = match &self.fanout {
-            // What the set alone carried is forgotten there: only going back tells.
+            // The set no longer knows which indices it alone carried, so the cursor must go back first.
             Some(fanout) if fanout.goes_back(peer) => return,
             Some(fanout) => fanout.alone_from(peer).map_or(linked, |first| first.min(linked)),
             None => linked,
@@ -85,7 +87,7 @@ impl LocalStream {
         self.stream.written(peer, upto);
     }
 
-    /// Writes of the set are done.
+    /// Records that writes of the set are done.
     pub(super) fn fanned(&mut self) {
         for peer in (0..self.cursors.len() as u16).map(ProcessId) {
             if let Some(fanout) = &mut self.fanout {
@@ -95,7 +97,8 @@ impl LocalStream {
         }
     }
 
-    /// A peer frees: what it got by the set is there, whether the others have it or not.
+    /// Records that a peer has freed indices. Those that the set carried have arrived there, whether the others have
+    /// them or not.
     fn freed(&mut self, peer: ProcessId, window: u64) {
         let (freed, next) = (self.stream.freed_by(peer), self.stream.next());
         if self.fanout.as_mut().is_some_and(|fanout| fanout.freed(peer, freed, next, window)) {
@@ -103,7 +106,7 @@ impl LocalStream {
         }
     }
 
-    /// A round has passed. Whether there is something to post again.
+    /// Counts a round. Returns whether indices have to be posted again.
     #[inline]
     pub(super) fn tend(&mut self) -> bool {
         let slow = self.fanout.as_mut().is_some_and(FanoutSender::tend);
@@ -113,7 +116,8 @@ impl LocalStream {
         slow
     }
 
-    /// Joins a broken set again, and posts again what may not have arrived. Its completions were taken.
+    /// Joins a broken set again, and posts again the indices that may not have arrived. All its completions must have
+    /// been processed.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F) {
         if let Some(fanout) = &mut self.fanout {
             fanout.mend(fabric);
@@ -121,8 +125,8 @@ impl LocalStream {
         }
     }
 
-    /// Up to where a peer can be written to: one write of a slot at a time, because the older one could land last where
-    /// writes are not ordered, or go by another way.
+    /// Returns the index up to which a peer can be written. A slot has only one write in flight, because the older one
+    /// could land last if writes are not ordered or take another path.
     #[inline]
     fn until<F: Fabric>(&mut self, fabric: &F, peer: ProcessId, window: u64) -> u64 {
         let until = self.stream.next().min(self.stream.written_at(peer) + window);
@@ -132,7 +136,7 @@ impl LocalStream {
 }
 
 impl<F: Fabric> Node<F> {
-    /// Broadcasts a payload under a key of the application's and returns its index. It goes out at once.
+    /// Broadcasts a payload with a key of the application and returns its index. The broadcast is posted at once.
     ///
     /// # Errors
     /// See [`BroadcastError`].
@@ -143,8 +147,8 @@ impl<F: Fabric> Node<F> {
         Ok(index)
     }
 
-    /// Like [`broadcast`](Node::broadcast), but it goes out with the next [`step`](Node::step), together with what was
-    /// enqueued before it: for who has several to broadcast.
+    /// Enqueues a broadcast like [`broadcast`](Node::broadcast), which is posted with the next [`step`](Node::step),
+    /// together with earlier ones. For callers that have several payloads.
     ///
     /// # Errors
     /// See [`BroadcastError`].
@@ -173,14 +177,15 @@ impl<F: Fabric> Node<F> {
         Ok(index)
     }
 
-    /// Whether a broadcast at this time is not refused as [`BroadcastError::Full`]. For who wants to record it before it
-    /// goes out; its index will be [`Broadcast::next`] of [`own_stream`](Node::own_stream).
+    /// Returns whether a broadcast at this time would not be refused as [`BroadcastError::Full`]. For callers that
+    /// record a broadcast before it is posted; its index will be [`Broadcast::next`] of
+    /// [`own_stream`](Node::own_stream).
     #[must_use]
     pub fn has_room(&mut self, now_ns: u64) -> bool {
         self.own.stream.has_room(now_ns) && !self.is_own_slot_in_use()
     }
 
-    /// Whether the NIC may still read the copy in the slot of the next index.
+    /// Returns whether the NIC may still read the staged copy in the slot of the next index.
     fn is_own_slot_in_use(&self) -> bool {
         let window = u64::from(self.end.config.window);
         let Some(old) = self.own.stream.next().checked_sub(window) else { return false };
@@ -194,7 +199,7 @@ impl<F: Fabric> Node<F> {
         })
     }
 
-    /// Writes own broadcasts to everybody who has not got them.
+    /// Writes broadcasts to every peer that lacks them.
     pub(super) fn post_broadcasts(&mut self) -> bool {
         let Node { end, own, counts, .. } = self;
         let next = own.stream.next();
@@ -216,8 +221,8 @@ impl<F: Fabric> Node<F> {
             if !link.is_ready() || goes_back {
                 continue;
             }
-            // What is more than a window old lies in no slot any more. Where writes are not ordered, what is on its way comes
-            // first: it could land on a later one of its slot.
+            // Indices that are more than a window old are in no slot any more. If writes are not ordered, those in
+            // flight must complete first, because they could land on a later index of their slot.
             if cursor.posted + window < next {
                 if !ordered && cursor.posted != own.stream.written_at(peer) {
                     continue;
@@ -247,11 +252,11 @@ impl<F: Fabric> Node<F> {
         worked
     }
 
-    /// What others have freed of the own stream.
+    /// Reads the credits of the others.
     pub(super) fn poll_credits(&mut self) -> bool {
         let Node { end, own, .. } = self;
         let mut worked = false;
-        // Of a peer that has freed everything there is no news.
+        // A peer that has freed everything has no newer credit.
         for peer in end.others.iter() {
             if own.stream.freed_by(peer) == own.stream.next() {
                 continue;
@@ -279,7 +284,7 @@ impl<F: Fabric> Node<F> {
     }
 }
 
-/// Writes by the set what several peers are to get next. Whether there was anything.
+/// Writes through the set the records that several peers need next. Returns whether there were any.
 fn fan_out<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream, counts: &mut Counts) -> bool {
     for peer in end.others.iter() {
         let waits = own.fanout.as_ref().is_some_and(|fanout| fanout.goes_back(peer));
@@ -310,15 +315,16 @@ fn fan_out<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream, counts: &mut
     worked
 }
 
-/// Takes those for a write of the set that are farthest, of those that can be written to: from which index, and up to where all
-/// can. `None` if it is one at most.
+/// Selects the targets of a fan-out write: of the peers that can be written to, those that are furthest ahead. Returns
+/// their next index, and the index up to which all of them can be written. Returns `None` for less than two targets.
 fn gather<F: Fabric>(end: &mut Endpoint<F>, own: &mut LocalStream) -> Option<(u64, u64)> {
     let (next, window) = (own.stream.next(), u64::from(end.config.window));
     let (mut first, mut until, mut count) = (0, next, 0);
     for link in end.peers.links.iter_mut().filter(|link| link.peer() != end.me && link.is_ready()) {
         let peer = link.peer();
         let cursor = own.cursors[peer.index()];
-        // What was passed over by the queue pair could land on what the set brings, without its order.
+        // An index that the queue pair skipped could land on a record of the set, because the two paths are not
+        // ordered.
         let is_fit = cursor.posted >= first && cursor.posted + window >= next && cursor.linked_done >= cursor.passed;
         if !is_fit || own.fanout.as_ref().is_none_or(|fanout| !fanout.reaches(peer)) {
             continue;

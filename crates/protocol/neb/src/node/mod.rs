@@ -1,7 +1,7 @@
-//! The state machines on a fabric: regions, slots, queue pairs, flow control.
+//! Runs the state machines on a fabric: regions, slots, queue pairs and flow control.
 //!
-//! Everything is driven by cursors: what is to be written to a peer or read from it follows from how far the stream is and
-//! how far the peer is known to be. A queue pair that breaks and comes back goes on from there.
+//! Cursors drive everything. The position of a stream and the known position of a peer determine what to write to the
+//! peer or to read from it. After a queue pair has broken and reconnected, it continues from there.
 
 mod ask;
 mod endpoint;
@@ -32,71 +32,72 @@ use self::stream::Stream;
 use crate::value::{Refused, Value};
 use crate::{Authority, Config, ConfigError, Evidence};
 
-/// Why a node could not start.
+/// Reason why a node could not start.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum NodeError {
-    /// Sizes against the fault model.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Memory.
+    /// The fabric refused to register memory.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// Access.
+    /// The fabric refused to grant access.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Queue pairs.
+    /// The fabric refused to create a queue pair.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The fabric cannot do it.
+    /// The fabric lacks a capability.
     #[error("fabric {0} lacks {1}")]
     Lacks(&'static str, &'static str),
-    /// The fabric moves less at a time than these sizes need.
+    /// The fabric's longest message is shorter than these sizes need.
     #[error("a ring of {needs} bytes is read at a time, the fabric takes {has}: lower `window` or `payload_bytes`")]
     Fabric {
-        /// Bytes of a ring.
+        /// Size of a ring, in bytes.
         needs: u64,
-        /// The fabric's limit, bytes.
+        /// Limit of the fabric, in bytes.
         has: u64,
     },
-    /// Not one of the processes.
+    /// This process is not one of the processes of the broadcast.
     #[error("{0} is none of the {1} processes of the broadcast")]
     Role(ProcessId, usize),
-    /// Keys without signatures, or the other way round.
+    /// Keys are given without signatures, or signatures are required without keys.
     #[error("values are {}signed, and this process has {} keys", if *.0 { "" } else { "not " }, if *.0 { "no" } else { "" })]
     Keys(bool),
 }
 
-/// Why a broadcast was not taken. Nothing was done.
+/// Reason why a broadcast was refused. The call had no effect.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum BroadcastError {
-    /// A window of broadcasts is not freed everywhere: step, then try again.
+    /// A window of broadcasts has not been freed everywhere. Call `step`, then try again.
     #[error("the window is full: some process has not freed the slot yet")]
     Full,
-    /// Too long.
+    /// The payload is too long.
     #[error("a payload of {bytes} bytes: at most {limit} are agreed on (`payload_bytes`)")]
     TooLong {
-        /// What was given.
+        /// Length of the payload, in bytes.
         bytes: usize,
-        /// The limit.
+        /// Limit, in bytes.
         limit: usize,
     },
-    /// An agreed view change took this process out.
+    /// An agreed view change has removed this process.
     #[error("this process was removed from the broadcast")]
     Removed,
 }
 
-/// What a node tells its user.
+/// An event that a node reports to its user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice<'a> {
-    /// Deliver this.
+    /// A value of this sender is delivered.
     Deliver(ProcessId, Value<'a>),
-    /// Two values for one index.
+    /// Two values of one index were found.
     Equivocation(&'a Evidence),
-    /// An index came too late: the sender, or somebody who replays for it, was more than a window ahead.
+    /// An index is skipped because it came too late: the sender, or a process that replays for it, was more than a
+    /// window ahead.
     Skip(ProcessId, u64),
-    /// A sender's sealed value breaks the protocol; nothing more of it is taken.
+    /// A sender's sealed value violates the protocol. Nothing more of this sender is accepted.
     Refused(ProcessId, Refused),
-    /// An operator removed this process; its stream has ended here, as everywhere, before this index.
+    /// An operator removed this process. Its stream has ended before this index, here as everywhere.
     Removed(ProcessId, u64),
 }
 
@@ -109,15 +110,15 @@ pub struct Counts {
     pub deliveries: u64,
     /// Deliveries for which nothing was read.
     pub fast: u64,
-    /// Indices skipped.
+    /// Skipped indices.
     pub skipped: u64,
-    /// Broadcast WRITEs.
+    /// WRITEs of broadcasts.
     pub broadcast_writes: u64,
     /// Copies of these that the network made.
     pub copies: u64,
-    /// Times that a write by the set took longer than it is waited for.
+    /// Times that a fan-out write exceeded its wait.
     pub slow_sets: u64,
-    /// Register WRITEs.
+    /// WRITEs of registers.
     pub register_writes: u64,
     /// READs of registers.
     pub reads: u64,
@@ -125,9 +126,9 @@ pub struct Counts {
     pub reread: u64,
     /// Credits sent.
     pub credits: u64,
-    /// Queue pairs that broke: suspicions, which change no quorum.
+    /// Queue pairs that broke. These are suspicions, which change no quorum.
     pub suspicions: u64,
-    /// Of these, refused accesses: a peer that denies its registers.
+    /// Refused accesses among these, by peers that deny their registers.
     pub denials: u64,
 }
 
@@ -137,21 +138,21 @@ pub struct Node<F: Fabric> {
     pub(crate) end: Endpoint<F>,
     authority: Option<Authority>,
     own: LocalStream,
-    /// By sender; none for oneself.
+    /// Stream of each sender; `None` for this process.
     streams: Vec<Option<Stream>>,
-    /// A record on its way in or out.
+    /// Buffer for a record that is received or sent.
     scratch: Vec<u64>,
     counts: Counts,
     completions: [Completion; 32],
-    /// Senders of whose streams something may be to do besides looking for the next broadcast.
+    /// Senders whose streams may need work besides polling for the next broadcast.
     busy: crate::ProcessSet,
     removal: removal::Changes,
-    /// The sets in which this process gets copies.
+    /// Fan-out sets of other senders, in which this process receives copies.
     sets: JoinedSets,
 }
 
 impl<F: Fabric> Node<F> {
-    /// Registers the regions and begins to connect. `salt` is the cluster's; `authority` has the keys, where values are
+    /// Registers the regions and begins to connect. `salt` is the cluster's; `authority` holds the keys if values are
     /// signed.
     ///
     /// # Errors
@@ -168,7 +169,7 @@ impl<F: Fabric> Node<F> {
         Ok(Node {
             streams: config.everybody().iter().map(stream).collect(),
             own: LocalStream::new(&config, salt, me, &end.layout, end.inline_bytes, fanout),
-            // A slot's: what is sealed and too long is told then, and not taken for torn.
+            // As long as a slot, so that a sealed value that is too long is reported instead of being treated as torn.
             scratch: vec![0; end.layout.slot_bytes() as usize / WORD],
             busy: end.others,
             end,
@@ -180,42 +181,42 @@ impl<F: Fabric> Node<F> {
         })
     }
 
-    /// This process.
+    /// Returns this process.
     #[must_use]
     pub fn me(&self) -> ProcessId {
         self.end.me
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.end.config
     }
 
-    /// Counters.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The fabric.
+    /// Returns the fabric.
     #[must_use]
     pub fn fabric(&self) -> &F {
         &self.end.fabric
     }
 
-    /// The fabric, for waiting.
+    /// Returns the fabric, to wait on it.
     pub fn fabric_mut(&mut self) -> &mut F {
         &mut self.end.fabric
     }
 
-    /// Whether all queue pairs are ready, but those to processes that are fenced.
+    /// Returns whether all queue pairs are ready, except those to fenced processes.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.end.peers.iter().all(|peer| peer.is_ready() || peer.is_closed())
     }
 
-    /// Whether the network makes the copies of what is broadcast now, for everybody who is connected and not fenced.
+    /// Returns whether the network now makes the copies for all processes that are connected and not fenced.
     #[must_use]
     pub fn is_copied(&self) -> bool {
         let Some(fanout) = self.own.fanout.as_ref().filter(|fanout| fanout.is_usable()) else { return false };
@@ -223,49 +224,50 @@ impl<F: Fabric> Node<F> {
         others.all(|peer| peer.is_ready() && fanout.reaches(peer.peer()))
     }
 
-    /// How many others are connected.
+    /// Returns the number of other processes that are connected.
     #[must_use]
     pub fn connected_others(&self) -> usize {
         self.end.peers.iter().filter(|peer| peer.is_ready() && peer.peer() != self.end.me).count()
     }
 
-    /// How often the queue pair to a peer broke.
+    /// Returns the number of times that the queue pair to a peer broke.
     #[must_use]
     pub fn suspicions(&self, peer: ProcessId) -> u64 {
         self.end.peers.get(peer).map_or(0, |peer| peer.connection_id())
     }
 
-    /// The sender's side of this process.
+    /// Returns the sender's side of this process.
     #[must_use]
     pub fn own_stream(&self) -> &crate::Broadcast {
         &self.own.stream
     }
 
-    /// What a peer has freed of the own stream, whatever was broadcast: for liars.
+    /// Returns the index up to which a peer claims to have freed the local stream, without checks. For liars.
     pub(crate) fn own_stream_freed(&self, peer: ProcessId) -> u64 {
         self.own.claimed[peer.index()]
     }
 
-    /// What this process published for an index of a stream, if that was the last in its slot: for liars.
+    /// Returns the record that this process published for an index of a stream, if that is the last one in its slot.
+    /// For liars.
     pub(crate) fn published_record(&self, stream: ProcessId, index: u64) -> Option<&[u64]> {
         Some(self.streams[stream.index()].as_ref()?.records.get(self.end.layout.slot(index)))
     }
 
-    /// Bytes registered.
+    /// Returns the number of registered bytes.
     #[must_use]
     pub fn registered_bytes(&self) -> u64 {
         self.end.registered
     }
 
-    /// Returns the position up to which a sender's stream has outcomes here; 0 for this process itself, and if there is
-    /// no such process.
+    /// Returns the position up to which a sender's stream has outcomes here. It is 0 for this process itself, and for
+    /// an unknown process.
     #[must_use]
     pub fn head(&self, sender: ProcessId) -> u64 {
         self.streams.get(sender.index()).and_then(Option::as_ref).map_or(0, |stream| stream.replay.head())
     }
 
-    /// Connections that came and went. Makes system calls on some fabrics: call it while connecting, when idle and every
-    /// few milliseconds. Returns whether there was anything.
+    /// Handles events of the fabric. On some fabrics it makes system calls, so call it while connecting, when idle, and
+    /// every few milliseconds. Returns whether there was any.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.end.fabric.next_event() {
@@ -279,7 +281,7 @@ impl<F: Fabric> Node<F> {
             if let Event::Disconnected { peer, .. } = event
                 && self.end.peers.get(peer).is_some_and(|peer| !peer.is_closed())
             {
-                // What broke is reset below, in the order of processes.
+                // Broken queue pairs are reset below, in the order of processes.
                 continue;
             }
             let event = self.end.peers.links.happened(&mut self.end.fabric, &event);
@@ -295,20 +297,20 @@ impl<F: Fabric> Node<F> {
         any
     }
 
-    /// Joins again where a set broke. Whether it was the own one: then something may be to write again.
+    /// Joins broken sets again. Returns whether the own set was broken, so that indices may have to be written again.
     fn look_after_sets(&mut self) -> bool {
         self.sets.mend(&mut self.end.fabric, |sender| self.removal.is_fenced(sender));
         let broke = self.own.fanout.as_ref().is_some_and(|fanout| fanout.set.is_broken(&self.end.fabric));
         if broke {
-            // Its completions first: they say what arrived.
+            // Its completions must be processed first, because they show what has arrived.
             while self.poll_completions() {}
             self.own.mend(&mut self.end.fabric);
         }
         broke
     }
 
-    /// Everything to a peer starts over with a connection, and when it ends. The end is a suspicion, not a crash: no quorum
-    /// changes, and what was on its way is posted again on the next connection.
+    /// Restarts sending to a peer when a connection begins or ends. The end of a connection is a suspicion, not a
+    /// crash: no quorum changes, and everything that was in flight is posted again on the next connection.
     fn link_changed(&mut self, event: Option<LinkEvent>) {
         let Some(LinkEvent::Up(link) | LinkEvent::Down(link)) = event else { return };
         let peer = self.end.peers.links[link].peer();
@@ -323,7 +325,7 @@ impl<F: Fabric> Node<F> {
         }
     }
 
-    /// Everything to this peer starts over from what is known to be there.
+    /// Restarts sending to this peer from the last index that is known to be there.
     fn rewind(&mut self, peer: ProcessId) {
         self.own.rewind(peer);
         self.busy = self.end.others;
@@ -332,8 +334,8 @@ impl<F: Fabric> Node<F> {
         }
     }
 
-    /// One round: takes what came, does what follows from it, tells what is due, writes and reads what is to be written and
-    /// read. Returns whether there was anything to do.
+    /// Runs one round: processes arrivals and completions, reports what is due, and posts writes and reads. Returns
+    /// whether there was any work.
     pub fn step<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         let mut worked = self.poll_completions();
         worked |= self.poll_credits();
@@ -345,7 +347,7 @@ impl<F: Fabric> Node<F> {
         if self.post_registers() {
             worked = true;
             if !self.end.config.fast_path {
-                // What is complete is read at once; some fabrics complete at once.
+                // With some fabrics requests complete at once; complete registers are then read without delay.
                 self.poll_completions();
             }
         }

@@ -1,7 +1,7 @@
-//! The link to one process, and what its completions mean.
+//! The link to one process, and the meaning of its completions.
 //!
-//! The pseudocode packs (message id, origin, replayer) into the work-request id. Here a request has a number, and what waits
-//! for it stands in a queue beside it: one completion may speak for many requests.
+//! A request has a number. A queue beside the link holds what its completion means, because one completion may stand
+//! for many requests.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -15,29 +15,29 @@ use super::NodeError;
 /// Depth of every send queue.
 pub(super) const SEND_DEPTH: u32 = 1024;
 
-/// What a completion tells.
+/// Meaning of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Done {
     /// Own broadcasts below this index were written.
     Broadcast { upto: u64 },
     /// Registers of a stream below this index are complete.
     Register { stream: ProcessId, upto: u64 },
-    /// A floor is raised, by the proof in this place where there are proofs.
+    /// A floor is raised, with values signed by the proof in this slot.
     Floor { stream: ProcessId, floor: u64, proof: u64 },
-    /// A round's registers, or floors, are here.
+    /// The registers, or floors, of a round have arrived.
     Read { stream: ProcessId, serial: u64 },
-    /// A credit went out.
+    /// A credit was sent.
     Credit,
 }
 
 /// The link to one process.
 ///
 /// # Invariants
-/// What is awaited was posted on the present connection.
+/// Everything in `awaited` was posted on the present connection.
 #[derive(Debug)]
 pub(crate) struct Peer {
     link: Link,
-    /// Numbers of requests, rising, and what their completion tells.
+    /// Request numbers, ascending, and the meaning of their completion.
     awaited: VecDeque<(u64, Done)>,
     regions: Vec<Resolved>,
 }
@@ -49,7 +49,7 @@ impl Peer {
         Ok(Peer { link, awaited: VecDeque::with_capacity(depth), regions: Vec::new() })
     }
 
-    /// The peer's region, once it was granted and heard of.
+    /// Returns the peer's region, once it is granted and known here.
     #[inline]
     pub(crate) fn resolve<F: Fabric>(&mut self, fabric: &mut F, purpose: Purpose) -> Option<RemoteRegion> {
         let resolved = self.regions.iter().find(|region| region.purpose() == purpose);
@@ -69,7 +69,7 @@ impl Peer {
         self.regions[known].get(fabric, &self.link)
     }
 
-    /// Posts a WRITE. Returns whether the queue pair took it.
+    /// Posts a WRITE. Returns whether the queue pair accepted it.
     #[inline]
     pub(crate) fn write<F: Fabric>(
         &mut self,
@@ -82,7 +82,7 @@ impl Peer {
         self.await_done(posted, done)
     }
 
-    /// Posts a READ. Returns whether the queue pair took it. Without `done`, a later completion speaks for it.
+    /// Posts a READ. Returns whether the queue pair accepted it. Without `done`, a later completion stands for it.
     #[inline]
     pub(crate) fn read<F: Fabric>(
         &mut self,
@@ -103,7 +103,7 @@ impl Peer {
         posted.is_some()
     }
 
-    /// The next thing that is known to be done.
+    /// Returns the next entry that is known to be done.
     #[inline]
     pub(super) fn next_done(&mut self) -> Option<Done> {
         let (number, done) = *self.awaited.front()?;
@@ -114,12 +114,12 @@ impl Peer {
         Some(done)
     }
 
-    /// The connection ended: what is awaited never comes.
+    /// Forgets everything awaited, because the connection ended.
     pub(super) fn forget(&mut self) {
         self.awaited.clear();
     }
 
-    /// The peer is fenced: nothing is posted any more.
+    /// Closes the link to a fenced peer: nothing is posted any more.
     pub(super) fn close(&mut self) {
         self.link.close();
         self.forget();
@@ -146,12 +146,12 @@ impl DerefMut for Peer {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     pub(super) links: Links<Peer>,
-    /// By process: the index of its link; past all links for a process without one.
+    /// Index of the link to each process. It is past all links for a process without one.
     places: Vec<u16>,
 }
 
 impl Peers {
-    /// Opens a link to each process that is `linked`; the others have none. `processes` are all, in order.
+    /// Opens a link to each process that is `linked`. `processes` are all processes, in order.
     pub(super) fn open<F: Fabric>(
         fabric: &mut F,
         processes: impl Iterator<Item = ProcessId>,
@@ -166,19 +166,19 @@ impl Peers {
         Ok(peers)
     }
 
-    /// The link to a process, if there is one.
+    /// Returns the link to a process, if there is one.
     #[inline]
     pub(crate) fn get(&self, process: ProcessId) -> Option<&Peer> {
         self.links.get(usize::from(*self.places.get(process.index())?))
     }
 
-    /// The same.
+    /// Returns the link to a process, if there is one.
     #[inline]
     pub(crate) fn get_mut(&mut self, process: ProcessId) -> Option<&mut Peer> {
         self.links.get_mut(usize::from(*self.places.get(process.index())?))
     }
 
-    /// All of them.
+    /// Returns all links.
     #[inline]
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Peer> {
         self.links.iter()

@@ -1,4 +1,4 @@
-//! Writing own registers to the hosts, floors before slots are used again, and credits.
+//! Writes own registers to the hosts, floors before slots are reused, and credits.
 
 use stentor_fabric::{Fabric, ProcessId, RegionId, RemoteRegion, RemoteSpan, Source, Span};
 use stentor_link::purpose::{NEB_CONTROL, neb_registers};
@@ -36,7 +36,7 @@ impl<F: Fabric> Node<F> {
         worked
     }
 
-    /// Tells senders what is free again: when it is a quarter of a window, or when there is nothing else to do.
+    /// Sends credits to senders, when a quarter of a window is free or when there is no other work.
     pub(super) fn post_credits(&mut self, idle: bool) {
         let Node { end, streams, counts, busy, .. } = self;
         for sender in busy.iter() {
@@ -79,7 +79,7 @@ struct RegisterWriter<'a, F: Fabric> {
 }
 
 impl<'a, F: Fabric> RegisterWriter<'a, F> {
-    /// `None` while the host cannot be written to.
+    /// Returns `None` while the host cannot be written to.
     fn new(end: &'a mut Endpoint<F>, host: ProcessId) -> Option<Self> {
         let Endpoint { fabric, peers, layout, config, me, staging, .. } = end;
         let peer = peers.get_mut(host).filter(|peer| peer.is_ready())?;
@@ -89,12 +89,13 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
         Some(RegisterWriter { fabric, peer, layout, region, staging: *staging, host, window, signed, ordered })
     }
 
-    /// Writes the registers of one stream that the host lacks. Returns how many.
+    /// Writes the registers of one stream that the host lacks. Returns the number of writes.
     fn write(mut self, stream: &mut Stream) -> u64 {
         let (host, window, sender) = (self.host, self.window, stream.replay.sender());
         let (next, posted) = (stream.replay.next(), stream.at[host.index()].posted);
-        // What is more than a window old has an outcome here and lies in no slot any more. What is on its way comes first,
-        // where writes are not ordered: it could land on a later one of its slot, which counts as complete then.
+        // Indices that are more than a window old have an outcome here and are in no slot any more. If writes are not
+        // ordered, those in flight must complete first, because they could land on a later index of their slot that
+        // then counts as complete.
         let may_skip = self.ordered || posted == stream.replay.published_at(host);
         if let Some(oldest) = next.checked_sub(window).filter(|oldest| may_skip && *oldest > posted) {
             stream.at[host.index()].posted = oldest;
@@ -104,7 +105,7 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
         while stream.at[host.index()].posted < next && self.peer.has_room(2) {
             let index = stream.at[host.index()].posted;
             let complete = stream.replay.published_at(host);
-            // One register of a slot at a time: the older one's place at this host is known to be written.
+            // A slot has only one register in flight: its older one must be known to be written at this host.
             let until = next.min(complete + window);
             if index >= until {
                 break;
@@ -112,7 +113,7 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
             let near = until.min(index + RUN_RECORDS + 1);
             let there = (index..near).take_while(|index| stream.replay.has_register(*index)).count() as u64;
             if there == 0 {
-                // Lost here, or too old, so there is no register for it.
+                // The index was lost here or is too old, so it has no register.
                 if complete < index {
                     break;
                 }
@@ -121,7 +122,7 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
                 continue;
             }
             let run = stream.records.run(self.layout.slot(index), there);
-            // Where floors take their time, those go that may.
+            // If the floor is not raised yet for the whole run, a single register may still be allowed.
             let Some(count) = [run, 1].into_iter().find(|count| self.raise_floor(stream, index + count - 1)) else {
                 break;
             };
@@ -138,27 +139,28 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
         writes
     }
 
-    /// Where the copy of a register lies that is too long to go inline.
+    /// Returns the location of the staged copy of a register that is too long for inline data.
     fn staged(&self, offset: u64) -> Span {
         Span { region: self.staging, offset: self.layout.staged_registers() + offset, bytes: 0 }
     }
 
-    /// Before a slot is used again at the host, the host is told that it may be: so a reader of a torn register knows
-    /// whether it may be an older value on its way out. Returns whether the register of `index` may be written now.
+    /// Announces to the host that a slot may be reused, before it is. A reader of a torn register then knows whether an
+    /// older value may be being overwritten. Returns whether the register of `index` may be written now.
     fn raise_floor(&mut self, stream: &mut Stream, index: u64) -> bool {
         let (window, sender) = (self.window, stream.replay.sender());
         let Some(needed) = (index + 1).checked_sub(window).filter(|needed| *needed > 0) else { return true };
         let at = &mut stream.at[self.host.index()];
         if at.floor_posted < needed {
             let (floor, proof) = if self.signed {
-                // One at a time, so that the other one is whole whatever becomes of the queue pair.
+                // Only one proof is written at a time, so that the other one stays whole if the queue pair breaks.
                 if at.floor_posted != at.floor_done || !self.peer.has_room(2) {
                     return false;
                 }
                 let newest = (index..stream.replay.next()).rev().find(|newest| stream.replay.has_register(*newest));
                 (newest.unwrap_or(index) + 1 - window, PROOFS - 1 - at.proof_done)
             } else {
-                // Some ahead, so that it is one small write for many. Never above what has an outcome here.
+                // The floor is raised a quarter of a window ahead, so that one small write serves many registers. It
+                // never exceeds the indices that have an outcome here.
                 ((needed + window / 4).min(stream.replay.head()).max(needed), 0)
             };
             let words = [floor];

@@ -1,4 +1,4 @@
-//! Reading the others' registers: `post_read` and `poll_read_cq` of the pseudocode.
+//! Reads the registers of the other processes and judges them.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::replay::Seen;
 use crate::value::Value;
 use crate::{Authority, Mode, mutant};
 
-/// So often a torn register that may be in use again is read before its index is given up.
+/// Number of times that a torn register which may be in reuse is read before its index is given up.
 const MOST_TRIES: u32 = 200;
 
 impl<F: Fabric> Node<F> {
@@ -33,14 +33,14 @@ impl<F: Fabric> Node<F> {
             }
             if stream.replay.next_round() {
                 worked = true;
-                // Publish before you read: what this process stored must be visible before it looks at others.
+                // Publish before read: what this process stored must be visible before it reads the others.
                 fence(Ordering::SeqCst);
             }
             let Some(round) = stream.replay.round() else { continue };
             let serial = round.serial;
             for host in stream.replay.hosts().iter() {
                 let ask = &mut stream.at[host.index()].ask;
-                // What flies goes to memory that is looked at only when nothing flies there.
+                // READs in flight target memory that is looked at only while none is in flight.
                 if ask.serial != serial && !ask.is_flying() {
                     *ask = Ask { serial, stage: Stage::Registers, tries: 0 };
                 }
@@ -55,7 +55,7 @@ impl<F: Fabric> Node<F> {
         worked
     }
 
-    /// Judges the answers that came.
+    /// Judges the answers that arrived.
     pub(super) fn poll_read_cq<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         let Node { end, streams, scratch, authority, counts, busy, .. } = self;
         let mut worked = false;
@@ -84,7 +84,7 @@ impl<F: Fabric> Node<F> {
     }
 }
 
-/// Posts the READs of a question. Returns how many.
+/// Posts the READs of a request. Returns their number.
 fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stream) -> u64 {
     let sender = stream.replay.sender();
     let Some(round) = stream.replay.round() else { return 0 };
@@ -104,7 +104,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
         return 1;
     }
     let Some(peer) = end.peers.get_mut(host) else { return 0 };
-    // All or none: half a question would never be answered.
+    // Post all READs or none, because an incomplete request would never be answered.
     if replayers.iter().any(|replayer| peer.resolve(&mut end.fabric, neb_registers(replayer)).is_none()) {
         return 0;
     }
@@ -115,7 +115,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
         let done = Done::Read { stream: sender, serial };
         let final_one = Some(replayer) == last;
         if floors && end.config.signed {
-            // The two proofs lie side by side, there and here.
+            // The two proofs are adjacent, at the host and here.
             let bytes = (PROOFS * end.layout.slot_bytes()) as u32;
             let local = Span { region: scratch, offset: end.layout.scratch_proofs(sender, replayer), bytes };
             let remote = RemoteSpan { region, offset: end.layout.proof_offset(sender, 0) };
@@ -146,7 +146,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
     posted
 }
 
-/// The mutant: what the processor sees of the own replica may be older than what the NIC took.
+/// Implements the mutant: the processor's view of the local replica may be older than what the NIC has accepted.
 fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, indices: Range<u64>) {
     let Some(scratch) = end.scratch[end.me.index()] else { return };
     let to = end.fabric.memory(scratch);
@@ -161,7 +161,7 @@ fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, in
     }
 }
 
-/// Takes a host's answer. Whether it was whole: otherwise it is to be asked again.
+/// Judges a host's answer. Returns whether it was whole; otherwise the host must be read again.
 fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
     end: &Endpoint<F>,
     stream: &mut Stream,
@@ -172,7 +172,7 @@ fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
 ) -> bool {
     let ask = stream.at[host.index()].ask;
     let Some((lo, hi)) = stream.replay.round().filter(|round| round.serial == ask.serial).map(|r| (r.lo, r.hi)) else {
-        // A round that is over. Nobody waits for the answer.
+        // The round is over, so the answer is not needed.
         return true;
     };
     let Some(scratch) = end.scratch[host.index()] else { return true };
@@ -202,7 +202,7 @@ fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
     whole
 }
 
-/// What is needed to look at a register that was read.
+/// Context for judging a register that was read.
 struct Look<'a, F: Fabric> {
     end: &'a Endpoint<F>,
     authority: Option<&'a Authority>,
@@ -211,8 +211,9 @@ struct Look<'a, F: Fabric> {
 }
 
 impl<F: Fabric> Look<'_, F> {
-    /// Below this the replayer may use registers again. Where values are signed it is believed that only as far as a value
-    /// of the sender's proves it: whoever overwrites a register that was read has got what is a window ahead.
+    /// Returns the index below which the replayer may reuse registers. If values are signed, the claim is trusted only
+    /// as far as a value of the sender's proves it: a correct replayer that overwrites a register has received the
+    /// index a window ahead.
     fn floor(&self, seal: &Seal, words: &[Word], replayer: ProcessId, record: &mut [u64]) -> u64 {
         let Look { end, authority, sender, .. } = self;
         let (config, layout) = (&end.config, &end.layout);
@@ -240,11 +241,12 @@ impl<F: Fabric> Look<'_, F> {
             return Seen::Empty;
         }
         let value = Value::new(&record[HEADER_WORDS..], bytes, config.signed, config.payload_bytes);
-        // Nobody correct seals what is no value, or another index's: such a register is a liar's and counts as empty.
+        // A correct process never seals an invalid value or another index. Such a register is a liar's and counts as
+        // empty.
         let Ok(value) = value else { return Seen::Empty };
         let window = u64::from(config.window);
         let ahead = value.index().checked_sub(self.index).filter(|ahead| ahead.is_multiple_of(window));
-        // The lap is the replayer's word: an old value of the sender's under a later one is not newer.
+        // The lap is only the replayer's claim. An old value of the sender's under a later lap is not newer.
         if ahead.is_none_or(|ahead| ahead / window != seen - lap)
             && !(mutant!(config.mutant, LapIsBelieved) && seen > lap)
         {

@@ -1,4 +1,4 @@
-//! Sealed records by slot, in private memory, laid out like the rings that they are written to.
+//! Sealed records by slot, in private memory with the layout of the rings to which they are written.
 
 use std::ops::Range;
 
@@ -9,24 +9,24 @@ use zerocopy::IntoBytes;
 
 use crate::Layout;
 
-/// Records that go in one write at most.
+/// Largest number of records per write.
 pub(super) const RUN_RECORDS: u64 = 8;
-/// Bytes that go in one write at most, if there are several records in it: the first is to be seen soon.
+/// Largest number of bytes per write of several records. It is limited so that the first record is visible soon.
 const RUN_BYTES: u64 = 4096;
 
-/// The own records of the last window. Neighbours in the ring are neighbours here, so that one write carries several.
+/// The records of the last window. Adjacent slots are adjacent here, too, so that one write carries several.
 #[derive(Debug)]
 pub(super) struct Records {
     words: Vec<u64>,
-    /// Words of a slot.
+    /// Number of words of a slot.
     pitch: usize,
-    /// Slots of the ring.
+    /// Number of slots of the ring.
     slots: u64,
-    /// Bytes of each payload; by slot.
+    /// Length of each payload by slot, in bytes.
     bytes: Vec<usize>,
-    /// Records that may go in one write.
+    /// Number of records that one write may carry.
     run: u64,
-    /// The longest that goes inline, bytes.
+    /// Length of the longest inline write, in bytes.
     inline: usize,
 }
 
@@ -43,7 +43,7 @@ impl Records {
         }
     }
 
-    /// The whole place of a slot.
+    /// Returns the memory of a slot.
     pub(super) fn place(&mut self, slot: u64) -> &mut [u64] {
         let first = slot as usize * self.pitch;
         &mut self.words[first..first + self.pitch]
@@ -54,25 +54,25 @@ impl Records {
         seal.close(lap, bytes, self.place(slot));
     }
 
-    /// The record of a slot.
+    /// Returns the record of a slot.
     #[inline]
     pub(super) fn get(&self, slot: u64) -> &[u64] {
         &self.words[self.words_of(slot, slot)]
     }
 
-    /// Its payload.
+    /// Returns the payload of a slot.
     pub(super) fn payload(&self, slot: u64) -> &[u64] {
         &self.get(slot)[HEADER_WORDS..]
     }
 
-    /// Whether the record of a slot is too long to go inline: a copy in registered memory is posted then.
+    /// Returns whether the record of a slot is too long for inline data. A copy in registered memory is then posted.
     #[inline]
     pub(super) fn is_staged(&self, slot: u64) -> bool {
         record_words(self.bytes[slot as usize]) * WORD > self.inline
     }
 
-    /// How many records from `slot` on may go in one write, of `most` that are there: none beyond the ring's end, and no
-    /// line that would not be written otherwise.
+    /// Returns the number of records from `slot` on that one write may carry, out of `most`. The write must not extend
+    /// beyond the ring's end, and must not touch any cache line that separate writes would not touch.
     #[inline]
     pub(super) fn run(&self, slot: u64, most: u64) -> u64 {
         let most = most.min(self.run).min(self.slots - slot);
@@ -88,19 +88,20 @@ impl Records {
         count
     }
 
-    /// Whether the record of a slot reaches into its last line.
+    /// Returns whether the record of a slot reaches into the slot's last cache line.
     fn fills(&self, slot: u64) -> bool {
         record_cells(self.bytes[slot as usize]) == record_cells((self.pitch - HEADER_WORDS) * WORD)
     }
 
-    /// Words of the records from one slot to another.
+    /// Returns the words of the records from one slot to another.
     #[inline]
     fn words_of(&self, first: u64, last: u64) -> Range<usize> {
         let end = last as usize * self.pitch + record_words(self.bytes[last as usize]);
         first as usize * self.pitch..end
     }
 
-    /// Where to post a [`run`](Records::run) of `count` records from: itself, or the place in `staging` where copies lie.
+    /// Returns the source of a [`run`](Records::run) of `count` records: the records themselves, or their copies in
+    /// `staging`.
     #[inline]
     pub(super) fn source(&self, slot: u64, count: u64, staging: Span) -> Source<'_> {
         let words = self.words_of(slot, slot + count - 1);
@@ -120,7 +121,7 @@ mod tests {
 
     const STAGING: Span = Span { region: RegionId(3), offset: 640, bytes: 0 };
 
-    /// Eight slots of two lines, with payloads of these lengths.
+    /// Creates eight slots of two lines, with payloads of these lengths.
     fn records(inline: u32, bytes: [usize; 8]) -> Records {
         let sized = Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1);
         let config = Config { window: 8, payload_bytes: 64, ..sized };
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_fill_their_lines_go_together_and_not_beyond_the_end() {
+    fn full_neighbours_share_a_write_up_to_the_ring_end() {
         let records = records(4096, [80, 80, 40, 41, 80, 80, 80, 80]);
         assert_eq!(records.run(0, 8), 3, "slot 2 has a line to spare, so it is the last");
         assert_eq!(records.run(3, 8), 5, "41 bytes and the header reach the second line; the ring ends");
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_inline_whole_or_from_copies_whole() {
+    fn run_is_either_inline_or_staged() {
         let records = records(300, [80; 8]);
         assert_eq!(records.run(0, 8), 2, "256 bytes go inline, 384 do not");
         let short = self::records(100, [80, 72, 80, 80, 72, 72, 80, 80]);

@@ -1,4 +1,4 @@
-//! Removing processes, in mode `all`: what an operator asks is done here with regions and streams.
+//! Removal of processes, in mode `all`: applies an operator's requests to regions and streams.
 
 use stentor_fabric::{AccessError, Fabric, ProcessId, RegionId};
 
@@ -7,17 +7,17 @@ use crate::removal::{Answer, Ask, Ballot, Cut, Holding, Refusal, Seat};
 use crate::value::Value;
 use crate::{Config, Mode, ProcessSet};
 
-/// Whom an operator removed, or is about to.
+/// Processes that an operator has removed or is removing.
 #[derive(Debug)]
 pub(super) struct Changes {
     seat: Seat,
-    /// Access that is being taken away; whether the fabric was told.
+    /// Access that is being revoked, and whether the fabric has been asked to.
     revoking: Vec<(RegionId, ProcessId, bool)>,
-    /// What this process had of the streams of those that are fenced.
+    /// Values that this process held of the fenced processes' streams.
     frozen: Vec<Holding>,
-    /// Fenced, and not frozen yet.
+    /// Processes that are fenced and not frozen yet.
     thawed: ProcessSet,
-    /// Removed, and their streams have not come to their end here.
+    /// Removed processes whose streams have not reached their end here.
     ending: ProcessSet,
 }
 
@@ -43,7 +43,7 @@ impl Changes {
 }
 
 impl<F: Fabric> Node<F> {
-    /// Answers an operator. Call it between two steps; the answer is to be sent whatever it is.
+    /// Answers an operator's request. Call it between two steps. Every answer must be sent.
     pub fn ask<N: FnMut(Notice<'_>)>(&mut self, ask: &Ask, notify: &mut N) -> Answer {
         if self.end.config.mode != Mode::All {
             return Answer::Refused(Refusal::Mode);
@@ -62,19 +62,20 @@ impl<F: Fabric> Node<F> {
         answer.unwrap_or_else(Answer::Refused)
     }
 
-    /// Whether an operator told this process to go: it delivers and broadcasts nothing more.
+    /// Returns whether an operator has removed this process. It then delivers and broadcasts nothing more.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.removal.has_left()
     }
 
-    /// Who is a member: all but the removed.
+    /// Returns the members: all processes but the removed ones.
     #[must_use]
     pub fn members(&self) -> ProcessSet {
         self.end.config.everybody().minus(self.removal.seat.standing().removed)
     }
 
-    /// Who cannot reach this process any more, because an operator is removing it or has.
+    /// Returns the processes that have no access to this process any more, because an operator is removing them or has
+    /// removed them.
     #[must_use]
     pub fn fenced(&self) -> ProcessSet {
         self.removal.seat.standing().fenced
@@ -94,7 +95,7 @@ impl<F: Fabric> Node<F> {
             }
             self.removal.revoking.extend(self.end.reached_by(target).map(|region| (region, target, false)));
         }
-        // What failed before is tried again by whoever asks again.
+        // Revocations that failed before are tried again with the next request.
         for (region, peer, told) in self.removal.revoking.iter_mut().filter(|(_, _, told)| !told) {
             let refused = |error: AccessError| Refusal::Access { peer: *peer, why: error.to_string() };
             self.end.fabric.revoke(*region, *peer).map_err(refused)?;
@@ -105,7 +106,7 @@ impl<F: Fabric> Node<F> {
             return Ok(Answer::Fencing);
         }
         for target in self.removal.thawed.and(targets).iter() {
-            // V1: everything that had completed at the sender is here, and nothing more comes.
+            // Invariant V1: every write that had completed at the sender is here, and no further one can land.
             while self.take_broadcast(target, notify) {}
             if let Some(stream) = &mut self.streams[target.index()] {
                 self.removal.frozen.push(stream.replay.freeze());
@@ -124,7 +125,7 @@ impl<F: Fabric> Node<F> {
         self.removal.frozen.iter().find(of).cloned()
     }
 
-    /// The owner of a region has lost one who used it.
+    /// Records that a peer's access to a region has been revoked.
     pub(super) fn revoked(&mut self, region: RegionId, peer: ProcessId) {
         self.removal.revoking.retain(|(of, from, _)| (*of, *from) != (region, peer));
     }
@@ -150,7 +151,7 @@ impl<F: Fabric> Node<F> {
         Ok(Answer::Committed)
     }
 
-    /// Whether what is decided about a stream can be true.
+    /// Checks that a decision about a stream can be valid.
     fn check(&self, cut: &Cut) -> Result<(), Refusal> {
         let Cut { sender, upto, values } = cut;
         let forged = |index: u64| Refusal::Forged { sender: *sender, index };
@@ -171,7 +172,7 @@ impl<F: Fabric> Node<F> {
         stream.map_or(Ok(()), |stream| stream.replay.may_decide(cut)).map_err(forged)
     }
 
-    /// Tells of the removed whose streams have come to their end.
+    /// Reports the removed processes whose streams have reached their end.
     #[inline]
     pub(super) fn tell_removed<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         !self.removal.ending.is_empty() && self.tell_ended(notify)

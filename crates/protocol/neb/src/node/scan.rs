@@ -1,4 +1,4 @@
-//! Looking at own memory: `poll_bcast_bufs` of the pseudocode, and registers that others wrote here.
+//! Polls local memory: the broadcast buffers, and registers that others wrote here.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::HEADER_WORDS;
@@ -11,8 +11,8 @@ use crate::value::Value;
 use crate::{Mode, mutant};
 
 impl<F: Fabric> Node<F> {
-    /// Snapshots what senders wrote, in the order of indices. What is published and delivered is the snapshot; the buffer
-    /// is never looked at again for this index.
+    /// Takes a snapshot of each sender's next values, in the order of indices. The snapshot is published and delivered;
+    /// the buffer is never read again for this index.
     pub(super) fn poll_bcast_bufs<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         let mut worked = false;
         for sender in self.end.others.iter() {
@@ -60,7 +60,7 @@ impl<F: Fabric> Node<F> {
         true
     }
 
-    /// Whether the NIC may still read the copy of the register whose slot this index takes.
+    /// Returns whether the NIC may still read the staged copy of the register whose slot this index reuses.
     fn is_register_in_use(&self, sender: ProcessId, next: u64) -> bool {
         let Some(stream) = &self.streams[sender.index()] else { return false };
         let Some(old) = next.checked_sub(u64::from(self.end.config.window)) else { return false };
@@ -73,7 +73,7 @@ impl<F: Fabric> Node<F> {
         })
     }
 
-    /// The value in `scratch` becomes this process's register for the next index, once and for all.
+    /// Publishes the value in `scratch` as this process's register for the next index, once and for all.
     fn publish(&mut self, sender: ProcessId, lap: u64) {
         let Node { end, streams, scratch, .. } = self;
         let Some(stream) = &mut streams[sender.index()] else { return };
@@ -92,7 +92,7 @@ impl<F: Fabric> Node<F> {
         }
     }
 
-    /// Registers that others wrote to the replica here: the fast path.
+    /// Processes registers that others wrote to the local replica: the fast path.
     pub(super) fn poll_pushed<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         if !self.end.config.fast_path || self.end.config.mode == Mode::All {
             return false;
@@ -137,7 +137,7 @@ impl<F: Fabric> Node<F> {
         true
     }
 
-    /// Tells every outcome that is due.
+    /// Reports every outcome that is due.
     pub(super) fn deliver<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         if self.removal.has_left() {
             return false;

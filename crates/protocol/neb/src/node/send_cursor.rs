@@ -1,26 +1,26 @@
-//! How far a process is with sending its broadcasts to one peer.
+//! Progress of sending broadcasts to one peer.
 
-/// How far things are with one peer.
+/// Progress of sending to one peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SendCursor {
-    /// The next index to write there.
+    /// Next index to write there.
     pub(super) posted: u64,
-    /// Everything that its queue pair was given is below.
+    /// All writes that were posted on its queue pair are below this index.
     pub(super) linked: u64,
-    /// Everything below that its queue pair was given was written.
+    /// All writes below this index that were posted on its queue pair are complete.
     pub(super) linked_done: u64,
-    /// What its queue pair was given below this may have been passed over, and be on its way still.
+    /// Writes posted on its queue pair below this index may have been skipped and may still be in flight.
     pub(super) passed: u64,
 }
 
 impl SendCursor {
-    /// Whether nothing that its queue pair was given is on its way.
+    /// Returns whether no write that was posted on its queue pair is in flight.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.linked_done >= self.linked
     }
 
-    /// From an index on, with nothing on its way.
+    /// Creates a cursor at an index, with nothing in flight.
     pub(super) fn from(index: u64) -> Self {
         SendCursor { posted: index, linked: index, linked_done: index, passed: 0 }
     }

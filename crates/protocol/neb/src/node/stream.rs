@@ -1,4 +1,4 @@
-//! What the shell keeps of one sender's stream, beside the state machine.
+//! State that the node adds to the state machine of one sender's stream.
 
 use stentor_fabric::seal::Seal;
 use stentor_fabric::{ProcessId, SealedSlot};
@@ -9,19 +9,19 @@ use super::records::Records;
 use crate::layout::{broadcast_seal, credit_seal, register_seal};
 use crate::{Config, Layout, Mode, Replay};
 
-/// One sender's stream here.
+/// One sender's stream at this process.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) replay: Replay,
-    /// Opens what the sender writes.
+    /// Seal of the sender's broadcasts.
     pub(super) inbound: Seal,
-    /// Closes this process's registers.
+    /// Seal of this process's registers.
     pub(super) outbound: Seal,
-    /// By replayer: opens its registers.
+    /// Seal of each replayer's registers.
     pub(super) seals: Vec<Seal>,
-    /// What this process publishes, by slot.
+    /// Records that this process publishes, by slot.
     pub(super) records: Records,
-    /// By peer.
+    /// State of each peer.
     pub(super) at: Vec<Peer>,
     pub(super) patience: Patience,
     pub(super) credit: SealedSlot,
@@ -29,24 +29,25 @@ pub(super) struct Stream {
     pub(super) credit_flying: bool,
 }
 
-/// How far things are with one peer, for one stream.
+/// Progress with one peer for one stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    /// As a host: the next register to write there.
+    /// As a host: next register to write there.
     pub(super) posted: u64,
-    /// As a host: registers below may be used again there, as it was told, or is known to have been told.
+    /// As a host: floor below which registers may be reused there, as posted and (below) as completed.
     pub(super) floor_posted: u64,
     pub(super) floor_done: u64,
-    /// As a host: which of the two proofs is known to be there, whole.
+    /// As a host: the proof that is known to be whole there.
     pub(super) proof_done: u64,
-    /// As a host: the question in progress.
+    /// As a host: the request in progress.
     pub(super) ask: Ask,
-    /// As a replayer: the next of its registers to look at without asking.
+    /// As a replayer: the next of its registers to poll in the local replica.
     pub(super) pushed: u64,
 }
 
-/// How many rounds of the polling loop the fast path is waited for before anything is read. It grows with every index
-/// that needs no READ, and halves with every one that does: where a replayer is gone or slow, nobody waits for long.
+/// Number of rounds of the polling loop to wait for the fast path before reading. It increases with every index that
+/// needs no READ, and halves with every one that does. If a replayer has stopped or is slow, the waits therefore become
+/// short.
 #[derive(Debug)]
 pub(super) struct Patience {
     most: u32,
@@ -61,7 +62,8 @@ impl Patience {
         Patience { most, limit: most, waited: 0 }
     }
 
-    /// Whether to wait for one more round. It must come: say that there is something to do.
+    /// Returns whether to wait for one more round. The caller must then report that it has work, so that the round
+    /// follows.
     #[inline]
     pub(super) fn lasts(&mut self, replay: &Replay) -> bool {
         let lasts = replay.head() < replay.next() && self.waited < self.limit;
@@ -69,7 +71,7 @@ impl Patience {
         lasts
     }
 
-    /// An index has its outcome; something was `read` for it, or not.
+    /// Records that an index has its outcome, with or without a READ.
     #[inline]
     pub(super) fn settled(&mut self, read: bool) {
         self.waited = 0;
@@ -80,7 +82,7 @@ impl Patience {
         }
     }
 
-    /// Somebody is suspected: it may push nothing any more.
+    /// Stops waiting, because a suspected process may not write registers any more.
     pub(super) fn ends(&mut self) {
         self.limit = 0;
     }
@@ -103,7 +105,8 @@ impl Stream {
         }
     }
 
-    /// Whether nothing is to be done before the sender writes again: everything has an outcome, is published and freed.
+    /// Returns whether nothing is to be done until the sender writes again: everything has an outcome, is published and
+    /// freed.
     pub(super) fn is_at_rest(&self) -> bool {
         let (head, next) = (self.replay.head(), self.replay.next());
         let at = |host: ProcessId| {
@@ -116,7 +119,7 @@ impl Stream {
             && self.replay.hosts().iter().all(at)
     }
 
-    /// Everything to this peer starts over from what is known to be there.
+    /// Restarts the exchange with this peer from what is known to be there.
     pub(super) fn rewind(&mut self, peer: ProcessId) {
         let at = &mut self.at[peer.index()];
         at.posted = self.replay.published_at(peer);
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_long_for_who_does_not_replay() {
+    fn waits_for_a_silent_replayer_become_short() {
         let config = Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1);
         let replay = open(&config);
         let mut patience = Patience::new(&config);
@@ -156,7 +159,7 @@ mod tests {
         }
         assert_eq!(waited, [64, 32, 16, 8, 4, 2, 1, 0]);
         patience.settled(false);
-        assert_eq!(rounds(&mut patience, &replay), 1, "it comes back with every index that needs no READ");
+        assert_eq!(rounds(&mut patience, &replay), 1, "the wait grows with every index that needs no READ");
         (0..200).for_each(|_| patience.settled(false));
         assert_eq!(rounds(&mut patience, &replay), config.fast_rounds);
         patience.ends();
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_without_a_fast_path_or_without_an_index_in_progress() {
+    fn no_wait_without_fast_path_or_open_index() {
         let all = Config::new(3, Mode::All, 0);
         assert_eq!(rounds(&mut Patience::new(&all), &open(&all)), 0);
         let quorum = Config::new(4, Mode::Quorum(FaultModel::LyingHosts), 1);

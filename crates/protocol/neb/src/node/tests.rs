@@ -1,4 +1,4 @@
-//! What lies in memory when everything has come to rest.
+//! Contents of memory after all activity has ended.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric::memory::WORD;
@@ -9,13 +9,13 @@ use super::{Node, Notice};
 use crate::{Config, FaultModel, Mode};
 
 const SALT: u64 = 7;
-/// Fills the lines of a slot, so that neighbours go in one write.
+/// Fills the lines of a slot, so that adjacent records share a write.
 const PAYLOAD: usize = 64;
 
 struct Process {
     node: Node<SimFabric>,
     left: u64,
-    /// By sender: outcomes.
+    /// Number of outcomes of each sender.
     outcomes: Vec<u64>,
 }
 
@@ -31,13 +31,13 @@ impl Actor for Process {
             self.left -= 1;
             worked = true;
         }
-        // The sender's patience is a matter of time.
+        // The sender's timeout depends on time, so it must be polled.
         worked || self.left > 0
     }
 }
 
-/// Four processes on a network that orders no writes, and on which so many of a million take as long as many others; the
-/// first process broadcasts.
+/// Runs four processes on a network without ordered writes, on which `tail_ppm` of a million messages take up to
+/// `tail_ns`. The first process broadcasts.
 fn stragglers(config: &Config, (tail_ppm, tail_ns): (u32, u64), seed: u64, each: u64) -> Vec<Process> {
     let propagation = Delay::between(500, 1_500).with_tail(tail_ppm, tail_ns);
     let network = NetworkModel { propagation, inline_bytes: 2048, ..NetworkModel::unordered() };
@@ -51,7 +51,8 @@ fn stragglers(config: &Config, (tail_ppm, tail_ns): (u32, u64), seed: u64, each:
     actors.into_iter().flatten().collect()
 }
 
-/// The same with sets, which break all the time, on a network that orders writes or not; links break now and then.
+/// Runs four processes with fan-out sets that break all the time, on a network with or without ordered writes. Links
+/// break now and then, too.
 fn fanned(config: &Config, ordered: bool, seed: u64, each: u64) -> (Vec<Process>, World) {
     let propagation = Delay::between(500, 1_500).with_tail(60_000, 300_000);
     let liberties = if ordered { NetworkModel::adversarial() } else { NetworkModel::unordered() };
@@ -84,14 +85,15 @@ fn fanned(config: &Config, ordered: bool, seed: u64, each: u64) -> (Vec<Process>
 }
 
 #[test]
-fn a_broadcast_is_not_written_over_by_an_older_one_by_whatever_way() {
+fn older_broadcast_never_overwrites_a_newer_one_on_any_path() {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
     let mut copies = 0;
     let mut lost = Vec::new();
     for (window, ordered, seed) in [(1, true), (1, false), (3, true), (3, false)]
         .into_iter()
         .flat_map(|(window, ordered)| (0..seeds).map(move |seed| (window, ordered, seed)))
-        // Here a process asks for a set that it is in already: the simulator left it in a dead life for ever.
+        // In this run a process asks to join a set in which it already is; the simulator once left it in a stale
+        // connection for ever.
         .chain([(1, true, 3093)])
     {
         let set_rounds = [2, 20, 200, 1 << 16][seed as usize % 4];
@@ -115,7 +117,7 @@ fn config(window: u32) -> Config {
     Config { window, payload_bytes: PAYLOAD, patience_ns: 1, ..config }
 }
 
-/// The index of what lies whole in the register of `replayer` at `host` where `index` belongs.
+/// Returns the index of the whole record in the register of `replayer` at `host` in the slot of `index`.
 fn kept(host: &Process, replayer: ProcessId, index: u64) -> Option<u64> {
     let end = &host.node.end;
     let slot = &end.register_words(replayer)[end.layout.register_offset(ProcessId(0), index) as usize / WORD..];
@@ -125,7 +127,7 @@ fn kept(host: &Process, replayer: ProcessId, index: u64) -> Option<u64> {
 }
 
 #[test]
-fn a_register_that_is_complete_at_a_host_is_not_written_over_by_an_older_one() {
+fn older_register_never_overwrites_a_complete_one() {
     for (window, seed) in [3, 8].into_iter().flat_map(|window| (0..300).map(move |seed| (window, seed))) {
         let processes = stragglers(&config(window), (100_000, 150_000), seed, u64::from(2 * window) + 2 + seed % 20);
         for replayer in &processes[1..] {
@@ -144,7 +146,7 @@ fn a_register_that_is_complete_at_a_host_is_not_written_over_by_an_older_one() {
 }
 
 #[test]
-fn a_broadcast_is_not_written_over_by_an_older_one() {
+fn older_broadcast_never_overwrites_a_newer_one() {
     for (window, seed) in [1, 3].into_iter().flat_map(|window| (0..300).map(move |seed| (window, seed))) {
         let each = u64::from(2 * window) + 2 + seed % 20;
         let processes = stragglers(&config(window), (30_000, 600_000), seed, each);

@@ -1,4 +1,4 @@
-//! A member's side: what it promised, whom it fenced, what was decided. Pure.
+//! A member's side of a removal: its promise, the processes that it fenced, and the decisions. A pure state machine.
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
@@ -6,65 +6,66 @@ use thiserror::Error;
 use super::{Ballot, Cut, Standing};
 use crate::{Config, Mutant, ProcessSet, mutant};
 
-/// Why a process does not do what an operator asks. Nothing has changed.
+/// Reason why a process refuses an operator's request. The request had no effect.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error)]
 pub enum Refusal {
-    /// Another mode.
+    /// The broadcast does not run in mode `all`.
     #[error("processes are removed in mode `all` only: in mode `quorum` nobody waits for those that have stopped")]
     Mode,
-    /// It is no member itself.
+    /// This process was removed itself.
     #[error("{0} was removed itself")]
     Removed(ProcessId),
-    /// Another operator was later.
+    /// This process has promised a later ballot of another operator.
     #[error("another operator is at work (its round is {})", .0.round)]
     Promised(Ballot),
-    /// Others were removed, or fenced, that the operator does not name.
+    /// Processes were removed or fenced that the operator does not name.
     #[error("the removal of {0} has begun or is over: the operator did not know")]
     Others(ProcessSet),
-    /// Too few would remain.
+    /// Too few members would remain.
     #[error("{remain} of {members} members would remain: no majority")]
     Minority {
-        /// After the removal.
+        /// Number of members after the removal.
         remain: usize,
-        /// Before.
+        /// Number of members before it.
         members: usize,
     },
-    /// A decision about somebody that this process did not fence.
+    /// The decision is about a process that is not fenced here.
     #[error("{0} is not fenced here")]
     NotFenced(ProcessId),
-    /// Access could not be taken away.
+    /// Access could not be revoked.
     #[error("access cannot be taken away from {peer}: {why}")]
     Access {
-        /// From whom.
+        /// The process whose access should be revoked.
         peer: ProcessId,
-        /// The fabric's reason.
+        /// Reason that the fabric gives.
         why: String,
     },
-    /// A value that is none of the sender's, or another one than was delivered here: who reported it lies.
+    /// A decided value is not the sender's, or differs from the one that was delivered here. The process that reported
+    /// it lies.
     #[error("what is to be taken over of {sender} at index {index} is not its value: a member that remains lies")]
     Forged {
-        /// Whose stream.
+        /// Sender of the stream.
         sender: ProcessId,
-        /// The index.
+        /// Index.
         index: u64,
     },
 }
 
-/// One member.
+/// State of one member.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Seat {
     me: ProcessId,
     everybody: ProcessSet,
     standing: Standing,
-    /// What was decided about those that are removed.
+    /// Decisions about removed processes.
     cuts: Vec<Cut>,
-    /// It was told to go.
+    /// `true` if it was asked to leave.
     left: bool,
     mutant: Mutant,
 }
 
 impl Seat {
-    /// A member of a broadcast that nobody was removed from.
+    /// Creates a member of a broadcast from which no process was removed.
     #[must_use]
     pub fn new(config: &Config, me: ProcessId) -> Self {
         let (fenced, removed) = (ProcessSet::EMPTY, ProcessSet::EMPTY);
@@ -72,30 +73,30 @@ impl Seat {
         Seat { me, everybody: config.everybody(), standing, cuts: Vec::new(), left: false, mutant: config.mutant }
     }
 
-    /// How it stands.
+    /// Returns the member's promise, and the processes that it fenced and removed.
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// Whether it was told to go.
+    /// Returns whether it was asked to leave.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.left
     }
 
-    /// It is told to go.
+    /// Records that it was asked to leave.
     pub fn leave(&mut self) {
         self.left = true;
     }
 
-    /// What was decided about a process that is removed.
+    /// Returns the decision about a removed process.
     #[must_use]
     pub fn cut(&self, sender: ProcessId) -> Option<&Cut> {
         self.cuts.iter().find(|cut| cut.sender == sender)
     }
 
-    /// Promises a ballot. Returns who is to be fenced now and was not before.
+    /// Promises a ballot. Returns the processes to fence that were not fenced before.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -121,7 +122,7 @@ impl Seat {
         Ok(targets.minus(fenced))
     }
 
-    /// Whether a decision of this ballot about these may be taken over.
+    /// Checks that decisions of this ballot may be accepted.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -136,7 +137,7 @@ impl Seat {
         strange.map_or(Ok(()), |cut| Err(Refusal::NotFenced(cut.sender)))
     }
 
-    /// Takes a decision over that [may be](Seat::may_commit). Returns whether it is new.
+    /// Accepts a decision that [may be](Seat::may_commit) accepted. Returns whether it is new.
     pub fn commit(&mut self, cut: &Cut) -> bool {
         let new = !self.standing.removed.contains(cut.sender);
         if new {

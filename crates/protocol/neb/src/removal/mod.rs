@@ -1,43 +1,54 @@
-//! Taking processes out of a broadcast in mode `all`: an operator's agreed, fenced view change.
+//! Removal of processes from a broadcast in mode `all`: an agreed, fenced view change by an operator.
 //!
-//! In mode `all` everybody must answer, so one process that has stopped stops all deliveries. No error and no timeout takes
-//! it out: two live processes could drop each other. An operator does, who talks to *all* that remain.
+//! In mode `all` every process must answer, so one stopped process stops all deliveries. No error and no timeout
+//! removes it, because two live processes could remove each other. An operator removes it, and must reach *all*
+//! processes that remain.
 //!
-//! # Who does what
-//! The operator's side is [`Removal`], a member's is [`Seat`]; what they say to each other is [`Ask`] and [`Answer`]. How
-//! that travels is not said here: [`Node::ask`](crate::Node::ask) answers, a simulation calls it, the command uses sockets.
+//! # Phases
+//! [`Removal`] is the operator's side and [`Seat`] a member's side. They exchange [`Ask`] and [`Answer`]. The transport
+//! is not part of this module: [`Node::ask`](crate::Node::ask) answers, simulations call it, and the command uses
+//! sockets.
 //!
-//! | operator | members that remain |
-//! |---|---|
-//! | *standing*: asks all how they stand. Refuses here, before anything changes | answer |
-//! | *fencing*: a ballot above all that were promised | promise it; *fence* who is to go: take its access away and, when that took effect, take what it had written by then and *freeze* its stream: nothing of it is delivered any more. Then report what they have of it |
-//! | *committing*: all have reported; where each stream ends, and with what, follows from the reports alone | take it over: deliver what they lack of it, then go on without the removed |
+//! 1. *Standing*: the operator asks all processes for their standing, and the members answer. The operator can still
+//!    refuse, before anything has changed.
+//! 2. *Fencing*: the operator chooses a ballot above all that were promised. Each remaining member promises it and
+//!    *fences* the processes to remove. That means: it revokes their access; once that has taken effect it accepts
+//!    everything that they had written, and *freezes* their streams, so that nothing more of them is delivered. Then it
+//!    reports what it holds of these streams.
+//! 3. *Committing*: once all have reported, the end and the content of each stream follow from the reports alone. Each
+//!    remaining member accepts the decision, delivers what it lacks of the streams, and continues without the removed
+//!    processes.
 //!
-//! A member is in one of these states for each process: *member*, *fenced* (and frozen), *removed* (and decided).
-//! None ever goes back. Who is to go is told to leave as well: if it hears that, it delivers and broadcasts nothing more.
+//! For each process a member is in one of the states *member*, *fenced* (and frozen) and *removed* (and decided), and
+//! never goes back. A process to remove is also asked to leave. If it receives that request, it delivers and broadcasts
+//! nothing more.
 //!
 //! # Invariants
-//! - V1: a member reports a stream only when its sender can write to it no more and everything that it wrote was taken, and
-//!   gives it no outcome between its report and the decision. So a report holds until the decision, whoever asks again.
-//! - V2: an operator decides only when all that remain have promised its ballot; a member takes a decision only of the
-//!   ballot that it promised last. Who remains is a majority of the members before. So of two operators one meets the
-//!   other's promise at a member that remains for both.
-//! - V3: where a member that remains has taken over a decision about a stream, every later operator finds it and uses it.
-//! - V4: everything that a member which remains has delivered of the stream is in the decision: none of it is lost, and all
-//!   that remain deliver the same of it (B1), in order (B4). Above that it goes on as far as all who hold a value hold the
-//!   same one, so what a correct sender is known to have written to a majority is in it, too.
-//! - V5: for the streams of those that remain nothing is decided. Each of them reads all others that remain, before the
-//!   change and after it; only the removed need not answer any more (named: [`Replay::remove_member`](crate::Replay)).
+//! - V1: a member reports a stream only after its sender has lost write access and everything that the sender wrote was
+//!   accepted. Between the report and the decision no index of the stream has an outcome. So a report stays valid until
+//!   the decision, whichever operator asks again.
+//! - V2: an operator decides only after all processes that remain have promised its ballot. A member accepts only a
+//!   decision of the ballot that it promised last. The processes that remain are a majority of the members before. Of
+//!   two operators one therefore meets the other's promise at a member that remains for both.
+//! - V3: if a member that remains has accepted a decision about a stream, every later operator finds and reuses it.
+//! - V4: the decision contains everything that a remaining member has delivered of the stream. So nothing of it is
+//!   lost, and all that remain deliver the same of it (B1), in order (B4). Beyond that, the decision continues as long
+//!   as all members that hold a value hold the same one. It therefore also contains what a correct sender is known to
+//!   have written to a majority.
+//! - V5: nothing is decided about the streams of processes that remain. Each of them reads all other remaining
+//!   processes before and after the change. Only removed processes need not answer any more (by name:
+//!   [`Replay::remove_member`](crate::Replay)).
 //!
-//! # After a crash of the operator
-//! nothing is half done: members have promised, fenced or decided, which never goes back. The stream of a fenced process
-//! stands still until somebody runs the removal again, of the same processes or of more; that comes to the same decision.
+//! # Crash of the operator
+//! No step is left incomplete: members have promised, fenced or decided, and none of that is undone. The stream of a
+//! fenced process stands still until an operator runs the removal again, of the same processes or of more. The new run
+//! reaches the same decision.
 //!
-//! # What is not promised
-//! As in the pseudocode, a removed process should have stopped. If it lives, it is fenced: it reads from nobody that
-//! remains and writes to nobody. But what it had read before, it may deliver until it hears that it is to leave; and if a
-//! *remaining* sender lies, that may differ from what the others deliver. And those that remain must not lie about what
-//! they hold of the removed one's stream, unless values are signed: then nobody takes over a forged one.
+//! # Limits
+//! A removed process should have stopped. If it is alive, it is fenced: it reads from no remaining process and writes
+//! to none. But it may deliver what it had read before, until it receives the request to leave. If a *remaining* sender
+//! lies, that may differ from what the others deliver. Processes that remain must not lie about what they hold of the
+//! removed process's stream, unless values are signed: no member accepts a forged value then.
 
 mod member;
 mod operator;
@@ -49,101 +60,101 @@ use stentor_fabric::ProcessId;
 
 use crate::ProcessSet;
 
-/// Orders attempts of operators.
+/// Number that orders the attempts of operators.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Ballot {
-    /// Above all that were promised when it began.
+    /// Round, larger than all that were promised when the attempt began.
     pub round: u64,
-    /// Tells operators apart.
+    /// Number that distinguishes operators.
     pub operator: u64,
 }
 
-/// How a member stands.
+/// Standing of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Standing {
-    /// The last ballot that it promised.
+    /// Last ballot that it promised.
     pub promised: Ballot,
-    /// Who cannot reach it any more.
+    /// Processes that have no access to it any more.
     pub fenced: ProcessSet,
-    /// Who is no member any more; all of them are fenced.
+    /// Processes that are no members any more. All of them are fenced.
     pub removed: ProcessSet,
 }
 
 /// An index and all words of its value.
 pub type Kept = (u64, Vec<u64>);
 
-/// What a member has of the stream of a process that is to go.
+/// Values that a member holds of the stream of a process to remove.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Holding {
-    /// It was fenced, and the stream stands still.
+    /// The sender is fenced, and the stream is frozen.
     Frozen {
-        /// Whose stream.
+        /// Sender of the stream.
         sender: ProcessId,
-        /// Everything below has an outcome.
+        /// Index below which everything has an outcome.
         head: u64,
-        /// Nothing from here on is good: the sender broke the protocol.
+        /// Index from which on nothing is valid, because the sender violated the protocol.
         ended: Option<u64>,
-        /// What it delivered or holds, of the last window, by index.
+        /// Values of the last window that it delivered or holds, by index.
         values: Vec<Kept>,
     },
-    /// It was decided before.
+    /// The end of the stream was decided before.
     Decided(Cut),
 }
 
-/// Where the stream of a removed process ends, and what others may lack of it.
+/// The end of a removed process's stream, and the values that members may lack.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cut {
-    /// Whose stream.
+    /// Sender of the stream.
     pub sender: ProcessId,
-    /// The first index that nobody delivers.
+    /// First index that no member delivers.
     pub upto: u64,
-    /// Values below, by index. What is missing has left all windows, and is skipped by who lacks it.
+    /// Values below, by index. An index without a value has left all windows, and members that lack it skip it.
     pub values: Vec<Kept>,
 }
 
-/// What an operator asks.
+/// Request of an operator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Ask {
-    /// How do you stand?
+    /// Asks for the standing.
     Stand,
-    /// You are removed: stop.
+    /// Informs a process that it is removed, so that it stops.
     Leave,
-    /// Promise this ballot, fence these, and report.
+    /// Asks to promise a ballot, to fence processes, and to report.
     Fence {
-        /// The ballot.
+        /// Ballot.
         ballot: Ballot,
-        /// Who was removed before, everywhere.
+        /// Processes that were removed before, everywhere.
         base: ProcessSet,
-        /// Who is to go.
+        /// Processes to remove.
         targets: ProcessSet,
     },
-    /// This is decided.
+    /// Announces decisions.
     Commit {
-        /// The ballot in which it was.
+        /// Ballot in which they were made.
         ballot: Ballot,
-        /// About whom.
+        /// Decisions, one per removed process.
         cuts: Vec<Cut>,
     },
 }
 
-/// What a process says.
+/// Answer of a process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
-    /// So it stands.
+    /// Standing of the process.
     Standing(Standing),
-    /// It delivers and broadcasts nothing more.
+    /// The process delivers and broadcasts nothing more.
     Left,
-    /// It promised, and the fence has not taken effect everywhere yet: ask again.
+    /// The process promised, and the fence has not taken effect everywhere yet. The operator must ask again.
     Fencing,
-    /// What it holds.
+    /// Report of the process.
     Report {
-        /// The ballot that it promised.
+        /// Ballot that it promised.
         ballot: Ballot,
-        /// By process to go.
+        /// Values that it holds, per process to remove.
         holdings: Vec<Holding>,
     },
-    /// It goes on without them.
+    /// The process continues without the removed ones.
     Committed,
-    /// It does not, and nothing has changed.
+    /// The process refuses, and nothing has changed.
     Refused(Refusal),
 }

@@ -1,4 +1,5 @@
-//! The operator's side: whom to ask what next, and what follows from the reports. Pure.
+//! The operator's side of a removal: the next request to each process, and the decision from the reports. A pure state
+//! machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,40 +10,41 @@ use super::{Answer, Ask, Ballot, Cut, Holding, Kept, Refusal, Standing};
 use crate::value::content;
 use crate::{Config, Mode, ProcessSet};
 
-/// Why processes are not removed. What was fenced stays fenced; nothing is taken over by some and refused to others.
+/// Reason why processes are not removed. Fenced processes stay fenced. No decision is accepted by some members and
+/// refused to others.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RemovalError {
-    /// Another mode.
+    /// The broadcast does not run in mode `all`.
     #[error("{}", Refusal::Mode)]
     Mode,
-    /// Nobody, or no process of the broadcast.
+    /// No process, or one outside the broadcast, is named.
     #[error("no process of the broadcast is named to be removed")]
     Nobody,
-    /// Somebody that remains does not answer.
+    /// A process that would remain does not answer.
     #[error("{0}, which would remain, cannot be reached, and without it nothing can be agreed on")]
     Unreachable(ProcessId),
-    /// Too few would remain.
+    /// Too few members would remain.
     #[error("{remain} of {members} members would remain: no majority, so others could remove these as well")]
     Minority {
-        /// After the removal.
+        /// Number of members after the removal.
         remain: usize,
-        /// Before.
+        /// Number of members before it.
         members: usize,
     },
-    /// Another removal stands half-way.
+    /// Another removal is incomplete.
     #[error("the removal of {0} was begun and is not over")]
     HalfWay(ProcessSet),
     /// A member refuses.
     #[error("{0} refuses: {1}")]
     Refused(ProcessId, Refusal),
-    /// Two say that they delivered different values.
+    /// Two members report that they delivered different values.
     #[error("{} and {} say that they delivered different values of {sender} at index {index}: one of them lies", .by.0, .by.1)]
     Split {
-        /// Whose stream.
+        /// Sender of the stream.
         sender: ProcessId,
-        /// The index.
+        /// Index.
         index: u64,
-        /// Who says so.
+        /// The two members.
         by: (ProcessId, ProcessId),
     },
 }
@@ -64,14 +66,14 @@ pub struct Removal {
     operator: u64,
     phase: Phase,
     ballot: Ballot,
-    /// Who was removed before, everywhere.
+    /// Processes that were removed before, everywhere.
     base: ProcessSet,
-    /// Who remains.
+    /// Processes that remain.
     remain: ProcessSet,
     standings: Vec<Option<Standing>>,
-    /// Who could not be reached.
+    /// Processes that could not be reached.
     absent: ProcessSet,
-    /// Of those that are to go: who was told.
+    /// Processes to remove that were informed.
     told: ProcessSet,
     reports: Vec<Option<Vec<Holding>>>,
     committed: ProcessSet,
@@ -79,7 +81,7 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Removes these; `operator` tells this run from all others.
+    /// Creates a removal of these processes; `operator` distinguishes this run from all others.
     ///
     /// # Errors
     /// See [`RemovalError`].
@@ -109,7 +111,7 @@ impl Removal {
         })
     }
 
-    /// What a process is to be asked now, until it has answered.
+    /// Returns the request that a process must be asked now, until it has answered.
     #[must_use]
     pub fn question(&self, process: ProcessId) -> Option<Ask> {
         let (place, remains) = (process.index(), self.remain.contains(process));
@@ -128,45 +130,45 @@ impl Removal {
         }
     }
 
-    /// Whether all that remain go on without the removed.
+    /// Returns whether all processes that remain continue without the removed ones.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// Who remains.
+    /// Returns the processes that remain.
     #[must_use]
     pub fn remain(&self) -> ProcessSet {
         self.remain
     }
 
-    /// What was decided; empty if there was nothing to do.
+    /// Returns the decisions. They are empty if there was nothing to do.
     #[must_use]
     pub fn cuts(&self) -> &[Cut] {
         &self.cuts
     }
 
-    /// A process cannot be reached.
+    /// Records that a process cannot be reached.
     ///
     /// # Errors
-    /// [`RemovalError::Unreachable`], if it remains.
+    /// Returns [`RemovalError::Unreachable`] if the process remains.
     pub fn absent(&mut self, process: ProcessId) -> Result<(), RemovalError> {
         if self.targets.contains(process) {
             self.told.insert(process);
             return self.go_on();
         }
         self.absent.insert(process);
-        // Who was removed before need not answer; that is known when the others have.
+        // A process that was removed before need not answer. Whether it was is known once the others have answered.
         if self.phase == Phase::Standing { self.go_on() } else { Err(RemovalError::Unreachable(process)) }
     }
 
-    /// A process answered what it was asked.
+    /// Processes an answer.
     ///
     /// # Errors
     /// See [`RemovalError`].
     pub fn answered(&mut self, process: ProcessId, answer: Answer) -> Result<(), RemovalError> {
         if self.targets.contains(process) {
-            // Whatever it says: it may lie.
+            // Its answer is ignored, because it may lie.
             self.told.insert(process);
             return self.go_on();
         }
@@ -177,11 +179,11 @@ impl Removal {
             Answer::Report { ballot, holdings } if self.phase == Phase::Fencing && ballot == self.ballot => {
                 self.reports[process.index()] = Some(holdings);
             }
-            // Removed before, by others: they know.
+            // The process was removed before, which the others know.
             Answer::Left if self.phase == Phase::Standing => self.absent.insert(process),
             Answer::Committed if self.phase == Phase::Committing => self.committed.insert(process),
             Answer::Refused(refusal) => return Err(RemovalError::Refused(process, refusal)),
-            // Late, or not yet.
+            // The answer is late, or the fence has not taken effect yet.
             _ => return Ok(()),
         }
         self.go_on()
@@ -211,16 +213,16 @@ impl Removal {
         }
     }
 
-    /// All that can be reached have said how they stand: may the removal begin?
+    /// Decides whether the removal may begin, once all reachable processes have reported their standing.
     fn begin(&mut self) -> Result<(), RemovalError> {
         let before = self.standings.iter().flatten().fold(ProcessSet::EMPTY, |all, one| all.or(one.removed));
-        // Who was removed before has no say, whether it answers or not.
+        // A process that was removed before has no vote, whether it answers or not.
         self.remain = self.remain.minus(before);
         if let Some(absent) = self.remain.iter().find(|p| self.absent.contains(*p)) {
             return Err(RemovalError::Unreachable(absent));
         }
         let standings: Vec<Standing> = self.remain.iter().filter_map(|p| self.standings[p.index()]).collect();
-        // Only those that remain are believed about who was removed.
+        // Only processes that remain are trusted about earlier removals.
         let known = standings.iter().fold(ProcessSet::EMPTY, |all, one| all.or(one.removed));
         if known != before {
             return Err(RemovalError::HalfWay(before.minus(known)));
@@ -245,7 +247,8 @@ impl Removal {
         Ok(())
     }
 
-    /// Where a stream ends, and with what: it follows from the reports, so whoever asks comes to the same.
+    /// Returns the end and the content of a stream. They follow from the reports, so every operator reaches the same
+    /// result.
     fn decide(&self, sender: ProcessId) -> Result<Cut, RemovalError> {
         let (mut frozen, mut lowest) = (Vec::new(), u64::MAX);
         for process in self.remain.iter() {
@@ -263,7 +266,7 @@ impl Removal {
         }
         let delivered = frozen.iter().map(|frozen| frozen.head).max().unwrap_or(0);
         let (mut upto, mut values) = (delivered, Vec::new());
-        // Who is far behind lacks more than anybody keeps: that it skips.
+        // A member that is far behind lacks values that no member keeps any more. It skips them.
         let kept: BTreeSet<u64> = frozen.iter().flat_map(|frozen| frozen.values.keys().copied()).collect();
         for index in kept.range(lowest.min(delivered)..delivered).copied() {
             let mut by = frozen.iter().filter(|frozen| frozen.head > index).filter_map(|frozen| frozen.at(index));

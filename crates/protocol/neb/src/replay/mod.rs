@@ -1,22 +1,23 @@
 //! One sender's stream at one other process: the pure state machine.
 //!
-//! An index goes through these steps, and every step only once:
+//! An index goes through these steps, each of which happens once:
 //!
-//! 1. [`poll_bcast_bufs`](Replay::poll_bcast_bufs): the value that lies in the sender's buffer here is *snapshot*; from now
-//!    on only the snapshot is looked at. The shell writes it to this process's write-once register for the index.
-//! 2. [`published`](Replay::published): the register is at these hosts. *Publish before you read*: of two processes with
-//!    different values, whichever publishes later reads the other's.
-//! 3. [`next_round`](Replay::next_round), [`poll_read_cq`](Replay::poll_read_cq): the others' registers are read, one
-//!    round for all indices that are published by then. Nobody may show another value; an empty register is no conflict.
-//! 4. [`next_outcome`](Replay::next_outcome): delivered in the order of indices.
+//! 1. [`poll_bcast_bufs`](Replay::poll_bcast_bufs) takes a *snapshot* of the value in the sender's buffer. From then on
+//!    only the snapshot is used. The node writes it to this process's write-once register for the index.
+//! 2. [`published`](Replay::published) records the hosts that have the register. *Publish before read*: if two
+//!    processes have different values, the one that publishes later reads the other's.
+//! 3. [`next_round`](Replay::next_round) and [`poll_read_cq`](Replay::poll_read_cq) read the others' registers, one
+//!    round for all indices that are published by then. No register may show another value; an empty register is no
+//!    conflict.
+//! 4. [`next_outcome`](Replay::next_outcome) delivers in the order of indices.
 //!
 //! # Invariants
-//! - I1: what is published for an index never changes ([`Entry::value`] is set once, at step 1).
-//! - I2: a round holds only indices whose register was complete at a quorum (in mode `all`: stored) before it began.
-//! - I3: a conflict is never taken back.
-//! - I4: an index whose slot some replayer has used again is given up for ever.
-//! - I5: `head` only grows, one outcome per index.
-//! - I6: who answered is a set of named processes; errors change no set.
+//! - I1: the published value of an index never changes ([`Entry::value`] is set once, in step 1).
+//! - I2: a round contains only indices whose register was complete at a quorum (in mode `all`: stored) before it began.
+//! - I3: a conflict is never withdrawn.
+//! - I4: an index whose slot some replayer has reused is given up for ever.
+//! - I5: `head` only grows, and each index has one outcome.
+//! - I6: the processes that answered are a set of named processes; errors change no set.
 
 mod removed;
 mod round;
@@ -34,78 +35,81 @@ pub use round::{Round, Seen};
 /// One index of the stream.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Entry {
-    /// The snapshot; empty if the index was lost or given up.
+    /// Snapshot, or empty if the index was lost or given up.
     value: Vec<u64>,
-    /// Given up: it came too late.
+    /// `true` if the index was given up because it came too late.
     lost: bool,
-    /// Nobody that had to answer showed another value.
+    /// `true` if no process that had to answer showed another value.
     clear: bool,
-    /// Who showed another value.
+    /// Processes that showed another value.
     conflict: ProcessSet,
-    /// Who was seen to replay the same, without being asked.
+    /// Processes that were seen to replay the same value without a READ.
     alike: ProcessSet,
-    /// Answers that were no conflict: for the mutant that counts.
+    /// Number of answers without conflict, for the mutant that counts.
     tracker: usize,
-    /// Delivered already: for the mutant that delivers in any order.
+    /// `true` if it was delivered, for the mutant that delivers in any order.
     delivered: bool,
 }
 
-/// What became of an index.
+/// Outcome of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome<'a> {
-    /// Deliver this.
+    /// The value is delivered.
     Deliver(Value<'a>),
-    /// It came too late: the sender, or somebody who replays for it, was more than a window ahead.
+    /// The index is skipped because it came too late: the sender, or a process that replays for it, was more than a
+    /// window ahead.
     Skip(u64),
 }
 
-/// Two values for one index.
+/// Two values of one index.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Evidence {
-    /// Whose stream.
+    /// Sender of the stream.
     pub sender: ProcessId,
-    /// The index.
+    /// Index.
     pub index: u64,
-    /// What this process snapshot, all words.
+    /// Value that this process took a snapshot of, all words.
     pub ours: Vec<u64>,
-    /// What the other replayed, all words.
+    /// Value that the witness replayed, all words.
     pub other: Vec<u64>,
-    /// Who showed it.
+    /// Process that showed the other value.
     pub witness: ProcessId,
-    /// Both are signed by the sender. Without signatures the witness may be the liar, unless the fault model excludes it.
+    /// `true` if the sender has signed both values. Without signatures the witness may be the liar, unless the fault
+    /// model excludes it.
     pub proven: bool,
 }
 
-/// A stream at one process.
+/// A sender's stream at one process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Replay {
     config: Config,
     me: ProcessId,
     sender: ProcessId,
-    /// Mode `all`: who must answer, by name.
+    /// Mode `all`: members that must answer.
     members: ProcessSet,
-    /// Mode `quorum`: the hosts that keep the registers.
+    /// Mode `quorum`: hosts that keep the registers.
     replicas: ProcessSet,
     /// The other replayers.
     others: ProcessSet,
     layout: Layout,
     next: u64,
     head: u64,
-    /// By slot.
+    /// Indices by slot.
     entries: Vec<Entry>,
-    /// By host: everything below is complete there.
+    /// Index, for each host, below which all registers are complete there.
     published: Vec<u64>,
     round: Option<Round>,
     serial: u64,
-    /// Nothing from this index on is ever delivered.
+    /// No index from here on is ever delivered.
     ended: Option<u64>,
-    /// What an operator's removal of the sender decided; nothing above [`head`](Replay::head) has another outcome then.
+    /// Decision of an operator's removal of the sender. No index from [`head`](Replay::head) on then has another
+    /// outcome.
     fate: Option<Box<Cut>>,
     again: Option<u64>,
 }
 
 impl Replay {
-    /// The stream of `sender` at `me`, from its beginning.
+    /// Creates the stream of `sender` at `me`, at its beginning.
     #[must_use]
     pub fn new(config: &Config, me: ProcessId, sender: ProcessId) -> Self {
         Replay {
@@ -128,39 +132,39 @@ impl Replay {
         }
     }
 
-    /// The next index to take from the sender's buffer; `next[i]` of the pseudocode.
+    /// Returns the next index to take from the sender's buffer.
     #[inline]
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whose stream this is.
+    /// Returns the sender of the stream.
     #[must_use]
     pub fn sender(&self) -> ProcessId {
         self.sender
     }
 
-    /// Whether the next outcome is due because registers were read, not by the fast path alone.
+    /// Returns whether the next outcome is due because registers were read, not by the fast path alone.
     #[must_use]
     pub fn was_read(&self) -> bool {
         self.entry(self.head).clear
     }
 
-    /// Everything below has an outcome: the cumulative counter that frees slots, `read_upto`.
+    /// Returns the index below which everything has an outcome. This cumulative counter frees slots.
     #[inline]
     #[must_use]
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// From where on nothing is delivered, because the sender did not keep to the protocol.
+    /// Returns the index from which on nothing is delivered because the sender violated the protocol.
     #[must_use]
     pub fn ended(&self) -> Option<u64> {
         self.ended
     }
 
-    /// Whether the next index can be taken: its slot here is free.
+    /// Returns whether the next index can be accepted, because its slot here is free.
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
@@ -178,11 +182,11 @@ impl Replay {
         &mut self.entries[slot as usize]
     }
 
-    /// Takes the snapshot of the value that lies in the sender's buffer for [`next`](Replay::next), and returns its index:
-    /// to be published.
+    /// Takes a snapshot of the value in the sender's buffer for [`next`](Replay::next). Returns its index, which is to
+    /// be published.
     ///
     /// # Panics
-    /// Without [`has_room`](Replay::has_room).
+    /// Panics if [`has_room`](Replay::has_room) is false.
     pub fn poll_bcast_bufs(&mut self, value: &Value<'_>) -> u64 {
         assert!(self.has_room(), "the slot is not free");
         let index = self.next;
@@ -195,10 +199,10 @@ impl Replay {
         index
     }
 
-    /// The buffer holds a newer index where [`next`](Replay::next) was: that one is lost.
+    /// Records that the buffer holds a newer index than [`next`](Replay::next), which is lost.
     ///
     /// # Panics
-    /// Without [`has_room`](Replay::has_room).
+    /// Panics if [`has_room`](Replay::has_room) is false.
     pub fn overtaken(&mut self) {
         assert!(self.has_room(), "the slot is not free");
         let next = self.next;
@@ -208,44 +212,44 @@ impl Replay {
         self.next += 1;
     }
 
-    /// The sender broke the protocol at [`next`](Replay::next): nothing more of it is taken.
+    /// Records that the sender violated the protocol at [`next`](Replay::next). Nothing more of it is accepted.
     pub fn end(&mut self) {
         self.ended.get_or_insert(self.next);
     }
 
-    /// The snapshot of an index that has no outcome yet; `None` if there is none.
+    /// Returns the snapshot of an index without an outcome, or `None` if there is none.
     #[must_use]
     pub fn snapshot(&self, index: u64) -> Option<&[u64]> {
         let known = (self.head..self.next).contains(&index);
         known.then(|| &self.entry(index).value[..]).filter(|value| !value.is_empty())
     }
 
-    /// Whether this process has a register for an index of the last window, with or without an outcome.
+    /// Returns whether this process has a register for an index of the last window, with or without an outcome.
     #[must_use]
     pub fn has_register(&self, index: u64) -> bool {
         let kept = index < self.next && index + u64::from(self.config.window) >= self.next;
         kept && !self.entry(index).value.is_empty()
     }
 
-    /// All registers of this stream below `upto` are complete at a host.
+    /// Records that all registers of this stream below `upto` are complete at a host.
     pub fn published(&mut self, host: ProcessId, upto: u64) {
         let published = &mut self.published[host.index()];
         *published = (*published).max(upto);
     }
 
-    /// Up to where a host has all registers of this stream.
+    /// Returns the index up to which a host has all registers of this stream.
     #[must_use]
     pub fn published_at(&self, host: ProcessId) -> u64 {
         self.published[host.index()]
     }
 
-    /// Mode `all`: a register is where it must be as soon as it is stored.
+    /// Returns whether a register is published as soon as it is stored (mode `all`).
     #[inline]
     pub(crate) fn is_stored(&self) -> bool {
         self.config.mode == Mode::All
     }
 
-    /// Whether the register of an index is where those who read must find it.
+    /// Returns whether the register of an index is published at enough hosts.
     #[must_use]
     pub fn is_published(&self, index: u64) -> bool {
         if self.config.mode == Mode::All || mutant!(self.config.mutant, ReadBeforePublish) {
@@ -255,8 +259,8 @@ impl Replay {
         at.count() >= self.config.quorum()
     }
 
-    /// A replayer's register for an index was seen without asking: the fast path. Deliver when everybody else replays the
-    /// same: then no correct process can hold another value.
+    /// Records a replayer's register that arrived without a READ: the fast path. An index is delivered when all other
+    /// processes replay the same value, because no correct process can then hold another one.
     pub fn pushed(
         &mut self,
         replayer: ProcessId,
@@ -279,7 +283,8 @@ impl Replay {
         self.config.fast_path && self.config.mode != Mode::All && entry.alike.covers(self.others)
     }
 
-    /// Somebody shows another value. Without signatures that is enough; with them only if it is the sender's own.
+    /// Records that a process shows another value. Without signatures that is a conflict; with them only if the sender
+    /// has signed that value.
     fn conflict(
         &mut self,
         witness: ProcessId,
@@ -306,7 +311,7 @@ impl Replay {
         first.then_some(Evidence { sender, index, ours, other, witness, proven })
     }
 
-    /// The next outcome, if it is due; [`settled`](Replay::settled) goes on to the one after it.
+    /// Returns the next outcome, if it is due. [`settled`](Replay::settled) advances to the one after it.
     #[must_use]
     pub fn next_outcome(&self) -> Option<Outcome<'_>> {
         if let Some(index) = self.again.filter(|_| mutant!(self.config.mutant, DeliverAgain)) {
@@ -334,10 +339,10 @@ impl Replay {
         due.then(|| Outcome::Deliver(Value::trusted(&entry.value, self.config.signed)))
     }
 
-    /// The outcome was acted upon.
+    /// Records that the caller has acted on the outcome.
     ///
     /// # Panics
-    /// If none was due.
+    /// Panics if none was due.
     pub fn settled(&mut self) {
         if self.again.take().is_some() {
             return;
@@ -352,13 +357,14 @@ impl Replay {
             return;
         }
         assert!(self.next_outcome().is_some(), "no outcome was due");
-        // Only the value matters from here on, to who writes the register where it is missing.
+        // From here on only the value is needed, to write the register to hosts that lack it.
         let entry = self.entry_mut(self.head);
         (entry.clear, entry.conflict, entry.alike, entry.tracker) = (false, ProcessSet::EMPTY, ProcessSet::EMPTY, 0);
         self.head += 1;
     }
 
-    /// A transport error at a peer: a suspicion. It changes nothing (I6), except for mutants that take it for a crash.
+    /// Records a transport error at a peer, which is a suspicion. It changes nothing (I6), except for mutants that
+    /// treat it as a crash.
     pub fn suspect(&mut self, peer: ProcessId) {
         let mutant = self.config.mutant;
         if !mutant.shrinks() || self.config.mode != Mode::All {
@@ -371,7 +377,7 @@ impl Replay {
         self.settle_round();
     }
 
-    /// Who must answer, in mode `all`.
+    /// Returns the members that must answer, in mode `all`.
     #[must_use]
     pub fn members(&self) -> ProcessSet {
         self.members

@@ -1,4 +1,4 @@
-//! What becomes of a stream when a member, or its sender, is removed (mode `all`).
+//! Effects on a stream of the removal of a member or of its sender (mode `all`).
 
 use stentor_fabric::ProcessId;
 
@@ -7,8 +7,8 @@ use crate::value::{Value, content};
 use crate::{Cut, Holding, mutant};
 
 impl Replay {
-    /// The sender can write no more, and everything that it wrote was taken: from now on nothing has an outcome until it is
-    /// [decided](Replay::decide). Returns what this process has of the stream.
+    /// Freezes the stream of a sender that can write no more and whose writes have all been accepted. No index has an
+    /// outcome until the end is [decided](Replay::decide). Returns the values that this process has of the stream.
     pub fn freeze(&mut self) -> Holding {
         let kept = self.next.saturating_sub(u64::from(self.config.window));
         let values = (kept..self.next).filter(|index| self.has_register(*index) && !self.entry(*index).lost);
@@ -21,11 +21,10 @@ impl Replay {
         holding
     }
 
-    /// Whether a decision about this stream can be taken over: otherwise the first index at which it is not the sender's,
-    /// or not what this process delivered.
+    /// Checks that a decision about this stream can be accepted.
     ///
     /// # Errors
-    /// That index.
+    /// Returns the first index at which the decision differs from what this process delivered.
     pub fn may_decide(&self, cut: &Cut) -> Result<(), u64> {
         if cut.upto < self.head {
             return Err(cut.upto);
@@ -38,7 +37,7 @@ impl Replay {
         delivered.find(|(index, words)| !same(*index, words)).map_or(Ok(()), |(index, _)| Err(*index))
     }
 
-    /// The sender is removed, and its stream ends so.
+    /// Applies the decision about the end of a removed sender's stream.
     pub fn decide(&mut self, cut: &Cut) {
         if !self.config.mutant.freezes() {
             return;
@@ -49,7 +48,7 @@ impl Replay {
         self.fate = Some(Box::new(Cut { upto, ..cut.clone() }));
     }
 
-    /// The outcome of an index that was decided.
+    /// Returns the outcome of an index that was decided.
     #[cold]
     pub(super) fn fated(&self) -> Option<Outcome<'_>> {
         let fate = self.fate.as_ref().filter(|fate| self.head < fate.upto)?;
@@ -60,7 +59,7 @@ impl Replay {
         })
     }
 
-    /// Where the stream of a removed sender ended, once everything below has an outcome here.
+    /// Returns the end of a removed sender's stream, once everything below has an outcome here.
     #[must_use]
     pub fn is_over(&self) -> Option<u64> {
         if !self.config.mutant.freezes() {
@@ -69,7 +68,8 @@ impl Replay {
         self.fate.as_ref().map(|fate| fate.upto).filter(|upto| self.head >= *upto)
     }
 
-    /// An agreed and fenced view change took a member out: it need not answer any more. Conflicts that it showed stay (I3).
+    /// Removes a member after an agreed and fenced view change, so that it need not answer any more. Conflicts that it
+    /// showed remain (I3).
     pub fn remove_member(&mut self, member: ProcessId) {
         self.members.remove(member);
         self.settle_round();

@@ -7,19 +7,19 @@ use crate::authority::Authority;
 use crate::value::{Value, content};
 use crate::{Config, Mode, ProcessSet, mutant};
 
-/// What a replayer's register showed for an index.
+/// Content of a replayer's register for an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen<'a> {
     /// Nothing, or an older index: no conflict.
     Empty,
     /// A value for this index.
     Value(Value<'a>),
-    /// A newer index: the register was used again.
+    /// A newer index: the register was reused.
     Newer,
-    /// Half a record. `reusable`: the replayer had announced, when this was looked up *after* the register was read, that
-    /// it may use the register again; `None`: not looked up yet.
+    /// A torn record.
     Torn {
-        /// See above.
+        /// `true` if the replayer had announced that it may reuse the register. The announcement must be read *after*
+        /// the register; `None` if it was not read yet.
         reusable: Option<bool>,
     },
 }
@@ -27,19 +27,20 @@ pub enum Seen<'a> {
 /// Indices whose registers are being read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Round {
-    /// Tells rounds apart.
+    /// Number that distinguishes rounds.
     pub serial: u64,
-    /// The first index.
+    /// First index.
     pub lo: u64,
-    /// The index after the last.
+    /// Index after the last.
     pub hi: u64,
     /// Hosts that answered for every replayer and every index.
     pub answered: ProcessSet,
 }
 
 impl Replay {
-    /// The hosts to read from: in mode `quorum` everybody who keeps registers, one's own host included, because only what a
-    /// READ through its NIC returns is what others have published there; in mode `all` every member for itself.
+    /// Returns the hosts to read from. In mode `quorum` these are all hosts that keep registers. The local host is
+    /// included, because only a READ through its NIC returns what others have published there. In mode `all` every
+    /// member is read at its own host.
     #[must_use]
     pub fn hosts(&self) -> ProcessSet {
         match self.config.mode {
@@ -48,20 +49,19 @@ impl Replay {
         }
     }
 
-    /// Whose registers to read at a host.
+    /// Returns the processes whose registers are read at a host.
     #[must_use]
     pub fn replayers_at(&self, host: ProcessId) -> ProcessSet {
         replayers(&self.config, self.me, self.sender, host)
     }
 
-    /// The round in progress.
+    /// Returns the round in progress.
     #[must_use]
     pub fn round(&self) -> Option<&Round> {
         self.round.as_ref()
     }
 
-    /// Begins the next round, if something is published that was not read and no round is in progress. Returns whether
-    /// one began.
+    /// Begins the next round, if published indices are unread and no round is in progress. Returns whether one began.
     pub fn next_round(&mut self) -> bool {
         if self.round.is_some() || self.ended.is_some_and(|ended| self.head >= ended) {
             return false;
@@ -78,13 +78,13 @@ impl Replay {
         }
         self.serial += 1;
         self.round = Some(Round { serial: self.serial, lo, hi, answered: ProcessSet::EMPTY });
-        // With two processes there is nobody left to read from.
+        // With two processes there is no other register to read.
         self.settle_round();
         true
     }
 
-    /// A register was read in the round in progress. Returns whether that is an answer (otherwise it is to be read again)
-    /// and, if it is the first conflict about this index, the evidence.
+    /// Processes a register that was read in the present round. Returns whether that is an answer (otherwise the
+    /// register must be read again). Also returns evidence, if this is the first conflict about the index.
     pub fn poll_read_cq(
         &mut self,
         replayer: ProcessId,
@@ -96,8 +96,8 @@ impl Replay {
             return (true, None);
         }
         match seen {
-            // Not yet there when the floor was looked up after it: its publication is not complete at this host, so if its
-            // owner is correct it will read after we published.
+            // The register was not complete at this host when the floor was read after it. Its owner, if it is correct,
+            // therefore reads after this process has published.
             Seen::Empty | Seen::Torn { reusable: Some(false) } => self.entry_mut(index).tracker += 1,
             Seen::Torn { .. } if mutant!(self.config.mutant, TornIsEmpty) => {}
             Seen::Torn { .. } => return (false, None),
@@ -114,7 +114,7 @@ impl Replay {
         (true, None)
     }
 
-    /// A host has answered for everything in the round of this number.
+    /// Records that a host has answered for everything in the round with this number.
     pub fn answered(&mut self, host: ProcessId, serial: u64) {
         match &mut self.round {
             Some(round) if round.serial == serial => round.answered.insert(host),
@@ -124,7 +124,7 @@ impl Replay {
         self.settle_round();
     }
 
-    /// Ends the round if everybody answered who must.
+    /// Ends the round if every process that must answer has.
     pub(super) fn settle_round(&mut self) {
         let Some(round) = &self.round else { return };
         let (lo, hi) = (round.lo, round.hi);
@@ -147,7 +147,7 @@ impl Replay {
 
     fn clear(&mut self, lo: u64, hi: u64) {
         self.round = None;
-        // What was given up meanwhile has left its slot to a later index, which this round is not about.
+        // An index that was given up meanwhile has left its slot to a later index, which is not part of this round.
         let lo = if mutant!(self.config.mutant, StaleRound) { lo } else { lo.max(self.head) };
         for index in lo..hi {
             let entry = self.entry_mut(index);

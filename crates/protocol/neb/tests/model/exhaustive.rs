@@ -1,4 +1,4 @@
-//! The searches.
+//! Exhaustive searches with different modes and numbers of processes.
 
 use stateright::{Checker, Model};
 use stentor_neb::{Config, FaultModel, Mode};
@@ -13,7 +13,7 @@ fn config(n: usize, mode: Mode, f: usize, fast_path: bool) -> Config {
     Config { window: 1, payload_bytes: 8, fast_path, ..Config::new(n, mode, f) }
 }
 
-/// Searches everything and prints how much that was.
+/// Searches every state and prints their number.
 fn search(name: &str, model: Broadcast) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let begin = std::time::Instant::now();
@@ -70,12 +70,13 @@ fn fast_paths_of_four_processes_that_take_minutes() {
     }
 }
 
-/// Without crashes, which add nothing, and suspicions, which change nothing in mode `quorum`.
+/// Returns a search without crashes, which add no behaviour, and without suspicions, which change nothing in mode
+/// `quorum`.
 fn once(config: Config, indices: usize) -> Broadcast {
     Broadcast { config, indices, crashes: 0, suspicions: 0 }
 }
 
-/// What all processes deliver in some state, up to symmetry, by the plain search.
+/// Returns the deliveries of all processes in every state, up to symmetry, by the plain search.
 fn plainly(config: Config, indices: usize) -> std::collections::BTreeSet<Vec<[u8; INDICES]>> {
     let model = Broadcast { config, indices, crashes: 0, suspicions: 0 };
     let (mut seen, mut stack) = (std::collections::HashSet::new(), model.init_states());
@@ -94,14 +95,14 @@ fn plainly(config: Config, indices: usize) -> std::collections::BTreeSet<Vec<[u8
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn the_reduced_search_comes_to_the_same_deliveries_as_the_plain_one() {
+fn reduced_and_plain_search_find_the_same_deliveries() {
     let found = reduced::search(&reduced::four(FaultModel::LyingSender), 1);
     assert_eq!(found.outcomes, plainly(reduced::four(FaultModel::LyingSender), 1));
     assert!(found.outcomes.len() > 3 && found.violations == 0, "{:?}", found.outcomes);
 }
 
 #[test]
-fn four_processes_with_a_quorum_and_a_slot_that_is_used_again() {
+fn four_processes_with_a_quorum_and_a_reused_slot() {
     if !large() {
         println!("quorum, 4, two indices: with STENTOR_MODEL=large");
         return;
@@ -112,7 +113,7 @@ fn four_processes_with_a_quorum_and_a_slot_that_is_used_again() {
         let seconds = begin.elapsed().as_secs_f64();
         println!("{name}, 4, two indices, reduced: {} states, {} sites, {seconds:.1} s", found.states, found.sites);
         assert_eq!(found.violations, 0);
-        // The search reaches what it is about.
+        // The search must reach a conflict, a skip, and a run that delivers everything.
         assert!(found.quits && found.skips && found.outcomes.contains(&vec![[1, 1]; 3]), "{found:?}");
     }
 }

@@ -1,7 +1,8 @@
-//! Exhaustive model checks of the real state machine, with a sender that lies: every order of what the contract leaves
-//! open, a crash or a false suspicion anywhere, two indices that share one slot.
+//! Exhaustive model checks of the real state machine with a Byzantine sender: every order that the fabric contract
+//! permits, a crash or a false suspicion at any point, and two indices that share one slot.
 //!
-//! `STENTOR_MODEL=minutes` also searches the fast path with four processes, `STENTOR_MODEL=large` all that takes long.
+//! `STENTOR_MODEL=minutes` also searches the fast path with four processes. `STENTOR_MODEL=large` runs all long
+//! searches.
 
 mod exhaustive;
 #[cfg(feature = "plants")]

@@ -1,4 +1,4 @@
-//! The model sees mutants: each breaks agreement, or delivers twice, in some order.
+//! The model finds mutants: each one breaks agreement, or delivers twice, in some order.
 
 use stateright::{Checker, HasDiscoveries, Model};
 use stentor_neb::{Config, FaultModel, Mode, Mutant};
@@ -30,7 +30,7 @@ fn hazards_are_found() {
         let model = Broadcast { config, indices: INDICES, crashes, suspicions };
         let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
         let found = checker.discovery(property);
-        assert!(found.is_some(), "{:?} goes unseen in {} states", config.mutant, checker.unique_state_count());
+        assert!(found.is_some(), "{:?} is not found in {} states", config.mutant, checker.unique_state_count());
         let steps = found.map(|path| path.into_actions().len());
         println!("{:?}: {} states, {steps:?} steps", config.mutant, checker.unique_state_count());
     }
@@ -44,6 +44,6 @@ fn hazards_are_found_by_the_reduced_search() {
     {
         let found = reduced::search(&Config { mutant, ..reduced::four(mode) }, INDICES);
         println!("{mutant:?}, {mode:?}: {} states", found.states);
-        assert!(found.violations > 0, "{mutant:?} goes unseen in {} states", found.states);
+        assert!(found.violations > 0, "{mutant:?} is not found in {} states", found.states);
     }
 }

@@ -1,85 +1,86 @@
-//! Processes, hosts, and what is on its way between them.
+//! Processes, hosts, and the messages between them.
 //!
-//! A WRITE is executed whole at a host at any time after it was posted, those of one writer at one host in their order; a
-//! completion is known at once, which loses nothing: what follows from it is an action of its own. A READ is executed at
-//! any time after its round began. Process 0 lies.
+//! A host executes a WRITE as a whole at any time after it was posted, and the WRITEs of one writer in order. The
+//! writer sees the completion at once. That loses no behaviour, because its consequences are separate actions. A READ
+//! is executed at any time after its round began. Process 0 lies.
 //!
-//! What follows is left out, because nothing that could go wrong goes wrong only with it:
+//! The model leaves out the following, because no violation depends on it:
 //!
-//! - A process takes what the sender writes into its buffer at once. Nobody else looks at that buffer, so whatever is
-//!   taken later is the same as written later; an index that is overwritten before it was taken is one that was left out.
-//! - Without the fast path a round begins as soon as it can. Its READs are actions of their own, and a round that waits
-//!   can do nothing that one which has begun cannot.
-//! - A process that has seen a conflict does nothing more, except that its WRITEs are executed: it never delivers again.
-//! - The liar's host keeps nothing, shows empty registers and reports every WRITE as complete: whatever else it did would
-//!   only keep somebody from delivering. With three processes it also shows what was written there.
-//! - Correct processes are alike: they get their first values in the order of their numbers.
+//! - A process takes a value as soon as the sender has written it into the buffer. No other process looks at that
+//!   buffer, so taking it later equals writing it later. An index that is overwritten before it was taken equals an
+//!   omitted index.
+//! - Without the fast path a round begins as soon as possible. Its READs are separate actions, and a round that waits
+//!   enables nothing that a begun round does not.
+//! - A process that has seen a conflict never delivers again. Only its WRITEs are still executed.
+//! - The liar's host stores nothing, shows empty registers and reports every WRITE as complete. Any other behaviour
+//!   would only prevent deliveries. With three processes it also shows what was written there.
+//! - Correct processes are equivalent, so they get their first values in the order of their numbers.
 //!
-//! And one thing is allowed that a processor cannot do: of what was written to its host it may see an older value after a
-//! newer one.
+//! The model permits one thing that a processor cannot do: a process may see an older value at its host after a newer
+//! one.
 
 use stateright::{Model, Property};
 use stentor_fabric::ProcessId;
 use stentor_neb::{Config, FaultModel, Mode, Outcome, Replay, Seen, Value};
 
-/// The values that the sender has for each index.
+/// Number of values that the sender has for each index.
 const VALUES: u64 = 2;
-/// Indices that it sends at most; the window is one slot.
+/// Largest number of indices that the sender sends. The window is one slot.
 pub(crate) const INDICES: usize = 2;
-/// Processes at most.
+/// Largest number of processes.
 const MOST: usize = 4;
-/// The liar.
+/// The Byzantine process.
 const LIAR: usize = 0;
 
-/// What a search is about.
+/// Configuration of a search.
 #[derive(Clone, Debug)]
 pub(crate) struct Broadcast {
     pub(crate) config: Config,
-    /// Indices that the sender sends; the second uses the slot of the first again.
+    /// Number of indices that the sender sends. The second reuses the slot of the first.
     pub(crate) indices: usize,
-    /// Correct processes that may crash. Every order is searched, also those in which a process and its host do nothing
-    /// more; so this finds nothing that searches without it do not.
+    /// Number of correct processes that may crash. The search covers every order, including those in which a process
+    /// and its host do nothing more, so crashes reveal nothing that a search without them misses.
     pub(crate) crashes: u8,
-    /// Suspicions of processes that are up.
+    /// Number of suspicions of live processes.
     pub(crate) suspicions: u8,
 }
 
-/// A state of everything.
+/// A state of the whole system.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
-    /// By process; none of the liar, and of those that have seen a conflict.
+    /// State of each process; `None` for the liar and for processes that have seen a conflict.
     pub(crate) replays: [Option<Replay>; MOST],
-    /// Who has seen a conflict.
+    /// `true` for processes that have seen a conflict.
     quit: [bool; MOST],
     up: [bool; MOST],
-    /// `[writer][index]`: what it publishes, from 1; 0 is nothing.
+    /// `[writer][index]`: the value that it publishes, from 1; 0 is none.
     published: [[u8; INDICES]; MOST],
-    /// `[host][writer]`: how far its WRITEs were executed there, in indices.
+    /// `[host][writer]`: the number of indices whose WRITEs were executed there.
     executed: [[u8; MOST]; MOST],
-    /// `[process][index]`: what it delivered, from 1.
+    /// `[process][index]`: the value that it delivered, from 1.
     pub(crate) delivered: [[u8; INDICES]; MOST],
-    /// Something was delivered again, or after what comes later.
+    /// `true` if an index was delivered twice, or after a later one.
     disorder: bool,
     crashes_left: u8,
     suspicions_left: u8,
 }
 
-/// Something that may happen next.
+/// An event that may happen next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
-    /// The sender writes an index into a process's buffer, with this value, and the process takes it.
+    /// The sender writes an index with this value into a process's buffer, and the process takes it.
     Send { process: usize, index: usize, value: u64 },
     /// A host executes the oldest WRITE of a writer.
     Execute { writer: usize, host: usize },
-    /// A process sees a register in its own memory.
+    /// A process sees a register in its local memory.
     Push { process: usize, writer: usize, index: usize },
     /// A process begins a round.
     Begin(usize),
-    /// A host executes the READ of a round; `hide`: a liar shows empty registers.
+    /// A host executes the READ of a round. With `hide` a liar shows empty registers.
     Read { process: usize, host: usize, hide: bool },
     /// A process crashes.
     Crash(usize),
-    /// A process takes another for dead.
+    /// A process suspects another.
     Suspect(usize, usize),
 }
 
@@ -89,16 +90,16 @@ fn id(process: usize) -> ProcessId {
 
 fn with_value<R>(index: usize, value: u64, use_it: impl FnOnce(&Value<'_>) -> R) -> R {
     let words = [index as u64, 0, 8, value];
-    use_it(&Value::new(&words, 32, false, 8).expect("a sound value"))
+    use_it(&Value::new(&words, 32, false, 8).expect("a valid value"))
 }
 
 impl State {
-    /// The index of a writer's oldest WRITE that a host has not executed.
+    /// Returns the index of a writer's oldest WRITE that a host has not executed.
     fn on_its_way(&self, writer: usize, host: usize) -> Option<usize> {
         (usize::from(self.executed[host][writer])..INDICES).find(|index| self.published[writer][*index] > 0)
     }
 
-    /// What a host shows of a writer's register when somebody asks for an index.
+    /// Returns the content of a writer's register at a host for a READ of an index.
     fn shows(&self, host: usize, writer: usize, index: usize) -> Option<(usize, u64)> {
         let newest = (0..usize::from(self.executed[host][writer])).rev().find(|at| self.published[writer][*at] > 0)?;
         (newest >= index).then(|| (newest, u64::from(self.published[writer][newest])))
@@ -126,14 +127,14 @@ impl Broadcast {
         1..self.config.processes
     }
 
-    /// Whether the liar's host may show what was written there as well.
+    /// Returns whether the liar's host may also show what was written there.
     fn liar_keeps(&self) -> bool {
         self.config.processes < MOST
     }
 
     fn send(&self, state: &mut State, process: usize, (index, value): (usize, u64)) {
         while state.replays[process].as_ref().is_some_and(|replay| replay.next() < index as u64) {
-            state.replays[process].as_mut().expect("a correct process").overtaken();
+            state.replays[process].as_mut().expect("the replay of a correct process").overtaken();
             state.settle(process);
         }
         let Some(replay) = &mut state.replays[process] else { return };
@@ -178,7 +179,7 @@ impl Broadcast {
         }
     }
 
-    /// What a process may do.
+    /// Adds the actions that a process may take.
     fn actions_of(&self, state: &State, process: usize, actions: &mut Vec<Action>) {
         let Some(replay) = state.replays[process].as_ref().filter(|_| state.up[process]) else { return };
         let fast = self.config.fast_path && self.config.mode != Mode::All;
@@ -214,7 +215,7 @@ impl Broadcast {
         if !state.up[process] || (process > 1 && untouched(process) && untouched(process - 1)) {
             return;
         }
-        // Which of two values comes first makes no difference either.
+        // The two values are equivalent, so the first value sent is always 1.
         let values = if self.correct().all(untouched) { 1 } else { VALUES };
         let pairs =
             (replay.next() as usize..self.indices).flat_map(|index| (1..=values).map(move |value| (index, value)));
@@ -311,7 +312,7 @@ impl Model for Broadcast {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            // B1 and B5: among all that do not lie, crashed or not.
+            // B1 and B5: agreement among all correct processes, crashed or not.
             Property::<Self>::always("agreement", |model, state| {
                 (0..INDICES).all(|index| {
                     let mut values = model.correct().map(|p| state.delivered[p][index]).filter(|value| *value > 0);
@@ -320,7 +321,7 @@ impl Model for Broadcast {
             }),
             // B3 and B4.
             Property::<Self>::always("once and in order", |_, state| !state.disorder),
-            // The search reaches what it is about.
+            // The search must reach these states.
             Property::<Self>::sometimes("everybody delivers everything", |model, state| {
                 model.correct().all(|process| state.delivered[process][..model.indices].iter().all(|value| *value > 0))
             }),

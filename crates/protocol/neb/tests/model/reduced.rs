@@ -1,23 +1,24 @@
-//! Four processes with a quorum and a slot that is used again: the same model as `network.rs`, searched with less.
+//! Four processes with a quorum and a reused slot: the model of `network.rs` with a smaller state space.
 //!
-//! The real state machine still takes every step, once for each of its states (a *site*) and each thing that may happen to
-//! it; the search goes over numbers of sites. It is smaller than the plain one by this:
+//! The real state machine still takes every step, once for each of its states (a *site*) and each event of that site.
+//! The search itself works on numbers of sites. It is smaller than the plain search for these reasons:
 //!
-//! - **Symmetry.** Correct processes, and the hosts that they are, have one program and start alike; so have the two values
-//!   of an index, which are only ever compared, never with those of another index. Of states that are the same up to
-//!   another order of the processes one is searched: each process is seen in a frame of its own, in which it is the first,
-//!   and `mirror` is the same site with the two others exchanged. The value that is published first for an index is 1.
-//! - **Taking late.** What a process takes from the liar changes nothing outside it before its first WRITE of that is
-//!   executed somewhere, and nothing inside it can happen in between: registers are read for what is published, and the
-//!   slot before was settled. So taking is put off until right before that execution, or for ever, which is the same as not
-//!   taking.
-//! - **The liar's host answers at once.** It shows empty registers, and only counts towards quorums. What a process does
-//!   with a round that is over it may do later as well.
-//! - **Who is done.** A process that has seen a conflict, or settled the last index, never delivers again. Only what it
-//!   delivered and what is still executed of its WRITEs matters.
+//! - **Symmetry.** Correct processes and their hosts run one program and start in the same state. The two values of an
+//!   index are equivalent, too, because they are only compared with each other and never with those of another index.
+//!   Only one of the states that are equal up to the order of the processes is searched. Each process is represented in
+//!   its own frame, in which it is the first, and `mirror` is the same site with the two others exchanged. The value
+//!   that is published first for an index is 1.
+//! - **Late taking.** A value that a process takes from the liar has no effect outside before its first WRITE is
+//!   executed somewhere. Inside the process nothing can happen in between, because registers are read only for
+//!   published indices, and the index before in the slot was settled. The value is therefore taken right before that
+//!   execution, or never, which equals not taking it.
+//! - **Immediate answers of the liar's host.** It shows empty registers and only counts towards quorums. The effects of
+//!   a completed round on a process can also happen later.
+//! - **Finished processes.** A process that has seen a conflict, or settled the last index, never delivers again. Only
+//!   its deliveries and the execution of its WRITEs matter.
 //!
-//! A crash is a process, and a host, that does nothing more: every order in which that is so is searched, too. A suspicion
-//! changes nothing in a site, which is asserted of each.
+//! A crash is a process and a host that do nothing more, and every such order is searched. A suspicion changes nothing
+//! in a site, which is asserted for each site.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -26,11 +27,11 @@ use stentor_fabric::ProcessId;
 use stentor_neb::{Config, FaultModel, Mode, Outcome, Replay, Seen, Value};
 use stentor_testutil::SplitMix64;
 
-/// Correct processes; the liar is process 0.
+/// Number of correct processes. The liar is process 0.
 const CORRECT: usize = 3;
 const INDICES: usize = 2;
 
-/// A hash of numbers that are spread by multiplication: nobody chooses them.
+/// A hash that spreads numbers by multiplication. No adversary chooses its input.
 #[derive(Default)]
 pub(crate) struct Spread(u64);
 
@@ -56,28 +57,28 @@ impl Hasher for Spread {
 
 type Fast = BuildHasherDefault<Spread>;
 
-/// A process as it sees itself: it is process 1, the liar is 0.
+/// A process in its own frame, in which it is process 1 and the liar is process 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Site {
-    /// `None`: it never delivers again.
+    /// `None` if the process never delivers again.
     replay: Option<Replay>,
-    /// By index: what it delivered, from 1.
+    /// Value that it delivered for each index, from 1.
     got: [u8; INDICES],
     quit: bool,
 }
 
-/// What happens to a site.
+/// An event of a site.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Event {
     /// It takes this value.
     Take { index: u8, value: u8 },
-    /// Its registers below are complete at a host: itself, or one of the others.
+    /// Its registers below `upto` are complete at a host: its own, or one of the others'.
     Complete { host: u8, upto: u8 },
-    /// It reads a host, which shows this of the two others: 0, or the newest index and its value.
+    /// It reads a host, which shows this for the two others: 0, or the newest index and its value.
     Read { host: u8, shows: [u8; 2] },
 }
 
-/// The host of a frame if the two others are exchanged.
+/// Returns the host in a frame in which the two others are exchanged.
 fn mirrored(host: u8) -> u8 {
     (CORRECT as u8 - host) % CORRECT as u8
 }
@@ -101,19 +102,19 @@ fn with_value<R>(index: u8, value: u8, use_it: impl FnOnce(&Value<'_>) -> R) -> 
     use_it(&Value::new(&words, 32, false, 8).expect("a sound value"))
 }
 
-/// Index and value as one number that is not 0.
+/// Returns the index and the value as one number that is not 0.
 fn shown(index: u8, value: u8) -> u8 {
     2 * index + value
 }
 
-/// All sites that were met, and where they lead.
+/// All sites that were reached, and their successors.
 struct Sites {
     indices: usize,
     all: Vec<Site>,
     mirrors: Vec<u32>,
     numbers: HashMap<Site, u32>,
     next: HashMap<(u32, Event), u32>,
-    /// Something was delivered again, or after what comes later.
+    /// `true` if an index was delivered twice, or after a later one.
     disorder: bool,
 }
 
@@ -141,7 +142,7 @@ impl Sites {
         number
     }
 
-    /// Where an event leads; its mirror leads to the mirror.
+    /// Returns the successor of a site. The mirrored event leads to the mirrored successor.
     fn after(&mut self, site: u32, event: Event) -> u32 {
         if let Some(known) = self.next.get(&(site, event)) {
             return *known;
@@ -218,7 +219,7 @@ impl Sites {
     }
 }
 
-/// Everything: sites, what was published, and how far WRITEs were executed.
+/// State of the system: sites, published values, and executed WRITEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct State {
     sites: [u32; CORRECT],
@@ -255,7 +256,7 @@ impl State {
         state
     }
 
-    /// The same with the processes in another order: the smallest of all six.
+    /// Returns the smallest of the six packed states that differ only in the order of the processes.
     fn canonical(&self, mirrors: &[u32]) -> u128 {
         let orders = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], [1, 0, 2]];
         let all = orders.iter().enumerate().map(|(n, order)| {
@@ -270,7 +271,7 @@ impl State {
         all.min().expect("six orders")
     }
 
-    /// The newest that a host has of a writer.
+    /// Returns the newest value that a host has of a writer.
     fn shows(&self, host: usize, writer: usize) -> u8 {
         let newest =
             (0..self.executed[host][writer]).rev().find(|index| self.published[writer][usize::from(*index)] > 0);
@@ -287,19 +288,19 @@ fn relative(process: usize, host: usize) -> u8 {
     ((host + CORRECT - process) % CORRECT) as u8
 }
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) states: usize,
     pub(crate) sites: usize,
     pub(crate) violations: u64,
-    /// What the processes delivered, in some state, up to symmetry.
+    /// Deliveries of the processes in every state, up to symmetry.
     pub(crate) outcomes: BTreeSet<Vec<[u8; INDICES]>>,
     pub(crate) quits: bool,
     pub(crate) skips: bool,
 }
 
-/// Up to another order of processes, and other names of values.
+/// Normalizes deliveries with respect to the order of the processes and the names of the values.
 pub(crate) fn normal(mut got: Vec<[u8; INDICES]>) -> Vec<[u8; INDICES]> {
     let flip = |got: &[[u8; INDICES]], index: usize| -> Vec<[u8; INDICES]> {
         let change = |mut one: [u8; INDICES]| {
@@ -316,7 +317,7 @@ pub(crate) fn normal(mut got: Vec<[u8; INDICES]>) -> Vec<[u8; INDICES]> {
     [got, one, two, both].into_iter().min().expect("four names")
 }
 
-/// Searches everything, or up to the first violation.
+/// Searches every state, or until the first violation.
 pub(crate) fn search(config: &Config, indices: usize) -> Found {
     let mut sites = Sites::new(config, indices);
     let mut seen: HashSet<u128, Fast> = HashSet::default();
@@ -396,7 +397,7 @@ fn moves(sites: &mut Sites, state: &State, indices: usize, next: &mut Vec<State>
             let new = state.published.iter().all(|published| published[usize::from(index)] == 0);
             for value in 1..=if new { 1 } else { 2 } {
                 let taken = sites.after(site, Event::Take { index, value });
-                // Taken right before it is executed somewhere, where all older ones were.
+                // The value is taken right before its WRITE is executed at a host that has executed all older ones.
                 for host in (0..CORRECT).filter(|host| state.pending(*host, process).is_none()) {
                     let mut state = *state;
                     state.published[process][usize::from(index)] = value;

@@ -1,5 +1,6 @@
-//! Two operators at once, who name different processes: every order of what they ask, answers that are lost (of one of the
-//! three members that are alike, and of the one that only the first wants to keep), operators that stop anywhere. All that remain for one of them decide the same about each stream.
+//! Two concurrent operators that name different processes: every order of their requests, lost answers, and operators
+//! that stop at any point. Answers are lost of one of the three equivalent members, and of the member that only the
+//! first operator keeps. All members that remain for an operator decide the same about each stream.
 
 use stateright::{Checker, Model, Property};
 use stentor_neb::Config;
@@ -8,7 +9,7 @@ use stentor_neb::removal::Removal;
 use super::{Member, all, frozen, id, set};
 
 const PROCESSES: usize = 5;
-/// Whom the two operators name. The first one's reports include what process 3 alone holds.
+/// Processes that the two operators name. The first operator's reports include values that process 3 alone holds.
 const TARGETS: [&[usize]; 2] = [&[4], &[3, 4]];
 
 #[derive(Clone, Debug)]
@@ -19,15 +20,15 @@ struct Two {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct State {
     members: Vec<Member>,
-    /// `None`: refused, and over.
+    /// `None` if the operator was refused, and has stopped.
     operators: [Option<Removal>; 2],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Action {
-    /// A process does what an operator asks. The answer may be lost.
+    /// A process performs an operator's request. The answer may be lost.
     Ask { operator: usize, process: usize, lost: bool },
-    /// An operator finds that a process which is to go cannot be reached.
+    /// An operator finds that a process to remove cannot be reached.
     Absent { operator: usize, process: usize },
 }
 
@@ -82,7 +83,7 @@ impl Model for Two {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::<Self>::always("agreement", |_, state| {
-                // Process 3 may be removed itself; then what it took over before does not count.
+                // Process 3 may be removed itself. Decisions that it accepted before do not count then.
                 let gone = state.members[..3].iter().any(|member| {
                     !member.seat.standing().removed.is_empty() && { member.seat.standing().removed.contains(id(3)) }
                 });
@@ -114,7 +115,7 @@ fn two_operators_decide_the_same() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn a_member_that_takes_over_what_an_older_ballot_decided_is_found() {
+fn mutant_that_accepts_older_ballots_breaks_agreement() {
     let config = Config { mutant: stentor_neb::Mutant::RemovalAnyBallot, ..all(PROCESSES) };
     let checker = Two { config }.checker().spawn_bfs().join();
     println!("{} states", checker.unique_state_count());

@@ -1,4 +1,4 @@
-//! Removing processes: the pure state machines of operator and members, by hand and in every order.
+//! Removal of processes: the pure state machines of operator and members, in scripts and in every order.
 
 mod agreement;
 mod script;
@@ -19,12 +19,12 @@ pub(crate) fn all(n: usize) -> Config {
     Config { payload_bytes: 8, window: 4, ..Config::new(n, Mode::All, 0) }
 }
 
-/// The words of a value.
+/// Returns the index and the words of a value.
 pub(crate) fn value(index: u64, payload: u64) -> (u64, Vec<u64>) {
     (index, vec![index, 0, 8, payload])
 }
 
-/// A member, with what it has of the streams of others.
+/// A member, with the values that it has of the streams of others.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Member {
     pub(crate) seat: Seat,
@@ -36,7 +36,7 @@ impl Member {
         Member { seat: Seat::new(config, id(me)), has }
     }
 
-    /// As a node answers, if a fence takes effect at once.
+    /// Answers as a node does, with a fence that takes effect at once.
     pub(crate) fn ask(&mut self, ask: &Ask) -> Answer {
         let answer = match ask {
             Ask::Stand => Ok(Answer::Standing(*self.seat.standing())),

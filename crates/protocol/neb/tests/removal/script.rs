@@ -1,11 +1,11 @@
-//! One operator, by hand.
+//! Scripts of one operator.
 
 use stentor_neb::removal::{Answer, Ask, Ballot, Cut, Holding, Refusal, Removal, RemovalError};
 use stentor_neb::{Config, FaultModel, Mode};
 
 use super::{Member, all, frozen, id, set, value};
 
-/// Asks everybody what is to be asked until nothing is; those that are `away` cannot be reached.
+/// Sends every pending request until there is none. The processes in `away` cannot be reached.
 fn run(removal: &mut Removal, members: &mut [Member], away: &[usize]) -> Result<(), RemovalError> {
     loop {
         let mut asked = false;
@@ -35,26 +35,26 @@ fn remove(members: &mut [Member], targets: &[usize], away: &[usize]) -> Result<V
     Ok(removal.cuts().to_vec())
 }
 
-/// What is decided about process 3 of four, of which the others hold this.
+/// Returns the decision about process 3 of four, if the others hold these values.
 fn decided(has: &[Holding; 3]) -> Result<Cut, RemovalError> {
     let mut members = members(4, |me| has.get(me).cloned().into_iter().collect());
     remove(&mut members, &[3], &[3]).map(|cuts| cuts[0].clone())
 }
 
 #[test]
-fn what_one_has_delivered_all_deliver() {
+fn value_delivered_by_one_is_delivered_by_all() {
     let cut = decided(&[frozen(3, 2, &[(0, 7), (1, 8)]), frozen(3, 1, &[(0, 7)]), frozen(3, 0, &[])]).unwrap();
     assert_eq!(cut, Cut { sender: id(3), upto: 2, values: vec![value(0, 7), value(1, 8)] });
 }
 
 #[test]
-fn what_only_one_holds_is_not_lost_either_and_nothing_behind_a_gap_is_delivered() {
+fn value_held_by_one_is_kept_but_nothing_behind_a_gap() {
     let cut = decided(&[frozen(3, 1, &[(0, 7)]), frozen(3, 0, &[(0, 7), (1, 8), (3, 9)]), frozen(3, 0, &[])]).unwrap();
     assert_eq!(cut, Cut { sender: id(3), upto: 2, values: vec![value(0, 7), value(1, 8)] });
 }
 
 #[test]
-fn of_two_values_that_nobody_delivered_none_is_and_one_that_somebody_delivered_is() {
+fn conflicting_value_is_kept_only_if_a_member_delivered_it() {
     let two = [frozen(3, 0, &[(0, 7)]), frozen(3, 0, &[(0, 8)]), frozen(3, 0, &[])];
     assert_eq!(decided(&two).unwrap(), Cut { sender: id(3), upto: 0, values: vec![] });
     let one = [frozen(3, 0, &[(0, 7), (1, 1)]), frozen(3, 1, &[(0, 8), (1, 1)]), frozen(3, 0, &[])];
@@ -62,20 +62,20 @@ fn of_two_values_that_nobody_delivered_none_is_and_one_that_somebody_delivered_i
 }
 
 #[test]
-fn a_stream_goes_on_no_further_than_where_somebody_saw_two_values() {
+fn stream_ends_where_a_member_saw_two_values() {
     let seen = Holding::Frozen { sender: id(3), head: 1, ended: Some(1), values: vec![value(0, 7), value(1, 8)] };
     let cut = decided(&[seen, frozen(3, 1, &[(0, 7), (1, 8), (2, 9)]), frozen(3, 0, &[])]).unwrap();
     assert_eq!((cut.upto, cut.values), (1, vec![value(0, 7)]));
 }
 
 #[test]
-fn two_who_say_that_they_delivered_different_values_are_named() {
+fn members_with_different_deliveries_are_named() {
     let error = decided(&[frozen(3, 1, &[(0, 7)]), frozen(3, 1, &[(0, 8)]), frozen(3, 0, &[])]).unwrap_err();
     assert_eq!(error, RemovalError::Split { sender: id(3), index: 0, by: (id(0), id(1)) });
 }
 
 #[test]
-fn what_may_not_be_removed_is_refused_before_anything_changes() {
+fn inadmissible_removal_is_refused_before_anything_changes() {
     let streams = |_| vec![frozen(0, 0, &[]), frozen(1, 0, &[])];
     let mut four = members(4, streams);
     let before = four.clone();
@@ -91,20 +91,20 @@ fn what_may_not_be_removed_is_refused_before_anything_changes() {
 }
 
 #[test]
-fn it_can_be_run_again_and_then_nothing_is_left_to_do() {
+fn repeated_removal_has_nothing_to_do() {
     let mut five = members(5, |_| vec![frozen(4, 1, &[(0, 7)]), frozen(3, 0, &[])]);
     assert_eq!(remove(&mut five, &[4], &[4]).unwrap()[0].upto, 1);
     let after = five.clone();
     assert_eq!(remove(&mut five, &[4], &[4]), Ok(vec![]), "it was removed before");
     assert_eq!(five, after);
-    // And the next: of four members three remain. Who was removed is not asked, and what it says does not count.
+    // The next removal leaves three of four members. A removed process is not asked, and its answers do not count.
     assert_eq!(remove(&mut five, &[3], &[3]).unwrap()[0].sender, id(3));
     assert_eq!(remove(&mut five, &[2], &[3, 4]).unwrap()[0].sender, id(2), "two of three");
     assert_eq!(remove(&mut five, &[1], &[]), Err(RemovalError::Minority { remain: 1, members: 2 }));
 }
 
 #[test]
-fn whoever_comes_after_an_operator_that_died_anywhere_comes_to_the_same_decision() {
+fn next_operator_after_a_crash_reaches_the_same_decision() {
     let has = |me: usize| vec![frozen(4, me as u64, &[(0, 7), (1, 8), (2, 9)]), frozen(3, 0, &[])];
     for after in 0..12 {
         let mut five = members(5, has);
@@ -137,7 +137,7 @@ fn whoever_comes_after_an_operator_that_died_anywhere_comes_to_the_same_decision
 }
 
 #[test]
-fn of_two_operators_the_later_one_is_heard() {
+fn later_of_two_operators_prevails() {
     let mut member = Member::new(&all(3), 0, vec![frozen(2, 0, &[])]);
     let ballot = |round, operator| Ballot { round, operator };
     let fence = |ballot| Ask::Fence { ballot, base: set(&[]), targets: set(&[2]) };

@@ -1,5 +1,4 @@
-//! Input that nobody should give: it is refused by name, the process that gave it is not believed any more, and everybody
-//! else goes on.
+//! Invalid input. It is refused by name, the process that sent it is not trusted any more, and all others continue.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, World};
@@ -9,15 +8,16 @@ use crate::bed::{Process, SALT, Told, authority, payload, process};
 
 const EACH: u64 = 20;
 const BYTES: usize = 12;
-/// Who gives the bad input.
+/// The process that sends the invalid input.
 const BAD: u16 = 3;
-/// Every so many indices of a liar are bad.
+/// One of this many indices of a liar is invalid.
 const EVERY: u64 = 4;
 
-/// Four processes, of which one may lie. A longer payload than agreed still fits into a slot.
+/// Returns a configuration of four processes, of which one may lie. A payload that is longer than agreed still fits
+/// into a slot.
 fn four(signed: bool) -> Config {
     let config = Config::new(4, Mode::Quorum(FaultModel::LyingHosts), 1);
-    // Who understands nothing frees nothing: the others wait for it no longer than this.
+    // A process that refuses everything frees nothing, so the others must time out soon.
     Config { window: 8, payload_bytes: 24, signed, patience_ns: 500_000, ..config }
 }
 
@@ -43,7 +43,7 @@ impl Actor for Either {
     }
 }
 
-/// Runs three correct processes beside whatever `bad` makes; what the three told.
+/// Runs three correct processes with the process that `bad` creates. Returns the notices of the three.
 fn beside(config: &Config, seed: u64, bad: impl FnOnce(&World) -> Either) -> Vec<Vec<Told>> {
     let world = World::new(SimConfig::new(config.processes, seed, NetworkModel::adversarial()));
     let correct = |me| Some(Either::Correct(Box::new(process(&world, config, me, EACH, BYTES))));
@@ -57,7 +57,7 @@ fn beside(config: &Config, seed: u64, bad: impl FnOnce(&World) -> Either) -> Vec
     actors.into_iter().take(usize::from(BAD)).flatten().filter_map(told).collect()
 }
 
-/// A process as the others are, but for what is given.
+/// Creates a process that differs from the others only in these arguments.
 fn strange(world: &World, config: Config, salt: u64, authority: Option<Authority>) -> Either {
     let node = Node::new(world.fabric(ProcessId(BAD)), config, salt, authority).unwrap();
     let bytes = config.payload_bytes;
@@ -81,7 +81,8 @@ fn liar(world: &World, config: Config, lies: Lies, seed: u64) -> Either {
     Either::Liar(Box::new(liar.equivocating_every(EVERY)), world.clone(), seed)
 }
 
-/// The three delivered everything of each other, and of the bad one nothing from `from` on. What they say against it.
+/// Checks that the three delivered everything of each other, and nothing of the bad process from index `from` on.
+/// Returns their reasons for refusing the bad process.
 fn unharmed(told: &[Vec<Told>], from: u64) -> Vec<String> {
     for (me, told) in told.iter().enumerate() {
         for sender in 0..BAD {
@@ -108,7 +109,7 @@ fn unharmed(told: &[Vec<Told>], from: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_payload_that_is_too_long_is_not_taken_and_costs_no_index() {
+fn too_long_payload_is_refused_and_uses_no_index() {
     let config = four(false);
     let world = World::new(SimConfig::new(config.processes, 1, NetworkModel::adversarial()));
     let mut node = Node::new(world.fabric(ProcessId(0)), config, SALT, None).unwrap();
@@ -119,7 +120,7 @@ fn a_payload_that_is_too_long_is_not_taken_and_costs_no_index() {
 }
 
 #[test]
-fn a_sealed_value_that_is_too_long_ends_its_senders_stream() {
+fn too_long_sealed_value_ends_its_senders_stream() {
     for (seed, signed) in [(1, false), (2, false), (3, true)] {
         let config = four(signed);
         let lies = Lies { too_long: true, ..Lies::default() };
@@ -131,7 +132,7 @@ fn a_sealed_value_that_is_too_long_ends_its_senders_stream() {
 }
 
 #[test]
-fn a_sender_that_may_send_more_than_the_others_agreed_on_is_refused() {
+fn sender_with_a_larger_payload_limit_is_refused() {
     let config = four(false);
     let generous = Config { payload_bytes: 32, ..config };
     let refused = unharmed(&beside(&config, 1, |world| strange(world, generous, SALT, None)), 0);
@@ -139,7 +140,7 @@ fn a_sender_that_may_send_more_than_the_others_agreed_on_is_refused() {
 }
 
 #[test]
-fn an_index_that_is_left_out_is_told_or_waited_for_and_nothing_behind_it_is_delivered() {
+fn omitted_index_is_reported_or_blocks_its_stream() {
     let mut told_of = 0;
     for seed in 0..8 {
         let config = four(seed % 2 == 1);
@@ -148,7 +149,8 @@ fn an_index_that_is_left_out_is_told_or_waited_for_and_nothing_behind_it_is_deli
         assert!(refused.iter().all(|why| why == "index gap: index 4 lies where 3 belongs"), "{refused:?}");
         told_of += refused.len();
     }
-    // Of each liar and process half are left out for good: that cannot be told from a sender that is slow.
+    // About half of the omissions are permanent, which cannot be distinguished from a slow sender, so they are not
+    // reported.
     assert!((4..=20).contains(&told_of), "{told_of} of 24");
 }
 
@@ -168,7 +170,7 @@ fn signatures_with_another_key_or_for_another_cluster_are_refused() {
 }
 
 #[test]
-fn what_a_process_of_another_cluster_seals_is_nothing() {
+fn records_of_another_cluster_are_ignored() {
     for signed in [false, true] {
         let config = four(signed);
         let strange = |world: &World| strange(world, config, SALT + 1, authority(&config, BAD));
@@ -177,7 +179,7 @@ fn what_a_process_of_another_cluster_seals_is_nothing() {
 }
 
 #[test]
-fn an_old_value_under_a_later_lap_makes_nobody_give_up_what_was_broadcast() {
+fn old_value_with_a_later_lap_causes_no_skip() {
     for seed in 0..8 {
         let config = Config { fast_path: false, ..four(true) };
         let lies = Lies { later_laps: true, ..Lies::default() };

@@ -1,4 +1,4 @@
-//! Some processes in one world.
+//! Several processes in one simulated world.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, SimFabric, World};
@@ -6,7 +6,7 @@ use stentor_neb::{Authority, Config, Node, Notice};
 
 pub(crate) const SALT: u64 = 0x5eed;
 
-/// What a process told.
+/// A notice of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
     Deliver(u16, u64, u64, Vec<u8>),
@@ -18,10 +18,10 @@ pub(crate) enum Told {
 
 pub(crate) struct Process {
     pub(crate) node: Node<SimFabric>,
-    /// Whether all were there once.
+    /// `true` once all processes were connected.
     pub(crate) begun: bool,
     pub(crate) told: Vec<(u64, Told)>,
-    /// Broadcasts left.
+    /// Number of broadcasts that are left to send.
     pub(crate) left: u64,
     pub(crate) sent: u64,
     pub(crate) sent_at: Vec<u64>,
@@ -29,7 +29,7 @@ pub(crate) struct Process {
     pub(crate) bytes: usize,
 }
 
-/// The payload of a sender's broadcast.
+/// Returns the payload of a sender's broadcast.
 pub(crate) fn payload(sender: u16, index: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|n| (u64::from(sender) * 31 + index * 7 + n as u64) as u8).collect()
 }
@@ -89,7 +89,8 @@ pub(crate) fn processes(world: &World, config: &Config, each: u64, bytes: usize)
     (0..config.processes as u16).map(|me| Some(process(world, config, me, each, bytes))).collect()
 }
 
-/// Runs until everybody has told `outcomes` things, or the time is over. Returns what each told.
+/// Runs until every process has reported `outcomes` notices, or until the time is over. Returns the processes with
+/// their notices.
 pub(crate) fn run(config: &Config, seed: u64, network: NetworkModel, each: u64, bytes: usize) -> Vec<Process> {
     let world = World::new(SimConfig::new(config.processes, seed, network));
     let mut actors = processes(&world, config, each, bytes);

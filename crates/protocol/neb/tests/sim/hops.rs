@@ -1,4 +1,4 @@
-//! Latencies in one-way hops: every message takes exactly 1 µs, everything else takes no time.
+//! Latencies in one-way hops: every message takes exactly 1 µs, and processing takes no time.
 
 use stentor_fabric_sim::{NetworkModel, SimConfig, World};
 use stentor_neb::{BroadcastError, Config, FaultModel, Mode};
@@ -7,11 +7,11 @@ use crate::bed::{Told, processes};
 
 const HOP_NS: u64 = 1_000;
 
-/// Hops from the broadcast of process 0 to the delivery at each other process, and at itself.
+/// Returns the number of hops from the broadcast of process 0 to the delivery at each process.
 fn hops(config: Config) -> Vec<u64> {
     let world = World::new(SimConfig::new(config.processes, 0, NetworkModel::uniform(HOP_NS)));
     let mut actors = processes(&world, &config, 0, 8);
-    // Connections and grants come before the broadcast.
+    // Connections and grants are established before the broadcast.
     world.run(&mut actors, 1_000_000, |_, _| false);
     if let Some(Some(sender)) = actors.first_mut() {
         assert!(sender.node.is_connected());
@@ -31,7 +31,7 @@ fn hops(config: Config) -> Vec<u64> {
 
 #[test]
 fn all_delivers_in_three_hops() {
-    // One to the receiver, two for the READ of the others' replays.
+    // One hop to the receiver, two for the READ of the others' replays.
     assert_eq!(hops(Config::new(3, Mode::All, 0)), [2, 3, 3]);
     assert_eq!(hops(Config::new(5, Mode::All, 0)), [2, 3, 3, 3, 3]);
     assert_eq!(hops(Config::new(2, Mode::All, 0)), [2, 1]);
@@ -39,7 +39,7 @@ fn all_delivers_in_three_hops() {
 
 #[test]
 fn quorum_delivers_in_five_hops_without_the_fast_path() {
-    // One to the receiver, two to publish, two to read.
+    // One hop to the receiver, two to publish, two to read.
     for (mode, n) in [(FaultModel::LyingHosts, 4), (FaultModel::LyingSender, 4), (FaultModel::LyingSender, 3)] {
         let config = Config { fast_path: false, ..Config::new(n, Mode::Quorum(mode), usize::from(n == 4)) };
         let hops = hops(config);
@@ -50,7 +50,7 @@ fn quorum_delivers_in_five_hops_without_the_fast_path() {
 
 #[test]
 fn the_fast_path_delivers_in_two_hops() {
-    // One to the receiver, one for everybody's replays.
+    // One hop to the receiver, one for the replays of all processes.
     for (mode, n) in [(FaultModel::LyingHosts, 4), (FaultModel::LyingSender, 4), (FaultModel::LyingHosts, 7)] {
         let faults = if n == 7 { 2 } else { 1 };
         assert_eq!(hops(Config::new(n, Mode::Quorum(mode), faults))[1..], vec![2; n - 1], "{mode:?}, {n}");
@@ -58,7 +58,7 @@ fn the_fast_path_delivers_in_two_hops() {
 }
 
 #[test]
-fn what_is_enqueued_goes_out_with_the_next_step_in_order() {
+fn enqueued_broadcasts_are_sent_in_order_with_the_next_step() {
     let config = Config { window: 8, ..Config::new(3, Mode::All, 0) };
     let world = World::new(SimConfig::new(config.processes, 0, NetworkModel::uniform(HOP_NS)));
     let mut actors = processes(&world, &config, 0, 8);

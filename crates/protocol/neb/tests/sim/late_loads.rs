@@ -1,5 +1,6 @@
-//! A host's processor sees what others wrote there long after they were told that it is done (rule 3), and some links are
-//! slow: who reads its own replica with loads misses what only a READ through its NIC returns.
+//! A host's processor sees WRITEs of others long after their completions were reported (rule 3 of the fabric contract),
+//! and some links are slow. A process that reads its local replica with loads misses values that a READ through its NIC
+//! returns.
 
 use std::collections::HashMap;
 
@@ -26,8 +27,8 @@ impl Actor for Member {
     }
 }
 
-/// Four processes, the first of which has two values for every index; without the fast path, which reads nothing.
-/// Whether two of the others deliver different bytes for an index, and how much was delivered.
+/// Runs four processes without the fast path, which reads nothing. The first one has two values for every index.
+/// Returns whether two of the others delivered different bytes for an index, and the number of deliveries.
 fn run(config: &Config, seed: u64) -> (bool, usize) {
     let network = NetworkModel {
         propagation: Delay::between(200, 1_000).with_tail(300_000, 60_000),
@@ -60,7 +61,7 @@ fn config() -> Config {
 }
 
 #[test]
-fn a_late_processor_misses_nothing_because_the_own_replica_is_read_through_the_nic() {
+fn local_replica_read_through_the_nic_keeps_agreement() {
     let runs: Vec<_> = (0..300).map(|seed| run(&config(), seed)).collect();
     assert!(runs.iter().all(|(split, _)| !split));
     assert!(runs.iter().any(|(_, count)| *count > 0), "something is delivered in spite of two values");
@@ -68,7 +69,7 @@ fn a_late_processor_misses_nothing_because_the_own_replica_is_read_through_the_n
 
 #[cfg(feature = "plants")]
 #[test]
-fn the_own_replica_read_by_loads_is_found_to_break_agreement() {
+fn local_replica_read_by_loads_breaks_agreement() {
     let config = Config { mutant: stentor_neb::Mutant::OwnReplicaByLoad, ..config() };
     let found = (0..2000).find(|seed| run(&config, *seed).0);
     println!("{:?}: found at seed {found:?}", config.mutant);

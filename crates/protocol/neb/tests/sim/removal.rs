@@ -1,4 +1,4 @@
-//! A node whose operator asks it what it should not do, or what cannot be true.
+//! A node whose operator sends inadmissible or forged requests.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
@@ -35,7 +35,7 @@ fn commit(upto: u64, values: Vec<(u64, Vec<u64>)>) -> Ask {
 }
 
 #[test]
-fn only_where_everybody_must_answer_is_anybody_removed() {
+fn removal_is_refused_in_mode_quorum() {
     let (world, mut node) = alone(&Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1));
     assert_eq!(ask(&world, &mut node, &Ask::Stand), Answer::Refused(Refusal::Mode));
     assert_eq!(ask(&world, &mut node, &Ask::Leave), Answer::Refused(Refusal::Mode));
@@ -43,7 +43,7 @@ fn only_where_everybody_must_answer_is_anybody_removed() {
 }
 
 #[test]
-fn what_is_no_value_of_the_removed_is_not_taken_over_and_what_is_is_told_once() {
+fn forged_decisions_are_refused_and_valid_ones_reported_once() {
     for signed in [false, true] {
         let (world, mut node) = alone(&Config { payload_bytes: 8, signed, ..Config::new(4, Mode::All, 0) });
         let Answer::Report { holdings, .. } = ask(&world, &mut node, &fence()) else { panic!("no report") };
@@ -81,7 +81,7 @@ fn what_is_no_value_of_the_removed_is_not_taken_over_and_what_is_is_told_once() 
 }
 
 #[test]
-fn who_is_told_to_go_broadcasts_nothing_more() {
+fn removed_process_broadcasts_nothing_more() {
     let (world, mut node) = alone(&Config { eager_self: true, ..Config::new(3, Mode::All, 0) });
     node.broadcast(0, 0, &[1]).unwrap();
     assert_eq!(ask(&world, &mut node, &Ask::Leave), Answer::Left);

@@ -1,4 +1,4 @@
-//! Honest processes on every network: everything is delivered everywhere, in order, without skips.
+//! Correct processes on every network: everything is delivered everywhere, in order, without skips.
 
 use stentor_fabric_sim::NetworkModel;
 use stentor_neb::{Config, FaultModel, Mode};
@@ -49,7 +49,7 @@ fn modes() -> Vec<Config> {
 fn on_an_adversarial_network() {
     for config in modes() {
         for seed in 0..3 {
-            // Inline, and staged.
+            // Inline and staged payloads.
             for bytes in [16, 380] {
                 everything_is_delivered(&config, seed, NetworkModel::adversarial(), bytes);
             }
@@ -65,7 +65,7 @@ fn on_a_network_that_does_not_order_writes() {
 }
 
 #[test]
-fn the_fast_path_is_taken_on_a_quiet_network_and_never_without_leave() {
+fn fast_path_is_used_only_if_it_is_enabled() {
     let config = Config { window: 8, ..Config::new(4, HOSTS, 1) };
     let fast = everything_is_delivered(&config, 1, NetworkModel::uniform(1_000), 24);
     assert_eq!(fast, 4 * 3 * 60, "deliveries of others' broadcasts without a READ");

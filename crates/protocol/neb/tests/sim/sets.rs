@@ -16,7 +16,7 @@ fn with_sets(mut network: NetworkModel) -> NetworkModel {
     network
 }
 
-/// What a process told of a sender, and when.
+/// Returns the deliveries of a process from a sender, with their times.
 fn delivered(process: &Process, sender: u16) -> Vec<(u64, u64, Vec<u8>)> {
     let of_sender = |(at, told): &(u64, Told)| match told {
         Told::Deliver(from, index, _, bytes) if *from == sender => Some((*at, *index, bytes.clone())),
@@ -26,7 +26,7 @@ fn delivered(process: &Process, sender: u16) -> Vec<(u64, u64, Vec<u8>)> {
     process.told.iter().filter_map(of_sender).collect()
 }
 
-/// Runs until those who are `alive` have `each` broadcasts of each other, and checks them.
+/// Runs until the processes that are `alive` have `each` broadcasts of each other, and checks these.
 fn run(
     config: &Config,
     seed: u64,
@@ -68,7 +68,7 @@ fn small(config: Config) -> Config {
     Config { window: 8, payload_bytes: 64, patience_ns: 200_000, ..config }
 }
 
-/// Waits until all sets are there, so that nothing goes another way.
+/// Waits until all fan-out sets are connected, so that no write takes another path.
 struct Begun(Process);
 
 impl Actor for Begun {
@@ -82,7 +82,7 @@ impl Actor for Begun {
 }
 
 #[test]
-fn a_broadcast_is_one_write_whoever_many_get_it() {
+fn broadcast_is_one_write_for_any_number_of_receivers() {
     for n in [3, 5, 9] {
         let config = Config { window: 8, ..Config::new(n, Mode::All, 0) };
         let world = World::new(SimConfig::new(n, 1, with_sets(NetworkModel::uniform(1_000))));
@@ -122,10 +122,10 @@ fn sets_that_break_again_and_again_lose_nothing() {
     }
 }
 
-/// Nobody notices for 20 ms that a member is gone, and so long none of its sets is complete. The others deliver each other's
-/// broadcasts, and their own, long before: what a peer has freed has reached it.
+/// For 20 ms no process detects that a member has crashed, and in that time no fan-out write completes. The others
+/// deliver each other's broadcasts, and their own, long before, because an index that a peer has freed has reached it.
 #[test]
-fn one_that_is_gone_holds_up_nobody_before_its_sets_break() {
+fn crashed_member_delays_no_other_before_its_sets_break() {
     let config = small(Config::new(4, SENDER, 1));
     let network = NetworkModel { retry_ns: NOTICED_NS, ..with_sets(NetworkModel::calm()) };
     let (world, actors) = run_until(&config, network, CRASH_NS, 20_000, NOTICED_NS / 3);
@@ -140,7 +140,7 @@ fn one_that_is_gone_holds_up_nobody_before_its_sets_break() {
     assert_eq!(world.set_counts().breaks, 0);
 }
 
-/// A sender, and others whose NICs work while they do nothing: nobody frees anything.
+/// A sender, and processes whose NICs work while they are idle, so that no process frees anything.
 enum Beside {
     Sender(Process),
     Idle(Node<SimFabric>),
@@ -159,7 +159,7 @@ impl Actor for Beside {
 }
 
 #[test]
-fn what_a_stuck_set_carries_goes_by_queue_pairs_when_it_took_too_long() {
+fn slow_set_falls_back_to_queue_pairs() {
     for (set_rounds, delivers) in [(100, true), (1 << 16, false)] {
         let config = Config { set_rounds, ..small(Config::new(4, SENDER, 1)) };
         let network = NetworkModel { retry_ns: NOTICED_NS, ..with_sets(NetworkModel::calm()) };
@@ -182,10 +182,10 @@ fn what_a_stuck_set_carries_goes_by_queue_pairs_when_it_took_too_long() {
 }
 
 const CRASH_NS: u64 = 400_000;
-/// When it is noticed that somebody is gone.
+/// Time at which a crash is detected.
 const NOTICED_NS: u64 = 20_000_000;
 
-/// Runs for some time; one process crashes.
+/// Runs until `until_ns`; one process crashes.
 fn run_until(
     config: &Config,
     network: NetworkModel,
@@ -202,7 +202,7 @@ fn run_until(
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn when_the_set_of_one_that_is_gone_breaks_the_others_go_on_by_a_set_of_their_own() {
+fn survivors_continue_with_a_set_without_the_crashed_member() {
     let config = small(Config::new(4, SENDER, 1));
     for seed in 0..6 {
         let faults = vec![(300_000, Fault::Crash(DEAD))];
