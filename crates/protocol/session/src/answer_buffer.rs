@@ -1,17 +1,17 @@
-//! What is to be said to clients, until it is sent.
+//! A buffer for records to clients that have not been sent yet.
 
 use stentor_multicast::ClientId;
 
 use crate::Answer;
 
-/// Bytes of memory that a buffer keeps when it is emptied.
+/// Number of bytes of memory that an emptied buffer keeps.
 const KEPT: usize = 512 << 10;
 
-/// Answers in their order. The buffer is used again, so nothing is allocated once it has grown.
+/// Answers in their order. The buffer is reused, so it does not allocate once it has grown.
 #[derive(Debug, Default)]
 pub struct AnswerBuffer {
     entries: Vec<Entry>,
-    /// The records of all, one after the other.
+    /// The records of all answers, one after the other.
     bytes: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl AnswerBuffer {
     pub fn iter(&self) -> impl Iterator<Item = Answer<'_>> {
         let mut bytes = &self.bytes[..];
         self.entries.iter().map(move |entry| {
-            // The lengths are those of `push`.
+            // The lengths are those that `push` recorded.
             let (record, rest) = bytes.split_at(entry.bytes);
             bytes = rest;
             let Entry { client, by_all, is_notification, .. } = *entry;
@@ -58,7 +58,7 @@ impl AnswerBuffer {
         self.entries.is_empty()
     }
 
-    /// Makes it empty. Some memory stays for later answers.
+    /// Empties the buffer. Some memory stays allocated for later answers.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.entries.shrink_to(KEPT / size_of::<Entry>());
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_come_out_as_they_went_in() {
+    fn answers_are_returned_unchanged() {
         let answers = [(1, false, &b"yes"[..]), (2, true, &[]), (2, false, b"no")].map(|(client, by_all, record)| {
             Answer { client: ClientId(client), by_all, is_notification: !by_all, record }
         });

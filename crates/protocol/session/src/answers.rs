@@ -1,16 +1,19 @@
 //! Records that one member sends to clients.
 //!
 //! # Which member sends a record
-//! The leader sends the replies to commands. All members send what is rare: answers about sessions, and answers to commands that came twice.
-//! Records that are under way when a connection ends are lost. So a leader sends again every reply that a client has not acknowledged, when
-//! the client connects to it and when it begins to lead. Each reply has then been sent on the present connection.
+//! The leader sends the replies to commands. All members send rare records: answers about sessions, and answers to
+//! repeated commands. Records that are in flight when a connection ends are lost. A leader therefore sends again every
+//! reply that a client has not acknowledged, when the client connects to it and when it begins to lead. Each reply has
+//! then been sent on the present connection.
 //!
 //! # Invariants
 //! - Records for one client keep their order: while one waits for room, later ones wait behind it.
-//! - At most [`MOST`] records wait for a client: more than any window has. They are dropped when the client connects anew.
-//! - A notification waits only behind less than [`MOST_BYTES`]: a machine may send any number of them, and a client may stand still.
-//! - A client for which there was no room any more is sent again what it has not acknowledged, once nothing waits: so it hears of the
-//!   notifications that were dropped.
+//! - At most [`MOST`] records wait for a client, which is more than any window holds. They are dropped when the client
+//!   connects again.
+//! - A notification waits only behind less than [`MOST_BYTES`], because a machine may send any number of notifications,
+//!   and a client may be stopped.
+//! - If records of a client were dropped for lack of room, the client is sent again what it has not acknowledged, once
+//!   no record waits. It thus learns of the notifications that were dropped.
 
 use std::collections::VecDeque;
 
@@ -19,21 +22,21 @@ use stentor_multicast::{ClientId, Limits, Member, RecordSent};
 
 use crate::{Delivered, Verdict};
 
-/// Records that wait for one client, at most: more than are under way in any window.
+/// Largest number of records that wait for one client. It exceeds the number in flight in any window.
 const MOST: usize = 2 * Limits::MAX_WINDOW as usize;
-/// Bytes of what waits for one client, from which on notifications are dropped.
+/// Number of bytes that wait for one client from which on notifications are dropped.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A record for a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// The client that it goes to.
+    /// The client that receives it.
     pub client: ClientId,
-    /// Whether every member sends it; otherwise only the leader does.
+    /// `true` if every member sends it. Otherwise only the leader does.
     pub by_all: bool,
-    /// Whether it is a notification: it is dropped where much waits for the client.
+    /// `true` if it is a notification, which is dropped if many bytes wait for the client.
     pub is_notification: bool,
-    /// A [`ReplyRecord`](crate::ReplyRecord).
+    /// A serialized [`ReplyRecord`](crate::ReplyRecord).
     pub record: &'a [u8],
 }
 
@@ -53,12 +56,12 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Records for one client for which there was no room.
+/// Records for one client that wait for room.
 #[derive(Debug, Default)]
 struct Waiting {
     records: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// Whether one was dropped.
+    /// `true` if a record was dropped.
     dropped: bool,
 }
 
@@ -83,11 +86,11 @@ impl Waiting {
 /// Call [`send`](Answers::send) with the answers to deliveries, and [`look`](Answers::look) after each [`Member::step`].
 #[derive(Debug)]
 pub struct Answers {
-    /// By client: records for which there was no room.
+    /// Waiting records of each client.
     waiting: Vec<Waiting>,
-    /// The number of clients for which some wait.
+    /// Number of clients with waiting records.
     busy: usize,
-    /// Whether this member led at the last look.
+    /// `true` if this member led at the last call of [`look`](Answers::look).
     led: bool,
 }
 
@@ -98,7 +101,7 @@ impl Answers {
         Answers { waiting: (0..clients).map(|_| Waiting::default()).collect(), busy: 0, led: false }
     }
 
-    /// Sends the answers to deliveries, in their order. Those for which there is no room wait.
+    /// Sends the answers to deliveries in their order. Answers without room wait.
     #[inline]
     pub fn send<'a, F: Fabric>(&mut self, member: &mut Member<F>, replies: impl IntoIterator<Item = Answer<'a>>) {
         let leads = member.replica().is_leader();
@@ -116,8 +119,9 @@ impl Answers {
         }
     }
 
-    /// Sends what waits, after each step of the member. Calls `say_again` for each client that is to be sent again every reply that it has not
-    /// acknowledged: those records go to [`send`](Answers::send). Returns whether there was anything to do.
+    /// Sends waiting records; called after each step of the member. Calls `say_again` for each client that must be sent
+    /// again every reply that it has not acknowledged; the caller passes those records to [`send`](Answers::send).
+    /// Returns whether there was any work.
     #[inline]
     pub fn look<F: Fabric>(&mut self, member: &mut Member<F>, mut say_again: impl FnMut(ClientId)) -> bool {
         let leads = member.replica().is_leader();
@@ -184,19 +188,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notifications_wait_only_behind_so_many_bytes_and_replies_behind_any() {
+    fn notifications_wait_behind_bounded_bytes_only() {
         let (mut waiting, record) = (Waiting::default(), [7; 1 << 16]);
         (0..20).for_each(|_| waiting.push(&record, true));
         assert_eq!((waiting.records.len(), waiting.bytes, waiting.dropped), (16, MOST_BYTES, true));
         waiting.push(&record, false);
-        assert_eq!(waiting.records.len(), 17, "a reply has its place");
+        assert_eq!(waiting.records.len(), 17, "a reply waits in any case");
         (0..2).for_each(|_| waiting.pop());
         waiting.push(&record, true);
         assert_eq!((waiting.records.len(), waiting.bytes), (16, MOST_BYTES));
     }
 
     #[test]
-    fn no_more_than_so_many_wait() {
+    fn number_of_waiting_records_is_bounded() {
         let mut waiting = Waiting::default();
         (0..=MOST).for_each(|_| waiting.push(&[], false));
         assert_eq!((waiting.records.len(), waiting.dropped), (MOST, true));

@@ -1,4 +1,4 @@
-//! What follows the envelope of a session's own commands. See the crate's header for its layout.
+//! The body that follows the envelope of a session's own commands. The crate's header has its layout.
 
 use stentor_multicast::{GroupId, Incarnation};
 use thiserror::Error;
@@ -9,48 +9,49 @@ use crate::bytes::{u16_at, u32_at, u64_at};
 /// Body of `Open`, `Renew`, `Widen`, `TakeUp`, `End` and `Resolve`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Body {
-    /// How long the session lives from the position of the command on, nanoseconds. 0 for `End` and `Resolve`.
+    /// Time to live of the session from the position of the command on, in nanoseconds. 0 for `End` and `Resolve`.
     pub ttl: u64,
-    /// `Widen`: the word that the generation began with. Else 0.
+    /// `Widen`: the random word that began the generation. Otherwise 0.
     pub word: u64,
-    /// `Widen`: number of the widening, from 1. `TakeUp`: number of the last widening. `Resolve`: generation of the request. Else 0.
+    /// `Widen`: number of the widening, from 1. `TakeUp`: number of the last widening. `Resolve`: generation of the
+    /// request. Otherwise 0.
     pub number: u32,
-    /// `Open` and `Widen`: all pairs of the session, by rising group. Else none.
+    /// `Open` and `Widen`: all pairs of the session, by ascending group. Otherwise empty.
     pub pairs: Vec<Pair>,
 }
 
-/// Why bytes are no body of a session's command.
+/// Reason why bytes are not a valid body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The length is not that of the pairs that the body counts.
+    /// The length does not match the number of pairs.
     #[error("{bytes} bytes of body cannot hold {pairs} pairs exactly")]
     Length {
-        /// How many bytes there are.
+        /// Number of bytes.
         bytes: usize,
-        /// How many pairs are counted.
+        /// Number of pairs according to the body.
         pairs: u32,
     },
-    /// A session has at most [`Body::MAX_PAIRS`] pairs.
+    /// The body has more than [`Body::MAX_PAIRS`] pairs.
     #[error("{0} pairs; a session has at most {max}", max = Body::MAX_PAIRS)]
     TooMany(u32),
-    /// Groups do not rise, or one is named twice.
+    /// The groups are not ascending, or one is named twice.
     #[error("pairs are not in rising order of their groups")]
     Order,
-    /// Bytes that are reserved are not 0.
+    /// Reserved bytes are not 0.
     #[error("reserved bytes of the body are not 0")]
     Reserved,
 }
 
 impl Body {
-    /// Most pairs of a session.
+    /// Largest number of pairs of a session.
     pub const MAX_PAIRS: u32 = 256;
-    /// Bytes in front of the pairs.
+    /// Number of bytes before the pairs.
     pub const HEAD_BYTES: usize = 24;
-    /// Bytes of a pair.
+    /// Number of bytes of a pair.
     pub const PAIR_BYTES: usize = 16;
 
-    /// Appends the body.
+    /// Appends the serialized body.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.ttl.to_le_bytes());
         out.extend(self.word.to_le_bytes());
@@ -59,10 +60,10 @@ impl Body {
         write_pairs(&self.pairs, out);
     }
 
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// If the bytes are no body.
+    /// Returns an error if the bytes are not a valid body.
     pub fn parse(bytes: &[u8]) -> Result<Body, BodyError> {
         let Some((head, rest)) = bytes.split_at_checked(Body::HEAD_BYTES) else {
             return Err(BodyError::Length { bytes: bytes.len(), pairs: 0 });
@@ -73,14 +74,14 @@ impl Body {
     }
 }
 
-/// Appends what a session's last widening made of it: the answer to a taking up that names something else.
+/// Appends the number and the pairs of a session's last widening. They answer a `TakeUp` that names another widening.
 pub(crate) fn write_version(widening: u32, pairs: &[Pair], out: &mut Vec<u8>) {
     out.extend(widening.to_le_bytes());
     out.extend((pairs.len() as u32).to_le_bytes());
     write_pairs(pairs, out);
 }
 
-/// Reads what `write_version` wrote.
+/// Parses what `write_version` wrote.
 pub(crate) fn parse_version(bytes: &[u8]) -> Option<(u32, Vec<Pair>)> {
     let (head, rest) = bytes.split_at_checked(8)?;
     let pairs = parse_pairs(u32_at(head, 4), rest).ok().filter(|pairs| !pairs.is_empty())?;
@@ -95,7 +96,7 @@ pub(crate) fn write_pairs(pairs: &[Pair], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads exactly `count` pairs, in rising order of groups.
+/// Parses exactly `count` pairs, which must be in ascending order of groups.
 pub(crate) fn parse_pairs(count: u32, bytes: &[u8]) -> Result<Vec<Pair>, BodyError> {
     if count > Body::MAX_PAIRS {
         return Err(BodyError::TooMany(count));

@@ -1,30 +1,31 @@
-//! The envelope in front of every command of a session. See the crate's header for its layout.
+//! The envelope in front of every command of a session. The crate's header has its layout.
 
 use thiserror::Error;
 
 use crate::SessionId;
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 
-/// What an enveloped message asks for.
+/// Kind of an enveloped message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Kind {
-    /// Apply the command bytes behind the envelope.
+    /// Applies the command bytes behind the envelope.
     #[default]
     Command = 1,
-    /// Open a session.
+    /// Opens a session.
     Open = 2,
-    /// Raise the session's end in one group.
+    /// Extends the session's end in one group.
     Renew = 3,
-    /// Replace the session's pairs by more, or newer, ones.
+    /// Replaces the session's pairs by more, or newer, ones.
     Widen = 4,
-    /// Begin the next generation of the session.
+    /// Begins the next generation of the session.
     TakeUp = 5,
-    /// End the session.
+    /// Ends the session.
     End = 6,
-    /// Say what became of a request, or close it for good.
+    /// Asks for the outcome of a request, or closes the request for good.
     Resolve = 7,
-    /// Answer the query behind the envelope, which changes nothing. It is a request like a command, and is answered as one.
+    /// Answers the query behind the envelope, which changes nothing. It is a request like a command, and is answered
+    /// like one.
     Query = 8,
 }
 
@@ -35,67 +36,69 @@ impl Kind {
     }
 }
 
-/// The envelope: who asks, for which request, and by what all destination groups judge alike.
+/// The envelope: the sender's session, the request, and the fields by which all destination groups reach the same
+/// verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Envelope {
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// `Command`, `Query`: number of the request, from 1. `Resolve`: the request that is asked about. Others: a random word that tells
-    /// this command from another one of its kind, the same in all copies.
+    /// `Command`, `Query`: number of the request, from 1. `Resolve`: the request in question. Others: a random word
+    /// that distinguishes this command from others of its kind and is equal in all copies.
     pub request: u64,
-    /// `Command`, `Query`: the smallest end that all destination groups have acknowledged. `Resolve`: the end that the request named.
-    /// `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last time at which they may take effect.
-    /// `End`: 0.
+    /// `Command`, `Query`: the smallest end that all destination groups have acknowledged. `Resolve`: the end that the
+    /// request named. `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last time at
+    /// which they may take effect. `End`: 0.
     pub end: u64,
     /// Hash over the generation's word and the pairs of the destination groups ([`pairs_tag`](crate::pairs_tag)).
     pub pairs: u64,
-    /// Generation of the session whose process asks. `TakeUp`: the generation that begins.
+    /// Generation of the sending process. `TakeUp`: the generation that begins.
     pub generation: u32,
-    /// `request` − responded: every request below `responded` has been answered. 0 except for `Command`, `Query` and `Resolve`.
+    /// `request` − responded, where every request below `responded` has been answered. 0 except for `Command`, `Query`
+    /// and `Resolve`.
     pub behind: u32,
-    /// What is asked for.
+    /// Kind of the message.
     pub kind: Kind,
 }
 
-/// Why bytes are no envelope.
+/// Reason why bytes are not a valid envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum EnvelopeError {
     /// There are fewer bytes than an envelope has.
     #[error("{0} bytes are shorter than an envelope of {len}", len = Envelope::BYTES)]
     Short(usize),
-    /// Another version wrote it.
+    /// The envelope has another version.
     #[error("envelope of version {0}; this process reads {version}", version = Envelope::VERSION)]
     Version(u8),
     /// The kind is unknown.
     #[error("no kind of envelope has the number {0}")]
     Kind(u8),
-    /// Bytes that are reserved are not 0.
+    /// Reserved bytes are not 0.
     #[error("reserved bytes of the envelope are not 0")]
     Reserved,
-    /// A command or question without a request number.
+    /// A command or question has no request number.
     #[error("request 0: requests count from 1")]
     Request,
     /// `behind` reaches below the first request.
     #[error("request {request} is {behind} ahead of the first unanswered one, which would be below 1")]
     Behind {
-        /// The request.
+        /// Number of the request.
         request: u64,
-        /// What was said of it.
+        /// Value of `behind`.
         behind: u32,
     },
-    /// Generations count from 1.
+    /// The generation is 0, although generations count from 1.
     #[error("generation 0: generations count from 1")]
     Generation,
 }
 
 impl Envelope {
-    /// Bytes of an envelope.
+    /// Size of an envelope, in bytes.
     pub const BYTES: usize = 64;
-    /// The version that is written and read.
+    /// Version that is written and accepted.
     pub const VERSION: u8 = 1;
 
-    /// Returns the first request that is not known to be answered; 0 for kinds that name none.
+    /// Returns the first request that is not known to be answered, or 0 for kinds that name none.
     #[must_use]
     pub fn responded(&self) -> u64 {
         if self.names_request() { self.request.saturating_sub(u64::from(self.behind)) } else { 0 }
@@ -105,7 +108,7 @@ impl Envelope {
         matches!(self.kind, Kind::Command | Kind::Query | Kind::Resolve)
     }
 
-    /// Writes the envelope.
+    /// Serializes the envelope.
     pub fn write(&self, out: &mut [u8; Envelope::BYTES]) {
         *out = [0; Envelope::BYTES];
         put(out, 0, &self.session.0.to_le_bytes());
@@ -118,10 +121,10 @@ impl Envelope {
         out[49] = Envelope::VERSION;
     }
 
-    /// Reads an envelope, and returns it with what follows it.
+    /// Parses an envelope, and returns it with the bytes that follow.
     ///
     /// # Errors
-    /// If the bytes are no envelope of this version.
+    /// Returns an error if the bytes are not a valid envelope of this version.
     pub fn parse(bytes: &[u8]) -> Result<(Envelope, &[u8]), EnvelopeError> {
         let Some((head, rest)) = bytes.split_at_checked(Envelope::BYTES) else {
             return Err(EnvelopeError::Short(bytes.len()));

@@ -1,11 +1,11 @@
-//! Names: sessions, pairs of a group and its incarnation, positions.
+//! Identifiers: sessions, pairs of a group and its incarnation, positions.
 
 use std::fmt;
 
 use stentor_fabric::SplitMix64;
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
 
-/// A session, by the random word that its caller drew.
+/// Identifier of a session: the random word that its caller drew.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SessionId(pub u128);
 
@@ -15,31 +15,31 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A group in one incarnation. A session uses pairs, so a group that was reset is not the one that it used.
+/// A group in one incarnation. A session uses pairs, so a group that was reset is not the group that the session used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pair {
-    /// The group.
+    /// Group.
     pub group: GroupId,
-    /// The incarnation in which the group's history began (its origin).
+    /// Incarnation in which the group's history began (its origin).
     pub incarnation: Incarnation,
 }
 
-/// Where a command was applied.
+/// Position at which a command was applied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Position {
-    /// Final timestamp: the same in all destination groups.
+    /// Final timestamp, which is equal in all destination groups.
     pub timestamp: Timestamp,
-    /// Number in the order of the group that answers, from 1.
+    /// Index in the order of the answering group, from 1.
     pub index: u64,
-    /// Incarnation of the group that answers.
+    /// Incarnation of the answering group.
     pub incarnation: Incarnation,
 }
 
-/// Returns the tag of these pairs in a generation that began with this random word: a hash over the word, groups and incarnations.
-/// The order of the pairs matters; callers and tables name them by rising group.
+/// Returns the tag of these pairs in a generation that began with this random word: a hash over the word, the groups
+/// and the incarnations. The order of the pairs matters; callers and tables order them by ascending group.
 ///
-/// The word is part of it because two generations can have one number: two processes may take a session up in groups that have nothing
-/// in common any more.
+/// The hash includes the word because two generations can have the same number: two processes may take a session up in
+/// groups that no longer have anything in common.
 #[must_use]
 pub fn pairs_tag(word: u64, pairs: impl IntoIterator<Item = Pair>) -> u64 {
     pairs.into_iter().fold(SplitMix64::finish(word ^ 0x5365_7373_696f_6e73), |hash, pair| {
@@ -48,13 +48,14 @@ pub fn pairs_tag(word: u64, pairs: impl IntoIterator<Item = Pair>) -> u64 {
     })
 }
 
-/// Returns the tag of those of `pairs` whose group is in `groups`, or `None` if a group has no pair or is named twice.
+/// Returns the tag of those `pairs` whose group is in `groups`. Returns `None` if a group has no pair or is named
+/// twice.
 pub(crate) fn tag_of(word: u64, pairs: &[Pair], groups: &[GroupId]) -> Option<u64> {
     let chosen = || pairs.iter().filter(|pair| groups.contains(&pair.group)).copied();
     (chosen().count() == groups.len()).then(|| pairs_tag(word, chosen()))
 }
 
-/// Whether the pairs are in rising order of their groups, each group once.
+/// Returns whether the pairs are in ascending order of their groups, each group once.
 pub(crate) fn rises(pairs: &[Pair]) -> bool {
     pairs.windows(2).all(|pair| pair[0].group < pair[1].group)
 }

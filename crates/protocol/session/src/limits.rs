@@ -1,24 +1,25 @@
-//! What bounds a table of sessions.
+//! Bounds of a table of sessions.
 
-/// Bounds of a table. They are the same in all groups of a cluster: a command that one group refuses by a bound must be refused
-/// by all.
+/// Bounds of a table. They are equal in all groups of a cluster, because a command that one group refuses by a bound
+/// must be refused by all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionLimits {
-    /// Most sessions of a group.
+    /// Largest number of sessions of a group.
     pub sessions: u32,
-    /// Sessions that were ended and whose end is still to come. Those beyond this number take places of open sessions.
+    /// Largest number of ended sessions whose end has not been reached. Those beyond it count as open sessions.
     pub ended: u32,
-    /// Requests of one session that may be unanswered, and so the replies that are kept of one generation. As many are kept of all
-    /// generations before it together, and as many of these generations. At least 1.
+    /// Largest number of unanswered requests of one session, which also bounds the replies that are kept of the current
+    /// generation. The same number of replies is kept of all earlier generations together, and the same number of
+    /// earlier generations. At least 1.
     pub window: u32,
-    /// Most bytes of one reply.
+    /// Length of the longest reply, in bytes.
     pub reply_bytes: u32,
-    /// Longest time to live of a session, nanoseconds.
+    /// Longest time to live of a session, in nanoseconds.
     pub ttl: u64,
 }
 
 impl Default for SessionLimits {
-    /// 1024 sessions and 4096 ended ones, 64 requests, 4096 bytes, 10 minutes.
+    /// Returns 1024 sessions and 4096 ended ones, 64 requests, 4096 bytes, 10 minutes.
     fn default() -> Self {
         SessionLimits { sessions: 1024, ended: 4096, window: 64, reply_bytes: 4096, ttl: 600_000_000_000 }
     }

@@ -1,55 +1,56 @@
-//! The record by which a client asks one member, outside the order. See the crate's header for its layout.
+//! The record by which a client asks one member, outside the order. The crate's header has its layout.
 
 use stentor_multicast::{Incarnation, Timestamp};
 use thiserror::Error;
 
 use crate::bytes::{put, u64_at};
 
-/// What a read's answer contains of the order.
+/// Commands that the answer of a read must reflect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReadGuarantee {
-    /// The leader answers: everything that any client was told by this group when the question came, and everything up to a time.
+    /// The leader answers. The answer reflects everything that this group told any client before the question arrived,
+    /// and everything up to a time.
     Leader {
-        /// The time.
+        /// That time.
         not_before: u64,
     },
-    /// Any member answers that has applied a command of this number.
+    /// Any member answers that has applied the command with this index.
     After {
-        /// The number.
+        /// Index of the command.
         index: u64,
-        /// Where the history began in which it has that number.
+        /// Incarnation in which the history began that has this command.
         incarnation: Incarnation,
     },
-    /// Any member answers that has applied a command with this timestamp, or with a later one.
+    /// Any member answers that has applied a command with this or a later timestamp.
     Past {
-        /// The timestamp.
+        /// Timestamp.
         timestamp: Timestamp,
     },
-    /// Any member answers, at once.
+    /// Any member answers at once.
     Local,
 }
 
-/// A question to one member.
+/// A query to one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadRequest<'a> {
-    /// What the answer names: the client's own number.
+    /// Name of the read, which the answer repeats. The client chooses it.
     pub name: u64,
-    /// Whether it was asked before. A member for which it waits goes on with that.
+    /// `true` if the read was asked before. A member at which it still waits keeps its place.
     pub again: bool,
-    /// What the answer is to contain.
+    /// Commands that the answer must reflect.
     pub guarantee: ReadGuarantee,
-    /// The question.
+    /// Query for the application.
     pub query: &'a [u8],
 }
 
-/// Why bytes are no read request.
+/// Reason why bytes are not a valid read request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ReadRequestError {
-    /// There are fewer bytes than its head has.
+    /// There are fewer bytes than the head has.
     #[error("{0} bytes are shorter than the {head} of a read request", head = ReadRequest::HEAD_BYTES)]
     Short(usize),
-    /// Another version wrote it.
+    /// The request has another version.
     #[error("read request of version {0}; this process reads {version}", version = ReadRequest::VERSION)]
     Version(u8),
     /// The guarantee is unknown.
@@ -61,12 +62,12 @@ pub enum ReadRequestError {
 }
 
 impl<'a> ReadRequest<'a> {
-    /// Bytes in front of the query.
+    /// Number of bytes before the query.
     pub const HEAD_BYTES: usize = 32;
-    /// The version that is written and read.
+    /// Version that is written and accepted.
     pub const VERSION: u8 = 1;
 
-    /// Returns the bytes that go in front of the query.
+    /// Returns the bytes that precede the query.
     #[must_use]
     pub fn head(&self) -> [u8; ReadRequest::HEAD_BYTES] {
         let mut head = [0; ReadRequest::HEAD_BYTES];
@@ -85,10 +86,10 @@ impl<'a> ReadRequest<'a> {
         head
     }
 
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// If the bytes are none of this version.
+    /// Returns an error if the bytes are not a valid request of this version.
     pub fn parse(bytes: &'a [u8]) -> Result<ReadRequest<'a>, ReadRequestError> {
         let Some((head, query)) = bytes.split_at_checked(ReadRequest::HEAD_BYTES) else {
             return Err(ReadRequestError::Short(bytes.len()));

@@ -1,13 +1,14 @@
-//! Reads that a client asks of members, until they are answered.
+//! Reads that a client sends to members, until they are answered.
 //!
 //! # States of a read
-//! *begun* → *asked* of a member → answered, and gone. It is asked again, of that member or of another one, when the connection on which it
-//! was asked has ended, when the member says that another one leads, and when no answer has come for [`AGAIN`]. An answer that comes twice
-//! is for no read.
+//! *begun* → *asked* of a member → answered and removed. It is asked again, of that member or of another one, in three
+//! cases: the connection on which it was asked has ended, the member reports that another one leads, or no answer has
+//! arrived for [`AGAIN`]. A repeated answer matches no read and is ignored.
 //!
-//! # Whom it asks
-//! Reads at the leader go to the member that is known to lead: the one that has answered a read last, or that another member has named.
-//! Other reads go to a member of the client's choice, the next one if that is not connected.
+//! # Which member is asked
+//! Reads at the leader go to the member that is known to lead: the last one that has answered such a read, or one that
+//! another member has named. Other reads go to a member of the client's choice, or to the next one if that is not
+//! connected.
 
 use std::time::Duration;
 
@@ -17,16 +18,16 @@ use thiserror::Error;
 
 use crate::{Outcome, Position, ReadGuarantee, ReadRequest, ReplyRecord};
 
-/// How long a member has for its answer. A leader that cannot answer does not say so.
+/// Time within which a member must answer. A leader that cannot answer sends no refusal.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long a read rests if no member knows who leads.
+/// Pause of a read if no member knows the leader.
 const REST: Duration = Duration::from_millis(2);
 
-/// Why a read does not begin.
+/// Reason why a read does not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ReaderError {
-    /// Too many are under way.
+    /// Too many reads are in progress.
     #[error("too many reads are under way")]
     Busy,
     /// No member of the group is connected.
@@ -37,30 +38,30 @@ pub enum ReaderError {
     TooLong(usize),
 }
 
-/// How a read ended.
+/// Result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReadOutcome<'a> {
-    /// It was answered.
+    /// The read was answered.
     Answered {
-        /// The group.
+        /// Group.
         group: GroupId,
-        /// The place in the order that the answer contains.
+        /// Last position that the answer reflects.
         position: Position,
-        /// The time that it comes after, if that is later.
+        /// Time after which the answer is valid, if that is later than the position's.
         heard: u64,
-        /// The answer; `None`: it is longer than the limit.
+        /// The answer, or `None` if it is longer than the limit.
         bytes: Option<&'a [u8]>,
     },
-    /// The group has another history than that of the command that it was to contain.
+    /// The group has another history than that of the command that the answer had to reflect.
     OtherHistory(GroupId),
 }
 
-/// Where a read was asked.
+/// The member that was asked, and when.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     member: ProcessId,
-    /// The number of the connection there.
+    /// Number of the connection to that member.
     round: u64,
     at: Duration,
 }
@@ -72,34 +73,34 @@ struct Read {
     guarantee: ReadGuarantee,
     query: Vec<u8>,
     asked: Option<Asked>,
-    /// Whether it was asked before.
+    /// `true` if it was asked before.
     again: bool,
-    /// It is not asked before that.
+    /// Time before which it is not asked again.
     rests_until: Duration,
 }
 
 /// The reads of one client.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    /// By name, as often as the table goes round; buffers stay in their places.
+    /// Reads by name modulo the size. Their buffers are reused.
     reads: Vec<Option<Read>>,
     spare: Vec<Vec<u8>>,
-    /// The next name.
+    /// Next name.
     next: u64,
     under_way: usize,
-    /// Reads that are not asked now.
+    /// Number of reads that no member is asked at present.
     unasked: usize,
-    /// By group: the place in it of the member that is asked as the leader, and of the one that is asked otherwise.
+    /// For each group: index of the member that is asked as the leader, and (below) of the one for other reads.
     leaders: Vec<usize>,
     others: Vec<usize>,
 }
 
 impl Reader {
-    /// Returns the reads of a client that has at most so many under way. `word`: random, so that no two processes in one client's place give
-    /// the same names.
+    /// Creates the reads of a client, with at most `most` in progress. `word` is random, so that no two processes with
+    /// one client id use the same names.
     #[must_use]
     pub fn new(topology: &Topology, most: usize, word: u64) -> Self {
-        // Clients spread over the members.
+        // Spreads the clients over the members.
         let others = |group: GroupId| (word >> 32) as usize % topology.size(group);
         Reader {
             reads: vec![None; most.max(1)],
@@ -112,17 +113,17 @@ impl Reader {
         }
     }
 
-    /// Returns how many reads are under way.
+    /// Returns the number of reads in progress.
     #[inline]
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Begins a read, and asks it. Returns its name.
+    /// Begins a read and asks a member. Returns its name.
     ///
     /// # Errors
-    /// See [`ReaderError`]. Nothing has begun then.
+    /// See [`ReaderError`]. An error leaves everything unchanged.
     pub fn begin<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
@@ -155,7 +156,8 @@ impl Reader {
         Ok(name)
     }
 
-    /// Asks what is not asked now. `all`: also what waits for an answer that will not come; call it so every few milliseconds.
+    /// Asks the reads that no member is asked at present. With `all` it also asks again those whose answer will not
+    /// arrive; call it so every few milliseconds.
     pub fn look<F: Fabric>(&mut self, client: &mut Client<F>, now: Duration, all: bool) {
         if self.under_way == 0 || !all && self.unasked == 0 {
             return;
@@ -170,7 +172,7 @@ impl Reader {
         }
     }
 
-    /// Takes an answer. Returns the read that it ends, and how.
+    /// Processes an answer. Returns the read that it completes, and the result.
     pub fn on_reply<'a>(
         &mut self,
         now: Duration,
@@ -194,7 +196,7 @@ impl Reader {
             }
             Outcome::OtherHistory => ReadOutcome::OtherHistory(group),
             Outcome::Elsewhere => {
-                // Another member may be asked by now.
+                // Another member may have been asked since.
                 if read.asked.is_some_and(|asked| asked.member == from) {
                     let named = record.generation.checked_sub(1).and_then(|process| at(ProcessId(process as u16)));
                     let known = named.filter(|named| *named != from_at);
@@ -214,7 +216,7 @@ impl Reader {
         Some((name, outcome))
     }
 
-    /// Nobody waits any more for the answer to a read.
+    /// Removes a read whose answer is no longer needed.
     pub fn give_up(&mut self, name: u64) {
         let place = self.place(name);
         if self.reads[place].as_ref().is_some_and(|read| read.name == name) {
@@ -222,7 +224,7 @@ impl Reader {
         }
     }
 
-    /// Gives up the reads of a group. Calls `each` with their names.
+    /// Removes the reads of the groups that `is_meant` selects. Calls `each` with their names.
     pub fn give_up_all(&mut self, is_meant: impl Fn(GroupId) -> bool, mut each: impl FnMut(u64)) {
         for place in 0..self.reads.len() {
             if let Some(read) = self.reads[place].as_ref().filter(|read| is_meant(read.group)) {
@@ -247,7 +249,7 @@ impl Reader {
         }
     }
 
-    /// Looks whether an answer may still come.
+    /// Checks whether the answer of a read may still arrive.
     fn look_at<F: Fabric>(&mut self, client: &Client<F>, now: Duration, place: usize) {
         let Some(read) = &mut self.reads[place] else { return };
         let Some(Asked { member, round, at }) = read.asked else { return };
@@ -263,13 +265,13 @@ impl Reader {
             ReadGuarantee::Leader { .. } => &mut self.leaders[group],
             _ => &mut self.others[group],
         };
-        // Another read may have turned to the next one already.
+        // Another read may already have switched to the next member.
         if client.topology().members(read.group).nth(*chosen) == Some(member) {
             *chosen = (*chosen + 1) % size;
         }
     }
 
-    /// Asks a read, if a member takes it now. Returns whether it can be asked at all.
+    /// Asks a member, if one accepts the read now. Returns whether the read can be asked at all.
     fn ask<F: Fabric>(&mut self, client: &mut Client<F>, now: Duration, place: usize) -> bool {
         let Some(read) = &mut self.reads[place] else { return true };
         if now < read.rests_until {

@@ -1,16 +1,17 @@
-//! Reads that clients ask of this member, until they may be answered.
+//! Reads that clients send to this member, until they may be answered.
 //!
 //! # States of a read at the leader
-//! *taken* → *asked for* by a round of writes that began after it came ([`Member::confirm`]) → *confirmed* → *ready*, when what it waits for
-//! is delivered ([`Member::read_progress`]) → answered by the application, behind all deliveries so far. A member that does not lead says
-//! who does, at any time before that.
+//! *received* → *covered* by a round of writes that began after it arrived ([`Member::confirm`]) → *confirmed* →
+//! *ready*, when the deliveries that it needs have happened ([`Member::read_progress`]) → answered by the application,
+//! behind all deliveries so far. A member that does not lead names the leader instead, at any time before that.
 //!
 //! # Invariants
-//! - A read is ready only if a round that began after it came is confirmed. So one round covers all reads that came before it, and while one
-//!   is under way the reads that come wait for the next one: many reads share few writes.
-//! - Queries are left in their rings while too many wait here: their clients are slowed down.
-//! - A read that cannot be answered is told so, or is not answered at all: the client asks again. One that nobody
-//!   asks any more is forgotten after [`LONGEST`]. One that is asked again goes on where it is: it waits for nothing that came since.
+//! - A read is ready only if a round that began after it arrived is confirmed. One round covers all reads that arrived
+//!   before it. While a round is in progress, arriving reads wait for the next one, so many reads share few writes.
+//! - While too many queries wait here, further ones stay in their rings. That slows their clients down.
+//! - For a read that cannot be answered, the client gets a refusal, or no answer and asks again. A read that no client
+//!   asks any more is forgotten after [`LONGEST`]. A read that is asked again keeps its progress, and waits for nothing
+//!   that arrived since.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,63 +21,63 @@ use stentor_multicast::{ClientId, Incarnation, Member, ProcessRole, ReadBarrier,
 
 use crate::{Outcome, Position, ReadGuarantee, ReadRequest, ReplyRecord};
 
-/// Reads that wait, at most.
+/// Largest number of waiting reads.
 const MOST: usize = 1 << 14;
-/// Bytes of queries that wait, at most.
+/// Largest number of bytes of waiting queries.
 const MOST_BYTES: usize = 4 << 20;
-/// How long a read waits that its client does not ask again.
+/// Time after which a waiting read is forgotten unless its client asks again.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Between two looks for such reads.
+/// Interval between two searches for such reads.
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes of a buffer that is kept for the next query.
+/// Largest capacity of a buffer that is kept for later queries, in bytes.
 const KEPT: usize = 4096;
 
 /// A read that may be answered now, behind everything that was delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadyRead<'a> {
-    /// Who asks.
+    /// The client that asks.
     pub client: ClientId,
-    /// What the answer names.
+    /// Name of the read, which the answer repeats.
     pub name: u64,
-    /// The answer says that it is as late as this at least.
+    /// Time after which the answer is valid, as the answer reports.
     pub time: u64,
-    /// The question.
+    /// Query for the application.
     pub query: &'a [u8],
 }
 
-/// What became of reads. A simulation counts them, to tell whether it comes there.
+/// Counters of reads by outcome. A simulation uses them to check that it reaches each outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadCounts {
     /// Reads at the leader that were ready.
     pub led: u64,
-    /// Those of them that waited for a delivery after they were confirmed.
+    /// Those among them that waited for a delivery after they were confirmed.
     pub waited: u64,
     /// Reads that were ready after a command.
     pub after: u64,
-    /// Those of them that waited for it.
+    /// Those among them that waited for it.
     pub late: u64,
     /// Reads that were answered at once.
     pub local: u64,
-    /// Reads that another member is to answer.
+    /// Reads that another member must answer.
     pub elsewhere: u64,
-    /// Reads that were to contain a command of another history.
+    /// Reads that had to reflect a command of another history.
     pub other_history: u64,
-    /// Reads that nobody asked any more.
+    /// Reads that no client asked any more.
     pub forgotten: u64,
-    /// Queries that could not be read.
+    /// Queries that could not be parsed.
     pub rejected: u64,
 }
 
-/// What a read waits for.
+/// Event for which a read waits.
 #[derive(Clone, Copy, Debug)]
 enum Needs {
-    /// `round`: the round of writes that covers it, once one has begun.
+    /// Confirmation of leadership. `round` is the round of writes that covers the read, once one has begun.
     Leader { barrier: ReadBarrier, round: Option<u64>, confirmed: bool },
-    /// A command.
+    /// Delivery of a command.
     After { index: u64, incarnation: Incarnation, waited: bool },
-    /// A command that is not earlier.
+    /// Delivery of a command with this or a later timestamp.
     Past { timestamp: Timestamp, waited: bool },
-    /// Room at the application.
+    /// Only room at the application.
     Nothing,
 }
 
@@ -86,11 +87,11 @@ struct Waiting {
     name: u64,
     needs: Needs,
     query: Vec<u8>,
-    /// When it was asked last.
+    /// Time at which it was asked last.
     asked_at: Duration,
 }
 
-/// What is to be done with a read.
+/// Next action for a read.
 enum Step {
     Ready(u64),
     Waits,
@@ -104,14 +105,14 @@ enum Step {
 #[derive(Debug, Default)]
 pub struct Reads {
     waiting: VecDeque<Waiting>,
-    /// Those of them that are covered by no round, and that need none.
+    /// Number of waiting reads that no round covers yet, and (below) of those that need no round.
     uncovered: usize,
     others: usize,
-    /// The last round that covers some of them.
+    /// Last round that covers some of them.
     last_round: u64,
     bytes: usize,
     spare: Vec<Vec<u8>>,
-    /// The time that reads wait for, and that nothing in the group is about to reach.
+    /// Time for which reads wait and that nothing in the group is about to reach.
     early: Option<u64>,
     next_look: Duration,
     counts: ReadCounts,
@@ -119,8 +120,9 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Takes what clients ask, and hands over what may be answered, while the application has `room`: the answers go behind everything that
-    /// the member has delivered. `now`: the time since any fixed moment. Returns whether there was anything to do.
+    /// Receives reads from clients, and hands over those that may be answered while the application has `room`. Their
+    /// answers go behind everything that the member has delivered. `now` is the time since any fixed moment. Returns
+    /// whether there was any work.
     pub fn look<F: Fabric>(
         &mut self,
         member: &mut Member<F>,
@@ -137,25 +139,26 @@ impl Reads {
         took | (room && self.hand_over(member, &mut ready))
     }
 
-    /// Returns the time that reads wait for while nothing that is under way in the group is as late. The leader orders a time entry then.
+    /// Returns the time for which reads wait if nothing in progress in the group is as late. The leader then orders a
+    /// time entry.
     #[must_use]
     pub fn early(&self) -> Option<u64> {
         self.early
     }
 
-    /// Returns how many reads wait.
+    /// Returns the number of waiting reads.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns what became of reads so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counts(&self) -> ReadCounts {
         self.counts
     }
 
-    /// Forgets what nobody asks any more.
+    /// Forgets reads that no client asks any more.
     fn forget_old(&mut self, now: Duration) {
         if now < self.next_look {
             return;
@@ -209,7 +212,7 @@ impl Reads {
         any
     }
 
-    /// Whether a read waits here that is asked again.
+    /// Returns whether a read that is asked again waits here.
     #[cold]
     fn is_waiting(&mut self, client: ClientId, name: u64, now: Duration) -> bool {
         let mut known = self.waiting.iter_mut().filter(|read| (read.client, read.name) == (client, name));
@@ -219,7 +222,7 @@ impl Reads {
         })
     }
 
-    /// Has the reads that came last covered by a round of writes.
+    /// Begins a round of writes that covers the reads which arrived last.
     fn confirm<F: Fabric>(&mut self, member: &mut Member<F>) {
         if self.last_round > member.confirmed() && !member.is_confirming() {
             self.uncover(member.confirmed());
@@ -236,7 +239,7 @@ impl Reads {
         }
     }
 
-    /// Rounds came to nothing.
+    /// Marks reads as uncovered whose rounds failed.
     #[cold]
     fn uncover(&mut self, confirmed: u64) {
         for waiting in &mut self.waiting {
@@ -249,7 +252,7 @@ impl Reads {
         self.last_round = confirmed;
     }
 
-    /// Whether nothing can be handed over: all are reads at the leader, and the oldest one is not confirmed.
+    /// Returns whether nothing can be handed over: all are reads at the leader, and the oldest one is not confirmed.
     fn is_unconfirmed<F: Fabric>(&self, member: &Member<F>, confirmed: u64) -> bool {
         let Some(Waiting { needs: Needs::Leader { barrier, round, .. }, .. }) = self.waiting.front() else {
             return false;
@@ -286,7 +289,7 @@ impl Reads {
         any
     }
 
-    /// A read does not wait any more.
+    /// Removes a read that waits no more.
     fn end(&mut self, waiting: Waiting) {
         match waiting.needs {
             Needs::Leader { round, .. } => self.uncovered -= usize::from(round.is_none()),
@@ -306,7 +309,7 @@ impl Reads {
             Needs::After { index, incarnation, waited } => {
                 let replica = member.replica();
                 if replica.origin_of(*index) != *incarnation {
-                    // A member that was not taken in yet knows nothing of a later history.
+                    // A member that has not been taken in yet does not know a later history.
                     let is_behind = replica.is_joining() || replica.incarnation().number < incarnation.number;
                     return if is_behind { Step::Waits } else { Step::OtherHistory };
                 }
@@ -351,7 +354,7 @@ impl Reads {
         }
     }
 
-    /// Tells a client who leads, as far as this member knows.
+    /// Sends the leader to a client, as far as this member knows it.
     #[cold]
     fn send_elsewhere<F: Fabric>(&mut self, member: &mut Member<F>, client: ClientId, name: u64) {
         self.counts.elsewhere += 1;
@@ -363,7 +366,7 @@ impl Reads {
         self.send(member, client, &ReplyRecord { generation, ..record });
     }
 
-    /// An answer for which there is no room is not sent: the client asks again.
+    /// An answer without room is dropped, because the client asks again.
     fn send<F: Fabric>(&mut self, member: &mut Member<F>, client: ClientId, record: &ReplyRecord<'_>) {
         record.write(&mut self.record);
         let _ = member.reply(client, &[&self.record]);

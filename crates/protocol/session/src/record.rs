@@ -1,4 +1,4 @@
-//! The record that answers a message of a session. See the crate's header for its layout.
+//! The record that answers a message of a session. The crate's header has its layout.
 
 use stentor_multicast::{Incarnation, Timestamp};
 use thiserror::Error;
@@ -6,7 +6,8 @@ use thiserror::Error;
 use crate::bytes::{put, u16_at, u32_at, u64_at, u128_at};
 use crate::{Envelope, Kind, Position, SessionId};
 
-/// Why a group refuses. The same in all destination groups, and for good: no later copy of the message is applied either.
+/// Reason why a group refuses. It is the same in all destination groups, and final: no later copy of the message is
+/// applied either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -17,11 +18,11 @@ pub enum Reason {
     Superseded = 2,
     /// The session has not reached that generation.
     GenerationAhead = 3,
-    /// It is further ahead of the first unanswered request than the window reaches.
+    /// It is further ahead of the first unanswered request than the window allows.
     OutsideWindow = 4,
-    /// The same step was taken already, by another word.
+    /// Another word has already taken the same step.
     Taken = 5,
-    /// A time to live of 0, or above the limit.
+    /// The time to live is 0 or above the limit.
     TimeToLive = 6,
 }
 
@@ -33,19 +34,19 @@ impl Reason {
     }
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A command was applied, a session's command was carried out. The bytes are the reply.
+    /// A command was applied, or a session's command took effect. The bytes are the reply.
     Applied,
     /// A command was applied, and its reply was longer than the limit. There are no bytes.
     Overflow,
     /// An operator skipped the command in this group.
     Skipped,
-    /// Never applied, and never will be.
+    /// It was not applied and never will be.
     Refused(Reason),
-    /// Closed for good by a question about it, before it was applied.
+    /// A question about it closed it for good before it was applied.
     Closed,
     /// The table does not remember whether it was applied.
     Forgotten,
@@ -55,15 +56,16 @@ pub enum Outcome {
     TableFull,
     /// The pairs that it names are not the session's pairs for its destination groups.
     WrongPairs,
-    /// The group stands at a command that its state machine cannot apply.
+    /// The group is halted at a command that its state machine cannot apply.
     Halted,
-    /// Nothing is answered: the bytes are a notification to the session, and `request` is its number.
+    /// Not an answer: the bytes are a notification to the session, and `request` is its number.
     Notification,
-    /// Nothing is answered: `request` is the number of notifications to the session so far.
+    /// Not an answer: `request` is the number of notifications to the session so far.
     Notified,
-    /// A read was not answered, because this member does not lead. `generation`: the process that does, plus 1; 0: it is not known.
+    /// A read was not answered because this member does not lead. `generation` is the leading process plus 1, or 0 if
+    /// it is unknown.
     Elsewhere,
-    /// A read was not answered: it is to contain a command of another history of the group.
+    /// A read was not answered because it must reflect a command of another history of the group.
     OtherHistory,
 }
 
@@ -112,64 +114,67 @@ impl Outcome {
 /// The answer of one group to one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyRecord<'a> {
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// What is answered; of a notification always `Command`. A repeated `Command` and a `Resolve` may get the same outcome, but not the same record.
+    /// Kind of the answered message; always `Command` for a notification. A repeated `Command` and a `Resolve` may get
+    /// the same outcome, but not the same record.
     pub answers: Kind,
-    /// What became of it.
+    /// Outcome of the message.
     pub outcome: Outcome,
-    /// Generation of the request; of other messages, the generation that the session has here. 0 where it is not open.
+    /// Generation of the request. For other messages, the generation of the session in this group, or 0 if it is not
+    /// open.
     pub generation: u32,
     /// The `request` of the envelope: a number, or the random word.
     pub request: u64,
-    /// Where it was applied first. Of what was not applied: where it was judged.
+    /// Position at which it was applied first. For a message that was not applied, the position at which it was judged.
     pub position: Position,
-    /// The largest time that the replier has applied.
+    /// Largest time that the replier has applied.
     pub applied: u64,
-    /// The end of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp` that were carried out. Of a notification the time since
-    /// which the session is open in this group. Else 0.
+    /// End of the session in this group, after `Open`, `Renew`, `Widen` and `TakeUp` that took effect. For a
+    /// notification, the time since which the session is open in this group. Otherwise 0.
     pub end: u64,
-    /// The reply. After `Open`, `Widen` and `TakeUp` that were carried out, the time since which the session is open in this group (8 bytes,
-    /// little-endian; none if replies are shorter); after a `TakeUp` with the wrong pairs, the right ones.
+    /// The reply. After `Open`, `Widen` and `TakeUp` that took effect, the time since which the session is open in this
+    /// group (8 bytes, little-endian; empty if replies must be shorter). After a `TakeUp` with the wrong pairs, the
+    /// right ones.
     pub bytes: &'a [u8],
 }
 
-/// Why bytes are no reply record.
+/// Reason why bytes are not a valid reply record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The length is not that of a record with the reply that it counts.
+    /// The length does not match that of the reply.
     #[error("{bytes} bytes cannot be a reply record with {reply} bytes of reply")]
     Length {
-        /// How many bytes there are.
+        /// Number of bytes.
         bytes: usize,
-        /// How many bytes of reply are counted.
+        /// Length of the reply according to the record, in bytes.
         reply: u32,
     },
-    /// Another version wrote it.
+    /// The record has another version.
     #[error("reply record of version {0}; this process reads {version}", version = ReplyRecord::VERSION)]
     Version(u8),
-    /// What it answers is unknown.
+    /// The kind of the answered message is unknown.
     #[error("no kind of message has the number {0}")]
     Kind(u8),
     /// The outcome is unknown.
     #[error("no outcome has the number {0}")]
     Outcome(u8),
-    /// The reason is unknown, or there is one where none belongs.
+    /// The reason is unknown, or the outcome has none.
     #[error("no reason of this outcome has the number {0}")]
     Reason(u8),
-    /// Bytes that are reserved are not 0.
+    /// Reserved bytes are not 0.
     #[error("reserved bytes of the reply record are not 0")]
     Reserved,
 }
 
 impl<'a> ReplyRecord<'a> {
-    /// Bytes in front of the reply.
+    /// Number of bytes before the reply.
     pub const HEAD_BYTES: usize = 80;
-    /// The version that is written and read.
+    /// Version that is written and accepted.
     pub const VERSION: u8 = 1;
 
-    /// Returns the record that a halted group answers with, which judges nothing.
+    /// Returns the record that a halted group answers with, without judging the message.
     #[must_use]
     pub fn halted(envelope: &Envelope, position: Position, applied: u64) -> ReplyRecord<'static> {
         ReplyRecord {
@@ -185,8 +190,9 @@ impl<'a> ReplyRecord<'a> {
         }
     }
 
-    /// Returns the notice that a group stands at the command with this number, which its state machine cannot apply. It answers nothing: members repeat it to
-    /// every client while the group stands. No session has the number 0, which it names.
+    /// Returns the notice that a group is halted at the command with this index, which its state machine cannot apply.
+    /// It answers no message: members repeat it to every client while the group is halted. It names session 0, which no
+    /// session has.
     #[must_use]
     pub fn halt_notice(index: u64) -> ReplyRecord<'static> {
         ReplyRecord::halted(&Envelope::default(), Position { index, ..Position::default() }, 0)
@@ -199,8 +205,8 @@ impl<'a> ReplyRecord<'a> {
         self.outcome == Outcome::Halted && self.session == SessionId::default()
     }
 
-    /// Returns the answer to a [read](crate::ReadRequest) of this name, which belongs to no session. `position`: the last place that the
-    /// answer contains, and the time that it comes after, if that is later.
+    /// Returns the answer to a [read](crate::ReadRequest) with this name, which belongs to no session. `position` holds
+    /// the last position that the answer reflects, and the time after which it is valid, if that is later.
     #[must_use]
     pub fn read(name: u64, outcome: Outcome, position: (Position, u64), bytes: &'a [u8]) -> ReplyRecord<'a> {
         let (position, heard) = position;
@@ -224,7 +230,7 @@ impl<'a> ReplyRecord<'a> {
         self.answers == Kind::Query
     }
 
-    /// Writes the record over what is in `out`.
+    /// Serializes the record, and overwrites `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut head = [0; ReplyRecord::HEAD_BYTES];
         put(&mut head, 0, &self.session.0.to_le_bytes());
@@ -245,10 +251,10 @@ impl<'a> ReplyRecord<'a> {
         out.extend_from_slice(self.bytes);
     }
 
-    /// Reads a record.
+    /// Parses a record.
     ///
     /// # Errors
-    /// If the bytes are no record of this version.
+    /// Returns an error if the bytes are not a valid record of this version.
     pub fn parse(bytes: &'a [u8]) -> Result<ReplyRecord<'a>, RecordError> {
         let Some((head, reply)) = bytes.split_at_checked(ReplyRecord::HEAD_BYTES) else {
             return Err(RecordError::Length { bytes: bytes.len(), reply: 0 });

@@ -1,9 +1,9 @@
-//! The buffer that a state machine writes its reply into.
+//! The buffer into which a state machine writes its reply.
 
 use std::fmt;
 
-/// A bounded reply. Writing beyond the limit makes the whole reply an overflow, which every member finds at the same byte: the
-/// command stays applied, and the caller gets [`Outcome::Overflow`](crate::Outcome::Overflow) without bytes.
+/// A bounded reply. Writing beyond the limit makes the whole reply an overflow, which every member detects at the same
+/// byte. The command stays applied, and the caller gets [`Outcome::Overflow`](crate::Outcome::Overflow) without bytes.
 #[derive(Debug)]
 pub struct Reply<'a> {
     bytes: &'a mut Vec<u8>,
@@ -12,14 +12,14 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Returns an empty reply of at most `limit` bytes, over what is in `bytes`.
+    /// Returns an empty reply of at most `limit` bytes, which overwrites `bytes`.
     #[must_use]
     pub fn new(bytes: &'a mut Vec<u8>, limit: usize) -> Self {
         bytes.clear();
         Reply { bytes, limit, overflows: false }
     }
 
-    /// Appends bytes, all or none of them. Beyond the limit the reply becomes an overflow.
+    /// Appends all of the bytes or none. Beyond the limit the reply becomes an overflow.
     pub fn extend(&mut self, bytes: &[u8]) {
         if self.overflows || bytes.len() > self.room() {
             self.overflows = true;
@@ -29,26 +29,26 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Returns how many bytes may still be written; 0 after an overflow.
+    /// Returns the number of bytes that may still be written, or 0 after an overflow.
     #[must_use]
     pub fn room(&self) -> usize {
         if self.overflows { 0 } else { self.limit - self.bytes.len() }
     }
 
-    /// Makes the reply an overflow, as a longer one does.
+    /// Makes the reply an overflow, as a reply that is too long.
     pub fn overflow(&mut self) {
         self.overflows = true;
         self.bytes.clear();
     }
 
-    /// Whether more was written than there was room for.
+    /// Returns whether the reply is an overflow.
     #[must_use]
     pub fn overflows(&self) -> bool {
         self.overflows
     }
 }
 
-/// The same as [`Reply::extend`], with an error instead of silence.
+/// Appends like [`Reply::extend`], and returns an error on overflow.
 impl fmt::Write for Reply<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.extend(text.as_bytes());

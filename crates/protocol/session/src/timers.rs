@@ -1,4 +1,4 @@
-//! The timers that a group's state machine has set: the same at all members after the same deliveries.
+//! The timers that a group's state machine has set. They are equal at all members after the same deliveries.
 //!
 //! ```text
 //! magic "STNTIME" and version (8 bytes) | timers u64 | by rising id: id u64, time u64 | digest of all before u64
@@ -14,54 +14,57 @@ use crate::bytes::u64_at;
 
 /// Magic word and version.
 const MAGIC: [u8; 8] = *b"STNTIME\x01";
-/// Bytes before the first timer.
+/// Number of bytes before the first timer.
 const HEAD: usize = 16;
-/// Bytes of a timer.
+/// Size of a timer, in bytes.
 const EACH: usize = 16;
 
-/// Why timers were not taken over.
+/// Reason why serialized timers were refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum TimersError {
-    /// There are fewer bytes than it says.
+    /// The bytes are truncated.
     #[error("the timers are cut off")]
     Short,
-    /// They are no timers, or of another version.
+    /// The bytes are not timers, or have another version.
     #[error("no timers in the version that this process reads")]
     Magic,
-    /// Their digest is that of other bytes.
+    /// The digest does not match.
     #[error("the timers are damaged: their digest is wrong")]
     Digest,
-    /// Ids that do not rise.
+    /// The ids are not ascending.
     #[error("the timers are not in the order of their ids")]
     Order,
 }
 
 /// The timers of a group's state machine, each an id with a time.
 ///
-/// At each position of the order: call [`begin`](Timers::begin) with its time, and fire what [`fire`](Timers::fire) returns until that
-/// is nothing. In between timers may be set and cleared.
+/// At each position of the order: call [`begin`](Timers::begin) with its time, and fire the timers that
+/// [`fire`](Timers::fire) returns until it returns `None`. Timers may be set and cleared in between.
 ///
 /// # Invariants
-/// - A timer fires at the first position whose time is not before its own, once. Those of one position fire in the order of (time, id).
-/// - One that is set while those of a position fire, for a time that has come, fires at that position behind all that were due before,
-///   in the same order. After [`MOST_AGAIN`](Timers::MOST_AGAIN) of these the rest is left to the next position: so a machine that sets
-///   a timer in each call does not stay at one position for ever.
-/// - One that is moved or cleared before its turn does not fire for the time before.
+/// - A timer fires once, at the first position whose time is not before its own. The timers of one position fire in the
+///   order of (time, id).
+/// - A timer that is set while those of a position fire, for a time that has been reached, fires at that position
+///   behind all that were due before, in the same order. After [`MOST_AGAIN`](Timers::MOST_AGAIN) of these the others
+///   are left to the next position. A machine that sets a timer in each call therefore does not stay at one position
+///   for ever.
+/// - A timer that is moved or cleared before its turn does not fire for its earlier time.
 #[derive(Clone, Debug, Default)]
 pub struct Timers {
     times: BTreeMap<u64, u64>,
-    /// All timers that are not about to fire: time and id.
+    /// All timers that are not about to fire, as (time, id).
     order: BTreeSet<(u64, u64)>,
-    /// Those that fire at the present position.
+    /// Timers that fire at the present position.
     due: BTreeSet<(u64, u64)>,
-    /// The time of the present position.
+    /// Time of the present position.
     now: u64,
-    /// How many of the timers that were set at the present position may still fire there. `None`: those that were due before fire.
+    /// Number of timers set at the present position that may still fire there, or `None` while those that were due
+    /// before fire.
     again: Option<u32>,
 }
 
-/// Two are equal if the same timers are set, between two positions.
+/// Between two positions, two are equal if the same timers are set.
 impl PartialEq for Timers {
     fn eq(&self, other: &Timers) -> bool {
         self.times == other.times
@@ -71,10 +74,10 @@ impl PartialEq for Timers {
 impl Eq for Timers {}
 
 impl Timers {
-    /// Timers that may fire at the position at which they are set.
+    /// Largest number of timers that fire at the position at which they are set.
     pub const MOST_AGAIN: u32 = 1000;
 
-    /// Sets a timer, or moves it if it is set.
+    /// Sets a timer, or moves it if it is already set.
     pub fn set(&mut self, at: u64, timer: u64) {
         self.clear(timer);
         self.times.insert(timer, at);
@@ -97,19 +100,19 @@ impl Timers {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// The number of timers that are set.
+    /// Returns the number of timers that are set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.times.len()
     }
 
-    /// Whether no timer is set.
+    /// Returns whether no timer is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 
-    /// A position with this time begins. Returns whether a timer is due.
+    /// Begins a position with this time. Returns whether a timer is due.
     #[inline]
     pub fn begin(&mut self, time: u64) -> bool {
         let is_due = self.earliest().is_some_and(|at| at <= time);
@@ -120,7 +123,7 @@ impl Timers {
         is_due
     }
 
-    /// Returns the timer that fires next at the present position. It is not set any more.
+    /// Returns the timer that fires next at the present position. It is then no longer set.
     #[must_use]
     pub fn fire(&mut self) -> Option<u64> {
         if self.due.is_empty() {
@@ -149,7 +152,8 @@ impl Timers {
         self.order = later;
     }
 
-    /// Appends all timers. Not between [`begin`](Timers::begin) and the end of what fires then.
+    /// Appends all timers in serialized form. Must not be called between [`begin`](Timers::begin) and the last
+    /// [`fire`](Timers::fire) of a position.
     pub fn write(&self, out: &mut Vec<u8>) {
         let first = out.len();
         out.extend(MAGIC);
@@ -162,10 +166,10 @@ impl Timers {
         out.extend(digest.to_le_bytes());
     }
 
-    /// Reads timers that [`write`](Timers::write) wrote, and returns them with what follows them.
+    /// Parses timers that [`write`](Timers::write) wrote. Returns them with the bytes that follow.
     ///
     /// # Errors
-    /// If they are cut off or damaged.
+    /// Returns an error if the bytes are truncated or damaged.
     pub fn read(bytes: &[u8]) -> Result<(Timers, &[u8]), TimersError> {
         let head = bytes.first_chunk().ok_or(TimersError::Short)?;
         let length = Timers::length(head)?;
@@ -186,17 +190,18 @@ impl Timers {
         Ok((timers, rest))
     }
 
-    /// Reads timers that [`write`](Timers::write) wrote from the beginning of a state, and leaves what follows them there.
+    /// Reads timers that [`write`](Timers::write) wrote from the beginning of a state, and leaves the rest of the state
+    /// unread.
     ///
     /// # Errors
-    /// As [`read`](Timers::read).
+    /// See [`read`](Timers::read).
     pub fn read_from(state: &mut StateReader<'_>) -> Result<Timers, TimersError> {
         let mut head = [0; HEAD];
         if state.read(&mut head) < HEAD {
             return Err(TimersError::Short);
         }
         let length = Timers::length(&head)?;
-        // The length is not trusted: memory is taken for what is there.
+        // The length is not trusted: memory is allocated only for bytes that exist.
         if length - HEAD as u64 > state.left() {
             return Err(TimersError::Short);
         }
@@ -206,7 +211,7 @@ impl Timers {
         Timers::read(&whole).map(|(timers, _)| timers)
     }
 
-    /// Returns how many bytes the timers that begin with this head have in all.
+    /// Returns the total size of the timers that begin with this head, in bytes.
     fn length(head: &[u8; HEAD]) -> Result<u64, TimersError> {
         if head[..8] != MAGIC {
             return Err(TimersError::Magic);
@@ -229,7 +234,7 @@ fn digest(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What fires at a position with this time, if nothing is set meanwhile.
+    /// Returns the timers that fire at a position with this time, if none is set meanwhile.
     fn fired(timers: &mut Timers, time: u64) -> Vec<u64> {
         if !timers.begin(time) {
             return Vec::new();
@@ -254,21 +259,21 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_is_moved_or_cleared_does_not_fire_for_the_time_before() {
+    fn moved_or_cleared_timer_does_not_fire_at_its_old_time() {
         let mut timers = Timers::default();
         (1..=4).for_each(|timer| timers.set(10, timer));
         timers.set(15, 1);
         assert!(timers.clear(2) && !timers.clear(2));
         assert!(timers.begin(10));
         assert_eq!(timers.fire(), Some(3));
-        // While those of a position fire, too.
+        // Timers can also be moved while those of a position fire.
         timers.set(11, 4);
         assert_eq!(timers.fire(), None);
         assert_eq!(fired(&mut timers, 20), [4, 1]);
     }
 
     #[test]
-    fn a_timer_that_is_set_for_a_time_that_has_come_fires_behind_those_that_were_due() {
+    fn timer_set_for_a_past_time_fires_after_due_timers() {
         let mut timers = Timers::default();
         (5..=6).for_each(|timer| timers.set(10, timer));
         assert!(timers.begin(12));
@@ -292,12 +297,12 @@ mod tests {
                 calls += 1;
             }
             assert_eq!(calls, 2 + Timers::MOST_AGAIN, "position {position}");
-            assert_eq!((timers.len(), timers.earliest()), (2, Some(2)), "they are set");
+            assert_eq!((timers.len(), timers.earliest()), (2, Some(2)), "the timers are still set");
         }
     }
 
     #[test]
-    fn timers_are_read_as_they_were_written_or_not_at_all() {
+    fn timers_survive_encoding_and_damage_is_refused() {
         let mut timers = Timers::default();
         for (at, timer) in [(7, u64::MAX), (u64::MAX, 0), (7, 3)] {
             timers.set(at, timer);

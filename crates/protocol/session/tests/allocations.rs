@@ -1,4 +1,4 @@
-//! In the steady state neither the caller nor the table allocates.
+//! In the steady state neither the caller nor the table allocates memory.
 #![forbid(unsafe_code)]
 
 use stentor_multicast::{GroupId, Incarnation, Timestamp};
@@ -7,7 +7,7 @@ use stentor_session::{
     Sessions,
 };
 
-/// Answers with the command.
+/// A service that answers with the command.
 struct Echo;
 
 impl Service for Echo {
@@ -28,7 +28,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// Delivers a message in both groups. Returns whether the caller was told that all applied it.
+    /// Delivers a message in both groups. Returns whether the caller reports that all have applied it.
     fn deliver(&mut self, payload: &[u8]) -> bool {
         self.time += 1;
         let mut told = false;
@@ -55,7 +55,7 @@ impl Pipe {
 }
 
 #[test]
-fn a_request_to_two_groups_allocates_nothing() {
+fn request_to_two_groups_allocates_nothing() {
     let mut caller = Caller::new(SessionId(1), CallerConfig { window: 4, ..CallerConfig::default() });
     let pairs = GROUPS.map(|group| Pair { group, incarnation: Incarnation::FIRST });
     caller.open(1, &pairs, 1_000_000).expect("a new caller");

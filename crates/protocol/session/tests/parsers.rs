@@ -1,4 +1,5 @@
-//! Whatever arrives is parsed without panic, and what was written is read as it was. 256 cases each; `PROPTEST_CASES` asks for more.
+//! Parsers accept any input without a panic, and every serialized value is parsed unchanged. Each test runs 256 cases;
+//! `PROPTEST_CASES` sets another number.
 #![forbid(unsafe_code)]
 
 use proptest::collection::vec;
@@ -160,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn tables_take_changed_messages_without_panic(
+    fn tables_accept_changed_messages_without_panic(
         messages in vec((envelope(), any::<(bool, bool)>(), pairs(), any::<(u8, u8)>()), 1..20),
     ) {
         let mut sessions = Sessions::new(GroupId(0), SessionLimits { sessions: 3, ..SessionLimits::default() });
@@ -179,7 +180,7 @@ proptest! {
             prop_assert_eq!(deliver(&fitting(open)), Ok(Outcome::Applied));
         }
         for (envelope, (fits, is_first), pairs, (at, bit)) in messages {
-            // Few sessions, generations and requests, so that messages meet.
+            // There are few sessions, generations and requests, so that messages interact.
             let (session, generation) = (SessionId(envelope.session.0 % 3), if is_first { 1 } else { 2 });
             let envelope = Envelope { session, generation, ..envelope };
             let mut payload = fitting(envelope);
@@ -194,7 +195,8 @@ proptest! {
     }
 }
 
-/// A message to group 0 of this kind, session and generation that a table may accept. Generation n begins with word n.
+/// Returns a message to group 0 of this kind, session and generation that a table may accept. Generation n begins with
+/// word n.
 fn fitting(envelope: Envelope) -> Vec<u8> {
     let pairs = vec![Pair { group: GroupId(0), incarnation: Incarnation::FIRST }];
     let word = u64::from(envelope.generation);
@@ -212,7 +214,7 @@ fn fitting(envelope: Envelope) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_wrong_with_a_read_request_is_named() {
+fn defects_of_read_requests_are_named() {
     let good =
         ReadRequest { name: 7, again: false, guarantee: ReadGuarantee::Leader { not_before: 9 }, query: &[] }.head();
     let changed = |at: usize, byte: u8| {
@@ -226,7 +228,7 @@ fn what_is_wrong_with_a_read_request_is_named() {
     for number in [0, 5, 255] {
         assert_eq!(changed(24, number), Err(ReadRequestError::Guarantee(number)));
     }
-    assert_eq!(changed(24, 3), Err(ReadRequestError::Reserved), "a local read comes after nothing");
+    assert_eq!(changed(24, 3), Err(ReadRequestError::Reserved), "a local read names no time");
     assert_eq!(changed(26, 1), Ok(()), "it was asked before");
     for at in (16..24).chain(26..32) {
         assert_eq!(changed(at, 2), Err(ReadRequestError::Reserved), "byte {at}");
@@ -234,7 +236,7 @@ fn what_is_wrong_with_a_read_request_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_an_envelope_is_named() {
+fn defects_of_envelopes_are_named() {
     let good = Envelope { request: 5, generation: 1, behind: 4, ..Envelope::default() };
     let parse = |envelope: &Envelope| Envelope::parse(&written(envelope)).map(|_| ());
     assert_eq!(parse(&good), Ok(()));

@@ -1,4 +1,4 @@
-//! One of the session's own commands under way: `Open`, `Widen`, `TakeUp` or `End`.
+//! A pending command of the session itself: `Open`, `Widen`, `TakeUp` or `End`.
 
 use stentor_multicast::GroupId;
 
@@ -8,14 +8,14 @@ use crate::ids::pairs_tag;
 use crate::mutant::mutant;
 use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, ReplyRecord};
 
-/// What a group has answered.
+/// Answer of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Word {
     pub(super) outcome: Outcome,
     pub(super) end: u64,
-    /// When that was judged.
+    /// Time at which the command was judged.
     pub(super) time: u64,
-    /// Since when the session is open there; 0 if it is not, or was not said.
+    /// Time since which the session is open there, or 0 if it is not or the answer does not say.
     pub(super) since: u64,
     pub(super) generation: u32,
 }
@@ -26,13 +26,13 @@ pub(super) struct Control {
     pub(super) kind: Kind,
     word: u64,
     pub(super) generation: u32,
-    /// The session's pairs when it has taken effect.
+    /// The session's pairs after the command has taken effect.
     pub(super) pairs: Vec<Pair>,
     pub(super) number: u32,
     pub(super) groups: Vec<GroupId>,
     pub(super) payload: Vec<u8>,
     pub(super) answers: Vec<Option<Word>>,
-    /// The last widening that a group knows of, and the pairs that it left.
+    /// The last widening that a group knows, and the pairs after it.
     pub(super) version: Option<(u32, Vec<Pair>)>,
 }
 
@@ -58,10 +58,11 @@ impl Control {
         }
     }
 
-    /// Takes a group's answer to one copy of the command. Returns whether all groups have answered the same copy.
+    /// Processes a group's answer to one copy of the command. Returns whether all groups have answered the same copy.
     ///
-    /// Answers to different copies say nothing together: between two copies, one group may have gone on to another generation.
-    /// `known`: since when the session is open there, as far as the caller knows; 0 if it does not use the group.
+    /// Answers to different copies must not be combined, because one group may have entered another generation between
+    /// two copies. `known` is the time since which the session is open there, as far as the caller knows, or 0 if it
+    /// does not use the group.
     pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>, known: u64, mutant: Mutant) -> bool {
         let is_ours = record.answers == self.kind && record.request == self.word && record.outcome != Outcome::Halted;
         let index = self.groups.iter().position(|to| *to == group).filter(|_| is_ours);
@@ -70,11 +71,11 @@ impl Control {
         let since = <[u8; 8]>::try_from(record.bytes).ok().filter(|_| record.outcome == Outcome::Applied);
         let since = since.map_or(0, u64::from_le_bytes);
         let outcome = match record.outcome {
-            // A new session is in no history: only what the caller knows of the group is wrong.
+            // A new session belongs to no history, so only the caller's knowledge of the group is wrong.
             _ if !same && self.kind == Kind::Open => Outcome::WrongPairs,
-            // Another history of the group does not know this session, whatever it says.
+            // Another history of the group does not know this session, whatever the answer says.
             _ if !same => Outcome::SessionNotOpen,
-            // It had run out, and the widening has opened it anew: what was kept for it is gone.
+            // The session had run out, and the widening has opened it again, so its kept replies are gone.
             _ if self.kind == Kind::Widen && known != 0 && since > known && !mutant!(mutant, OpensAnew) => {
                 Outcome::SessionNotOpen
             }
@@ -96,20 +97,20 @@ impl Control {
             .all(|answer| answer.is_some_and(|word| word.time == time || mutant!(mutant, CopiesTogether)))
     }
 
-    /// The group that refused first, by rising group.
+    /// Returns the first group that refused, by ascending group.
     pub(super) fn refusal(&self) -> Option<(GroupId, Outcome)> {
         let words = self.groups.iter().zip(self.answers.iter().flatten());
         words.map(|(group, word)| (*group, word.outcome)).find(|(_, outcome)| *outcome != Outcome::Applied)
     }
 
-    /// The first group that knows the session and refused.
+    /// Returns the first group that knows the session and refused.
     pub(super) fn denial(&self) -> Option<(GroupId, Outcome)> {
         let words = self.groups.iter().zip(self.answers.iter().flatten());
         let mut outcomes = words.map(|(group, word)| (*group, word.outcome));
         outcomes.find(|(_, outcome)| !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen))
     }
 
-    /// Whether a group agreed.
+    /// Returns whether a group agreed.
     pub(super) fn is_agreed_somewhere(&self) -> bool {
         self.answers.iter().flatten().any(|word| word.outcome == Outcome::Applied)
     }

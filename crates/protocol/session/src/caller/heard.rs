@@ -1,32 +1,32 @@
-//! What a caller has heard of the notifications to its session.
+//! Progress of a caller with the notifications to its session.
 
 use stentor_multicast::{GroupId, Incarnation};
 
 use crate::{Outcome, ReplyRecord};
 
-/// News of the notifications of one group.
+/// New information about the notifications of one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notified {
-    /// The group.
+    /// Group.
     pub group: GroupId,
-    /// So many were lost since the last news.
+    /// Number of notifications that were lost since the last report.
     pub missed: u64,
-    /// Whether the record holds a notification, which comes behind those that were lost.
+    /// `true` if the record holds a notification, which comes behind those that were lost.
     pub is_one: bool,
 }
 
-/// By group, the number of notifications that were received or are known to be lost.
+/// Number of notifications, for each group, that were received or are known to be lost.
 ///
-/// A group numbers them from 1 in each generation of the session. It begins anew where the session is widened into it again, and in each
-/// incarnation: that is a later [`Count`]. A record with a number that is not above the known one is old, and so is one of an earlier
-/// count: it was overtaken by one that told of it.
+/// A group numbers them from 1 in each generation of the session. The numbering restarts if the session is widened into
+/// the group again, and in each incarnation: that is a later [`Count`]. A record whose number is not above the known
+/// one is old. So is a record of an earlier count, because a record of a later count has already arrived.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Heard(Vec<(GroupId, Count)>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Count {
     incarnation: Incarnation,
-    /// Since when the session is open in the group.
+    /// Time since which the session is open in the group.
     since: u64,
     number: u64,
 }
@@ -38,7 +38,7 @@ impl Count {
 }
 
 impl Heard {
-    /// Takes a record of the caller's session and generation. Returns what is new.
+    /// Processes a record of the caller's session and generation. Returns what is new.
     pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Notified> {
         let told = Count { incarnation: record.position.incarnation, since: record.end, number: record.request };
         let at = self.0.iter().position(|(known, _)| *known == group).unwrap_or_else(|| {
@@ -58,7 +58,7 @@ impl Heard {
         Some(Notified { group, missed: new - u64::from(is_one), is_one })
     }
 
-    /// Another generation begins.
+    /// Resets the numbers because another generation begins.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

@@ -19,108 +19,111 @@ pub use pending::{Fate, GroupReply, NotApplied, Replies, Why};
 use ticket::message;
 pub use ticket::{SessionKey, Ticket, TicketError};
 
-/// What a caller is set up with.
+/// Parameters of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallerConfig {
-    /// Requests that may be unanswered; not above the tables' window. At least 1.
+    /// Largest number of unanswered requests, at most the tables' window. At least 1.
     pub window: u32,
-    /// Time to live that is asked for, nanoseconds; not above the tables' limit.
+    /// Time to live that the caller asks for, in nanoseconds, at most the tables' limit.
     pub ttl: u64,
-    /// How long a renewal is waited for before it is sent again, nanoseconds of the `now` of [`Caller::due`].
+    /// Time after which an unanswered renewal is sent again, in nanoseconds of the `now` of [`Caller::due`].
     pub renewal_timeout: u64,
 }
 
 impl Default for CallerConfig {
-    /// 64 requests, a minute, a second.
+    /// Returns 64 requests, one minute, one second.
     fn default() -> Self {
         CallerConfig { window: 64, ttl: 60_000_000_000, renewal_timeout: 1_000_000_000 }
     }
 }
 
-/// Why a caller does not begin something. Nothing was changed, and nothing is to be sent.
+/// Reason why a caller refuses a call. The call had no effect, and nothing must be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CallerError {
-    /// The window is full: wait for an answer, or resolve what is in doubt.
+    /// The window is full. Wait for an answer, or resolve requests in doubt.
     #[error("the window is full: wait for an answer, or resolve what is in doubt")]
     Busy,
     /// No group was named, or one twice, or more than [`Body::MAX_PAIRS`].
     #[error("name 1 to {max} groups, and each once", max = Body::MAX_PAIRS)]
     Groups,
-    /// The session does not use this group: open or widen it first.
+    /// The session does not use this group. Open or widen it first.
     #[error("the session does not use group {0}: open or widen it first")]
     SessionNotOpen(u16),
-    /// The session is not open, or not taken up: not yet, or not any more.
+    /// The session is not open or not taken up, either not yet or no longer.
     #[error("the session is not open")]
     NotOpen,
-    /// The session was opened before, or is one to take up.
+    /// The session was opened before, or has to be taken up.
     #[error("the session was opened before: take it up or widen it, or open a session with a new id")]
     Opened,
-    /// Another command of the session is under way.
+    /// Another command of the session is pending.
     #[error("another command of the session is under way")]
     UnderWay,
-    /// The ticket is of another session, or of a generation to come.
+    /// The ticket belongs to another session, or to a later generation.
     #[error("the ticket is not of this session, or of a generation that it has not reached")]
     Ticket,
 }
 
-/// A message of the session for its groups.
+/// A message of the session to its groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
-    /// Where it goes: all of them, in one multicast.
+    /// Destination groups, all in one multicast.
     pub to: &'a [GroupId],
-    /// The payload.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
-/// What an answer changed.
+/// Change that an answer caused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// It is known what became of a request. A request that was given up may be reported again.
+    /// The fate of a request is known. A request that was given up may be reported again.
     Finished(Finished<'a>),
-    /// All groups have answered a command of the session. `refused` is the first that did not agree. After `Open` the session is open only if all
-    /// agreed. After `TakeUp` it is if the others do not know the session any more; if none knows it, it is gone. Else `refused` is the first that
-    /// knows it: take the session up again, with another word. After `Widen` the new groups are used only if all agreed.
-    /// A group in which the session had run out has opened it anew, and counts as one that does not know it.
+    /// All groups have answered a command of the session. `refused` is the first group that did not agree.
+    ///
+    /// After `Open` the session is open only if all groups agreed. After `Widen` the new groups are used only if all
+    /// agreed. After `TakeUp` the session is open if every group that did not agree no longer knows it; if no group
+    /// knows it, the session is gone. Otherwise `refused` is the first group that knows it, and the session must be
+    /// taken up again with another word. A group in which the session had run out has opened it again, and counts as
+    /// one that does not know it.
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
-        /// The group, and its answer.
+        /// The group and its answer.
         refused: Option<(GroupId, Outcome)>,
     },
-    /// The session lives longer in this group.
+    /// The session's end in this group was extended.
     Renewed {
-        /// The group.
+        /// Group.
         group: GroupId,
         /// The session's end there.
         end: u64,
     },
-    /// The session is not open in this group any more. Widening it uses the group again.
+    /// The session is no longer open in this group. Widening it uses the group again.
     Dropped {
-        /// The group.
+        /// Group.
         group: GroupId,
-        /// What it said.
+        /// Answer of the group.
         outcome: Outcome,
     },
-    /// A notification came with the record, or is known to be lost.
+    /// The record holds a notification, or shows that some were lost.
     Notified(Notified),
 }
 
-/// What became of a request.
+/// Fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Finished<'a> {
-    /// Its generation.
+    /// Generation of the request.
     pub generation: u32,
-    /// The random word that began the generation.
+    /// Random word that began the generation.
     pub word: u64,
-    /// Its number.
+    /// Number of the request.
     pub request: u64,
-    /// What became of it.
+    /// Fate of the request.
     pub fate: Fate<'a>,
 }
 
-/// Where a session is.
+/// State of a session at its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     /// Not opened, or not taken up.
@@ -137,13 +140,13 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Member {
     pair: Pair,
-    /// The largest end that the group has acknowledged; 0 if it is not used.
+    /// Largest end that the group has acknowledged, or 0 if the group is not used.
     end: u64,
-    /// When the group agreed last.
+    /// Time at which the group agreed last.
     agreed: u64,
-    /// Since when the session is open there; 0 if the group has not said so.
+    /// Time since which the session is open there, or 0 if the group has not reported it.
     since: u64,
-    /// Since when a renewal is under way, by the `now` of `due`.
+    /// Time since which a renewal is pending, by the `now` of `due`.
     renewing: Option<u64>,
 }
 
@@ -153,28 +156,28 @@ impl Member {
     }
 }
 
-/// One process's use of a session: numbers requests, writes every message, and reports what became of each request.
+/// One process's use of a session: numbers requests, writes every message, and reports the fate of each request.
 ///
-/// It sends nothing by itself. Calls come in this order: [`open`](Caller::open) (or [`take_up`](Caller::take_up) after
-/// [`resume`](Caller::resume)), its [`message`](Caller::message) until `Answered`; then [`begin`](Caller::begin) for each request, its
-/// [`envelope`](Caller::envelope) in front of every copy, [`on_reply`](Caller::on_reply) for each record; and
-/// [`due`](Caller::due) now and then.
+/// It sends nothing by itself. The calls come in this order: [`open`](Caller::open) (or [`take_up`](Caller::take_up)
+/// after [`resume`](Caller::resume)), then its [`message`](Caller::message) until `Answered`. After that,
+/// [`begin`](Caller::begin) for each request, its [`envelope`](Caller::envelope) in front of every copy,
+/// [`on_reply`](Caller::on_reply) for each record, and [`due`](Caller::due) regularly.
 ///
 /// # Invariants
 /// - `low ≤ next ≤ low + window`, and slot `request % window` holds the requests in between.
-/// - Every request below `low` is settled: applied in all its groups, or never to be applied in any. So `responded` never passes one
-///   that one group could still apply and another one has forgotten.
-/// - A request's end, tag and number are fixed when it begins, and the same in all its copies.
+/// - Every request below `low` is settled: applied in all its groups, or never to be applied in any. So `responded`
+///   never passes a request that one group could still apply and another one has forgotten.
+/// - A request's end, tag and number are fixed when it begins, and are equal in all its copies.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     id: SessionId,
     config: CallerConfig,
     phase: Phase,
     generation: u32,
-    /// The random word that the generation began with.
+    /// Random word that began the generation.
     word: u64,
     widening: u32,
-    /// By rising group.
+    /// By ascending group.
     members: Vec<Member>,
     control: Option<Control>,
     slots: Vec<Pending>,
@@ -182,18 +185,18 @@ pub struct Caller {
     next: u64,
     /// Questions about requests of earlier generations.
     asked: Vec<Pending>,
-    /// The last of them that was answered: its replies are lent.
+    /// The last of them that was answered, whose replies an event borrows.
     told: Pending,
-    /// Notifications.
+    /// Progress with the notifications.
     heard: Heard,
     renewals: u64,
-    /// Holds the message of a renewal.
+    /// Buffer for the message of a renewal.
     renewal: Vec<u8>,
     mutant: Mutant,
 }
 
 impl Caller {
-    /// Returns a caller for a new session. `id` is a random word that nobody has used for a session before.
+    /// Creates a caller for a new session. `id` is a random word that no session has used before.
     #[must_use]
     pub fn new(id: SessionId, config: CallerConfig) -> Self {
         let config = CallerConfig { window: config.window.max(1), ..config };
@@ -218,7 +221,7 @@ impl Caller {
         }
     }
 
-    /// Returns a caller for a session that an earlier process opened. [`take_up`](Caller::take_up) comes next.
+    /// Creates a caller for a session that an earlier process opened. [`take_up`](Caller::take_up) must follow.
     #[must_use]
     pub fn resume(key: &SessionKey, config: CallerConfig) -> Self {
         let members = key.pairs.iter().copied().map(Member::unused).collect();
@@ -232,61 +235,62 @@ impl Caller {
         Caller { mutant, ..self }
     }
 
-    /// The session.
+    /// Returns the session.
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// The generation of this process; 0 before the session is opened.
+    /// Returns the generation of this process, or 0 before the session is opened.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The random word that this process's generation began with.
+    /// Returns the random word that began this process's generation.
     #[must_use]
     pub fn word(&self) -> u64 {
         self.word
     }
 
-    /// Whether requests can begin.
+    /// Returns whether requests can begin.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// The number of requests that may still begin before one is settled.
+    /// Returns the number of requests that may still begin before one is settled.
     #[must_use]
     pub fn room(&self) -> u32 {
         self.config.window - (self.next - self.low) as u32
     }
 
-    /// The first request that is not settled.
+    /// Returns the first request that is not settled.
     #[must_use]
     pub fn responded(&self) -> u64 {
         self.low
     }
 
-    /// The end that a group has acknowledged, if the session uses the group.
+    /// Returns the end that a group has acknowledged, if the session uses the group.
     #[must_use]
     pub fn end_in(&self, group: GroupId) -> Option<u64> {
         let member = self.members.iter().find(|member| member.pair.group == group)?;
         (member.end > 0).then_some(member.end)
     }
 
-    /// Returns what a later process needs to take the session up.
+    /// Returns the key with which a later process can take the session up.
     #[must_use]
     pub fn key(&self) -> SessionKey {
         let pairs = self.members.iter().map(|member| member.pair).collect();
         SessionKey { session: self.id, generation: self.generation, widening: self.widening, pairs }
     }
 
-    /// Opens the session in all these groups. `word` is random. `until` is the last time of the order at which the opening may take
-    /// effect: now and the time to live is a good choice. A session that is refused needs a new caller with a new id.
+    /// Opens the session in all these groups. `word` is random. `until` is the last time of the order at which the
+    /// opening may take effect; the present time plus the time to live is a good choice. A session that is refused
+    /// needs a new caller with a new id.
     ///
     /// # Errors
-    /// If it was opened before, or `pairs` names no group, one twice, or too many.
+    /// Returns an error if the session was opened before, or if `pairs` names no group, one twice, or too many.
     pub fn open(&mut self, word: u64, pairs: &[Pair], until: u64) -> Result<(), CallerError> {
         if !self.members.is_empty() {
             return Err(CallerError::Opened);
@@ -298,11 +302,13 @@ impl Caller {
         Ok(())
     }
 
-    /// Takes the session up: begins its next generation in all its groups. `word` is random, another one for every attempt; `until` as for
-    /// [`open`](Caller::open). If it is refused, the caller has learnt what it did not know, and another attempt may succeed.
+    /// Takes the session up: begins its next generation in all its groups. `word` is random and new for every attempt;
+    /// `until` is as for [`open`](Caller::open). If the command is refused, the caller has learnt the missing
+    /// information, and another attempt may succeed.
     ///
     /// # Errors
-    /// If the caller was not made by [`resume`](Caller::resume), or the session is taken up already.
+    /// Returns an error if the caller was not created by [`resume`](Caller::resume), or if the session is already taken
+    /// up.
     pub fn take_up(&mut self, word: u64, until: u64) -> Result<(), CallerError> {
         let next = self.generation.checked_add(1).filter(|_| self.generation > 0);
         let Some(next) = next.filter(|_| self.phase == Phase::New && !self.members.is_empty()) else {
@@ -317,10 +323,12 @@ impl Caller {
         Ok(())
     }
 
-    /// Uses more groups, or groups in another incarnation than before. `word` and `until` as for [`open`](Caller::open).
+    /// Adds groups to the session, or replaces groups by another incarnation. `word` and `until` are as for
+    /// [`open`](Caller::open).
     ///
     /// # Errors
-    /// If the session is not open, another command is under way, or `add` names no group, one twice, or too many.
+    /// Returns an error if the session is not open, if another command is pending, or if `add` names no group, one
+    /// twice, or too many.
     pub fn widen(&mut self, word: u64, add: &[Pair], until: u64) -> Result<(), CallerError> {
         self.may_ask()?;
         let pairs = merged(&self.pairs(), add)?;
@@ -329,14 +337,14 @@ impl Caller {
         Ok(())
     }
 
-    /// Ends the session in all its groups. Requests that are not settled are never applied later. An opening that was refused can be ended
-    /// once: then the groups that agreed to it have its place free again.
+    /// Ends the session in all its groups. Requests that are not settled are never applied later. A refused opening can
+    /// be ended once, which frees the room in the groups that agreed to it.
     ///
-    /// A widening that is under way is not waited for: the end goes to the groups of both, and ends the session if it is ordered behind the
-    /// widening. [Take the widening back](Caller::take_back) first if it was not sent.
+    /// A pending widening is not waited for. The end goes to the groups of both, and ends the session if it is ordered
+    /// behind the widening. If the widening was not sent, [take it back](Caller::take_back) first.
     ///
     /// # Errors
-    /// If the session is not open, or its taking up or its end is under way.
+    /// Returns an error if the session is not open, or if its `TakeUp` or `End` is pending.
     pub fn end(&mut self, word: u64) -> Result<(), CallerError> {
         if !matches!(self.phase, Phase::Open | Phase::Refused) {
             return Err(CallerError::NotOpen);
@@ -347,7 +355,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Takes a widening back of which no message was sent, and never will be. Returns whether one was under way.
+    /// Withdraws a pending widening of which no message was or will be sent. Returns whether one was pending.
     pub fn take_back(&mut self) -> bool {
         let widening = self.control.take_if(|control| control.kind == Kind::Widen);
         if let Some(widening) = &widening {
@@ -386,25 +394,25 @@ impl Caller {
         self.control = Some(Control::new(envelope, self.word, ttl, number, pairs));
     }
 
-    /// The command of the session that is under way, to be multicast, and again while no answer comes.
+    /// Returns the pending command of the session. It must be multicast, and again while no answer arrives.
     #[must_use]
     pub fn message(&self) -> Option<Message<'_>> {
         let control = self.control.as_ref()?;
         Some(Message { to: &control.groups, payload: &control.payload })
     }
 
-    /// Begins a command to these groups, of which one message will be sent, and returns the number of its request.
+    /// Begins a command to these groups, of which one message will be sent. Returns the number of its request.
     ///
     /// # Errors
-    /// If the session is not open in one of the groups, or the window is full.
+    /// Returns an error if the session is not open in one of the groups, or if the window is full.
     pub fn begin(&mut self, to: &[GroupId]) -> Result<u64, CallerError> {
         self.begin_request(to, false)
     }
 
-    /// Begins a query to these groups, as [`begin`](Caller::begin) begins a command.
+    /// Begins a query to these groups, as [`begin`](Caller::begin) does for a command.
     ///
     /// # Errors
-    /// As for `begin`.
+    /// See [`begin`](Caller::begin).
     pub fn begin_query(&mut self, to: &[GroupId]) -> Result<u64, CallerError> {
         self.begin_request(to, true)
     }
@@ -447,7 +455,8 @@ impl Caller {
         Ok(self.next - 1)
     }
 
-    /// Notes that one more message will carry a request. Returns `false`, and nothing is to be sent, if it is settled.
+    /// Counts one more message that will carry a request. Returns `false` if the request is settled; then nothing must
+    /// be sent.
     pub fn again(&mut self, request: u64) -> bool {
         self.slot_mut(request).is_some_and(|slot| {
             slot.copies += 1;
@@ -455,7 +464,8 @@ impl Caller {
         })
     }
 
-    /// Writes the envelope of a request, the same for each message that carries it. Returns `false` if the request is settled.
+    /// Writes the envelope of a request, which is equal in each message that carries it. Returns `false` if the request
+    /// is settled.
     pub fn envelope(&self, request: u64, out: &mut [u8; Envelope::BYTES]) -> bool {
         let Some(slot) = self.slot(request) else { return false };
         let ticket = &slot.ticket;
@@ -482,13 +492,14 @@ impl Caller {
         Some(&self.slot(request)?.ticket)
     }
 
-    /// Notes that a message that would have carried a request was not sent, and never will be. The request was not applied if no other
-    /// message carries it.
+    /// Records that a message which would have carried a request was not and will not be sent. The request was not
+    /// applied if no other message carries it.
     pub fn not_sent(&mut self, request: u64) -> Option<Finished<'_>> {
         self.one_copy_less(request, NotApplied::NotSent)
     }
 
-    /// Notes that a message that carried a request became a no-op for good. The request was not applied if no other message carries it.
+    /// Records that a message which carried a request became a no-op for good. The request was not applied if no other
+    /// message carries it.
     pub fn void(&mut self, request: u64) -> Option<Finished<'_>> {
         self.one_copy_less(request, NotApplied::Void)
     }
@@ -514,10 +525,12 @@ impl Caller {
         Some(Finished { generation, word, request, fate: Fate::Unknown(why) })
     }
 
-    /// Asks a ticket's groups what became of it. Writes the message for them over what is in `out`; the same again if called again.
+    /// Asks a ticket's groups for the fate of its request. Overwrites `out` with the message for them; a repeated call
+    /// writes the same message.
     ///
     /// # Errors
-    /// If the session is not open, the ticket does not belong to it, or as many tickets are asked for as the window has requests.
+    /// Returns an error if the session is not open, if the ticket does not belong to it, or if a window of tickets is
+    /// already being resolved.
     pub fn resolve(&mut self, ticket: &Ticket, out: &mut Vec<u8>) -> Result<(), CallerError> {
         if self.phase != Phase::Open {
             return Err(CallerError::NotOpen);
@@ -526,7 +539,7 @@ impl Caller {
             return Err(CallerError::Ticket);
         }
         let own = ticket.generation == self.generation;
-        // Two processes that took the session up in different groups may have one number of their generations.
+        // Two processes that took the session up in different groups may have the same generation number.
         let same =
             |asked: &Pending| (asked.ticket.generation, asked.ticket.request) == (ticket.generation, ticket.request);
         let is_other = self.asked.iter().any(|asked| same(asked) && asked.ticket != *ticket);
@@ -550,25 +563,26 @@ impl Caller {
         Ok(())
     }
 
-    /// Returns the tickets of earlier generations that were asked for, and are not answered.
+    /// Returns the tickets of earlier generations that are being resolved.
     pub fn asked(&self) -> impl Iterator<Item = &Ticket> {
         self.asked.iter().map(|asked| &asked.ticket)
     }
 
-    /// Whether a ticket of an earlier generation was asked for, and is not answered.
+    /// Returns whether a ticket of an earlier generation is being resolved.
     #[must_use]
     pub fn is_asked(&self, ticket: &Ticket) -> bool {
         self.asked().any(|asked| asked == ticket)
     }
 
-    /// Forgets that a ticket of an earlier generation was asked for: its question was not sent, or nobody waits for the answer. A request of
-    /// this generation keeps its place.
+    /// Forgets that a ticket of an earlier generation is being resolved, because its question was not sent or its
+    /// answer is no longer needed. A request of this generation keeps its slot.
     pub fn forget(&mut self, ticket: &Ticket) {
         self.asked.retain(|asked| asked.ticket != *ticket);
     }
 
-    /// Hands over the renewals that are due. `now` is local time, `order_time` an estimate of the order's time, both in nanoseconds.
-    /// A renewal is due when half of the time to live is over, and again when it was not answered for a while.
+    /// Passes the renewals that are due to `send`. `now` is local time, `order_time` an estimate of the order's time,
+    /// both in nanoseconds. A renewal is due when half of the time to live is over, and again if it is not answered
+    /// within [`CallerConfig::renewal_timeout`].
     pub fn due(&mut self, now: u64, order_time: u64, mut send: impl FnMut(GroupId, &[u8])) {
         if self.phase != Phase::Open {
             return;
@@ -596,7 +610,7 @@ impl Caller {
         }
     }
 
-    /// Takes an answer. The first one of each group counts.
+    /// Processes an answer. The first answer of each group counts.
     pub fn on_reply(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Event<'_>> {
         if record.session != self.id {
             return None;
@@ -621,7 +635,7 @@ impl Caller {
     }
 
     fn on_agreed(&mut self, control: &Control) -> Event<'static> {
-        // Groups that have lost the session do not stop its next process from using the others.
+        // Groups that have lost the session do not prevent its next process from using the others.
         let denial = control.denial().filter(|_| control.kind == Kind::TakeUp);
         let refused = denial.or_else(|| control.refusal());
         let agreed = control.is_agreed_somewhere() && denial.is_none();
@@ -630,7 +644,7 @@ impl Caller {
             Kind::TakeUp if !agreed => {
                 let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
                 self.generation = known.max(control.generation - 1);
-                // A smaller number is news, too: the key may name a widening that failed.
+                // A smaller number is new information, too, because the key may name a widening that failed.
                 if let Some((widening, pairs)) = &control.version {
                     self.widening = *widening;
                     self.replace_members(pairs);
@@ -647,7 +661,7 @@ impl Caller {
         Event::Answered { kind: control.kind, refused }
     }
 
-    /// Changes the pairs, and uses none of the new ones yet.
+    /// Replaces the pairs. None of the new ones is used yet.
     fn replace_members(&mut self, pairs: &[Pair]) {
         let old = std::mem::take(&mut self.members);
         let member = |pair: &Pair| {
@@ -675,7 +689,7 @@ impl Caller {
             return None;
         }
         let member = self.members.iter_mut().find(|member| member.pair.group == group && member.end > 0)?;
-        // An answer from before the group agreed last says nothing of now.
+        // An answer from before the group agreed last says nothing about the present.
         if record.position.timestamp.time < member.agreed {
             return None;
         }
@@ -715,7 +729,7 @@ impl Caller {
         (request % self.slots.len() as u64) as usize
     }
 
-    /// The slot of a request that is not settled.
+    /// Returns the slot of a request that is not settled.
     fn slot(&self, request: u64) -> Option<&Pending> {
         let is_inside = (self.low..self.next).contains(&request);
         let slot = self.slots.get(self.slot_of(request)).filter(|_| is_inside)?;
@@ -728,7 +742,7 @@ impl Caller {
         self.slots.get_mut(index)
     }
 
-    /// Moves `low` over what is settled.
+    /// Advances `low` over settled requests.
     fn advance(&mut self) {
         while self.low < self.next {
             let progress = self.slots[self.slot_of(self.low)].progress;
@@ -741,7 +755,7 @@ impl Caller {
     }
 }
 
-/// Takes an answer to a request. Returns how far the request is, if that is news.
+/// Processes an answer to a request. Returns the request's new progress, if it changed.
 fn answer(
     pending: &mut Pending,
     group: GroupId,
@@ -772,7 +786,7 @@ fn finished(pending: &Pending, combined: Result<(), Combined>) -> Finished<'_> {
     Finished { generation, word, request, fate }
 }
 
-/// The pairs of `add`, and those of `old` whose groups are not among them, by rising group.
+/// Returns the pairs of `add` and those of `old` whose groups are not among them, by ascending group.
 fn merged(old: &[Pair], add: &[Pair]) -> Result<Vec<Pair>, CallerError> {
     let kept = old.iter().filter(|old| add.iter().all(|add| add.group != old.group));
     let mut pairs: Vec<Pair> = kept.chain(add).copied().collect();

@@ -1,4 +1,4 @@
-//! One request: to whom it went, who has answered, and what follows from the answers together.
+//! One request: its groups, their answers, and the fate that follows from all answers.
 
 use stentor_multicast::GroupId;
 
@@ -6,7 +6,7 @@ use super::ticket::Ticket;
 use crate::mutant::mutant;
 use crate::{Kind, Mutant, Outcome, Position, Reason, ReplyRecord};
 
-/// Why a request was certainly not applied, in any group, and never will be.
+/// Reason why a request was certainly not applied in any group, and never will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NotApplied {
@@ -18,56 +18,56 @@ pub enum NotApplied {
     Refused(GroupId, Outcome),
 }
 
-/// Why nobody can say yet whether a request was applied.
+/// Reason why it is not known yet whether a request was applied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Why {
-    /// The caller waited long enough.
+    /// The caller timed out.
     TimedOut,
-    /// A later process has taken over the session or the client's id.
+    /// A later process has taken over the session or the client id.
     Superseded,
     /// The client ended.
     ClientEnded,
     /// The session has ended or run out in this group, or another process has taken it up there.
     SessionEnded(GroupId),
-    /// This group has forgotten what became of the request.
+    /// This group has forgotten the fate of the request.
     Forgotten(GroupId),
     /// An operator skipped it in this group.
     Skipped(GroupId),
     /// This group was reset.
     GroupReset(GroupId),
-    /// This group stands at a command that it cannot apply.
+    /// This group is halted at a command that it cannot apply.
     Halted(GroupId),
 }
 
-/// What became of a request.
+/// Fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate<'a> {
-    /// Applied once in each of its groups.
+    /// It was applied once in each of its groups.
     Applied(Replies<'a>),
-    /// Applied nowhere, for good.
+    /// It was applied in no group, and never will be.
     NotApplied(NotApplied),
-    /// Applied once in each of its groups, or never. The ticket of the request settles it.
+    /// It was applied once in each of its groups, or never. Resolving its ticket settles it.
     Unknown(Why),
 }
 
-/// One reply for each group of a request.
+/// The replies of all groups of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replies<'a>(&'a [Answer]);
 
 /// The reply of one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupReply<'a> {
-    /// The group.
+    /// Group.
     pub group: GroupId,
-    /// Where it was applied. The timestamp is the same in all groups.
+    /// Position at which it was applied. The timestamp is equal in all groups.
     pub position: Position,
-    /// The reply; `None` if it was longer than the limit.
+    /// The reply, or `None` if it was longer than the limit.
     pub bytes: Option<&'a [u8]>,
 }
 
 impl<'a> Replies<'a> {
-    /// Returns the replies, by rising group.
+    /// Returns the replies by ascending group.
     pub fn iter(self) -> impl Iterator<Item = GroupReply<'a>> {
         self.0.iter().map(|answer| GroupReply {
             group: answer.group,
@@ -77,7 +77,7 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// What one group has answered.
+/// Answer of one group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Answer {
     group: GroupId,
@@ -86,12 +86,12 @@ pub(super) struct Answer {
     bytes: Vec<u8>,
 }
 
-/// How far a request is.
+/// Progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum Progress {
-    /// Its groups are asked.
+    /// Its groups have been asked.
     Waiting,
-    /// It was given up or halted. A copy of it may be applied yet, so `responded` does not pass it.
+    /// It was given up or halted. A copy of it may still be applied, so `responded` does not pass it.
     InDoubt,
     /// No copy of it can be applied any more, or all its groups have applied it.
     #[default]
@@ -103,25 +103,25 @@ pub(super) enum Progress {
 pub(super) struct Pending {
     pub(super) ticket: Ticket,
     pub(super) progress: Progress,
-    /// Messages that carry it and may be delivered.
+    /// Number of messages that carry it and may be delivered.
     pub(super) copies: u32,
-    /// Whether its groups are asked what became of it.
+    /// `true` if its groups are asked for its fate.
     pub(super) resolves: bool,
-    /// Whether it is a query.
+    /// `true` if it is a query.
     pub(super) is_query: bool,
-    /// One for each pair of the ticket; those behind are buffers.
+    /// One answer for each pair of the ticket. Further elements are spare buffers.
     answers: Vec<Answer>,
 }
 
 impl Pending {
-    /// Returns the question what became of a request of which this caller knows nothing else.
+    /// Creates the question for the fate of a request about which this caller knows nothing else.
     pub(super) fn question(ticket: &Ticket) -> Pending {
         let mut pending = Pending { ticket: ticket.clone(), ..Pending::default() };
         pending.begin(0, true);
         pending
     }
 
-    /// Begins anew with the ticket that was put into it.
+    /// Begins the request of the ticket that was stored before.
     pub(super) fn begin(&mut self, copies: u32, resolves: bool) {
         (self.progress, self.copies, self.resolves) = (Progress::Waiting, copies, resolves);
         self.ask_again();
@@ -145,7 +145,7 @@ impl Pending {
         &self.answers[..self.ticket.pairs.len()]
     }
 
-    /// Takes a group's first answer. Returns whether it was the last one that was missing.
+    /// Records a group's first answer. Returns whether it was the last missing one.
     pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> bool {
         let is_final =
             matches!(record.outcome, Outcome::Applied | Outcome::Overflow | Outcome::Skipped | Outcome::Closed);
@@ -161,12 +161,12 @@ impl Pending {
         self.answers().iter().all(|answer| answer.outcome.is_some())
     }
 
-    /// Whether a group has answered that it was applied.
+    /// Returns whether a group has answered that it was applied.
     pub(super) fn is_applied_somewhere(&self) -> bool {
         self.answers().iter().any(|answer| matches!(answer.outcome, Some(Outcome::Applied | Outcome::Overflow)))
     }
 
-    /// The replies, when all groups have applied it.
+    /// Returns the replies, once all groups have applied it.
     pub(super) fn replies(&self) -> Replies<'_> {
         Replies(self.answers())
     }
@@ -175,7 +175,7 @@ impl Pending {
         self.answers().iter().find_map(|answer| Some((answer.group, answer.outcome.filter(|outcome| is(*outcome))?)))
     }
 
-    /// A group that was reset: it answers from another incarnation.
+    /// Returns a group that was reset: it answers from another incarnation.
     fn reset(&self) -> Option<GroupId> {
         let other = self.answers().iter().zip(&self.ticket.pairs);
         let mut other = other.filter(|(answer, pair)| answer.position.incarnation != pair.incarnation);
@@ -184,9 +184,10 @@ impl Pending {
 
     /// Combines the answers of all groups.
     ///
-    /// All groups judge a message alike, so one that refuses the *only* message that carried the request speaks for all of them.
-    /// Where several messages carried it, another one may have been applied before. Then only what holds for every copy counts:
-    /// `Closed`, and a refusal by its own end or window from a table that would know of an earlier copy.
+    /// All groups reach the same verdict about a message, so a refusal of the *only* message that carried the request
+    /// is valid for all of them. If several messages carried it, another one may have been applied before. Then only
+    /// answers count that are valid for every copy: `Closed`, and a refusal for its own end or window by a table that
+    /// would know of an earlier copy.
     pub(super) fn combined(&self, mutant: Mutant) -> Result<(), Combined> {
         let applied = |outcome| matches!(outcome, Outcome::Applied | Outcome::Overflow);
         let Some((group, outcome)) = self.first(|outcome| !applied(outcome)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What may be written down: a ticket for one request, a key for a whole session.
+//! Serializable identifiers: a ticket for one request, and a key for a whole session.
 
 use stentor_multicast::GroupId;
 use thiserror::Error;
@@ -8,69 +8,69 @@ use crate::bytes::{u32_at, u64_at, u128_at};
 use crate::ids::pairs_tag;
 use crate::{Body, BodyError, Envelope, Kind, Pair, SessionId};
 
-/// Names a request for ever, so that any later process of its session can ask what became of it.
+/// Identifies a request for ever, so that any later process of its session can ask for its fate.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Ticket {
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// Generation of the session that sent it.
+    /// Generation of the session that sent the request.
     pub generation: u32,
-    /// The random word that the generation began with.
+    /// Random word that began the generation.
     pub word: u64,
     /// Number of the request in that generation.
     pub request: u64,
-    /// How far it was ahead of the first unanswered request when it began.
+    /// Distance to the first unanswered request when the request began.
     pub behind: u32,
-    /// The end that it names.
+    /// End that the request names.
     pub end: u64,
-    /// Its destination groups with their incarnations, by rising group.
+    /// Destination groups with their incarnations, by ascending group.
     pub pairs: Vec<Pair>,
 }
 
-/// What a process keeps to take its session up later.
+/// Information that a process stores to take its session up later.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SessionKey {
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// The last generation that is known.
+    /// Last generation that is known.
     pub generation: u32,
-    /// The number of the last widening.
+    /// Number of the last widening.
     pub widening: u32,
-    /// All pairs of the session, by rising group.
+    /// All pairs of the session, by ascending group.
     pub pairs: Vec<Pair>,
 }
 
-/// Why bytes are no ticket or no key.
+/// Reason why bytes are not a valid ticket or key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum TicketError {
     /// There are too few bytes.
     #[error("{0} bytes are too few for a ticket or key")]
     Short(usize),
-    /// It is something else, or of another version.
+    /// The bytes are something else, or have another version.
     #[error("not what was asked for, or of a version that this process does not read")]
     Magic,
     /// The pairs are malformed.
     #[error(transparent)]
     Pairs(#[from] BodyError),
-    /// Requests and generations count from 1, and a request is not behind by more than its number.
+    /// The request or the generation is 0, or `behind` is not below the request.
     #[error("the numbers of the ticket or key contradict each other")]
     Numbers,
 }
 
-/// First byte and version of each.
+/// First byte and version of each format.
 const TICKET: [u8; 2] = [b't', 1];
 const KEY: [u8; 2] = [b'k', 1];
 const TICKET_HEAD: usize = 54;
 const KEY_HEAD: usize = 30;
 
 impl Ticket {
-    /// Returns the groups to which a question about it goes.
+    /// Returns the groups to which a question about the request goes.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.pairs.iter().map(|pair| pair.group)
     }
 
-    /// Returns the bytes to write down.
+    /// Returns the serialized ticket.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::from(TICKET);
@@ -85,10 +85,10 @@ impl Ticket {
         out
     }
 
-    /// Reads a ticket.
+    /// Parses a ticket.
     ///
     /// # Errors
-    /// If the bytes are no ticket.
+    /// Returns an error if the bytes are not a valid ticket.
     pub fn from_bytes(bytes: &[u8]) -> Result<Ticket, TicketError> {
         let (head, rest) = head(bytes, TICKET, TICKET_HEAD)?;
         let ticket = Ticket {
@@ -104,7 +104,7 @@ impl Ticket {
         if possible { Ok(ticket) } else { Err(TicketError::Numbers) }
     }
 
-    /// Writes the question what became of it, asked under the generation `by`.
+    /// Writes the question for the request's fate, asked under the generation `by`.
     pub(crate) fn question(&self, by: u32, out: &mut Vec<u8>) {
         let envelope = Envelope {
             session: self.session,
@@ -120,7 +120,7 @@ impl Ticket {
 }
 
 impl SessionKey {
-    /// Returns the bytes to write down.
+    /// Returns the serialized key.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::from(KEY);
@@ -132,10 +132,10 @@ impl SessionKey {
         out
     }
 
-    /// Reads a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// If the bytes are no key.
+    /// Returns an error if the bytes are not a valid key.
     pub fn from_bytes(bytes: &[u8]) -> Result<SessionKey, TicketError> {
         let (head, rest) = head(bytes, KEY, KEY_HEAD)?;
         let key = SessionKey {
@@ -153,7 +153,7 @@ fn head(bytes: &[u8], magic: [u8; 2], length: usize) -> Result<(&[u8], &[u8]), T
     if head[..2] == magic { Ok((head, rest)) } else { Err(TicketError::Magic) }
 }
 
-/// Writes a session's command over what is in `out`.
+/// Writes a session's command, and overwrites `out`.
 pub(crate) fn message(envelope: &Envelope, body: &Body, out: &mut Vec<u8>) {
     let mut head = [0; Envelope::BYTES];
     envelope.write(&mut head);

@@ -4,19 +4,20 @@ use std::collections::VecDeque;
 
 use super::replies::Replies;
 
-/// The remembered outcomes of requests of the generations before the current one.
+/// The kept outcomes of requests of the generations before the current one.
 ///
 /// # Invariants
 /// - The generations are consecutive, and the last one is directly before the current one.
-/// - At most a window of generations is kept. Together they span at most a window of requests. The oldest are dropped first. So the generation before the current one is never cut: it spans a window at most.
+/// - At most a window of generations is kept. Together they span at most a window of requests. The oldest are dropped
+///   first. The generation before the current one is therefore never cut, because it spans at most a window.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Earlier {
-    /// The oldest first, each with the random word that began it.
+    /// Oldest first, each with the random word that began it.
     generations: VecDeque<(u64, Replies)>,
 }
 
 impl Earlier {
-    /// Adds the generation that ends now, and drops what is beyond a window.
+    /// Adds the generation that ends now, and drops what exceeds a window.
     pub(crate) fn push(&mut self, word: u64, replies: Replies, window: u32, spare: &mut Vec<Vec<u8>>) {
         self.generations.push_back((word, replies));
         while self.generations.len() > window as usize {
@@ -36,17 +37,17 @@ impl Earlier {
         self.generations.get_mut(index)
     }
 
-    /// The number of generations.
+    /// Returns the number of generations.
     pub(crate) fn len(&self) -> usize {
         self.generations.len()
     }
 
-    /// The number of requests that the generations span.
+    /// Returns the number of requests that the generations span.
     pub(crate) fn span(&self) -> usize {
         self.generations.iter().map(|(_, replies)| replies.span()).sum()
     }
 
-    /// The generations, the oldest first.
+    /// Returns the generations, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Replies)> {
         self.generations.iter()
     }

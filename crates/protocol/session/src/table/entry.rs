@@ -9,7 +9,7 @@ use crate::ids::tag_of;
 use crate::mutant::mutant;
 use crate::{Body, Envelope, Kind, Mutant, Outcome, Pair, Position, Reason, Reply, SessionLimits};
 
-/// What the table lends to a session while it judges.
+/// Resources of the table for judging a message of a session.
 pub(super) struct Desk<'a> {
     pub(super) limits: &'a SessionLimits,
     /// Buffers of dropped replies.
@@ -17,11 +17,11 @@ pub(super) struct Desk<'a> {
     pub(super) mutant: Mutant,
 }
 
-/// A judgement and what the record says of it.
+/// A verdict and the contents of its record.
 pub(super) struct Judged<'a> {
     pub(super) verdict: Verdict,
     pub(super) outcome: Outcome,
-    /// `None`: here.
+    /// `None` stands for the position of the judged message.
     pub(super) position: Option<Position>,
     pub(super) end: u64,
     pub(super) bytes: &'a [u8],
@@ -46,34 +46,35 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// What a group knows of a session.
+/// A group's state of a session.
 ///
-/// - `end` never falls, and is never below a time that a copy of the `Open` or `Widen` that made the entry may still take effect at.
+/// - `end` never decreases, and is never below a time at which a copy of the `Open` or `Widen` that made the entry may
+///   still take effect.
 /// - Every request of the current generation that was applied at or after `since` is in `current`, or below its `low`.
-/// - `earlier` begins with the generation in which the entry was made, or later.
+/// - `earlier` begins with the generation in which the entry was made, or with a later one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) generation: u32,
-    /// The random word that began the generation, of its `Open` or `TakeUp`.
+    /// Random word of the `Open` or `TakeUp` that began the generation.
     pub(crate) word: u64,
-    /// Number and word of the last `Widen`; 0 if there was none.
+    /// Number and (below) word of the last `Widen`, or 0 if there was none.
     pub(crate) widening: u32,
     pub(crate) widened: u64,
-    /// Id of the client that sent the last command, opening, widening or taking up.
+    /// Id of the client that sent the last command, `Open`, `Widen` or `TakeUp`.
     pub(crate) client: u16,
-    /// When the entry was made.
+    /// Time at which the entry was made.
     pub(crate) since: u64,
     pub(crate) end: u64,
-    /// By rising group.
+    /// By ascending group.
     pub(crate) pairs: Vec<Pair>,
-    /// The number of notifications to the session in this generation.
+    /// Number of notifications to the session in this generation.
     pub(crate) notified: u64,
     pub(crate) current: Replies,
     pub(crate) earlier: Earlier,
 }
 
 impl Entry {
-    /// The entry that this `Open` or `Widen` makes.
+    /// Returns the entry that this `Open` or `Widen` makes.
     pub(super) fn made(at: &At<'_>, envelope: &Envelope, body: Body) -> Entry {
         let opens = envelope.kind == Kind::Open;
         Entry {
@@ -91,22 +92,23 @@ impl Entry {
         }
     }
 
-    /// Whether the session uses this group in the incarnation that it has.
+    /// Returns whether the session uses this group in its present incarnation.
     pub(super) fn is_of(&self, group: GroupId, at: &At<'_>) -> bool {
         self.pairs.contains(&Pair { group, incarnation: at.incarnation })
     }
 
-    /// Whether the envelope names the session's pairs for the destination groups, in a generation that began with `word`.
+    /// Returns whether the envelope names the session's pairs for the destination groups, in a generation that began
+    /// with `word`.
     pub(super) fn names_pairs(&self, word: u64, at: &At<'_>, envelope: &Envelope, mutant: Mutant) -> bool {
         mutant!(mutant, PairsUnchecked) || tag_of(word, &self.pairs, at.destinations) == Some(envelope.pairs)
     }
 
-    /// Whether it names all pairs of the session, and goes to all its groups.
+    /// Returns whether it names all pairs of the session, and goes to all its groups.
     pub(super) fn names_all(&self, word: u64, at: &At<'_>, envelope: &Envelope) -> bool {
         at.destinations.len() == self.pairs.len() && tag_of(word, &self.pairs, at.destinations) == Some(envelope.pairs)
     }
 
-    /// Why a message of that generation is not of the current one.
+    /// Returns the refusal of a message whose generation is not the current one.
     pub(super) fn generation_refuses(&self, generation: u32) -> Option<Outcome> {
         match generation.cmp(&self.generation) {
             std::cmp::Ordering::Less => Some(Outcome::Refused(Reason::Superseded)),
@@ -147,11 +149,11 @@ impl Entry {
             Task::Apply(..) => Verdict::Applied,
             Task::Skip => Verdict::Skipped,
         };
-        // It was put there, or found there. A mutant may have had it below the window.
+        // The request is kept at this point, except with a mutant that may have dropped it below the window.
         self.current.get(request).map_or(Judged::refused(Outcome::Forgotten), |kept| Judged::kept(verdict, kept))
     }
 
-    /// Why a request that is not kept may not be applied.
+    /// Returns the refusal of a request that is not kept, if it may not be applied.
     fn refuses(&self, at: &At<'_>, envelope: &Envelope, desk: &Desk<'_>) -> Option<Outcome> {
         let end = if mutant!(desk.mutant, TableEnd) { self.end } else { envelope.end };
         if envelope.request < self.current.low() && !mutant!(desk.mutant, ForgottenIsNew) {
@@ -166,13 +168,15 @@ impl Entry {
         (envelope.behind >= desk.limits.window).then_some(Outcome::Refused(Reason::OutsideWindow))
     }
 
-    /// Whether the named end was acknowledged by an entry before this one, which ran out. A request with that end may have been applied
-    /// there. A renewal with that end must not count: this entry may not agree with the other groups that the caller uses.
+    /// Returns whether an entry before this one, which ran out, acknowledged the named end. A request with that end may
+    /// have been applied there. A renewal with that end must not count either, because this entry may not agree with
+    /// the other groups that the caller uses.
     pub(super) fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
         envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
     }
 
-    /// Says what became of a request, or closes it. `generation` is that of the request, and not above the current one.
+    /// Returns the outcome of a request, or closes it. `generation` is that of the request, and not above the current
+    /// one.
     pub(super) fn resolve(
         &mut self,
         at: &At<'_>,
@@ -201,7 +205,7 @@ impl Entry {
             if envelope.behind >= desk.limits.window {
                 return Judged::refused(Outcome::Refused(Reason::OutsideWindow));
             }
-            // Requests of an earlier generation are closed already: no copy of them is accepted any more.
+            // Requests of an earlier generation are already closed, because no copy of them is accepted any more.
             if !is_current || mutant!(desk.mutant, ClosesNothing) {
                 return Judged::refused(Outcome::Closed);
             }
@@ -242,7 +246,7 @@ impl Entry {
         self.begin_generation(at, envelope, body, desk)
     }
 
-    /// Whether the `TakeUp` names all pairs of the session, as of its last widening.
+    /// Returns whether the `TakeUp` names all pairs of the session after its last widening.
     fn is_taken_up_by(&self, at: &At<'_>, envelope: &Envelope, body: &Body) -> bool {
         self.names_all(envelope.request, at, envelope) && body.number == self.widening
     }
@@ -255,7 +259,7 @@ impl Entry {
         desk: &mut Desk<'_>,
     ) -> Judged<'static> {
         let word = std::mem::replace(&mut self.word, envelope.request);
-        // Generations are consecutive, except under the mutant that begins one twice.
+        // Generations are consecutive, except with the mutant that begins one twice.
         let is_next = self.generation < envelope.generation;
         self.generation = envelope.generation;
         self.client = at.client;
@@ -274,7 +278,8 @@ impl Entry {
         Judged::carried_out(Kind::TakeUp, self.end)
     }
 
-    /// Replaces the pairs. What was applied under a pair that is replaced stays, and nobody can ask for it: its tag is not right any more.
+    /// Replaces the pairs. Replies under a replaced pair are kept, but no caller can ask for them, because their tag is
+    /// no longer valid.
     pub(super) fn widen(
         &mut self,
         (group, at): (GroupId, &At<'_>),
@@ -305,7 +310,7 @@ impl Entry {
         self.end = self.end.max(end_of(at, envelope, body.ttl));
         let here = Pair { group, incarnation: at.incarnation };
         if !self.pairs.contains(&here) {
-            // The caller counts the notifications of each incarnation.
+            // The caller counts the notifications of each incarnation separately.
             self.notified = 0;
         }
         self.pairs = body.pairs;
@@ -313,7 +318,8 @@ impl Entry {
     }
 }
 
-/// Why a command that makes, widens or takes up a session may not take effect here, for its time alone.
+/// Returns the refusal of a command that makes, widens or takes up a session, if its time or time to live is out of
+/// bounds.
 pub(super) fn bound_refuses(at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &Desk<'_>) -> Option<Outcome> {
     let time = at.time.time;
     if time > envelope.end && !mutant!(desk.mutant, OpensLate) {
@@ -323,17 +329,17 @@ pub(super) fn bound_refuses(at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &D
     (ttl == 0 || ttl > desk.limits.ttl || is_far).then_some(Outcome::Refused(Reason::TimeToLive))
 }
 
-/// The end that such a command gives. It is not before the last time at which a copy of it may take effect: so no copy opens a
-/// session again that ran out.
+/// Returns the end that such a command sets. It is not before the last time at which a copy of the command may take
+/// effect, so no copy opens a session again that ran out.
 fn end_of(at: &At<'_>, envelope: &Envelope, ttl: u64) -> u64 {
     at.time.time.saturating_add(ttl).max(envelope.end)
 }
 
-/// What is to be done with a command that is accepted.
+/// Action for an accepted command.
 pub(super) enum Task<'a, S> {
-    /// Apply these bytes.
+    /// Applies these bytes.
     Apply(&'a [u8], &'a mut S),
-    /// An operator skips it.
+    /// Skips the command, as an operator asked.
     Skip,
 }
 

@@ -1,4 +1,4 @@
-//! The table of one group: which sessions are open, and what became of their requests.
+//! The table of one group: its open sessions, and the outcomes of their requests.
 
 mod earlier;
 mod entry;
@@ -20,16 +20,17 @@ use crate::{
 use entry::{Desk, Entry, Judged, Task, bound_refuses};
 pub use snapshot::SnapshotError;
 
-/// Where a message is delivered, and to whom it went.
+/// Position of a delivered message, and its destinations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct At<'a> {
-    /// Final timestamp: the same in all destination groups. Its time never falls from one delivery to the next.
+    /// Final timestamp, which is equal in all destination groups. Its time never decreases from one delivery to the
+    /// next.
     pub time: Timestamp,
-    /// Number in this group's order, from 1.
+    /// Index in this group's order, from 1.
     pub index: u64,
     /// Incarnation in which this group's history began (its origin).
     pub incarnation: Incarnation,
-    /// The destination groups, this one among them, each once.
+    /// Destination groups, including this one, each once.
     pub destinations: &'a [GroupId],
     /// Id of the client that multicast it.
     pub client: u16,
@@ -41,31 +42,31 @@ impl At<'_> {
     }
 }
 
-/// A command that is to be applied, or a query that is to be answered, now, for the first and only time in this group.
+/// A command to apply, or a query to answer, for the first and only time in this group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call<'a> {
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// Its generation.
+    /// Generation.
     pub generation: u32,
     /// Number of the request in the generation, from 1.
     pub request: u64,
-    /// Whether it is a query, which changes nothing.
+    /// `true` if it is a query, which changes nothing.
     pub is_query: bool,
     /// The bytes behind the envelope.
     pub command: &'a [u8],
 }
 
-/// The replicated state under the sessions.
+/// The replicated state below the sessions.
 pub trait Service {
     /// Applies a command or answers a query, and writes the reply.
     fn apply(&mut self, call: Call<'_>, reply: &mut Reply<'_>);
 
-    /// A session ended or ran out: release what it holds.
+    /// Releases the resources of a session that ended or ran out.
     fn ended(&mut self, session: SessionId);
 }
 
-/// What a delivery did.
+/// Effect of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -73,64 +74,65 @@ pub enum Verdict {
     Applied,
     /// The command was skipped, and counts as decided.
     Skipped,
-    /// It was decided before; the record is that of the first time. Nothing changed.
+    /// The request was decided before, and the record is that of the first time. Nothing changed.
     Duplicate,
     /// A session's own command took effect.
     CarriedOut(Kind),
-    /// Nothing was applied. The record says why.
+    /// Nothing was applied. The record holds the reason.
     Refused(Outcome),
 }
 
-/// A delivery's verdict, and the record that answers it.
+/// The verdict of a delivery, and the record that answers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivered<'a> {
-    /// What happened.
+    /// Verdict.
     pub verdict: Verdict,
-    /// The envelope that was judged.
+    /// Envelope that was judged.
     pub envelope: Envelope,
-    /// A [`ReplyRecord`], for the client that multicast the message.
+    /// A serialized [`ReplyRecord`], for the client that multicast the message.
     pub record: &'a [u8],
 }
 
-/// Why a delivered payload could not be judged. Nothing was applied; every member of the group says the same.
+/// Reason why a delivered payload could not be judged. Nothing was applied, and every member of the group gets the same
+/// error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// There is no envelope in front.
+    /// The payload does not begin with a valid envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// What follows the envelope of a session's command is no body.
+    /// The envelope of a session's command is not followed by a valid body.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// The message did not go to this group.
+    /// The message was not sent to this group.
     #[error("group {0} is not among the destinations")]
     NotHere(u16),
 }
 
-/// The sessions of one group. Every member of the group has the same after the same deliveries.
+/// The sessions of one group. Every member of the group has the same table after the same deliveries.
 ///
-/// Call [`deliver`](Sessions::deliver) for each enveloped message in the group's order, and [`expire`](Sessions::expire) for each
-/// other entry that carries time, as time entries do. Whoever has something to do between the two, as to fire timers, calls `expire` before
-/// `deliver`, too.
+/// Call [`deliver`](Sessions::deliver) for each enveloped message in the group's order, and
+/// [`expire`](Sessions::expire) for each other entry that carries time, as time entries do. A caller that has work
+/// between the two, such as firing timers, also calls `expire` before `deliver`.
 #[derive(Clone, Debug)]
 pub struct Sessions {
     group: GroupId,
     limits: SessionLimits,
     open: BTreeMap<SessionId, Entry>,
-    /// Ended sessions until their end: a late copy of their `Open` must not open them again.
+    /// Ended sessions until their end, so that a late copy of their `Open` does not open them again.
     ended: BTreeMap<SessionId, u64>,
-    /// Every session of both, by its end.
+    /// All open and ended sessions, by end.
     ends: BTreeSet<(u64, SessionId)>,
-    /// The largest time delivered.
+    /// Largest time delivered.
     time: u64,
-    /// The record of the last delivery.
+    /// Record of the last delivery.
     record: Vec<u8>,
-    /// Buffers of replies that were dropped.
+    /// Buffers of dropped replies.
     spare: Vec<Vec<u8>>,
     mutant: Mutant,
 }
 
-/// Two tables are equal if their groups, limits, sessions and times are; buffers do not count.
+/// Two tables are equal if their groups, limits, sessions and times are. Buffers do not count.
 impl PartialEq for Sessions {
     fn eq(&self, other: &Sessions) -> bool {
         (self.group, self.limits, self.time) == (other.group, other.limits, other.time)
@@ -141,11 +143,11 @@ impl PartialEq for Sessions {
 
 impl Eq for Sessions {}
 
-/// Most buffers of dropped replies that are kept for later ones.
+/// Largest number of buffers of dropped replies that are kept for later ones.
 const SPARE: usize = 1024;
 
 impl Sessions {
-    /// Returns the empty table of a group. A window of 0 counts as 1.
+    /// Creates the empty table of a group. A window of 0 counts as 1.
     #[must_use]
     pub fn new(group: GroupId, limits: SessionLimits) -> Self {
         let limits = SessionLimits { window: limits.window.max(1), ..limits };
@@ -169,50 +171,50 @@ impl Sessions {
         Sessions { mutant, ..self }
     }
 
-    /// The group.
+    /// Returns the group.
     #[must_use]
     pub fn group(&self) -> GroupId {
         self.group
     }
 
-    /// The number of open sessions.
+    /// Returns the number of open sessions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether no session is open.
+    /// Returns whether no session is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// The largest time that was delivered.
+    /// Returns the largest time that was delivered.
     #[must_use]
     pub fn time(&self) -> u64 {
         self.time
     }
 
-    /// The end of a session here, if it is open.
+    /// Returns the end of a session here, if it is open.
     #[must_use]
     pub fn end_of(&self, session: SessionId) -> Option<u64> {
         Some(self.open.get(&session)?.end)
     }
 
-    /// The first end of a session that is known here, open or ended. At a later time something is to be done.
+    /// Returns the first end of an open or ended session. A session must be removed at any later time.
     #[inline]
     #[must_use]
     pub fn next_end(&self) -> Option<u64> {
         self.ends.first().map(|(end, _)| *end)
     }
 
-    /// The generation that a session has here, if it is open.
+    /// Returns the generation of a session here, if it is open.
     #[must_use]
     pub fn generation_of(&self, session: SessionId) -> Option<u32> {
         Some(self.open.get(&session)?.generation)
     }
 
-    /// Ends the sessions whose end is earlier than `time`, in the order of (end, id). `deliver` does so by itself.
+    /// Ends the sessions whose end is earlier than `time`, in the order of (end, id). `deliver` also does so.
     pub fn expire(&mut self, time: u64, service: &mut impl Service) {
         self.time = self.time.max(time);
         while let Some(&(end, session)) = self.ends.first()
@@ -229,7 +231,8 @@ impl Sessions {
     /// Judges a message and applies it at most once. The record is for the client that multicast it.
     ///
     /// # Errors
-    /// If the payload has no valid envelope, or did not go to this group. Sessions run out all the same.
+    /// Returns an error if the payload has no valid envelope, or was not sent to this group. Sessions run out in any
+    /// case.
     pub fn deliver(
         &mut self,
         at: &At<'_>,
@@ -239,11 +242,11 @@ impl Sessions {
         self.judge(at, payload, service, false)
     }
 
-    /// Like [`deliver`](Sessions::deliver) of a message that an operator skips: a command that would be applied is not, and counts as
-    /// decided.
+    /// Judges a message that an operator skips, like [`deliver`](Sessions::deliver). A command that would be applied is
+    /// not, and counts as decided.
     ///
     /// # Errors
-    /// As for `deliver`.
+    /// See [`deliver`](Sessions::deliver).
     pub fn skip(
         &mut self,
         at: &At<'_>,
@@ -284,7 +287,7 @@ impl Sessions {
             (Kind::TakeUp, Outcome::WrongPairs, Some(entry)) => {
                 write_version(entry.widening, &entry.pairs, &mut bytes);
             }
-            // Whoever was not there when the session ran out learns that a later command has made it anew.
+            // A caller that was absent when the session ran out learns by this that a later command has made it again.
             (Kind::Open | Kind::Widen | Kind::TakeUp, Outcome::Applied, Some(entry))
                 if self.limits.reply_bytes >= 8 =>
             {
@@ -323,7 +326,7 @@ impl Sessions {
         finish(&mut self.record, self.time, at, envelope, generation, &judged)
     }
 
-    /// `Renew` and `TakeUp`.
+    /// Handles `Renew` and `TakeUp`.
     fn prolong(&mut self, at: &At<'_>, envelope: &Envelope, body: &Body) -> Judged<'static> {
         let mut desk = Desk { limits: &self.limits, spare: &mut self.spare, mutant: self.mutant };
         let Some(entry) = self.open.get_mut(&envelope.session) else {
@@ -372,7 +375,7 @@ impl Sessions {
         judged
     }
 
-    /// Makes an entry, by `Open` or by `Widen`.
+    /// Makes an entry for `Open` or `Widen`.
     fn make(&mut self, at: &At<'_>, envelope: &Envelope, body: Body, service: &mut impl Service) -> Judged<'static> {
         let desk = Desk { limits: &self.limits, spare: &mut self.spare, mutant: self.mutant };
         if self.ended.contains_key(&envelope.session) {
@@ -434,9 +437,10 @@ impl Sessions {
         }
     }
 
-    /// Numbers a notification to a session, which is sent while the message at `at` is delivered. Returns its record, for the client that
-    /// used the session last; `None` if the session is not open in this group. Of a notification that is longer than a reply may be, only
-    /// the number is sent: the caller knows then that it has missed one.
+    /// Numbers a notification to a session, which is sent while the message at `at` is delivered. Returns its record
+    /// for the client that used the session last, or `None` if the session is not open in this group. For a
+    /// notification that is longer than a reply may be, only the number is sent, so that the caller knows that it has
+    /// missed one.
     pub fn notify(&mut self, at: &At<'_>, session: SessionId, bytes: &[u8]) -> Option<Answer<'_>> {
         let entry = self.open.get_mut(&session).filter(|entry| entry.is_of(self.group, at))?;
         if !mutant!(self.mutant, NumbersTwice) || entry.notified == 0 {
@@ -458,8 +462,9 @@ impl Sessions {
         Some(Answer { client: ClientId(entry.client), by_all: false, is_notification: true, record: &self.record })
     }
 
-    /// Hands over the records of all replies that are not acknowledged, of the sessions that this client used last. A new leader sends
-    /// them again. They are in the order of session and request. The number of notifications to a session is behind its replies.
+    /// Calls `each` with the records of all unacknowledged replies of the sessions that this client used last. A new
+    /// leader sends them again. They are in the order of session and request. The number of notifications to a session
+    /// follows its replies.
     pub fn replies_of(&mut self, client: u16, mut each: impl FnMut(&[u8])) {
         let (group, silent) = (self.group, mutant!(self.mutant, TellsNoNumber));
         for (&session, entry) in self.open.iter().filter(|(_, entry)| entry.client == client) {
@@ -500,8 +505,8 @@ impl Sessions {
     }
 }
 
-/// Whether these are all pairs of a session, the message went to exactly their groups, and this group is one in the incarnation that
-/// it has.
+/// Returns whether these are all pairs of a session, the message was sent to exactly their groups, and this group is
+/// among them in its present incarnation.
 fn is_whole(group: GroupId, at: &At<'_>, envelope: &Envelope, body: &Body) -> bool {
     let pairs = &body.pairs;
     let word = if envelope.kind == Kind::Open { envelope.request } else { body.word };
@@ -528,7 +533,7 @@ fn renew(entry: &mut Entry, at: &At<'_>, envelope: &Envelope, ttl: u64, desk: &D
     Judged::carried_out(Kind::Renew, entry.end)
 }
 
-/// Writes the record of a judgement.
+/// Writes the record of a verdict.
 fn finish<'a>(
     out: &'a mut Vec<u8>,
     applied: u64,
@@ -539,7 +544,7 @@ fn finish<'a>(
 ) -> Delivered<'a> {
     let record = ReplyRecord {
         session: envelope.session,
-        // Whoever asks again by another message may not know which it was.
+        // A caller that asks again by another message may not know whether the request was a query.
         answers: if envelope.kind == Kind::Query { Kind::Command } else { envelope.kind },
         outcome: judged.outcome,
         generation,

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 
 use crate::{Outcome, Position};
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Kept {
     /// One of `Applied`, `Overflow`, `Skipped`, `Closed`.
     pub(crate) outcome: Outcome,
-    /// Where that was decided.
+    /// Position at which it was decided.
     pub(crate) position: Position,
-    /// The reply.
+    /// Reply.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What became of the requests from `low` on, densely. The last one is known, so equal contents are equal values.
+/// Outcomes of the requests from `low` on, densely. The last one is known, so equal contents are equal values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Replies {
     low: u64,
@@ -23,17 +23,17 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Of a generation without a request.
+    /// Creates the replies of a generation without a request.
     pub(crate) fn new() -> Self {
         Replies { low: 1, kept: VecDeque::new() }
     }
 
-    /// The first request that may be unanswered. Nothing is remembered of those before it.
+    /// Returns the first request that may be unanswered. Outcomes before it are forgotten.
     pub(crate) fn low(&self) -> u64 {
         self.low
     }
 
-    /// Returns what became of a request, if that is decided and not forgotten.
+    /// Returns the outcome of a request, if it is decided and not forgotten.
     pub(crate) fn get(&self, request: u64) -> Option<&Kept> {
         let index = usize::try_from(request.checked_sub(self.low)?).ok()?;
         self.kept.get(index)?.as_ref()
@@ -51,7 +51,7 @@ impl Replies {
         }
     }
 
-    /// Keeps what became of a request. The caller has checked that it is inside the window.
+    /// Keeps the outcome of a request. The caller has checked that the request is inside the window.
     pub(crate) fn put(&mut self, request: u64, kept: Kept) {
         let Some(index) = request.checked_sub(self.low).and_then(|index| usize::try_from(index).ok()) else { return };
         if index >= self.kept.len() {
@@ -60,12 +60,12 @@ impl Replies {
         self.kept[index] = Some(kept);
     }
 
-    /// The number of requests from `low` to the last one that is kept.
+    /// Returns the number of requests from `low` to the last one that is kept.
     pub(crate) fn span(&self) -> usize {
         self.kept.len()
     }
 
-    /// All that is kept, by rising request.
+    /// Returns everything that is kept, by ascending request.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Kept)> {
         (self.low..).zip(&self.kept).filter_map(|(request, kept)| Some((request, kept.as_ref()?)))
     }

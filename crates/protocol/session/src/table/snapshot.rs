@@ -1,10 +1,11 @@
-//! A table's snapshot: the same bytes for the same table, taken over whole or not at all.
+//! A table's snapshot: equal tables have equal bytes, and a snapshot is restored as a whole or not at all.
 //!
 //! ```text
 //! magic "STNSESS" and version (8 bytes) | length of the body u64 | body | digest of the body u64
 //! ```
-//! The body begins with the group, the window and the time. Then come the ended sessions and the open ones, each by rising id.
-//! An open session's replies are those of its current generation, and then those of earlier ones, the oldest first.
+//! The body begins with the group, the window and the time. The ended sessions and then the open ones follow, each by
+//! ascending id. An open session's replies are those of its current generation, followed by those of earlier ones,
+//! oldest first.
 
 use stentor_fabric::SplitMix64;
 use stentor_multicast::{GroupId, Incarnation, StateReader, Timestamp};
@@ -21,44 +22,44 @@ use crate::{Body, Outcome, Position, SessionId, SessionLimits};
 /// Magic word and version.
 const MAGIC: [u8; 8] = *b"STNSESS\x03";
 
-/// Why a snapshot was not taken over.
+/// Reason why a snapshot was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// There are fewer bytes than it says.
+    /// The snapshot is truncated.
     #[error("the sessions' snapshot has {length} bytes, but {bytes} are there")]
     Short {
-        /// How many bytes there are.
+        /// Number of bytes that exist.
         bytes: usize,
-        /// How many it has.
+        /// Number of bytes of the snapshot.
         length: u64,
     },
-    /// It is no snapshot of sessions, or of another version.
+    /// The bytes are not a snapshot of sessions, or have another version.
     #[error("not a snapshot of sessions in the version that this process reads")]
     Magic,
-    /// Its digest is that of other bytes.
+    /// The digest does not match.
     #[error("the sessions' snapshot is damaged: its digest is wrong")]
     Digest,
-    /// It belongs to another group.
+    /// The snapshot belongs to another group.
     #[error("the snapshot holds the sessions of group {found}, not of group {expected}")]
     Group {
-        /// The group that it names.
+        /// Group of the snapshot.
         found: u16,
-        /// The group that reads it.
+        /// Group that reads it.
         expected: u16,
     },
-    /// It does not fit the limits of this table.
+    /// The snapshot does not fit the limits of this table.
     #[error("the snapshot's {0} is not within this table's limits; all members need the same limits")]
     Limits(&'static str),
-    /// A field holds what no table has.
+    /// A field holds a value that no table has.
     #[error("the snapshot is malformed: {0}")]
     Malformed(&'static str),
 }
 
 impl Sessions {
-    /// Bytes that a reply takes in the table besides its own.
+    /// Number of bytes that a reply occupies in the table in addition to its own.
     pub const KEPT_BYTES: u64 = size_of::<Option<Kept>>() as u64;
-    /// Bytes from which the length of a snapshot follows.
+    /// Number of bytes that determine the length of a snapshot.
     const SNAPSHOT_HEAD: usize = 16;
 
     /// Appends the table's snapshot.
@@ -83,20 +84,20 @@ impl Sessions {
         out.extend(digest(&body).to_le_bytes());
     }
 
-    /// Returns how many bytes the snapshot that begins with this head has in all.
+    /// Returns the total size of the snapshot that begins with this head, in bytes.
     ///
     /// # Errors
-    /// If it is no snapshot of sessions.
+    /// Returns an error if it is not a snapshot of sessions.
     fn snapshot_length(head: &[u8; Sessions::SNAPSHOT_HEAD]) -> Result<u64, SnapshotError> {
         let around = Sessions::SNAPSHOT_HEAD as u64 + 8;
         let length = u64_at(head, 8).checked_add(around);
         length.filter(|_| head[..8] == MAGIC).ok_or(SnapshotError::Magic)
     }
 
-    /// Reads a table that [`write`](Sessions::write) wrote, and returns it with what follows it.
+    /// Parses a table that [`write`](Sessions::write) wrote. Returns it with the bytes that follow.
     ///
     /// # Errors
-    /// If it is cut off, damaged, or does not fit this group and these limits.
+    /// Returns an error if the bytes are truncated, damaged, or do not fit this group and these limits.
     pub fn read(group: GroupId, limits: SessionLimits, bytes: &[u8]) -> Result<(Sessions, &[u8]), SnapshotError> {
         let short = |length| SnapshotError::Short { bytes: bytes.len(), length };
         let head = bytes.first_chunk().ok_or(short(Sessions::SNAPSHOT_HEAD as u64))?;
@@ -117,10 +118,11 @@ impl Sessions {
         }
     }
 
-    /// Reads a table that [`write`](Sessions::write) wrote from the beginning of a state, and leaves what follows it there.
+    /// Reads a table that [`write`](Sessions::write) wrote from the beginning of a state, and leaves the rest of the
+    /// state unread.
     ///
     /// # Errors
-    /// As [`read`](Sessions::read).
+    /// See [`read`](Sessions::read).
     pub fn read_from(
         group: GroupId,
         limits: SessionLimits,
@@ -130,7 +132,7 @@ impl Sessions {
         let there = state.read(&mut head);
         let length = if there < head.len() { head.len() as u64 } else { Sessions::snapshot_length(&head)? };
         let rest = length - there as u64;
-        // The length is not trusted: memory is taken for what is there.
+        // The length is not trusted: memory is allocated only for bytes that exist.
         if rest > state.left() {
             return Err(SnapshotError::Short { bytes: there + state.left() as usize, length });
         }
@@ -167,7 +169,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Enters a session's end. Ids rise within each kind, and a session is of one kind.
+    /// Inserts a session's end. Ids are ascending within each kind, and a session is of one kind.
     fn admit(&mut self, last: Option<SessionId>, session: SessionId, end: u64) -> Result<(), SnapshotError> {
         if last.is_some_and(|last| last >= session) || self.ended.contains_key(&session) || end < self.time {
             return Err(SnapshotError::Malformed("a session twice, out of order, or past its end"));
@@ -274,7 +276,7 @@ fn read_replies(limits: &SessionLimits, from: &mut Fields<'_>) -> Result<Replies
     if low == 0 { Err(SnapshotError::Malformed("request 0")) } else { Ok(replies) }
 }
 
-/// Words one after the other.
+/// A sequence of words.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -302,7 +304,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A digest against damage; nobody forges snapshots.
+/// A digest against damage. Snapshots need no protection against forgery.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {
         let mut word = [0; 8];
@@ -336,14 +338,14 @@ mod tests {
         sessions.deliver(&at, payload, &mut Echo).expect("valid").record.to_vec()
     }
 
-    /// Delivers the command that is under way, and its answer.
+    /// Delivers the pending command and its answer.
     fn agree(sessions: &mut Sessions, caller: &mut Caller) {
         let payload = caller.message().expect("under way").payload.to_vec();
         let record = deliver(sessions, &payload);
         caller.on_reply(GROUP, &crate::ReplyRecord::parse(&record).expect("valid"));
     }
 
-    /// Two sessions that were ended, and two that were taken up, with replies of both their generations.
+    /// Creates a table with two sessions that were ended, and two that were taken up, with replies of both generations.
     fn table() -> Sessions {
         let mut sessions = Sessions::new(GROUP, LIMITS);
         let config = CallerConfig { window: 4, ttl: 500, renewal_timeout: 1 };
@@ -374,9 +376,9 @@ mod tests {
         sessions
     }
 
-    /// Whatever the body holds, under a digest that is right: it is refused, or it is what the table that is read writes.
+    /// For any body with a valid digest: it is refused, or the table that is read from it writes the same bytes.
     #[test]
-    fn a_body_is_refused_or_written_again_as_it_was() {
+    fn body_is_refused_or_written_unchanged() {
         let table = table();
         let mut bytes = Vec::new();
         table.write(&mut bytes);
@@ -413,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_beyond_the_limits_is_refused() {
+    fn table_beyond_the_limits_is_refused() {
         let mut bytes = Vec::new();
         table().write(&mut bytes);
         let read = |limits| Sessions::read(GROUP, limits, &bytes).map(|_| ());

@@ -1,35 +1,36 @@
-//! What must hold of every run, judged while it runs.
+//! Properties of every run, checked while it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stentor_multicast::{GroupId, Incarnation};
 use stentor_session::{Call, Fate, Finished, Notified, Outcome, Reply, ReplyRecord, Service, SessionId, Why};
 
-/// A request for ever: session, generation, number.
+/// Identifier of a request: session, generation, number.
 pub(crate) type Name = (SessionId, u32, u64);
 
-/// The notifications to a session in one generation, of one group in one incarnation, which has known the session since then.
+/// The notifications to a session in one generation, by one group in one incarnation, which has known the session since
+/// the given time.
 pub(crate) type Notifications = (SessionId, u32, u16, Incarnation, u64);
 
-/// The state machine of one group in one incarnation: remembers what it applied.
+/// The state machine of one group in one incarnation. It remembers what it applied.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) group: u16,
-    /// By name and process: how often.
+    /// Number of times that each request of each process was applied.
     pub(crate) applied: BTreeMap<(Name, u64), u32>,
     pub(crate) ended: BTreeSet<SessionId>,
-    /// The generations of the sessions that are open in the table above it.
+    /// Generations of the sessions that are open in the table above the machine.
     pub(crate) generations: BTreeMap<SessionId, u32>,
-    /// A command that was not the one of its request, or a query that was taken for one.
+    /// A command that did not belong to its request, or a query that was treated as a command.
     pub(crate) foreign: Option<Name>,
 }
 
-/// Whether a request is a query, and not a command.
+/// Returns whether a request is a query instead of a command.
 pub(crate) fn is_query(request: u64) -> bool {
     request.is_multiple_of(2)
 }
 
-/// The command of a request of the process that this word stands for.
+/// Returns the command of a request of the process that this word identifies.
 pub(crate) fn command(by: u64, (session, generation, request): Name) -> Vec<u8> {
     let mut bytes = by.to_le_bytes().to_vec();
     bytes.extend(session.0.to_le_bytes());
@@ -38,7 +39,7 @@ pub(crate) fn command(by: u64, (session, generation, request): Name) -> Vec<u8> 
     bytes
 }
 
-/// The reply of a group to a request.
+/// Returns the reply of a group to a request.
 fn reply(group: u16, by: u64, name: Name) -> Vec<u8> {
     let mut bytes = group.to_le_bytes().to_vec();
     bytes.extend(command(by, name));
@@ -63,22 +64,22 @@ impl Service for Machine {
     }
 }
 
-/// What callers were told.
+/// Reports that callers received.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Audit {
-    /// Requests that were reported as applied nowhere.
+    /// Requests that were reported as applied in no group.
     pub(crate) never: BTreeSet<(Name, u64)>,
-    /// Requests that were reported as applied, and where.
+    /// Requests that were reported as applied, and the groups.
     pub(crate) done: BTreeMap<(Name, u64), Vec<u16>>,
-    /// Sessions that were taken up: the largest generation.
+    /// Largest generation of each session that was taken up.
     pub(crate) generations: BTreeMap<SessionId, u32>,
     pub(crate) resets: BTreeSet<u16>,
     pub(crate) skips: BTreeSet<Name>,
-    /// Since when a session is open in a group.
+    /// Time since which a session is open in a group.
     pub(crate) since: BTreeMap<(SessionId, u16), u64>,
-    /// Notifications that were sent: how many.
+    /// Number of notifications that were sent.
     pub(crate) sent: BTreeMap<Notifications, u64>,
-    /// By process: how many were received or are known to be lost.
+    /// Number of notifications, for each process, that were received or are known to be lost.
     pub(crate) heard: BTreeMap<(usize, Notifications), u64>,
     pub(crate) fault: Option<String>,
 }
@@ -88,7 +89,7 @@ impl Audit {
         self.fault.get_or_insert(text);
     }
 
-    /// A caller, of this session and generation, was told what became of a request.
+    /// Records that a caller of this session and generation was told the fate of a request.
     pub(crate) fn hear(&mut self, hearer: (SessionId, u32), finished: &Finished<'_>, machines: &[&Machine]) {
         let ((session, own), by) = (hearer, finished.word);
         let name = (session, finished.generation, finished.request);
@@ -107,7 +108,7 @@ impl Audit {
         }
     }
 
-    /// A process has heard of notifications. Each holds its number.
+    /// Records that a process received information about notifications. Each notification holds its number.
     pub(crate) fn hear_notified(
         &mut self,
         process: usize,
@@ -127,7 +128,7 @@ impl Audit {
         }
     }
 
-    /// A process that is told the number of all notifications knows of each.
+    /// Checks that a process that got the number of all notifications knows of each.
     pub(crate) fn has_heard_all(&mut self, process: usize, name: Notifications) {
         let (sent, heard) = (self.sent.get(&name), self.heard.get(&(process, name)));
         if sent != heard {
@@ -135,7 +136,7 @@ impl Audit {
         }
     }
 
-    /// Unknown is said only for its reason.
+    /// Checks that a fate is reported as unknown only for a true reason.
     fn hear_unknown(&mut self, name: Name, own: u32, why: Why, machines: &[&Machine]) {
         let (session, generation, _) = name;
         let is_true = match why {
@@ -155,14 +156,14 @@ impl Audit {
         }
     }
 
-    /// All groups of a delivered command did the same.
+    /// Checks that all groups of a delivered command did the same.
     pub(crate) fn alike(&mut self, name: Name, applied: &[bool]) {
         if applied.windows(2).any(|pair| pair[0] != pair[1]) {
             self.fail(format!("{name:?}: applied in one group of a message and not in another: {applied:?}"));
         }
     }
 
-    /// What holds of the whole at any time.
+    /// Checks the properties that are true of the whole at any time.
     pub(crate) fn check(&mut self, machines: &[&Machine]) {
         let mut faults = Vec::new();
         for machine in machines {
@@ -181,7 +182,7 @@ impl Audit {
     }
 }
 
-/// What an outcome is called in counts.
+/// Returns the name of an outcome in the counts.
 pub(crate) fn label(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Applied => "applied",

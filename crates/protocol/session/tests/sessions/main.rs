@@ -1,4 +1,4 @@
-//! Sessions and callers together, under a total order that loses, repeats and delays.
+//! Sessions and callers together, on a total order that loses, repeats and delays messages.
 #![forbid(unsafe_code)]
 
 mod audit;

@@ -1,4 +1,4 @@
-//! Every order of a few events, searched completely, over the real tables and callers.
+//! Exhaustive search over every order of a few events, with the real tables and callers.
 
 use stateright::{Checker, Model, Property};
 use stentor_session::{CallerConfig, Mutant, SessionId, SessionLimits};
@@ -9,7 +9,7 @@ const CONFIG: CallerConfig = CallerConfig { window: 2, ttl: TTL, renewal_timeout
 const LIMITS: SessionLimits = SessionLimits { sessions: 4, ended: 4, window: 2, reply_bytes: 64, ttl: 2 * TTL };
 const SESSION: SessionId = SessionId(1);
 
-/// How often each kind of event may happen.
+/// Number of times that each kind of event may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Budget {
     begins: u8,
@@ -25,7 +25,7 @@ struct Budget {
     ends: u8,
 }
 
-/// What is searched.
+/// Configuration of a search.
 struct Search {
     opened: &'static [u16],
     budget: Budget,
@@ -52,7 +52,7 @@ enum Event {
     Renew(usize),
     Widen(usize),
     End(usize),
-    /// So much time passes in a group that a session that is not renewed runs out.
+    /// Enough time passes in a group for a session without a renewal to run out.
     Pass(usize),
 }
 
@@ -168,7 +168,7 @@ impl Model for Search {
         Search::take(&mut state, event)?;
         let world = &mut state.world;
         world.seen.clear();
-        // Which of the messages under way comes next is chosen anyhow.
+        // The order of the messages in flight is irrelevant, because the search chooses any of them next.
         world.flights.sort_unstable();
         world.answers.sort_unstable();
         world.answers.dedup();
@@ -206,14 +206,14 @@ const NONE: Budget = Budget {
     ends: 0,
 };
 
-/// Searches all orders, and returns the fault with its shortest run.
+/// Searches all orders. Returns a fault with its shortest run.
 fn search(name: &str, opened: &'static [u16], budget: Budget, mutant: Mutant) -> Option<String> {
     let search = Search { opened, budget, mutant };
     let checker = search.checker().threads(2).spawn_bfs().join();
     println!("{name}: {} states, {} deep", checker.unique_state_count(), checker.max_depth());
     let reached = checker.discovery("requests are told as applied").is_some();
     let path = checker.discovery("applied once, alike and as told");
-    assert!(path.is_some() || reached, "{name}: no run ends well");
+    assert!(path.is_some() || reached, "{name}: no run settles its requests");
     let path = path?;
     let fault = path.last_state().world.audit.fault.clone();
     Some(format!("{fault:?}: {:?}", path.into_actions()))
@@ -231,7 +231,7 @@ fn retries_losses_and_questions_in_every_order() {
 }
 
 #[test]
-fn a_successor_in_every_order() {
+fn successor_in_every_order() {
     holds("successor", &[0, 1], SUCCESSOR);
 }
 
@@ -241,7 +241,7 @@ fn rivals_in_every_order() {
 }
 
 #[test]
-fn a_session_that_runs_out_in_every_order() {
+fn session_runs_out_in_every_order() {
     holds("running out", &[0, 1], RUNS_OUT);
 }
 
@@ -257,7 +257,7 @@ fn ending_in_every_order() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn the_search_finds_mutants() {
+fn exhaustive_search_finds_mutants() {
     let hunts = [
         (Mutant::AppliesDuplicates, RETRIES),
         (Mutant::ClosesNothing, RETRIES),

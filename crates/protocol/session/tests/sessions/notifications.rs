@@ -8,7 +8,7 @@ use crate::world::{TTL, World};
 
 const GROUPS: [GroupId; 2] = [GroupId(0), GroupId(1)];
 
-/// The group notifies a session while it delivers something. Returns the client that the record is for, and the record.
+/// Lets a group notify a session during a delivery. Returns the client that the record is for, and the record.
 fn notify(world: &mut World, group: u16, session: SessionId, bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
     let group = &mut world.groups[usize::from(group)];
     let at = At {
@@ -23,7 +23,7 @@ fn notify(world: &mut World, group: u16, session: SessionId, bytes: &[u8]) -> Op
     Some((answer.client.0, answer.record.to_vec()))
 }
 
-/// What a process makes of a record: how many it has missed, and the notification.
+/// Returns what a process learns from a record: the number of lost notifications, and the notification.
 fn heard(world: &mut World, process: usize, group: u16, record: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
     let record = ReplyRecord::parse(record).expect("a record");
     match world.processes[process].caller.on_reply(GroupId(group), &record)? {
@@ -35,7 +35,7 @@ fn heard(world: &mut World, process: usize, group: u16, record: &[u8]) -> Option
     }
 }
 
-/// What a member says again to the client of a process about notifications.
+/// Returns the record about notifications that a member sends again to the client of a process.
 fn said_again(world: &mut World, group: u16, process: usize) -> Option<Vec<u8>> {
     let mut again = Vec::new();
     world.groups[usize::from(group)].sessions.replies_of(process as u16, |record| again.push(record.to_vec()));
@@ -65,8 +65,8 @@ fn what_is_lost_is_told(mutant: Mutant) {
     assert_eq!(heard(&mut world, 0, 0, record(0)), one(&[0]));
     assert_eq!(heard(&mut world, 0, 0, record(0)), None, "once");
     assert_eq!(heard(&mut world, 0, 0, record(3)), Some((2, Some(vec![3]))));
-    assert_eq!(heard(&mut world, 0, 0, record(2)), None, "it was told as lost");
-    // A later leader tells that there were five.
+    assert_eq!(heard(&mut world, 0, 0, record(2)), None, "it was reported as lost");
+    // A later leader reports that there were five.
     let again = said_again(&mut world, 0, 0).expect("there were some");
     assert_eq!(heard(&mut world, 0, 0, &again), Some((1, None)));
     assert_eq!(heard(&mut world, 0, 0, &again), None);
@@ -112,12 +112,12 @@ fn mutants_of_notifications_are_found() {
         (Mutant::NumbersGoOn, a_successor_counts_its_own),
     ];
     for (mutant, script) in found {
-        std::panic::catch_unwind(|| script(mutant)).expect_err("it is found");
+        std::panic::catch_unwind(|| script(mutant)).expect_err("the mutant is found");
     }
 }
 
 #[test]
-fn who_has_no_session_here_is_not_notified() {
+fn session_that_is_not_open_is_not_notified() {
     let mut world = opened(Mutant::None, &[0]);
     assert_eq!(notify(&mut world, 0, SessionId(8), b"x"), None, "it was never opened");
     assert_eq!(notify(&mut world, 1, SESSION, b"x"), None, "not in this group");
@@ -128,7 +128,7 @@ fn who_has_no_session_here_is_not_notified() {
 }
 
 #[test]
-fn one_that_is_too_long_is_known_to_be_lost() {
+fn too_long_notification_is_reported_as_lost() {
     let mut world = opened(Mutant::None, &[0]);
     let fits = vec![7; LIMITS.reply_bytes as usize];
     let (_, record) = notify(&mut world, 0, SESSION, &fits).expect("it is open");
@@ -137,9 +137,10 @@ fn one_that_is_too_long_is_known_to_be_lost() {
     assert_eq!((record.len(), heard(&mut world, 0, 0, &record)), (ReplyRecord::HEAD_BYTES, Some((1, None))));
 }
 
-/// The session runs out in one group, and uses it again after a widening. The group has forgotten how many there were.
+/// The session runs out in one group, and uses it again after a widening. The group has forgotten the number of
+/// notifications.
 #[test]
-fn session_that_is_widened_into_a_group_again_is_counted_anew() {
+fn widening_into_a_group_again_restarts_the_numbers() {
     let mut world = opened(Mutant::None, &[0, 1]);
     let old: Vec<_> = (0..3).map(|n| notify(&mut world, 1, SESSION, &[n]).expect("it is open").1).collect();
     assert_eq!(heard(&mut world, 0, 1, &old[1]), Some((1, Some(vec![1]))));
@@ -155,9 +156,9 @@ fn session_that_is_widened_into_a_group_again_is_counted_anew() {
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"next"));
 }
 
-/// A group goes on in another incarnation with the state of a member. The session uses it again after a widening.
+/// A group continues in another incarnation with the state of a member. The session uses it again after a widening.
 #[test]
-fn each_incarnation_counts_anew() {
+fn each_incarnation_restarts_the_numbers() {
     let mut world = opened(Mutant::None, &[0, 1]);
     for n in 0..3 {
         let (_, record) = notify(&mut world, 1, SESSION, &[n]).expect("it is open");
@@ -173,7 +174,7 @@ fn each_incarnation_counts_anew() {
 }
 
 #[test]
-fn member_that_takes_the_table_over_goes_on_with_the_numbers() {
+fn restored_table_continues_the_numbers() {
     let mut world = opened(Mutant::None, &[0]);
     for _ in 0..2 {
         notify(&mut world, 0, SESSION, b"lost").expect("it is open");

@@ -11,7 +11,7 @@ const CONFIG: CallerConfig = CallerConfig { window: 3, ttl: TTL, renewal_timeout
 const LIMITS: SessionLimits = SessionLimits { sessions: 2, ended: 1, window: 3, reply_bytes: 64, ttl: 2 * TTL };
 const SETS: [&[u16]; 7] = [&[0], &[1], &[2], &[0, 1], &[1, 2], &[0, 2], &[0, 1, 2]];
 
-/// One run. Half of them have resets.
+/// One run. Half of all runs have resets.
 struct Run {
     world: World,
     draw: SplitMix64,
@@ -39,7 +39,7 @@ impl Run {
 
     fn process(&mut self) -> Option<usize> {
         let alive: Vec<usize> = (0..self.world.processes.len()).filter(|at| self.world.processes[*at].alive).collect();
-        // The newest are the most interesting.
+        // The newest processes are the most interesting ones.
         let recent = &alive[alive.len().saturating_sub(3)..];
         (!recent.is_empty()).then(|| recent[self.draw.index(recent.len())])
     }
@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    /// Another process takes the session up; the earlier one dies, or does not know yet.
+    /// Lets another process take the session up. The earlier one crashes, or does not know of it yet.
     fn succeed(&mut self, process: usize) {
         if self.draw.one_in(2) {
             self.world.processes[process].alive = false;
@@ -168,7 +168,7 @@ impl Run {
         }
     }
 
-    /// A group's table is written out and read again.
+    /// Writes a group's snapshot and reads it again.
     fn snapshot(&mut self) {
         let group = self.draw.index(3);
         let group = &mut self.world.groups[group];
@@ -187,7 +187,8 @@ impl Run {
         group.sessions = read.with_mutant(mutant);
     }
 
-    /// Everything is delivered and answered. Then each open caller resolves what is left, and its window is free.
+    /// Delivers and answers everything. Then each open caller resolves the remaining requests, after which its window
+    /// must be free.
     fn finish(&mut self) {
         self.drain();
         for process in 0..self.world.processes.len() {
@@ -212,7 +213,7 @@ impl Run {
         self.say_again();
     }
 
-    /// Each group tells each process what it would tell it after a new connection.
+    /// Lets each group send to each process what it would send after a new connection.
     fn say_again(&mut self) {
         for (at, group) in (0..self.world.processes.len()).flat_map(|at| (0..3).map(move |group| (at, group))) {
             let World { processes, groups, answers, audit, .. } = &mut self.world;
@@ -241,7 +242,7 @@ impl Run {
     }
 }
 
-/// Runs a seed. Returns its fault, if it has one, and adds up what was seen.
+/// Runs a seed. Returns its fault, if it has one, and adds up the counts.
 fn run(seed: u64, mutant: Mutant, seen: &mut BTreeMap<&'static str, u64>) -> Option<String> {
     let mut run = Run::new(seed, mutant);
     for _ in 0..150 {
@@ -257,7 +258,7 @@ fn run(seed: u64, mutant: Mutant, seen: &mut BTreeMap<&'static str, u64>) -> Opt
     run.world.audit.fault
 }
 
-/// What some run must reach.
+/// Events that at least one run must reach.
 const RARE: &[&str] = &[
     "accepted",
     "closed",
@@ -294,7 +295,7 @@ const RARE: &[&str] = &[
 ];
 
 #[test]
-fn drawn_runs_apply_each_request_once_and_tell_the_truth() {
+fn drawn_runs_apply_each_request_once_and_report_true_fates() {
     let seeds = number_of_environment("STENTOR_SESSION_SEEDS", 20_000);
     let first = number_of_environment("STENTOR_SESSION_SEED", 0);
     let mut seen = BTreeMap::new();
@@ -311,7 +312,7 @@ fn drawn_runs_apply_each_request_once_and_tell_the_truth() {
 #[cfg(feature = "plants")]
 #[test]
 fn drawn_runs_find_each_mutant() {
-    // These change no fate, only who remembers what for how long: `script.rs` finds them.
+    // These mutants change no fate, only how long a table remembers: `script.rs` finds them.
     let scripted =
         [Mutant::ForgetsOnTakeUp, Mutant::PairsUnchecked, Mutant::OpensLate, Mutant::RenewsAnother, Mutant::OpensAnew];
     let mut missed = Vec::new();

@@ -1,4 +1,4 @@
-//! Scripts: one for each attack that the rules answer, and for what a table promises by itself.
+//! Scripts: one for each attack that the rules prevent, and for the properties of a single table.
 
 use stentor_multicast::{GroupId, Incarnation};
 use stentor_session::{
@@ -14,7 +14,7 @@ pub(crate) const LIMITS: SessionLimits =
     SessionLimits { sessions: 4, ended: 1, window: 4, reply_bytes: 64, ttl: 2 * TTL };
 pub(crate) const SESSION: SessionId = SessionId(7);
 
-/// Two groups, and a process with a session that is open in `groups`.
+/// Creates two groups, and a process with a session that is open in `groups`.
 pub(crate) fn opened(mutant: Mutant, groups: &[u16]) -> World {
     let mut world = World::new(2, LIMITS, mutant);
     world.start(SESSION, CONFIG, groups);
@@ -35,7 +35,7 @@ pub(crate) fn settle(world: &mut World) {
     assert_eq!(world.audit.fault, None);
 }
 
-/// Delivers what was sent first.
+/// Delivers the message that was sent first.
 pub(crate) fn deliver(world: &mut World) {
     if !world.flights.is_empty() {
         world.flights.rotate_left(1);
@@ -43,14 +43,14 @@ pub(crate) fn deliver(world: &mut World) {
     }
 }
 
-/// Lets so much time pass in a group that sessions run out that were not renewed.
+/// Lets time `by` pass in a group, so that sessions run out that were not renewed.
 pub(crate) fn pass(world: &mut World, group: usize, by: u64) {
     let group = &mut world.groups[group];
     group.clock += by;
     group.sessions.expire(group.clock, &mut group.machine);
 }
 
-/// Delivers the message that was sent first, and returns what the first group says of it.
+/// Delivers the message that was sent first. Returns the first group's outcome.
 pub(crate) fn outcome(world: &mut World) -> Outcome {
     world.answers.clear();
     deliver(world);
@@ -61,7 +61,7 @@ pub(crate) fn applied(world: &World, group: usize) -> u32 {
     world.groups[group].machine.applied.values().sum()
 }
 
-/// Asks for a ticket, and returns what the process is told.
+/// Resolves a ticket. Returns the fate that the process gets.
 fn resolved(world: &mut World, process: usize, ticket: &Ticket) -> Result<Vec<u8>, String> {
     let mut payload = Vec::new();
     world.processes[process].caller.resolve(ticket, &mut payload).map_err(|error| error.to_string())?;
@@ -86,7 +86,7 @@ fn resolved(world: &mut World, process: usize, ticket: &Ticket) -> Result<Vec<u8
     Err("nothing".into())
 }
 
-/// A process sends requests 1 to 3 and dies. Its successor sends another request 1.
+/// A process sends requests 1 to 3 and crashes. Its successor sends another request 1.
 fn a_successor_counts_anew(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     for _ in 0..3 {
@@ -100,7 +100,7 @@ fn a_successor_counts_anew(mutant: Mutant) {
     assert_eq!(world.begin(next, &[0]), Some(1));
     settle(&mut world);
     assert_eq!(applied(&world, 0), 2, "the first request of each process");
-    // The others of the first process come late, and are of a generation that is over.
+    // The other requests of the first process arrive late, and belong to a generation that is over.
     world.flights = late;
     assert_eq!(outcome(&mut world), Outcome::Refused(Reason::Superseded));
     assert_eq!(applied(&world, 0), 2);
@@ -112,7 +112,7 @@ fn a_successor_counts_anew(mutant: Mutant) {
     assert!(closed.as_ref().is_err_and(|told| told.contains("Closed")), "{closed:?}");
 }
 
-/// A request goes out once more from another client's place.
+/// A request is sent once more under another client id.
 fn a_request_under_two_client_ids_is_applied_once(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     world.begin(0, &[0, 1]);
@@ -136,7 +136,7 @@ fn a_table_that_is_full_in_one_group_opens_nothing(mutant: Mutant) {
     settle(&mut world);
     let second = world.start(SessionId(8), CONFIG, &[0, 1]);
     let early = world.processes[second].caller.begin(&[GroupId(0)]);
-    assert_eq!(early, Err(CallerError::NotOpen), "nothing is sent before all have said yes");
+    assert_eq!(early, Err(CallerError::NotOpen), "nothing is sent before all have agreed");
     settle(&mut world);
     assert!(!world.processes[second].caller.is_open());
     assert!(world.groups[1].sessions.end_of(SESSION).is_some(), "nothing is evicted");
@@ -154,17 +154,18 @@ fn renewals_do_not_wait_for_a_group_that_is_down(mutant: Mutant) {
     assert_eq!(to, [[GroupId(0)], [GroupId(1)]], "a renewal goes to one group");
     world.flights.truncate(1);
     settle(&mut world);
-    // Group 0 goes on beyond the end that group 1 has.
+    // Group 0 continues beyond the end that group 1 has.
     pass(&mut world, 0, TTL / 2);
     world.begin(0, &[0]);
     assert_eq!(outcome(&mut world), Outcome::Applied);
-    // Both groups judge by the end that the command names: the smaller one. Group 1 alone knows that it is over.
+    // Both groups judge by the end that the command names, which is the smaller one. Group 1 alone knows that it has
+    // passed.
     world.begin(0, &[0, 1]);
     assert_eq!(outcome(&mut world), Outcome::Refused(Reason::TooLate));
     assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 0));
 }
 
-/// A group is reset under a session.
+/// A group is reset during a session.
 fn a_group_that_was_reset_is_used_again_after_widening(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     world.begin(0, &[0, 1]);
@@ -190,7 +191,7 @@ fn a_group_that_was_reset_is_used_again_after_widening(mutant: Mutant) {
     assert_eq!((applied(&world, 0), applied(&world, 1)), (3, 1));
 }
 
-/// A ticket of any earlier generation is resolved by the truth.
+/// A ticket of any earlier generation is resolved correctly.
 fn replies_outlive_takings_up(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     world.begin(0, &[0]);
@@ -208,9 +209,9 @@ fn replies_outlive_takings_up(mutant: Mutant) {
     }
 }
 
-/// Of earlier generations a window of requests is kept, the newest ones.
+/// A window of requests of earlier generations is kept, the newest ones.
 #[test]
-fn replies_beyond_a_window_are_forgotten_the_oldest_first() {
+fn oldest_replies_beyond_a_window_are_forgotten() {
     let mut world = opened(Mutant::None, &[0]);
     let mut process = 0;
     for (word, requests) in [(50, 4), (51, 3), (52, 0)] {
@@ -231,9 +232,9 @@ fn replies_beyond_a_window_are_forgotten_the_oldest_first() {
     }
 }
 
-/// Generations without a request have places, too: at most a window of them.
+/// Generations without a request also count: at most a window of generations is kept.
 #[test]
-fn a_generation_is_forgotten_after_a_window_of_others() {
+fn generation_is_forgotten_after_a_window_of_others() {
     let mut world = opened(Mutant::None, &[0]);
     world.begin(0, &[0]);
     deliver(&mut world);
@@ -251,7 +252,7 @@ fn a_command_with_other_pairs_is_refused(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     world.begin(0, &[0]);
     world.resolve(0, 0);
-    // A command, then a question.
+    // First a command, then a question.
     for _ in 0..2 {
         let payload = &mut world.flights[0].payload;
         let (envelope, _) = Envelope::parse(payload).expect("an envelope");
@@ -262,7 +263,7 @@ fn a_command_with_other_pairs_is_refused(mutant: Mutant) {
     }
 }
 
-/// A late copy of an opening takes no place.
+/// A late copy of an opening makes no entry.
 fn a_late_copy_opens_nothing(mutant: Mutant) {
     let mut world = World::new(1, LIMITS, mutant);
     world.start(SESSION, CONFIG, &[0]);
@@ -274,7 +275,7 @@ fn a_late_copy_opens_nothing(mutant: Mutant) {
     assert!(world.groups[0].sessions.is_empty());
 }
 
-/// A session runs out in a group, and is widened into it again. A renewal from before does not count.
+/// A session runs out in a group, and is widened into it again. A renewal from before must not count.
 fn a_renewal_from_before_does_not_count(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     pass(&mut world, 0, TTL / 2 + 10);
@@ -289,7 +290,7 @@ fn a_renewal_from_before_does_not_count(mutant: Mutant) {
     assert_eq!(outcome(&mut world), Outcome::SessionNotOpen);
 }
 
-/// A repeated taking up finds the first one, and another word is refused.
+/// A repeated `TakeUp` finds the first one, and one with another word is refused.
 fn a_repeated_taking_up_finds_the_first(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     let next = world.succeed(SESSION, CONFIG, 50);
@@ -324,7 +325,7 @@ fn a_retry_names_the_end_of_the_first(mutant: Mutant) {
     assert_eq!(world.flights[0].payload, first.payload);
 }
 
-/// A request that was given up keeps its place in the window.
+/// A request that was given up keeps its slot in the window.
 fn a_lost_request_is_not_passed_over(mutant: Mutant) {
     let mut world = opened(mutant, &[0]);
     world.begin(0, &[0]);
@@ -343,7 +344,7 @@ fn a_lost_request_is_not_passed_over(mutant: Mutant) {
 }
 
 #[test]
-fn a_group_that_was_reset_with_its_table_refuses_until_it_is_widened() {
+fn group_reset_with_its_table_refuses_until_a_widening() {
     let mut world = opened(Mutant::None, &[0]);
     world.begin(0, &[0]);
     settle(&mut world);
@@ -360,14 +361,14 @@ fn a_group_that_was_reset_with_its_table_refuses_until_it_is_widened() {
     world.begin(0, &[0]);
     assert_eq!(outcome(&mut world), Outcome::Applied);
     settle(&mut world);
-    // What the earlier incarnation applied binds nobody, and its name is not of this one.
+    // Requests that the earlier incarnation applied have no effect on this one, and cannot be resolved here.
     let ticket = world.tickets[0].clone();
     let told = resolved(&mut world, 0, &ticket);
     assert_eq!(told, Err(format!("{:?}", Fate::Unknown(Why::GroupReset(GroupId(0))))));
 }
 
 #[test]
-fn a_generation_is_known_by_its_word() {
+fn generation_is_identified_by_its_word() {
     let mut world = opened(Mutant::None, &[0]);
     let next = world.succeed(SESSION, CONFIG, 50);
     settle(&mut world);
@@ -381,7 +382,7 @@ fn a_generation_is_known_by_its_word() {
     assert_eq!(outcome(&mut world), Outcome::WrongPairs);
 }
 
-/// Hands a process all answers. Returns who refused its session's command, as the process is told.
+/// Passes all answers to a process. Returns the group that refused its session's command, as the process reports it.
 pub(crate) fn refusal(world: &mut World, process: usize) -> Option<(GroupId, Outcome)> {
     let caller = &mut world.processes[process].caller;
     world.answers.iter().find_map(|answer| {
@@ -393,9 +394,10 @@ pub(crate) fn refusal(world: &mut World, process: usize) -> Option<(GroupId, Out
     })
 }
 
-/// The first group has forgotten the session, and another process has taken it up in the second one: it is not gone.
+/// The first group has forgotten the session, and another process has taken it up in the second one. The session is
+/// therefore not gone.
 #[test]
-fn a_refused_taking_up_names_a_group_that_knows_the_session() {
+fn refused_take_up_names_a_group_that_knows_the_session() {
     let mut world = opened(Mutant::None, &[0, 1]);
     let key = world.keys[&SESSION].clone();
     world.groups[0].sessions = Sessions::new(GroupId(0), LIMITS);
@@ -407,10 +409,10 @@ fn a_refused_taking_up_names_a_group_that_knows_the_session() {
     assert_eq!(refusal(&mut world, third), Some((GroupId(1), Outcome::Refused(Reason::Taken))));
 }
 
-/// A caller that knows another history of a group than the group has, and its own is new: it is told so, and may try again with what it
-/// has learnt. It is not told that the session has ended.
+/// A caller knows another history of a group than the group has, and its own session is new. The caller gets that
+/// reason, and may try again with what it has learnt. It must not be told that the session has ended.
 #[test]
-fn an_opening_with_the_wrong_history_of_a_group_is_refused_for_that() {
+fn opening_with_the_wrong_history_gets_that_reason() {
     let mut world = World::new(2, LIMITS, Mutant::None);
     let opener = world.start(SESSION, CONFIG, &[0, 1]);
     world.groups[0].incarnation.number += 1;
@@ -418,9 +420,10 @@ fn an_opening_with_the_wrong_history_of_a_group_is_refused_for_that() {
     assert_eq!(refusal(&mut world, opener), Some((GroupId(0), Outcome::WrongPairs)));
 }
 
-/// The table of one group is full: the entry that the other group made is ended, and its place is free before its time is over.
+/// The table of one group is full. The entry that the other group made is ended, which frees its room before its time
+/// is over.
 #[test]
-fn an_opening_that_was_refused_can_be_ended_where_it_took_effect() {
+fn refused_opening_can_be_ended_where_it_took_effect() {
     let mut world = World::new(2, SessionLimits { sessions: 1, ..LIMITS }, Mutant::None);
     world.start(SESSION, CONFIG, &[1]);
     settle(&mut world);
@@ -438,7 +441,7 @@ fn an_opening_that_was_refused_can_be_ended_where_it_took_effect() {
 }
 
 #[test]
-fn a_question_that_nobody_waits_for_leaves_its_place() {
+fn forgotten_question_frees_its_slot() {
     let mut world = opened(Mutant::None, &[0]);
     for _ in 0..4 {
         world.begin(0, &[0]);
@@ -457,7 +460,7 @@ fn a_question_that_nobody_waits_for_leaves_its_place() {
     assert_eq!(caller.asked().cloned().collect::<Vec<_>>(), tickets[..4]);
     caller.forget(&tickets[1]);
     assert!(!caller.is_asked(&tickets[1]) && caller.is_asked(&tickets[2]));
-    caller.resolve(&tickets[4], &mut question).expect("its place is free");
+    caller.resolve(&tickets[4], &mut question).expect("a slot is free");
 }
 
 type Script = fn(Mutant);
@@ -479,7 +482,7 @@ const SCRIPTS: &[(&str, Script)] = &[
 ];
 
 #[test]
-fn scripts_end_as_written() {
+fn scripts_pass_without_mutant() {
     for (name, script) in SCRIPTS {
         println!("{name}");
         script(Mutant::None);
@@ -505,12 +508,12 @@ fn scripts_find_their_mutants() {
         (Mutant::OpensAnew, a_session_that_ran_out_is_not_opened_anew_in_silence),
     ];
     for &(mutant, script) in hunts {
-        assert!(std::panic::catch_unwind(|| script(mutant)).is_err(), "{mutant:?} goes unseen");
+        assert!(std::panic::catch_unwind(|| script(mutant)).is_err(), "{mutant:?} is not found");
     }
 }
 
 #[test]
-fn an_overlong_reply_is_an_overflow_and_stays_applied() {
+fn overlong_reply_is_an_overflow_and_stays_applied() {
     let mut world = World::new(1, SessionLimits { reply_bytes: 10, ..LIMITS }, Mutant::None);
     world.start(SESSION, CONFIG, &[0]);
     settle(&mut world);
@@ -522,7 +525,7 @@ fn an_overlong_reply_is_an_overflow_and_stays_applied() {
 }
 
 #[test]
-fn ended_sessions_take_places_beyond_their_own_until_their_end() {
+fn ended_sessions_beyond_the_limit_count_as_open() {
     let mut world = World::new(1, SessionLimits { sessions: 1, ended: 1, ..LIMITS }, Mutant::None);
     for id in 0..3 {
         world.start(SessionId(id + 1), CONFIG, &[0]);
@@ -562,9 +565,9 @@ fn a_halted_group_leaves_a_request_in_doubt() {
     let (envelope, _) = Envelope::parse(&world.flights[0].payload).expect("an envelope");
     let record = ReplyRecord::halted(&envelope, Default::default(), 5);
     let caller = &mut world.processes[0].caller;
-    let Some(Event::Finished(finished)) = caller.on_reply(GroupId(0), &record) else { panic!("nothing was told") };
+    let Some(Event::Finished(finished)) = caller.on_reply(GroupId(0), &record) else { panic!("nothing was reported") };
     assert_eq!(finished.fate, Fate::Unknown(Why::Halted(GroupId(0))));
-    assert_eq!(caller.responded(), 1, "it may be applied yet");
+    assert_eq!(caller.responded(), 1, "it may still be applied");
     settle(&mut world);
     assert_eq!(world.processes[0].caller.responded(), 2);
 }
@@ -582,7 +585,7 @@ fn a_request_that_was_never_sent_is_not_applied() {
 }
 
 #[test]
-fn a_new_leader_says_unacknowledged_replies_again() {
+fn new_leader_sends_unacknowledged_replies_again() {
     let mut world = opened(Mutant::None, &[0]);
     world.begin(0, &[0]);
     settle(&mut world);
@@ -595,7 +598,7 @@ fn a_new_leader_says_unacknowledged_replies_again() {
     let sessions = &mut world.groups[0].sessions;
     sessions.replies_of(0, |record| requests.push(ReplyRecord::parse(record).expect("a record").request));
     assert_eq!(requests, [2, 3], "request 1 is acknowledged");
-    sessions.replies_of(1, |_| panic!("no session is at that place"));
+    sessions.replies_of(1, |_| panic!("no session belongs to that client id"));
 }
 
 #[test]
@@ -631,21 +634,21 @@ fn a_session_is_opened_once() {
 
 /// The second request of a process is a query.
 #[test]
-fn a_query_is_answered_without_a_question() {
+fn query_is_answered_without_resolving() {
     let mut world = opened(Mutant::None, &[0, 1]);
     assert_eq!([world.begin(0, &[0, 1]), world.begin(0, &[0, 1])], [Some(1), Some(2)]);
     let kinds = world.flights.iter().map(|flight| Envelope::parse(&flight.payload).expect("an envelope").0.kind);
     assert_eq!(kinds.collect::<Vec<_>>(), [Kind::Command, Kind::Query]);
     settle(&mut world);
     assert!(world.unsettled(0).is_empty());
-    // A copy is answered by what the table has kept, and so is a later process that asks.
+    // A repeated copy is answered from the table, and so is a later process that asks.
     let (tickets, before) = (world.tickets.clone(), applied(&world, 0));
     assert!(resolved(&mut world, 0, &tickets[1]).is_ok());
     assert_eq!(applied(&world, 0), before);
 }
 
 #[test]
-fn a_query_that_is_refused_is_told_without_a_question() {
+fn refused_query_is_reported_without_resolving() {
     let mut world = opened(Mutant::None, &[0]);
     assert_eq!([world.begin(0, &[0]), world.begin(0, &[0])], [Some(1), Some(2)]);
     deliver(&mut world);
@@ -656,7 +659,7 @@ fn a_query_that_is_refused_is_told_without_a_question() {
 }
 
 #[test]
-fn kinds_of_messages_are_those_of_the_table() {
+fn message_kinds_have_the_documented_numbers() {
     let all =
         [Kind::Command, Kind::Open, Kind::Renew, Kind::Widen, Kind::TakeUp, Kind::End, Kind::Resolve, Kind::Query];
     assert_eq!(all.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7, 8]);

@@ -1,4 +1,4 @@
-//! Snapshots of a table: taken over whole, or not at all.
+//! Snapshots of a table: restored as a whole, or not at all.
 
 use stentor_multicast::{GroupId, StateReader};
 use stentor_session::{Mutant, SessionLimits, Sessions, SnapshotError};
@@ -6,7 +6,7 @@ use stentor_session::{Mutant, SessionLimits, Sessions, SnapshotError};
 use crate::script::{LIMITS, opened, settle};
 use crate::world::World;
 
-/// A world with a table that holds a session and the reply to one command.
+/// Creates a world with a table that holds a session and the reply to one command.
 fn used() -> World {
     let mut world = opened(Mutant::None, &[0]);
     world.begin(0, &[0]);
@@ -14,7 +14,7 @@ fn used() -> World {
     world
 }
 
-/// The table of the first group, and its snapshot.
+/// Returns the table of the first group, and its snapshot.
 fn written(world: &World) -> (&Sessions, Vec<u8>) {
     let sessions = &world.groups[0].sessions;
     let mut bytes = Vec::new();
@@ -23,7 +23,7 @@ fn written(world: &World) -> (&Sessions, Vec<u8>) {
 }
 
 #[test]
-fn a_damaged_snapshot_is_refused_whole() {
+fn damaged_snapshot_is_refused_as_a_whole() {
     let world = used();
     let (sessions, mut bytes) = written(&world);
     for at in 0..bytes.len() {
@@ -37,12 +37,12 @@ fn a_damaged_snapshot_is_refused_whole() {
     assert!(Sessions::read(GroupId(0), narrow, &bytes).is_err(), "another window");
     bytes.push(9);
     let (read, rest) = Sessions::read(GroupId(0), LIMITS, &bytes).expect("whole");
-    assert_eq!((&read, rest), (sessions, &[9][..]), "what follows is left to the next reader");
+    assert_eq!((&read, rest), (sessions, &[9][..]), "the bytes that follow are left to the next reader");
 }
 
-/// A state comes in chunks of any length, and the machine's value follows the table.
+/// A state arrives in chunks of any length, and the machine's value follows the table.
 #[test]
-fn a_table_is_read_from_the_beginning_of_a_state_or_not_at_all() {
+fn table_is_read_from_the_beginning_of_a_state() {
     let world = used();
     let (sessions, mut bytes) = written(&world);
     let table = bytes.len();

@@ -1,13 +1,14 @@
-//! Scripts of widenings: what is under way with them, and what other processes and groups know of them.
+//! Scripts of widenings: commands that are pending with them, and the knowledge of other processes and groups.
 
 use stentor_multicast::GroupId;
 use stentor_session::{CallerError, Mutant, Outcome};
 
 use crate::script::{CONFIG, SESSION, applied, deliver, opened, outcome, pass, refusal, settle};
 use crate::world::TTL;
-/// The session is ended while nobody knows whether its widening takes effect: it is ended behind it, in all its groups.
+/// The session is ended while it is unknown whether its widening takes effect. The end is ordered behind the widening,
+/// in all its groups.
 #[test]
-fn a_session_is_ended_behind_its_widening() {
+fn session_ends_behind_its_widening() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
     world.processes[0].caller.widen(60, &pairs, until).expect("open");
@@ -18,18 +19,18 @@ fn a_session_is_ended_behind_its_widening() {
     world.send_control(0);
     settle(&mut world);
     assert_eq!([0, 1].map(|group: usize| world.groups[group].sessions.end_of(SESSION)), [None; 2]);
-    assert_eq!(world.processes[0].caller.message(), None, "all have answered");
+    assert_eq!(world.processes[0].caller.message(), None, "all groups have answered");
 }
 
 #[test]
-fn a_widening_that_was_not_sent_can_be_taken_back() {
+fn unsent_widening_can_be_taken_back() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
     let key = world.processes[0].caller.key();
     world.processes[0].caller.widen(60, &pairs, until).expect("open");
     assert!(world.processes[0].caller.take_back());
     assert_eq!(world.processes[0].caller.message(), None);
-    assert_eq!(world.processes[0].caller.key(), key, "as if it had never been");
+    assert_eq!(world.processes[0].caller.key(), key, "as before the widening");
     assert!(!world.processes[0].caller.take_back(), "nothing is under way");
     world.processes[0].caller.widen(61, &pairs, until).expect("none is under way");
     world.send_control(0);
@@ -41,7 +42,7 @@ fn a_widening_that_was_not_sent_can_be_taken_back() {
 }
 
 #[test]
-fn a_key_from_before_a_widening_learns_of_it() {
+fn key_from_before_a_widening_is_updated() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
     world.processes[0].caller.widen(60, &pairs, until).expect("open");
@@ -62,9 +63,9 @@ fn a_key_from_before_a_widening_learns_of_it() {
     assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 1));
 }
 
-/// The process dies with its widening under way. The widening fails, or it takes effect.
+/// The process crashes during its widening. The widening fails, or it takes effect.
 #[test]
-fn a_key_from_within_a_widening_learns_what_became_of_it() {
+fn key_from_during_a_widening_is_updated() {
     for last_time in [0, 2 * TTL] {
         let mut world = opened(Mutant::None, &[0]);
         let pairs = world.pairs(&[1]);
@@ -88,7 +89,7 @@ fn a_key_from_within_a_widening_learns_what_became_of_it() {
 }
 
 #[test]
-fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
+fn take_up_must_name_the_last_widening_even_with_equal_pairs() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[0]), world.now() + TTL);
     let key = world.keys[&SESSION].clone();
@@ -100,9 +101,9 @@ fn a_taking_up_names_the_last_widening_even_if_the_pairs_are_the_same() {
     assert_eq!(outcome(&mut world), Outcome::WrongPairs);
 }
 
-/// A superseded process widens the session: the old group refuses, the new one cannot know.
+/// A superseded process widens the session. The old group refuses; the new one cannot know.
 #[test]
-fn what_one_group_refuses_counts_in_no_other() {
+fn widening_refused_by_one_group_counts_in_no_other() {
     let mut world = opened(Mutant::None, &[0]);
     world.succeed(SESSION, CONFIG, 50);
     settle(&mut world);
@@ -111,7 +112,7 @@ fn what_one_group_refuses_counts_in_no_other() {
     world.send_control(0);
     settle(&mut world);
     assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
-    // Nor does a successor of the superseded process begin, because one group agrees and another denies it.
+    // A successor of the superseded process cannot begin either, because one group agrees and another refuses.
     let key = world.processes[0].caller.key();
     world.keys.insert(SESSION, key);
     let rival = world.succeed(SESSION, CONFIG, 61);
@@ -121,7 +122,7 @@ fn what_one_group_refuses_counts_in_no_other() {
 }
 
 #[test]
-fn a_new_group_is_not_used_before_all_agree_to_the_widening() {
+fn new_group_is_not_used_before_all_agree() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
     world.processes[0].caller.widen(60, &pairs, until).expect("open");
@@ -134,7 +135,7 @@ fn a_new_group_is_not_used_before_all_agree_to_the_widening() {
     assert_eq!(world.processes[0].caller.begin(&[GroupId(1)]), Ok(1));
 }
 
-/// A session runs out in one group, and is widened before the caller hears of that: what the group knew of it is gone.
+/// A session runs out in one group, and is widened before the caller learns of that. The group's replies are gone.
 pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutant) {
     let mut world = opened(mutant, &[0, 1]);
     pass(&mut world, 0, TTL / 2 + 10);
@@ -155,7 +156,7 @@ pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutan
     let caller = &mut world.processes[0].caller;
     assert_eq!(caller.begin(&[GroupId(0), GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
     assert!(caller.end_in(GroupId(0)).is_some(), "it goes on elsewhere");
-    // The caller knows now, and asks for it.
+    // The caller now knows that, and asks for the group again.
     caller.widen(61, &pairs, until).expect("open");
     world.send_control(0);
     settle(&mut world);

@@ -28,9 +28,9 @@ pub(crate) struct Group {
 pub(crate) struct Flight {
     pub(crate) to: Vec<GroupId>,
     pub(crate) payload: Vec<u8>,
-    /// The process that sent it, which is its client's place as well.
+    /// Process that sent it, which is also its client id.
     pub(crate) from: usize,
-    /// The request that it carries.
+    /// Request that it carries.
     pub(crate) request: Option<u64>,
 }
 
@@ -42,30 +42,30 @@ pub(crate) struct Answer {
     pub(crate) record: Vec<u8>,
 }
 
-/// A process: one caller.
+/// A process with one caller.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Process {
     pub(crate) caller: Caller,
     pub(crate) alive: bool,
-    /// The last request that it began.
+    /// Last request that it began.
     begun: u64,
 }
 
-/// All of it.
+/// The whole system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct World {
     pub(crate) groups: Vec<Group>,
     pub(crate) flights: Vec<Flight>,
     pub(crate) answers: Vec<Answer>,
     pub(crate) processes: Vec<Process>,
-    /// What was written down before it was sent.
+    /// Keys and tickets that were stored before their messages were sent.
     pub(crate) keys: BTreeMap<SessionId, SessionKey>,
     pub(crate) tickets: Vec<Ticket>,
     pub(crate) audit: Audit,
     pub(crate) mutant: Mutant,
-    /// Whether commands notify all sessions, now and then.
+    /// `true` if commands occasionally notify all sessions.
     pub(crate) notifies: bool,
-    /// How often each kind of thing happened. Not part of the state.
+    /// Number of times that each kind of event happened. Not part of the state.
     pub(crate) seen: BTreeMap<&'static str, u64>,
 }
 
@@ -116,12 +116,12 @@ impl World {
         groups.iter().map(pair).collect()
     }
 
-    /// The largest clock: what a client may know of time.
+    /// Returns the largest clock, as a client's estimate of the time.
     pub(crate) fn now(&self) -> u64 {
         self.groups.iter().map(|group| group.clock).max().unwrap_or(0)
     }
 
-    /// A process that opens a session.
+    /// Starts a process that opens a session.
     pub(crate) fn start(&mut self, session: SessionId, config: CallerConfig, groups: &[u16]) -> usize {
         let mut caller = Caller::new(session, config).with_mutant(self.mutant);
         let (pairs, until) = (self.pairs(groups), self.now() + TTL);
@@ -129,11 +129,11 @@ impl World {
         self.enter(caller)
     }
 
-    /// A process that takes up a session.
+    /// Starts a process that takes up a session.
     pub(crate) fn succeed(&mut self, session: SessionId, config: CallerConfig, word: u64) -> usize {
         let mut caller = Caller::resume(&self.keys[&session], config).with_mutant(self.mutant);
         let until = self.now() + TTL;
-        caller.take_up(word, until).expect("a key with groups");
+        caller.take_up(word, until).expect("a valid key");
         self.enter(caller)
     }
 
@@ -145,7 +145,7 @@ impl World {
         process
     }
 
-    /// Writes the key down, if it is newer.
+    /// Stores the key, if it is newer.
     pub(crate) fn note_key(&mut self, process: usize) {
         let key = self.processes[process].caller.key();
         let rank = |key: &SessionKey| (key.widening, key.pairs.clone(), key.generation);
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Sends the session's own command, once more if it was sent.
+    /// Sends the session's own command, also repeatedly.
     pub(crate) fn send_control(&mut self, process: usize) {
         if let Some(message) = self.processes[process].caller.message() {
             let (to, payload) = (message.to.to_vec(), message.payload.to_vec());
@@ -194,7 +194,7 @@ impl World {
         self.flights.push(Flight { to, payload, from: process, request: Some(request) });
     }
 
-    /// Asks what became of a ticket's request.
+    /// Sends the question for the fate of a ticket's request.
     pub(crate) fn resolve(&mut self, process: usize, ticket: usize) -> bool {
         let ticket = &self.tickets[ticket];
         let mut payload = Vec::new();
@@ -305,7 +305,7 @@ impl World {
         self.audit.check(&machines);
     }
 
-    /// A message becomes a no-op for good. The sender is told, if it lives.
+    /// Turns a message into a no-op for good. A live sender learns of it.
     pub(crate) fn void(&mut self, flight: usize) {
         let flight = self.flights.swap_remove(flight);
         let process = &mut self.processes[flight.from];
@@ -318,12 +318,12 @@ impl World {
         self.check();
     }
 
-    /// The process gives a request up.
+    /// Lets the process give a request up.
     pub(crate) fn lose(&mut self, process: usize, request: u64) {
         let _ = self.processes[process].caller.lost(request, Why::TimedOut);
     }
 
-    /// A record arrives.
+    /// Delivers a record.
     pub(crate) fn answer(&mut self, answer: usize) {
         let Answer { to, group, record } = self.answers.swap_remove(answer);
         let process = &mut self.processes[to];
@@ -364,8 +364,8 @@ impl World {
         self.check();
     }
 
-    /// The group begins a new history with an empty table. What is under way to it is settled as a no-op, and processes that
-    /// multicast to it before are started anew.
+    /// Lets the group begin a new history with an empty table. Messages in flight to it become no-ops, and processes
+    /// that multicast to it before are no longer used.
     pub(crate) fn reset(&mut self, group: u16, limits: SessionLimits) {
         let mutant = self.mutant;
         self.audit.resets.insert(group);
@@ -385,7 +385,7 @@ impl World {
         group.machine = Machine { group: group.machine.group, ..Machine::default() };
     }
 
-    /// Requests of a process that are not settled.
+    /// Returns the requests of a process that are not settled.
     pub(crate) fn unsettled(&self, process: usize) -> Vec<u64> {
         let caller = &self.processes[process].caller;
         let from = caller.responded();
@@ -407,7 +407,7 @@ fn told(finished: &Finished<'_>, answers: Kind) -> &'static str {
     }
 }
 
-/// The name of a ticket's request.
+/// Returns the identifier of a ticket's request.
 pub(crate) fn name_of(ticket: &Ticket) -> Name {
     (ticket.session, ticket.generation, ticket.request)
 }
