@@ -1,9 +1,10 @@
-//! Copies between words that others use at the same time and bytes that are ours alone.
+//! Copies between shared words, which other threads, processes or devices access concurrently, and private bytes.
 //!
-//! [`PageMemory`] is memory that consists of such words, for devices to register.
+//! [`PageMemory`] is page-aligned memory that consists of shared words and that a device can register.
 //!
-//! Each word is loaded or stored by itself, relaxed, in no order: nobody sees half of one. A loop over words makes one
-//! access for each, which takes twice as long as the processor's own instruction for it, so that does the long ones.
+//! Every word is loaded or stored with one relaxed atomic access, in no particular order, so no reader sees a torn
+//! word. A loop needs one access for each word and takes twice as long as the processor's string instruction, so long
+//! copies use that instruction.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[cfg(not(loom))]
@@ -14,13 +15,14 @@ use stentor_fabric::memory::{Ordering, WORD, Word};
 #[cfg(not(loom))]
 pub use pages::PageMemory;
 
-/// Copies as many words as both have into words that others use.
+/// Copies bytes into shared words, up to the length of the shorter slice.
 #[inline]
 pub fn store(to: &[Word], from: &[[u8; WORD]]) {
     let count = to.len().min(from.len());
     if string::pays(to.as_ptr().addr(), from.as_ptr().addr(), count) {
-        // SAFETY: both have `count` words, and no `Word` overlaps plain bytes that are borrowed. Those of `to` are aligned and
-        // may be stored to through a shared reference, because others only use them as atomics, too.
+        // SAFETY: both slices have `count` words, and no `Word` overlaps plain bytes that are borrowed. The words of
+        // `to` are aligned. They may be stored to through a shared reference because all other users access them as
+        // atomics, too.
         unsafe { string::copy(to.as_ptr().cast::<u64>().cast_mut(), from.as_ptr().cast(), count) };
         return;
     }
@@ -29,15 +31,16 @@ pub fn store(to: &[Word], from: &[[u8; WORD]]) {
     }
 }
 
-/// Copies as many words as both have out of words that others use.
+/// Copies shared words into bytes, up to the length of the shorter slice.
 #[inline]
 pub fn load(from: &[Word], to: &mut [[u8; WORD]]) {
     let count = to.len().min(from.len());
-    // A processor that takes several words at once may begin at places that suit the destination: then these must suit the
-    // source, too, or half of a word that others store meanwhile could come.
+    // The processor may copy several words at once, in chunks that are aligned to the destination. If the destination
+    // is not aligned to words, a chunk boundary can lie inside a source word, and a concurrent store to that word can
+    // tear it.
     let alike = to.as_ptr().addr().is_multiple_of(WORD);
     if alike && string::pays(to.as_ptr().addr(), from.as_ptr().addr(), count) {
-        // SAFETY: both have `count` words; `to` is borrowed exclusively. Those of `from` are aligned.
+        // SAFETY: both slices have `count` words; `to` is borrowed exclusively. The words of `from` are aligned.
         unsafe { string::copy(to.as_mut_ptr().cast(), from.as_ptr().cast(), count) };
         return;
     }
@@ -46,10 +49,10 @@ pub fn load(from: &[Word], to: &mut [[u8; WORD]]) {
     }
 }
 
-/// Writes bytes at the beginning of words; what is left of the last one becomes zero.
+/// Writes bytes to the beginning of `to`. Fills the rest of the last word that is written with zeros.
 ///
 /// # Panics
-/// If there are too few words.
+/// If `to` has too few words.
 #[inline]
 pub fn store_bytes(to: &[Word], from: &[u8]) {
     let (whole, rest) = from.as_chunks::<WORD>();
@@ -61,10 +64,10 @@ pub fn store_bytes(to: &[Word], from: &[u8]) {
     }
 }
 
-/// Appends so many bytes from the beginning of words.
+/// Appends `bytes` bytes from the beginning of `from` to a vector.
 ///
 /// # Panics
-/// If there are too few words.
+/// If `from` has too few words.
 #[inline]
 pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
     let (whole, rest) = (bytes / WORD, bytes % WORD);
@@ -72,8 +75,9 @@ pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
     to.reserve(bytes);
     let place = to.spare_capacity_mut().as_mut_ptr().cast::<u8>();
     if place.addr().is_multiple_of(WORD) && string::pays(place.addr(), from.as_ptr().addr(), whole) {
-        // SAFETY: there is room for `bytes` behind what `to` holds, which is borrowed exclusively; the words of `from` are
-        // aligned. Then they are all there.
+        // SAFETY: the spare capacity of `to` has room for `bytes`, and `to` is borrowed exclusively; the words of
+        // `from` are aligned. After the copy, `whole` words behind the old length are initialized, so the length may
+        // cover them.
         unsafe {
             string::copy(place.cast(), from.as_ptr().cast(), whole);
             to.set_len(to.len() + whole * WORD);
@@ -88,36 +92,40 @@ pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
     }
 }
 
-/// `rep movsq`, which every x86-64 has.
+/// Copies with `rep movsq`, which every x86-64 processor has.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod string {
-    /// Words from which on its start is worth while.
+    /// Number of words from which on the instruction's start-up cost pays off.
     const WORTH: usize = 128;
-    /// Bytes after which places look alike to a processor that compares stores with loads.
+    /// Distance in bytes at which a processor that compares loads with earlier stores takes two addresses for the same
+    /// one.
     const ALIKE: usize = 4096;
 
-    /// Whether it is the quicker way. It is four times slower if the destination seems to lie a little ahead of the source
-    /// (AMD Zen 4: 177 ns for 4096 bytes instead of 44).
+    /// Returns whether the string instruction is faster than a loop. It is four times slower if the destination seems
+    /// to lie a little ahead of the source (AMD Zen 4: 177 ns for 4096 bytes instead of 44 ns).
     #[inline]
     pub(crate) fn pays(to: usize, from: usize, count: usize) -> bool {
         count >= WORTH && !(1..64).contains(&(to.wrapping_sub(from) % ALIKE))
     }
 
-    /// Copies `count` words, each in one piece on its aligned side.
+    /// Copies `count` words. Each access is a single one on the side that is aligned.
     ///
     /// # Safety
-    /// `to` and `from` must be valid for `count` words and must not overlap. Neither needs to be aligned; the side that others
-    /// use meanwhile must be, and they must use it as atomics.
+    /// `to` and `from` must be valid for `count` words and must not overlap. Neither needs to be aligned, with one
+    /// exception: the side that others access concurrently must be aligned, and the others must access it as atomics.
     #[inline]
     pub(crate) unsafe fn copy(to: *mut u64, from: *const u64, count: usize) {
-        // SAFETY: what this does is what `count` relaxed loads and stores of atomic words would do, in some order.
-        // - It accesses `count` words at `to` and at `from`, for which the caller answers; the direction flag is clear, as `asm!`
-        //   promises.
-        // - REP MOVSQ is as many MOVSQ, each of which loads and stores one quadword, and single accesses of naturally
-        //   aligned quadwords are atomic (AMD64 Architecture Programmer's Manual 2, 7.3.2; Intel SDM 3A, 9.1.1).
-        // - A processor may make the stores of one string instruction in another order (SDM 3A, 9.2.4), as relaxed stores
-        //   to different words may be; it does not carry them past later stores, so a release store behind them publishes them.
-        // - `asm!` may touch all memory that it can reach, so the compiler moves no other access of these words across it.
+        // SAFETY: this does what `count` relaxed loads and stores of atomic words would do, in some order.
+        // - It accesses `count` words at `to` and at `from`. The caller guarantees that these are valid. The direction
+        //   flag is clear, as `asm!` promises.
+        // - REP MOVSQ is a sequence of MOVSQ, each of which loads and stores one quadword, and single accesses of
+        //   naturally aligned quadwords are atomic (AMD64 Architecture Programmer's Manual 2, 7.3.2; Intel SDM 3A,
+        //   9.1.1).
+        // - A processor may reorder the stores of one string instruction (SDM 3A, 9.2.4), just as relaxed stores to
+        //   different words may be reordered. It does not move them past later stores, so a release store behind the
+        //   instruction publishes them.
+        // - `asm!` may access all memory that it can reach, so the compiler moves no other access of these words across
+        //   it.
         unsafe {
             core::arch::asm!(
                 "rep movsq",
@@ -130,7 +138,7 @@ mod string {
     }
 }
 
-/// Other processors, and those who look for undefined behaviour, see a loop.
+/// A stand-in for other processors, Miri and loom, where every copy is a loop.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 mod string {
     pub(crate) fn pays(_to: usize, _from: usize, _count: usize) -> bool {
@@ -152,7 +160,7 @@ mod tests {
         (0..count).map(|_| Word::new(value)).collect()
     }
 
-    /// Long and short, and from every distance of the two places at which the ways differ.
+    /// Checks short and long copies at every distance of source and destination for which the two code paths differ.
     #[test]
     fn every_word_comes_and_no_other_changes() {
         let bytes: Vec<u8> = (0..3 * 4096_u32).map(|n| (n * 7 / 8) as u8 ^ n as u8).collect();
@@ -200,7 +208,7 @@ mod tests {
         append(&words(2, 0), 17, &mut Vec::new());
     }
 
-    /// Who loads words while others store them sees each old or new, never half of one.
+    /// A thread that loads words while another one stores them sees each word either old or new, never torn.
     #[test]
     fn a_word_is_never_torn() {
         const COUNT: usize = 512;
@@ -209,7 +217,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 1..=ROUNDS {
-                    // At an odd place, so that the private side is not aligned.
+                    // The copy begins at an odd offset, so that the private side is not aligned.
                     let bytes = vec![round; COUNT * WORD + 1];
                     store(&shared, bytes[1..].as_chunks().0);
                 }

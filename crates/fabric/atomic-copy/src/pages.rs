@@ -1,4 +1,4 @@
-//! Memory that devices and peers write to.
+//! Page-aligned memory that devices and peers write to.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use stentor_fabric::memory::{WORD, Word};
 
-/// Devices register memory in pages.
+/// Alignment of registered memory, in bytes: devices register memory in pages.
 const PAGE: usize = 4096;
 
-/// Memory in pages of its own, zero at first, that a device may register. Devices and, with a key, peers write to it, so it is
-/// only ever seen as atomic words.
+/// Zeroed, page-aligned memory that a device may register. Devices write to it, and so do peers that have a key, so it
+/// is only accessed as atomic words.
 pub struct PageMemory {
     words: NonNull<Word>,
     layout: Layout,
 }
 
-// SAFETY: the words are atomic, and the memory belongs to this value wherever it goes.
+// SAFETY: the words are atomic, and the value owns its allocation, whichever thread holds it.
 unsafe impl Send for PageMemory {}
-// SAFETY: what `&PageMemory` gives are atomic words and addresses.
+// SAFETY: `&PageMemory` provides only atomic words and addresses.
 unsafe impl Sync for PageMemory {}
 
 impl fmt::Debug for PageMemory {
@@ -29,7 +29,7 @@ impl fmt::Debug for PageMemory {
 }
 
 impl PageMemory {
-    /// Allocates `bytes`. Returns `None` if that is no multiple of 8 above 0, or more than there is.
+    /// Allocates `bytes` (a non-zero multiple of 8). Returns `None` for another size, or if allocation fails.
     #[must_use]
     pub fn zeroed(bytes: usize) -> Option<Arc<PageMemory>> {
         if bytes == 0 || !bytes.is_multiple_of(WORD) {
@@ -41,35 +41,35 @@ impl PageMemory {
         Some(Arc::new(PageMemory { words: memory.cast(), layout }))
     }
 
-    /// Returns the memory.
+    /// Returns the memory as atomic words.
     #[inline]
     #[must_use]
     pub fn words(&self) -> &[Word] {
-        // SAFETY: allocated with this size, aligned, zeroed, and given back only when `self` is dropped; whoever writes to it
-        // meanwhile, a device too, does so behind atomic words.
+        // SAFETY: the memory was allocated with this size and alignment and zeroed, and it is freed only when `self` is
+        // dropped. Concurrent writers, devices among them, access it only as the atomic words see it.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.layout.size() / WORD) }
     }
 
-    /// Returns its size.
+    /// Returns the size in bytes.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.layout.size() as u64
     }
 
-    /// Returns where a place in it is.
+    /// Returns a pointer to the byte at `offset`.
     ///
     /// # Panics
-    /// If the place is behind the end.
+    /// If `offset` is larger than the size.
     #[inline]
     #[must_use]
     pub fn at(&self, offset: u64) -> NonNull<u8> {
         assert!(offset <= self.bytes(), "{offset} is behind {} bytes", self.bytes());
-        // SAFETY: inside the allocation, or at its end.
+        // SAFETY: the result is inside the allocation, or at its end.
         unsafe { self.words.cast::<u8>().add(offset as usize) }
     }
 
-    /// Returns where it begins, as devices name it.
+    /// Returns the address of the first byte, as devices use it in requests.
     #[inline]
     #[must_use]
     pub fn address(&self) -> u64 {
@@ -79,8 +79,8 @@ impl PageMemory {
 
 impl Drop for PageMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout. Every registration holds an `Arc`, and keeps it for ever if the device does not
-        // give it back, so no device knows this memory any more.
+        // SAFETY: the memory was allocated with this layout. Every registration holds an `Arc` of it, and keeps that
+        // for ever if the device does not release the registration, so no device accesses the memory any more.
         unsafe { dealloc(self.words.as_ptr().cast(), self.layout) };
     }
 }
