@@ -1,7 +1,7 @@
 //! Bindings to libibverbs, generated from the headers of rdma-core.
 //!
-//! [`Symbols`] has the library's functions, which it finds when it is made from a loaded library. `cargo xtask bindings` writes
-//! the bindings; the layouts of all structures are asserted when they are compiled.
+//! [`Symbols`] holds the library's functions, which it looks up when it is created from a loaded library. `cargo xtask
+//! bindings` writes the bindings. Assertions check the layouts of all structures at compile time.
 
 #[rustfmt::skip]
 mod bindings;
