@@ -1,4 +1,5 @@
-//! Control packets: a pass that looks, then passes that carry out, one member each.
+//! Control packets: the first pass of such a packet examines the registers, and later passes execute it, one member
+//! each.
 
 use stentor_wire::{NakCode, Psn, Syndrome};
 
@@ -9,14 +10,14 @@ use crate::parsed::Parsed;
 use crate::registers::{Progress, Rank, Session, Stage, State};
 use crate::step::{Admission, Bridge, Departure, Job, Switch};
 
-/// What becomes of a control packet.
+/// Decision of the first pass about a control packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ruling {
     Silent,
-    /// Done already.
+    /// The packet was executed before: acknowledge it again.
     Again,
     Refuse(Cause, NakCode),
-    /// Wait and come again.
+    /// The sender has to wait and send the packet again.
     Wait(Cause),
     Take(Job),
 }
@@ -38,7 +39,7 @@ impl Case<'_> {
         self.session.is_held_by(self.who)
     }
 
-    /// What is done of who asks: PSN and messages.
+    /// Returns the done PSN of the sending rank, and its message count.
     fn done(&self) -> (Psn, u32) {
         if self.held() { (self.progress.last, self.progress.last_msn) } else { (self.rank.done, self.rank.done_msn) }
     }
@@ -72,7 +73,8 @@ impl Case<'_> {
         if ahead > 1 && !(mutant!(self.mutant, NoBarrier) && self.held() && state == State::Active) {
             return self.rule_ahead(state);
         }
-        // Everything before it is done: what is wrong with it is its sender's fault and no older request's.
+        // Everything before this packet is done. An error in it is therefore its sender's, and not the effect of a lost
+        // packet.
         let Ok(control) = &self.control else {
             return Ruling::Refuse(Cause::BadControl, NakCode::InvalidRequest);
         };
@@ -85,7 +87,7 @@ impl Case<'_> {
         if self.held() { self.rule_holder(control) } else { self.rule_other(control.head.operation) }
     }
 
-    /// Something before it is missing, or not acknowledged yet.
+    /// Rules on a packet before which another one is missing or not acknowledged yet.
     fn rule_ahead(&self, state: State) -> Ruling {
         match state {
             State::Active if self.held() => match self.psn.distance(self.session.top) {
@@ -110,7 +112,7 @@ impl Case<'_> {
         Ruling::Take(match head.operation {
             Operation::Release => Job::Release,
             Operation::Link => Job::Link(self.admission()),
-            // The members' numbers move by one, and nothing else of them.
+            // A query advances the members' PSNs and message counts by one, and changes nothing else of them.
             Operation::Query => Job::Link(Admission { keeps: true, ..self.admission() }),
         })
     }
@@ -128,8 +130,8 @@ impl Case<'_> {
         }
     }
 
-    /// Whether all that the holder sent and the switch let through was executed by all members. `top` is where the first
-    /// copy of a packet is let through: no member is ahead of it.
+    /// Returns whether all members executed everything that the switch let through for the holder. `top` is the PSN at
+    /// which the switch lets the first copy of a packet through, so no member is ahead of it.
     fn is_clean(&self) -> bool {
         let Session { state, top, mid, .. } = self.session;
         mutant!(self.mutant, UncleanSteal) || state == State::Linking || top == self.progress.last.next() && !mid
@@ -137,8 +139,9 @@ impl Case<'_> {
 }
 
 impl Switch {
-    /// The first pass of a control packet: looks, and changes nothing. A holder is heard of by what is carried out and by its
-    /// data: a control packet that must wait is sent again behind the data that it waits for.
+    /// Runs the first pass of a control packet, which reads registers and changes none. It therefore does not renew the
+    /// holder's lease. Data and executed control packets renew it; a control packet that has to wait is sent again
+    /// after the data that it waits for.
     pub(crate) fn control(&mut self, parsed: &Parsed<'_>) -> Departure {
         let mutant = self.config.mutant;
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
@@ -168,7 +171,7 @@ impl Switch {
         }
     }
 
-    /// The further passes.
+    /// Runs a later pass of a control packet.
     pub(crate) fn carry_out(&mut self, parsed: &Parsed<'_>, bridge: &Bridge) -> Departure {
         let Ok(control) = Control::parse(&parsed.packet) else { return Departure::nothing(Cause::Stale) };
         match bridge.job {
@@ -180,7 +183,8 @@ impl Switch {
         }
     }
 
-    /// Puts down what was done of the rank that loses the set. True whatever becomes of the take-over.
+    /// Stores the done PSN of the rank that loses the set. The stored PSN is right even if the take-over does not
+    /// happen.
     fn retire(&mut self, parsed: &Parsed<'_>, bridge: &Bridge, admission: Admission) -> Departure {
         if !mutant!(self.config.mutant, DoneForgotten)
             && let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid)
@@ -190,7 +194,7 @@ impl Switch {
         Departure::looped(Cause::ControlTaken, Bridge { job: Job::Link(admission), ..*bridge })
     }
 
-    /// One member of a LINK.
+    /// Links one member.
     fn link(
         &mut self,
         parsed: &Parsed<'_>,
@@ -233,7 +237,7 @@ impl Switch {
 
     fn not_linked(&self, parsed: &Parsed<'_>, sqpn: u32, msn: u32, found: Linking) -> Departure {
         match found {
-            // Somebody was faster. What it was admitted with still holds: everything before it is done.
+            // Another rank linked first. The packet's admission still proves that everything before it is done.
             Linking::Lost => {
                 let to = (parsed.source, parsed.port, sqpn);
                 let syndrome = Syndrome::RnrNak(self.config.busy);
@@ -264,7 +268,8 @@ impl Switch {
         Departure::sent(Cause::Released, self.answer(to, psn, Syndrome::ACK, msn))
     }
 
-    /// The lease of a holder is over, and what it sent is half executed: no rank may use these queue pairs any more.
+    /// Poisons the set: the holder's lease has expired while its packets are only partly executed, so no rank may use
+    /// these queue pairs any more.
     fn poison(
         &mut self,
         parsed: &Parsed<'_>,
@@ -292,21 +297,21 @@ impl Switch {
     }
 }
 
-/// What the session's stage finds about a pass of a LINK.
+/// Result of a LINK pass at the session's stage.
 #[derive(Clone, Copy)]
 enum Linking {
     Member {
         rank: u8,
         is_last: bool,
     },
-    /// The set is not what it was when the packet was admitted.
+    /// The set has changed since the packet was admitted.
     Lost,
-    /// The packet was carried out by another pass, or is over.
+    /// Another pass has executed the packet, or the packet is obsolete.
     Stale,
 }
 
 impl Rank {
-    /// Everything up to here is done; never goes back.
+    /// Advances the rank's done PSN. It never moves back.
     fn did(&mut self, psn: Psn, msn: u32) {
         if self.done.is_before(psn) {
             (self.done, self.done_msn) = (psn, msn);

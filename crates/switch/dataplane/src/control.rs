@@ -1,99 +1,100 @@
-//! Control packets: a WRITE to an address and a key that no memory has, carried out by the switch.
+//! Control packets: WRITEs to an address and a key that no memory has. The switch executes them.
 //!
-//! The payload, big endian: magic `u32`, version `u8`, operation `u8`, unlinked `u8`, linked `u8`, lock `u32`, epoch `u32`,
-//! queue pair `u32`, PSN `u32`, messages `u32`, pad `u32`; then for each unlinked member its rank in 4 bytes, and for each
-//! linked one rank `u8`, 3 bytes of pad, key `u32`, base address `u64`.
+//! The payload is big endian: magic `u32`, version `u8`, operation `u8`, number of unlinked members `u8`, number of
+//! linked members `u8`, lock `u32`, epoch `u32`, queue pair `u32`, PSN `u32`, message count `u32`, padding `u32`. A
+//! list of the unlinked members follows, with the rank in 4 bytes, and a list of the linked members: rank `u8`, 3 bytes
+//! of padding, key `u32`, base address `u64`.
 
 use stentor_wire::{Packet, Psn, Reth};
 use thiserror::Error;
 
 use crate::registers::MOST;
 
-/// First bytes of a control packet's payload.
+/// First four bytes of a control packet's payload.
 pub const MAGIC: u32 = 0x5354_4e54;
 /// Version of the format.
 pub const VERSION: u8 = 1;
-/// The address that a control packet is written to.
+/// Address that control packets are written to.
 pub const CONTROL_VA: u64 = u64::MAX;
-/// The key that it is written with.
+/// Key that control packets are written with.
 pub const CONTROL_RKEY: u32 = u32::MAX;
-/// Bytes before the lists.
+/// Length of the payload before the lists, in bytes.
 pub const HEAD_BYTES: usize = 32;
-/// Bytes of an unlinked member.
+/// Length of an unlinked member's entry, in bytes.
 pub const UNLINK_BYTES: usize = 4;
-/// Bytes of a linked member.
+/// Length of a linked member's entry, in bytes.
 pub const LINK_BYTES: usize = 16;
-/// The longest payload of a control packet.
+/// Length of the longest payload, in bytes.
 pub const MAX_CONTROL_BYTES: usize = HEAD_BYTES + MOST * (UNLINK_BYTES + LINK_BYTES);
 
-/// What a control packet is for.
+/// The operation that a control packet requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
-    /// Takes the set, if it is free or one's own, and says who the members are.
+    /// Acquires the set if it is free or held by the sender, and replaces the member list.
     Link,
-    /// Gives the set back.
+    /// Releases the set.
     Release,
-    /// Changes nothing: is acknowledged when a [`Link`](Operation::Link) would be taken.
+    /// Changes nothing but PSNs and message counts. Acknowledged if the set is free or held by the sender.
     Query,
 }
 
-/// A member of a session.
+/// A member that a control packet links.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Link {
-    /// Who.
+    /// Rank of the member.
     pub rank: u8,
-    /// Key of WRITEs to it.
+    /// Key of its memory region, for WRITEs.
     pub rkey: u32,
-    /// What is added to the addresses of WRITEs.
+    /// Offset that is added to the addresses of WRITEs.
     pub base: u64,
 }
 
-/// The fields of a control packet that are no lists.
+/// The fields of a control packet before the lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Head {
-    /// What it is for.
+    /// The requested operation.
     pub operation: Operation,
-    /// Names the session, from its first control packet on.
+    /// Identifies the session, from its first control packet on.
     pub lock_id: u32,
-    /// The epoch that the holder believes in, 0 for any.
+    /// The session's epoch as the holder knows it; 0 matches any epoch.
     pub epoch: u32,
-    /// The sender's queue pair.
+    /// Number of the sender's queue pair.
     pub sqpn: u32,
     /// PSN of this packet.
     pub psn: Psn,
-    /// Messages that the queue pair posted before this one, 24 bits.
+    /// Number of messages that the queue pair posted before this one, 24 bits.
     pub msn: u32,
 }
 
-/// Why a payload is not a control packet's.
+/// Reason why a payload is not a valid control packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ControlError {
-    /// Too short, or not as long as its lists.
+    /// The payload is too short, or its length does not match its lists.
     #[error("{have} bytes, and its lists make {need}")]
     Length {
-        /// Bytes that there are.
+        /// Actual length, in bytes.
         have: usize,
-        /// Bytes that there should be.
+        /// Expected length, in bytes.
         need: usize,
     },
-    /// Something else was written there.
+    /// The payload does not begin with [`MAGIC`].
     #[error("begins with {0:#010x}, not with {MAGIC:#010x}")]
     Magic(u32),
-    /// Another version.
+    /// The payload has another version.
     #[error("version {0}, and this switch has {VERSION}")]
     Version(u8),
-    /// No such operation.
+    /// The operation is unknown.
     #[error("operation {0}: 1 is link, 2 release, 3 query")]
     Operation(u8),
-    /// More members than a set has, none to link, or some where none belong.
+    /// A list is longer than a set, a LINK names no member, or another operation names some.
     #[error("links {link} and unlinks {unlink}: a link names 1 to {MOST} members, other operations none")]
     Members {
-        /// To link.
+        /// Number of members to link.
         link: u8,
-        /// To unlink.
+        /// Number of members to unlink.
         unlink: u8,
     },
-    /// A rank that is none, or twice.
+    /// A rank is too large, or occurs twice.
     #[error("rank {0} is none of a set, or there twice")]
     Rank(u8),
 }
@@ -117,25 +118,25 @@ impl Operation {
     }
 }
 
-/// A control packet that was read: lengths, ranks and counts are right.
+/// A control packet whose lengths, ranks and counts have been validated.
 #[derive(Clone, Copy, Debug)]
 pub struct Control<'a> {
-    /// What is no list.
+    /// The fields before the lists.
     pub head: Head,
-    /// Members to link, as a mask of ranks.
+    /// Members to link, as a bit mask of ranks.
     pub mask: u32,
     links: &'a [[u8; LINK_BYTES]],
 }
 
 impl<'a> Control<'a> {
-    /// Whether a packet is for the switch itself.
+    /// Returns whether a WRITE with this header is a control packet.
     #[inline]
     #[must_use]
     pub fn is_one(reth: Option<Reth>) -> bool {
         reth.is_some_and(|reth| reth.va == CONTROL_VA && reth.rkey == CONTROL_RKEY)
     }
 
-    /// Reads a packet's payload.
+    /// Parses and validates the payload of a packet.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -143,7 +144,7 @@ impl<'a> Control<'a> {
         Control::parse_payload(packet.payload())
     }
 
-    /// Reads a payload.
+    /// Parses and validates a payload.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -187,20 +188,20 @@ impl<'a> Control<'a> {
         Ok(Control { head, mask, links })
     }
 
-    /// Members to link.
+    /// Returns the number of members to link.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u8 {
         self.links.len() as u8
     }
 
-    /// Whether nobody is linked.
+    /// Returns whether the packet links no member.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// The member of a pass.
+    /// Returns the member that the pass with this slot links.
     #[inline]
     #[must_use]
     pub fn link(&self, slot: u8) -> Option<Link> {
@@ -209,7 +210,7 @@ impl<'a> Control<'a> {
     }
 }
 
-/// Ranks as a mask, none twice.
+/// Returns ranks as a bit mask, or an error if one is too large or occurs twice.
 fn mask(ranks: impl Iterator<Item = u8>) -> Result<u32, ControlError> {
     let mut mask = 0_u32;
     for rank in ranks {
@@ -222,12 +223,12 @@ fn mask(ranks: impl Iterator<Item = u8>) -> Result<u32, ControlError> {
     Ok(mask)
 }
 
-/// Writes the payload of a control packet; returns how many bytes it has. Hosts send it as a WRITE to [`CONTROL_VA`] with
-/// [`CONTROL_RKEY`].
+/// Writes the payload of a control packet to `to` and returns its length in bytes. Hosts send it as a WRITE to
+/// [`CONTROL_VA`] with [`CONTROL_RKEY`].
 ///
 /// # Errors
-/// [`ControlError::Members`], or [`ControlError::Length`] if `to` has less than [`MAX_CONTROL_BYTES`] and the lists do not
-/// fit.
+/// [`ControlError::Members`] if a list is too long, or [`ControlError::Length`] if the payload does not fit into `to`.
+/// [`MAX_CONTROL_BYTES`] is always enough.
 pub fn emit(head: &Head, unlink: &[u8], links: &[Link], to: &mut [u8]) -> Result<usize, ControlError> {
     let (have, need) = (to.len(), HEAD_BYTES + unlink.len() * UNLINK_BYTES + links.len() * LINK_BYTES);
     if links.len() > MOST || unlink.len() > MOST {
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn control_payload_round_trips() {
         let links: Vec<Link> =
             (0..32).map(|rank| Link { rank, rkey: 100 + u32::from(rank), base: u64::from(rank) << 40 }).collect();
         let mut bytes = [0; MAX_CONTROL_BYTES];
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_by_its_cause() {
+    fn malformed_control_payload_is_refused_by_cause() {
         let link = |rank| Link { rank, rkey: 1, base: 2 };
         let mut bytes = [0; MAX_CONTROL_BYTES];
         let len = emit(&head(Operation::Link), &[4], &[link(1), link(2)], &mut bytes).unwrap();

@@ -1,18 +1,18 @@
-//! What became of packets, by cause.
+//! Counts of passes, by the cause with which they ended.
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)+) => {
-        /// What became of a packet in a pass. Each pass counts under exactly one.
+        /// The outcome of a pass. Each pass is counted under exactly one.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Cause {
             $($(#[$doc])* $name,)+
         }
 
         impl Cause {
-            /// All of them.
+            /// All causes.
             pub const ALL: &'static [Cause] = &[$(Cause::$name),+];
 
-            /// Its name in reports.
+            /// Returns the name that reports use.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Cause::$name => $text),+ }
@@ -22,77 +22,77 @@ macro_rules! causes {
 }
 
 causes! {
-    /// Not for this switch: goes its usual way.
+    /// The packet is not for this switch and is forwarded as usual.
     Plain = "plain";
-    /// Dropped: not a RoCEv2 packet over IPv4.
+    /// Dropped: the packet is not RoCEv2 over IPv4.
     Malformed = "malformed";
-    /// Dropped: a control packet or an answer whose ICRC is wrong.
+    /// Dropped: the ICRC of a control packet or of an answer is wrong.
     Damaged = "damaged";
-    /// Dropped: no such set, or it is silent.
+    /// Dropped: the set does not exist, or is silent.
     UnknownSet = "unknown-set";
-    /// Dropped: no such rank, or from another address than that rank has.
+    /// Dropped: the rank does not exist, or the source address is not that of the rank.
     WrongSource = "wrong-source";
-    /// Dropped: an operation that no queue pair of a set sends.
+    /// Dropped: no queue pair of a set sends this operation.
     WrongOpcode = "wrong-opcode";
-    /// Dropped: its time to live is over.
+    /// Dropped: the time to live has expired.
     Expired = "expired";
-    /// A copy left for a receiver.
+    /// The switch sent a copy to a receiver.
     Copied = "copied";
-    /// No copy: the receiver has acknowledged this packet.
+    /// The switch sent no copy because the receiver has acknowledged this packet.
     Suppressed = "suppressed";
-    /// No copy: something before it did not reach this receiver, or nobody.
+    /// The switch sent no copy because the receiver lacks an earlier packet, or because all receivers do.
     Gap = "gap";
-    /// Done already: acknowledged again.
+    /// The packet is done, and the switch acknowledged it again.
     Again = "again";
-    /// The holder was told that something is missing.
+    /// The switch sent the holder a NAK because a packet is missing.
     Complained = "complained";
-    /// Dropped: something is missing, and the holder knows.
+    /// Dropped: a packet is missing, and the holder has already received a NAK.
     Quiet = "quiet";
-    /// Data of a rank that does not hold the set.
+    /// A rank that does not hold the set sent data.
     NotHolder = "not-holder";
-    /// Data while a control packet is being carried out.
+    /// Data arrived while a control packet is being executed.
     TooEarly = "too-early";
-    /// A control packet is in order, and goes through the loop.
+    /// A control packet is valid and goes through the loop.
     ControlTaken = "control-taken";
-    /// One member was linked.
+    /// A pass linked one member.
     Linked = "linked";
-    /// The last member was linked: the session began.
+    /// A pass linked the last member, and the session began.
     Began = "began";
-    /// The set was released, or a control packet that changes nothing was acknowledged.
+    /// A rank released the set, or the switch acknowledged a control packet that changes nothing.
     Released = "released";
-    /// A control packet waits: another rank holds the set.
+    /// A control packet has to wait because another rank holds the set.
     Busy = "busy";
-    /// A control packet waits: not everything before it is acknowledged.
+    /// A control packet has to wait because a packet before it is not acknowledged yet.
     Barrier = "barrier";
-    /// A control packet came before what is missing.
+    /// A control packet arrived while an earlier packet is missing.
     Missing = "missing";
-    /// Refused: a control packet that is wrong in itself.
+    /// Refused: the control packet is invalid.
     BadControl = "bad-control";
     /// Refused: the holder's control packet names another session.
     WrongLock = "wrong-lock";
-    /// Refused: READs, atomics, invalidations.
+    /// Refused: a READ, an atomic or an invalidation.
     Invalid = "invalid";
     /// Refused: the set is poisoned.
     Poisoned = "poisoned";
-    /// The set was poisoned.
+    /// The pass poisoned the set.
     Poisons = "poisons";
-    /// Discarded: a pass of what is over.
+    /// Dropped: the pass belongs to an epoch or an execution that has ended.
     Stale = "stale";
-    /// An answer was taken in, and the holder need not know.
+    /// The switch recorded an answer and sent nothing to the holder.
     Noted = "noted";
-    /// All members have more than before: acknowledged.
+    /// All members acknowledged more than before, and the switch acknowledged that to the holder.
     Acknowledged = "acknowledged";
-    /// A member's refusal went to the holder.
+    /// The switch forwarded a member's negative answer to the holder.
     Refused = "refused";
-    /// Dropped: an answer of who is no member, of another epoch, or about what was never sent.
+    /// Dropped: an answer from a non-member, of another epoch, or for a PSN that was never sent.
     Foreign = "foreign";
-    /// A congestion notification went to the holder.
+    /// The switch sent a congestion notification to the holder.
     Notified = "notified";
-    /// Dropped: a congestion notification too soon after another.
+    /// Dropped: a congestion notification too soon after another one.
     Thinned = "thinned";
 }
 
-/// Packets by cause.
+/// Number of passes for each cause.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Counters([u64; Cause::ALL.len()]);
 
@@ -108,13 +108,13 @@ impl Counters {
         self.0[cause as usize] += 1;
     }
 
-    /// How many passes ended so.
+    /// Returns the number of passes that ended with this cause.
     #[must_use]
     pub fn of(&self, cause: Cause) -> u64 {
         self.0[cause as usize]
     }
 
-    /// Names and counts of what happened at all.
+    /// Returns name and count of every cause that occurred.
     pub fn list(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Cause::ALL.iter().map(|cause| (cause.name(), self.of(*cause))).filter(|(_, count)| *count > 0)
     }

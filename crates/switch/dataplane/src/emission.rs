@@ -1,4 +1,4 @@
-//! Packets that leave: new headers, and what stays of the packet that came in.
+//! Packets that the switch sends: new headers, followed by a part of the packet that arrived.
 
 use core::net::Ipv4Addr;
 use std::ops::Range;
@@ -9,16 +9,17 @@ use stentor_wire::{
 
 use crate::parsed::Parsed;
 
-/// IPv4 and UDP.
+/// Length of the IPv4 and UDP headers, in bytes.
 const OUTER_BYTES: usize = 28;
-/// RETH.
+/// Length of the RETH, in bytes.
 const RETH_BYTES: usize = 16;
-/// The longest headers that are made anew: those of a congestion notification are as long.
+/// Length of the longest headers that the switch rewrites, in bytes. Those of a congestion notification are as long.
 pub const MAX_HEAD_BYTES: usize = OUTER_BYTES + BTH_BYTES + RETH_BYTES;
-/// Hops of packets that the switch makes.
+/// Time to live of packets that the switch originates.
 const TTL: u8 = 64;
 
-/// A packet that leaves: headers, then a part of the packet that came in, then the ICRC. The payload is never copied here.
+/// A packet to send: new headers, then a part of the packet that arrived, then the ICRC. Nothing here copies the
+/// payload.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Emission {
     to: Ipv4Addr,
@@ -29,41 +30,41 @@ pub struct Emission {
 }
 
 impl Emission {
-    /// Destination address.
+    /// Returns the destination address.
     #[must_use]
     pub fn to(&self) -> Ipv4Addr {
         self.to
     }
 
-    /// IP, UDP and transport headers.
+    /// Returns the IP, UDP and transport headers.
     #[inline]
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[..self.head_bytes]
     }
 
-    /// Which bytes of the packet that came in follow.
+    /// Returns the range of the arrived packet that follows the headers.
     #[inline]
     #[must_use]
     pub fn body(&self) -> Range<usize> {
         self.body.clone()
     }
 
-    /// The last bytes.
+    /// Returns the ICRC, the last bytes of the packet.
     #[inline]
     #[must_use]
     pub fn icrc(&self) -> [u8; ICRC_BYTES] {
         self.icrc.to_le_bytes()
     }
 
-    /// Length of the packet, bytes.
+    /// Returns the length of the packet in bytes.
     #[must_use]
     pub fn packet_bytes(&self) -> usize {
         self.head_bytes + self.body.len() + ICRC_BYTES
     }
 
-    /// Writes the packet, from its IP header on; `input` is the packet that came in. Returns its length, or `None` if `to`
-    /// has no room for it.
+    /// Writes the packet to `to`, from its IP header on; `input` is the packet that arrived. Returns the length in
+    /// bytes, or `None` if `to` is too short.
     pub fn write(&self, input: &[u8], to: &mut [u8]) -> Option<usize> {
         let len = self.packet_bytes();
         let to = to.get_mut(..len)?;
@@ -75,7 +76,7 @@ impl Emission {
         Some(len)
     }
 
-    /// The packet in a vector of its own.
+    /// Returns the packet in a new vector.
     #[must_use]
     pub fn to_vec(&self, input: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; self.packet_bytes()];
@@ -86,15 +87,15 @@ impl Emission {
     }
 }
 
-/// Where a copy is from.
+/// Source address and port of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) address: Ipv4Addr,
-    /// `None`: it keeps the port of the packet that it is of.
+    /// Source port; with `None` the copy keeps that of the original packet.
     pub(crate) port: Option<u16>,
 }
 
-/// How a copy differs from the packet that it is of.
+/// The differences between a copy and the original packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Translation {
     pub(crate) to: u32,
@@ -104,7 +105,7 @@ pub(crate) struct Translation {
     pub(crate) base: u64,
 }
 
-/// What a packet made by the switch says, and to whom.
+/// Contents and destination of an answer that the switch originates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) from: Ipv4Addr,
@@ -116,8 +117,8 @@ pub(crate) struct Answer {
     pub(crate) msn: u32,
 }
 
-/// A copy for one receiver. The ICRC follows from the old one and the change of the headers, whatever the payload is: a
-/// packet that was damaged before stays one.
+/// Makes a copy for one receiver. The ICRC of the copy follows from the old ICRC and the change of the headers,
+/// whatever the payload is, so the copy of a damaged packet is damaged, too.
 #[inline]
 pub(crate) fn copy(parsed: &Parsed<'_>, source: Source, change: &Translation, shifts: &Shifts) -> Emission {
     if parsed.opcode.shape().reth {
@@ -127,22 +128,22 @@ pub(crate) fn copy(parsed: &Parsed<'_>, source: Source, change: &Translation, sh
     }
 }
 
-/// The same, if the headers that are made anew are so many words. They are handled as a pipeline has them, word by word.
+/// Makes a copy whose rewritten headers have `WORDS` words. The headers are handled word by word, as a pipeline does.
 #[inline]
 fn copy_of<const WORDS: usize>(parsed: &Parsed<'_>, source: Source, change: &Translation, shifts: &Shifts) -> Emission {
     let transport = parsed.packet.as_bytes();
-    // It was checked that the packet has the headers of its opcode.
+    // The parser has checked that the packet has the headers of its opcode.
     let old = parsed.words.first_chunk().copied().unwrap_or([[0; 4]; WORDS]).map(u32::from_be_bytes);
-    // 0 to 4 are IP, 5 and 6 UDP, 7 to 9 the BTH, 10 to 13 the RETH.
+    // Words 0 to 4 are the IP header, 5 and 6 UDP, 7 to 9 the BTH, 10 to 13 the RETH.
     let mut new = old;
-    // One hop less, and no checksum yet.
+    // Decrement the TTL and clear the checksum, which is computed below.
     new[2] = (old[2] & 0xffff_0000).wrapping_sub(1 << 24);
     (new[3], new[4]) = (source.address.to_bits(), change.to);
     if let Some(port) = source.port {
         new[5] = old[5] & 0xffff | u32::from(port) << 16;
     }
     new[2] |= checksum(&new);
-    // No UDP checksum.
+    // The copy has no UDP checksum.
     new[6] &= 0xffff_0000;
     new[8] = old[8] & 0xff00_0000 | change.qpn;
     new[9] = old[9] & 0xff00_0000 | change.psn.get();
@@ -151,7 +152,7 @@ fn copy_of<const WORDS: usize>(parsed: &Parsed<'_>, source: Source, change: &Tra
         (new[10], new[11], new[12]) = ((va >> 32) as u32, va as u32, change.rkey);
     }
     let mut head = [0; MAX_HEAD_BYTES];
-    // From the third word on, or what the ICRC sees of it.
+    // The change of the words behind the second one, as far as the ICRC covers them.
     let mut difference = [0; MAX_HEAD_BYTES - 8];
     for (word, (old, new)) in old.iter().zip(&new).enumerate() {
         head[4 * word..4 * word + 4].copy_from_slice(&new.to_be_bytes());
@@ -165,7 +166,7 @@ fn copy_of<const WORDS: usize>(parsed: &Parsed<'_>, source: Source, change: &Tra
     Emission { to, head, head_bytes, body, icrc }
 }
 
-/// The Internet checksum of the first five words, an IPv4 header whose own checksum is 0.
+/// Returns the Internet checksum of the first five words, an IPv4 header whose own checksum is 0.
 #[inline]
 fn checksum(words: &[u32]) -> u32 {
     let sum: u64 = words.iter().take(5).map(|word| u64::from(*word)).sum();
@@ -174,7 +175,7 @@ fn checksum(words: &[u32]) -> u32 {
     !((folded & 0xffff) + (folded >> 16)) as u32 & 0xffff
 }
 
-/// What so much payload behind a change does to the CRC, for every length of a payload with its pad.
+/// The effect on the CRC of moving a change in front of a payload, for every length of a padded payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shifts(Box<[icrc::Shift]>);
 
@@ -192,7 +193,7 @@ impl Shifts {
     }
 }
 
-/// A packet without a payload, made here.
+/// Makes a packet without a payload.
 fn made(from: Ipv4Addr, to: Ipv4Addr, port: u16, repr: &Repr) -> Emission {
     let ip = Ipv4Repr { tos: 0, id: 0, dont_fragment: true, ttl: TTL, source: from, destination: to };
     let envelope = Envelope { ip: IpRepr::V4(ip), source_port: port, udp_checksum: 0 };
@@ -207,7 +208,7 @@ fn made(from: Ipv4Addr, to: Ipv4Addr, port: u16, repr: &Repr) -> Emission {
     Emission { to, head, head_bytes, body: 0..0, icrc }
 }
 
-/// An acknowledgement, positive or negative.
+/// Makes an acknowledgement, positive or negative.
 pub(crate) fn answer(answer: &Answer) -> Emission {
     let aeth = Aeth { syndrome: answer.syndrome, msn: answer.msn };
     let headers = Headers::Response(Response::Acknowledge(aeth));
@@ -215,7 +216,7 @@ pub(crate) fn answer(answer: &Answer) -> Emission {
     made(answer.from, answer.to, answer.port, &repr)
 }
 
-/// A congestion notification.
+/// Makes a congestion notification.
 pub(crate) fn notification(from: Ipv4Addr, to: Ipv4Addr, port: u16, qpn: u32) -> Emission {
     let mut bth = Bth::new(qpn, Psn::new(0));
     bth.becn = true;

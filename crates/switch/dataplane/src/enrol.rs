@@ -1,12 +1,13 @@
-//! What hosts and the control plane of a switch say to each other, as bytes.
+//! Messages between hosts and the control plane of a switch, and their encoding.
 //!
-//! A host [`Join`]s a set with two queue pairs that nobody has used yet. When everybody has joined, or enough have and no more
-//! come for a while, the switch makes a *generation* of the set of those who are there, under a `gid` that no older packet
-//! names, and says so ([`Ready`]). A generation never changes: when one of its hosts comes, goes or has a queue pair that
-//! broke, the others are told to come again ([`ToHost::Renew`]). They throw their queue pairs away and join with new ones.
+//! A host sends [`Join`] for a set, with two queue pairs that nobody has used yet. When all hosts have joined, or
+//! enough hosts have and no more join for a while, the switch creates a *generation* of the set. It consists of the
+//! hosts that joined, has a `gid` that no older packet names, and is announced with [`Ready`]. A generation never
+//! changes. When one of its hosts joins again, leaves or breaks a queue pair, the switch sends the others
+//! [`ToHost::Renew`]. They discard their queue pairs and join again with new ones.
 //!
-//! Whether something of an older generation may land at a host still is nothing that the switch knows; hosts tell that each
-//! other.
+//! The switch does not know whether a packet of an older generation may still land at a host. The hosts exchange that
+//! among themselves.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -17,138 +18,140 @@ use thiserror::Error;
 use crate::plane::Attachment;
 use crate::registers::MOST;
 
-/// Version of these messages; both ends of a line have the same.
+/// Version of these messages. Both ends of a connection must have the same.
 pub const VERSION: u16 = 1;
-/// The longest message, bytes.
+/// Length of the longest message, in bytes.
 pub const MAX_BYTES: usize = 64;
 
-/// A host is there, with queue pairs that nobody has used yet.
+/// A host's request to join a set, with queue pairs that nobody has used yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Join {
-    /// The set, as the cluster counts.
+    /// Number of the set in the cluster's configuration.
     pub number: u16,
-    /// Hosts that the set has when all are there: 2 to [`MOST`].
+    /// Number of hosts of the complete set, 2 to [`MOST`].
     pub size: u8,
-    /// Which of them this is; below `size`.
+    /// Rank of this host, below `size`.
     pub rank: u8,
-    /// Counts how often this host has joined this set; comes back in the answers. What it joined as before is over.
+    /// Counts how often this host has joined this set. The switch's answers repeat it. A join ends the host's earlier
+    /// lives.
     pub life: u32,
-    /// How long it may hold the set without being heard of. The longest of all hosts counts.
+    /// Time that the host may hold the set in silence. The longest of all hosts applies.
     pub lease: Duration,
-    /// Payload of a packet that it takes, bytes. The smallest of all hosts counts.
+    /// Largest packet payload that the host accepts, in bytes. The smallest of all hosts applies.
     pub mtu: u16,
-    /// Whether its packets have IPv4 identifications of their own, as those of cards and of kernels have.
+    /// `true` if the host's packets have their own IPv4 identifications, as those of NICs and kernels have.
     pub identified: bool,
-    /// What it sends with.
+    /// The queue pair that the host sends with.
     pub sends: Attachment,
-    /// What it receives with.
+    /// The queue pair that the host receives with.
     pub receives: Attachment,
 }
 
-/// A generation of a set is there.
+/// Announcement of a generation of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ready {
-    /// The set, as the cluster counts.
+    /// Number of the set in the cluster's configuration.
     pub number: u16,
-    /// What [`Join::life`] said.
+    /// The life of the [`Join`] that this answers.
     pub life: u32,
-    /// Names the generation; no other one of any set, nor of any other switch or start of a switch, has the same.
+    /// Identifies the generation. No other generation of any set has the same value, nor any of another switch or of
+    /// another start of this switch.
     pub generation: u64,
-    /// The set, as packets name it: see [`Switch::vrqpn`](crate::Switch::vrqpn).
+    /// Number of the set in packets: see [`Switch::vrqpn`](crate::Switch::vrqpn).
     pub gid: u16,
-    /// The address that sending queue pairs are connected to.
+    /// Address that sending queue pairs are connected to.
     pub forward: Ipv4Addr,
-    /// The address that receiving queue pairs are connected to.
+    /// Address that receiving queue pairs are connected to.
     pub backward: Ipv4Addr,
-    /// Payload of a packet, bytes.
+    /// Largest payload of a packet, in bytes.
     pub mtu: u16,
-    /// Whether copies may have IPv4 identifications other than 0.
+    /// `true` if copies may have IPv4 identifications other than 0.
     pub identified: bool,
-    /// The ranks that it has.
+    /// Ranks of the generation, as a bit mask.
     pub who: u32,
 }
 
-/// What a host says.
+/// A message from a host to the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ToSwitch {
-    /// It wants to be in a set.
+    /// The host wants to join a set.
     Join(Join),
-    /// Its queue pairs of this life are gone, and it does not want to be in the set for now.
+    /// The host has destroyed its queue pairs of this life and does not want to be in the set for now.
     Leave {
-        /// The set.
+        /// Number of the set.
         number: u16,
-        /// The life that is over.
+        /// The life that has ended.
         life: u32,
     },
 }
 
-/// What the control plane says.
+/// A message from the switch's control plane to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ToHost {
-    /// The set is there.
+    /// A generation of the set exists.
     Ready(Ready),
-    /// This life is over: join anew, with new queue pairs.
+    /// The life has ended: the host must join again with new queue pairs.
     Renew {
-        /// The set.
+        /// Number of the set.
         number: u16,
-        /// The life.
+        /// The life that has ended.
         life: u32,
     },
-    /// The set is not for this host, as it is now.
+    /// The switch does not admit this host to the set, with its current parameters.
     Refused {
-        /// The set.
+        /// Number of the set.
         number: u16,
-        /// What [`Join::life`] said.
+        /// The life of the [`Join`] that this answers.
         life: u32,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
 }
 
-/// Why a host is not let into a set.
+/// Reason why a host is not admitted to a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum Refusal {
-    /// No room.
+    /// The switch has no room for another set.
     #[error("the switch has no room for another set: raise `sets` in its configuration")]
     Full,
-    /// Another size than others said.
+    /// Other hosts stated another size.
     #[error("the other hosts say that the set has another size: start all of them with the same configuration")]
     Size,
-    /// Another connection is there for this rank.
+    /// Another connection has joined with this rank.
     #[error("this rank is there already on another connection: give each process an id of its own")]
     Taken,
-    /// Its packets cannot be taken in.
+    /// The switch cannot forward the host's packets because it does not see their identifications.
     #[error(
         "the switch runs on plain sockets, which do not see identifications of packets: start it with `mode = \"raw\"`"
     )]
     Identified,
 }
 
-/// Why bytes are no message.
+/// Reason why bytes are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum EnrolError {
-    /// Not as long as such a message is.
+    /// The length does not match the kind of message.
     #[error("{have} bytes, and a message of kind {kind} has {need}")]
     Length {
-        /// The first byte.
+        /// Kind of message: the first byte.
         kind: u8,
-        /// Bytes that there are.
+        /// Actual length, in bytes.
         have: usize,
-        /// Bytes that there should be.
+        /// Expected length, in bytes.
         need: usize,
     },
-    /// Nothing at all.
+    /// There are no bytes.
     #[error("an empty message")]
     Empty,
-    /// No such message.
+    /// The kind of message is unknown.
     #[error("a message of kind {0}: a host says 1 or 2, a switch 3, 4 or 5")]
     Kind(u8),
-    /// A field with a value that it cannot have.
+    /// A field has a value that is out of its range.
     #[error("{field} is {value}")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// What it is.
+        /// Value of the field.
         value: u64,
     },
 }
@@ -160,7 +163,7 @@ const RENEW: u8 = 4;
 const REFUSED: u8 = 5;
 
 impl ToSwitch {
-    /// Writes it; the bytes are the first of the array, so many.
+    /// Encodes the message. Returns an array and the number of its bytes that are used.
     #[must_use]
     pub fn encode(&self) -> ([u8; MAX_BYTES], usize) {
         let mut to = Writer::new();
@@ -184,7 +187,7 @@ impl ToSwitch {
         to.done()
     }
 
-    /// Reads it.
+    /// Decodes a message.
     ///
     /// # Errors
     /// See [`EnrolError`].
@@ -218,7 +221,7 @@ impl ToSwitch {
 }
 
 impl ToHost {
-    /// Writes it; the bytes are the first of the array, so many.
+    /// Encodes the message. Returns an array and the number of its bytes that are used.
     #[must_use]
     pub fn encode(&self) -> ([u8; MAX_BYTES], usize) {
         let mut to = Writer::new();
@@ -247,7 +250,7 @@ impl ToHost {
         to.done()
     }
 
-    /// Reads it.
+    /// Decodes a message.
     ///
     /// # Errors
     /// See [`EnrolError`].
@@ -321,7 +324,7 @@ impl Writer {
     }
 }
 
-/// Takes bytes from the front. Their number is checked once, before.
+/// Reads fields from the front of a message. The length is checked once, before the first field.
 struct Reader<'a> {
     kind: u8,
     bytes: &'a [u8],
@@ -333,13 +336,14 @@ impl<'a> Reader<'a> {
         Ok(Reader { kind: *kind, bytes })
     }
 
-    /// All bytes of a message, its first one among them.
+    /// Checks the length of the whole message, its first byte included.
     fn must_have(&self, need: usize) -> Result<(), EnrolError> {
         let (kind, have) = (self.kind, self.bytes.len() + 1);
         if have == need { Ok(()) } else { Err(EnrolError::Length { kind, have, need }) }
     }
 
-    /// Zeros behind the end: [`must_have`](Reader::must_have) has seen to it that there is none.
+    /// Returns the next `N` bytes, or zeros at the end of the message. [`must_have`](Reader::must_have) ensures that
+    /// the end is not reached.
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let Some((first, rest)) = self.bytes.split_first_chunk() else { return [0; N] };
         self.bytes = rest;
@@ -446,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_nothing_shorter_or_longer() {
+    fn messages_round_trip_and_other_lengths_are_refused() {
         for message in from_hosts() {
             let (bytes, len) = message.encode();
             assert_eq!(ToSwitch::decode(&bytes[..len]), Ok(message));
@@ -501,9 +505,9 @@ mod tests {
             }
         }
 
-        /// Of random bytes hardly any is a message: these nearly are.
+        /// Random bytes are rarely a message, so this test changes a few bytes of valid ones.
         #[test]
-        fn a_message_that_was_changed_is_one_or_an_error(
+        fn changed_message_is_valid_or_an_error(
             changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
             which in any::<proptest::sample::Index>(),
         ) {

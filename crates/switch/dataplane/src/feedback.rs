@@ -1,4 +1,4 @@
-//! Answers of the members become one answer to the holder.
+//! Combines the answers of the members into one answer to the holder.
 
 use core::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use crate::parsed::Parsed;
 use crate::registers::{Acked, MOST, Member, Progress, Session, Stage, State};
 use crate::step::{Aggregation, Bridge, Departure, Job, Switch, ticks};
 
-/// What a member acknowledges, as the holder counts; and what else it says.
+/// An answer of a member: what it acknowledges, in the holder's numbers, and its syndrome.
 #[derive(Clone, Copy)]
 struct Word {
     psn: Psn,
@@ -19,7 +19,7 @@ struct Word {
     syndrome: Syndrome,
 }
 
-/// What the aggregate's stage finds.
+/// Result of the aggregate's stage.
 #[derive(Clone, Copy)]
 struct Sum {
     last: Psn,
@@ -32,28 +32,29 @@ fn u24_minus(a: u32, b: u32) -> u32 {
     a.wrapping_sub(b) & 0xff_ffff
 }
 
-/// The longer of two timers: code 0 is the longest of all.
+/// Returns the longer of two RNR timers. Code 0 is the longest of all.
 fn longer(a: u8, b: u8) -> u8 {
     let rank = |code: u8| if code == 0 { 32 } else { code };
     if rank(a) >= rank(b) { a } else { b }
 }
 
 impl Member {
-    /// What an answer means in the holder's numbers; nothing if it is not about this session, or about what was never sent.
+    /// Translates an answer into the holder's numbers. Returns `None` if it does not belong to this session, or if it
+    /// names a PSN that was never sent.
     fn hear(&self, parsed: &Parsed<'_>, aeth: Aeth, session: &Session) -> Option<Word> {
         let right = self.ip == parsed.source && self.version == session.epoch;
         let offset = u24_minus(self.psn_out.get(), self.psn_in.get());
-        // A refusal acknowledges everything before it.
+        // A negative answer acknowledges everything before its PSN.
         let before = u32::from(!matches!(aeth.syndrome, Syndrome::Ack(_)));
         let psn = parsed.psn.minus(offset).minus(before);
-        // Not before the control packet: what is acknowledged before it was sent in another session.
+        // The control packet is the first PSN of the session: an answer for an earlier PSN belongs to another session.
         let sent = psn.is_before(self.psn_in) && psn.distance(session.pend) >= 0;
         let msn = u24_minus(aeth.msn, u24_minus(self.msn_out, self.msn_in));
         (right && sent).then_some(Word { psn, msn, syndrome: aeth.syndrome })
     }
 }
 
-/// What a member said is put down; returns the least of all members.
+/// Records the answer of a member. Returns the least that any member has acknowledged.
 fn least(all: &mut [Acked; MOST], word: Word, (rank, mask): (u8, u32), mutant: Mutant) -> Acked {
     let own = &mut all[usize::from(rank) % MOST];
     if own.psn.is_before(word.psn) {
@@ -76,7 +77,7 @@ impl Progress {
         advanced
     }
 
-    /// One round after the other: the least of a round counts when everybody has spoken in it.
+    /// Aggregates in rounds, one after the other. The least PSN of a round counts when every member has answered in it.
     fn round(&mut self, word: Word, rank: u8, mask: u32) -> bool {
         if self.bitmap == 0 || word.psn.is_before(self.round) {
             (self.round, self.round_msn) = (word.psn, word.msn);
@@ -95,7 +96,7 @@ impl Progress {
             Aggregation::RoundBitmap => self.round(word, rank, session.mask),
         };
         if let Syndrome::RnrNak(timer) = word.syndrome {
-            // Codes are compared as they last; 0, the longest, is kept as "none" and sent as it comes.
+            // Timers are compared by duration. Code 0, the longest, is stored as "none" and sent unchanged.
             self.rnr = if self.rnr == 0 { timer.code() } else { longer(self.rnr, timer.code()) };
         }
         Sum { last: self.last, msn: self.last_msn, advanced, rnr: self.rnr }
@@ -103,7 +104,7 @@ impl Progress {
 }
 
 impl Switch {
-    /// An acknowledgement, positive or negative, of a member.
+    /// Handles an acknowledgement of a member, positive or negative.
     pub(crate) fn feedback(&mut self, parsed: &Parsed<'_>) -> Departure {
         let (mutant, aggregation) = (self.config.mutant, self.config.aggregation);
         let Some(aeth) = parsed.packet.aeth() else { return Departure::nothing(Cause::WrongOpcode) };
@@ -132,7 +133,7 @@ impl Switch {
             Syndrome::Ack(_) | Syndrome::Reserved(_) => return Departure::nothing(Cause::Noted),
             Syndrome::RnrNak(_) => (Cause::Refused, Syndrome::RnrNak(RnrTimer::from_code(sum.rnr))),
             Syndrome::Nak(NakCode::PsnSequence) => (Cause::Refused, word.syndrome),
-            // That queue pair is in error: first the set is poisoned, then the holder is told.
+            // The member's queue pair is in error: a second pass poisons the set before the holder receives the NAK.
             Syndrome::Nak(_) => {
                 let bridge = Bridge { epoch: session.epoch, slot: 0, job: Job::Break };
                 return Departure::looped(Cause::Refused, bridge);
@@ -142,7 +143,7 @@ impl Switch {
         Departure::sent(cause, self.answer(to, psn, syndrome, msn))
     }
 
-    /// The second pass of a refusal after which a member's queue pair is in error.
+    /// Runs the second pass of a NAK that puts a member's queue pair into the error state.
     pub(crate) fn broken(&mut self, parsed: &Parsed<'_>, bridge: Option<Bridge>) -> Departure {
         let (Some(bridge), Some(aeth)) = (bridge, parsed.packet.aeth()) else {
             return Departure::nothing(Cause::Stale);
@@ -166,7 +167,7 @@ impl Switch {
         Departure::sent(Cause::Poisons, answer)
     }
 
-    /// A congestion notification of a member: for the holder, but not one from each.
+    /// Forwards a congestion notification of a member to the holder, but limits the rate over all members.
     pub(crate) fn notice(&mut self, parsed: &Parsed<'_>) -> Departure {
         let interval = ticks(self.config.notice_interval_ns);
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {

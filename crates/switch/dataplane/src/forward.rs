@@ -1,4 +1,4 @@
-//! Data: one copy in each pass.
+//! Replication of data, one copy in each pass.
 
 use stentor_wire::{NakCode, Psn, Syndrome};
 
@@ -9,29 +9,29 @@ use crate::parsed::Parsed;
 use crate::registers::{Member, Session, Stage, State};
 use crate::step::{Aggregation, Bridge, Departure, Job, Switch};
 
-/// What the session's stage finds about a packet of data.
+/// Result of a data packet at the session's stage.
 #[derive(Clone, Copy)]
 enum Found {
-    /// To be replicated to this member, and so many there are.
+    /// The packet is replicated: this pass copies it to `member`, the first of `n`.
     Copies {
         member: u8,
         n: u8,
         epoch: u32,
     },
-    /// Behind what is missing: nobody gets it.
+    /// An earlier packet is missing for all receivers, so none gets a copy.
     Ahead,
-    /// The holder's, while it is being linked.
+    /// The holder sent it while its control packet is being executed.
     Linking,
     Poisoned,
-    /// Somebody else's; whether nobody holds the set.
+    /// The sender does not hold the set. `free` is `true` if no rank does.
     Foreign {
         free: bool,
     },
-    /// Not created.
+    /// The set does not exist.
     Silent,
 }
 
-/// What the member's stage finds.
+/// Result of a data packet at the member's stage.
 #[derive(Clone, Copy)]
 enum Reached {
     Nobody,
@@ -40,7 +40,7 @@ enum Reached {
 }
 
 impl Member {
-    /// Lets a packet through: translates it, and counts on if it is the next one.
+    /// Translates a packet for this member, and advances the member's numbers if the packet is the next one.
     #[inline]
     fn pass(&mut self, parsed: &Parsed<'_>, epoch: u32) -> Reached {
         if self.version != epoch {
@@ -64,14 +64,14 @@ impl Member {
     }
 }
 
-/// Whether a message ends with this packet: LAST and ONLY, with and without an immediate.
+/// Returns whether the packet ends a message: LAST and ONLY, with and without an immediate.
 #[inline]
 fn ends(parsed: &Parsed<'_>) -> bool {
     matches!(parsed.opcode.to_byte(), 0x02..=0x05 | 0x08..=0x0b)
 }
 
 impl Session {
-    /// The first pass of a packet of data.
+    /// Classifies the first pass of a data packet.
     #[inline]
     fn admit(&mut self, parsed: &Parsed<'_>) -> Found {
         let held = self.is_held_by(parsed.rank);
@@ -97,7 +97,7 @@ impl Session {
 }
 
 impl Switch {
-    /// The first pass of a packet of data.
+    /// Runs the first pass of a data packet.
     #[inline]
     pub(crate) fn data(&mut self, parsed: &Parsed<'_>) -> Departure {
         let exact = self.config.aggregation == Aggregation::ExactMin;
@@ -146,7 +146,7 @@ impl Switch {
         departure
     }
 
-    /// Done already: every answer is repeated here, in place of what the receivers would say.
+    /// Acknowledges a packet that is done. The switch repeats the answer in place of the receivers.
     pub(crate) fn again(&self, parsed: &Parsed<'_>, sqpn: u32, (done, msn): (Psn, u32)) -> Departure {
         if mutant!(self.config.mutant, NoReAck) {
             return Departure::nothing(Cause::Again);
@@ -155,7 +155,7 @@ impl Switch {
         Departure::sent(Cause::Again, self.answer(to, done, Syndrome::ACK, msn))
     }
 
-    /// Data that is not replicated.
+    /// Answers data that is not replicated.
     fn unreplicated(
         &self,
         parsed: &Parsed<'_>,
@@ -181,14 +181,15 @@ impl Switch {
             Found::Ahead => nak(Cause::Complained, NakCode::PsnSequence),
             Found::Linking => nak(Cause::TooEarly, NakCode::PsnSequence),
             Found::Poisoned => nak(Cause::Poisoned, NakCode::RemoteOperational),
-            // The packet behind what is done: the session that it belongs to was taken.
+            // The packet directly behind the done PSN belongs to a session that another rank has taken over or that was
+            // released.
             Found::Foreign { .. } if ahead == 1 => nak(Cause::NotHolder, NakCode::RemoteOperational),
             Found::Foreign { free: true } => nak(Cause::Complained, NakCode::PsnSequence),
             Found::Foreign { free: false } => Departure::nothing(Cause::NotHolder),
         }
     }
 
-    /// A further pass of a packet of data.
+    /// Runs a later pass of a data packet.
     #[inline]
     pub(crate) fn replicate(&mut self, parsed: &Parsed<'_>, bridge: &Bridge) -> Departure {
         let gap_before = match bridge.job {
@@ -229,7 +230,8 @@ impl Switch {
         departure
     }
 
-    /// A pass that tells the holder that something is missing: the last copy took the place of a packet that leaves.
+    /// Sends the holder a NAK for a missing packet. This takes a pass of its own because each pass can send one packet,
+    /// and the pass before sent the last copy.
     fn complain(&mut self, parsed: &Parsed<'_>, bridge: &Bridge) -> Departure {
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
             return Departure::nothing(Cause::UnknownSet);
@@ -245,7 +247,7 @@ impl Switch {
         Departure::sent(Cause::Complained, self.answer(to, psn, syndrome, progress.last_msn))
     }
 
-    /// READs, atomics and the like: no receiver could answer them for all.
+    /// Refuses READs, atomics and other operations for which the switch cannot combine the receivers' answers.
     #[cold]
     pub(crate) fn invalid(&mut self, parsed: &Parsed<'_>) -> Departure {
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {

@@ -1,9 +1,10 @@
-//! Mutants of the switch: its hazards, one by one. Compiled in only with the feature `plants`.
+//! Mutants: known hazards of the switch, which a test can switch on one by one. Compiled in only with the feature
+//! `plants`.
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
-        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
-        /// [`Mutant::None`], and every question about it is answered at compile time.
+        /// A bug that a test build can switch on. Without the feature `plants` there is only [`Mutant::None`], and
+        /// every query is answered at compile time.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub enum Mutant {
             /// No bug.
@@ -17,7 +18,7 @@ macro_rules! mutants {
             /// Every mutant.
             pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)*];
 
-            /// Its name on the command line.
+            /// Returns its name on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -26,7 +27,7 @@ macro_rules! mutants {
                 }
             }
 
-            /// The property that it is known to break.
+            /// Returns the property that it is known to break.
             #[must_use]
             pub fn breaks(self) -> &'static str {
                 match self {
@@ -35,19 +36,19 @@ macro_rules! mutants {
                 }
             }
 
-            /// The mutant of that name.
+            /// Returns the mutant with this name.
             #[must_use]
             pub fn named(name: &str) -> Option<Mutant> {
                 Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
             }
 
-            /// Whether simulation runs are expected to find it; the others are for searches.
+            /// Returns whether simulation runs are expected to find it. The others need an exhaustive search.
             #[must_use]
             pub fn is_for_simulation(self) -> bool {
                 self != Mutant::LinkingNotGuarded
             }
 
-            /// Whether this is `other`.
+            /// Returns whether this is `other`.
             #[inline]
             pub(crate) fn is(self, other: Mutant) -> bool {
                 self == other
@@ -57,31 +58,31 @@ macro_rules! mutants {
 }
 
 mutants! {
-    /// A NAK carries the PSN that the switch expects, and so acknowledges what no receiver has.
+    /// A NAK carries the PSN that the switch expects, and so acknowledges packets that no receiver has.
     NakExpected, "nak-expected", "S1";
-    /// A refusal for want of a lock carries the asker's own PSN.
+    /// The RNR NAK for a set that another rank holds carries the requester's own PSN.
     NakOwnPsn, "nak-own-psn", "S1";
-    /// A control packet that comes again is carried out again.
+    /// A repeated control packet is executed again.
     ControlOverwrites, "control-overwrites", "S2";
-    /// What comes again and is done is not acknowledged again.
+    /// A repeated packet that is done is not acknowledged again.
     NoReAck, "no-re-ack", "SL1";
-    /// A control packet is carried out as soon as it comes, whatever before it is missing.
+    /// A control packet is executed on arrival, even if packets before it are missing.
     NoBarrier, "no-barrier", "S1";
-    /// What is done of a rank is forgotten when the set goes to another: its lost acknowledgement is not repeated.
+    /// The done PSN of a rank is lost when another rank acquires the set, so a lost acknowledgement is not repeated.
     DoneForgotten, "done-forgotten", "SL1";
-    /// A lease that is over is taken whatever is on its way.
+    /// An expired lease is taken over even if packets are in flight.
     UncleanSteal, "unclean-steal", "SL1";
-    /// The message number of the member that spoke last goes to the sender.
+    /// The sender receives the message number of the member that answered last.
     MsnOfTrigger, "msn-of-trigger", "S9";
-    /// One acknowledgement counts for everybody.
+    /// The acknowledgement of one member counts for all.
     FirstAck, "first-ack", "S1";
-    /// A second control packet begins while the first is being carried out.
+    /// A second control packet begins while the first one is being executed.
     LinkingNotGuarded, "linking-not-guarded", "S2";
-    /// A member that is linked again keeps the address and the key that it had.
+    /// A member that is linked again keeps its old address and key.
     OldAddress, "old-address", "S7";
 }
 
-/// `mutant!(mutant, NoBarrier)`: whether that bug is on. `false` without the feature.
+/// Returns whether a mutant is on, as in `mutant!(mutant, NoBarrier)`. Always `false` without the feature.
 macro_rules! mutant {
     ($mutant:expr, $name:ident) => {{
         #[cfg(feature = "plants")]

@@ -1,18 +1,18 @@
-//! A packet that came in, taken apart.
+//! The parsed form of an arrived packet.
 
 use stentor_wire::{Opcode, Packet, Psn};
 
-/// A packet, taken apart.
+/// An arrived packet and its parsed fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Parsed<'a> {
-    /// From the IP header on: headers of a pipeline are words.
+    /// The packet from the IP header on, as words: a pipeline handles headers as words.
     pub(crate) words: &'a [[u8; 4]],
     pub(crate) source: u32,
     pub(crate) port: u16,
     pub(crate) packet: Packet<&'a [u8]>,
     pub(crate) opcode: Opcode,
     pub(crate) gid: u16,
-    /// The low byte of the queue pair: a rank, if it is below [`MOST`](crate::registers::MOST).
+    /// Low byte of the destination queue pair: a rank, if it is below [`MOST`](crate::registers::MOST).
     pub(crate) rank: u8,
     pub(crate) psn: Psn,
     pub(crate) now: u32,

@@ -1,4 +1,4 @@
-//! The control plane: sets are created and taken away here, and nothing else is done.
+//! The control plane, which creates and removes sets.
 
 use core::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,53 +16,55 @@ pub struct Attachment {
     pub ip: Ipv4Addr,
     /// Number of the queue pair, 24 bits.
     pub qpn: u32,
-    /// The PSN that begins: of what the host sends, for a sending queue pair; of what it expects, for a receiving one.
+    /// First PSN: of the packets that the host sends, for a sending queue pair; of the packets that it expects, for a
+    /// receiving one.
     pub first_psn: Psn,
 }
 
 /// A host of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Host {
-    /// The queue pair that it sends with, connected to [`Switch::vrqpn`].
+    /// The queue pair that the host sends with, connected to [`Switch::vrqpn`].
     pub sends: Attachment,
-    /// The queue pair that it receives with, connected to [`Switch::vsqpn`].
+    /// The queue pair that the host receives with, connected to [`Switch::vsqpn`].
     pub receives: Attachment,
 }
 
-/// Why a set cannot be created.
+/// Reason why a set cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CreateError {
-    /// No register has such a number.
+    /// The number is beyond the registers of the switch.
     #[error("set {gid}: this switch has room for {sets}, numbered from 0")]
     Set {
-        /// What was asked for.
+        /// The requested number.
         gid: u16,
-        /// Sets that there is room for.
+        /// Number of sets that the switch has room for.
         sets: usize,
     },
-    /// No hosts, or too many; of so many ranks.
+    /// No host, or too many ranks; with the number of ranks.
     #[error("{0} hosts: a set has 1 to {MOST}")]
     Hosts(usize),
-    /// A host without an address.
+    /// A host has no address.
     #[error("the host of rank {0} has no address")]
     NoAddress(usize),
 }
 
 impl Switch {
-    /// The queue pair that a rank's sending queue pair is connected to, at the switch's forward address. It names the rank:
-    /// packets of reliable connections do not say which queue pair they come from.
+    /// Returns the number of the switch's queue pair that a rank's sending queue pair is connected to, at the forward
+    /// address. It contains the rank because packets of reliable connections do not name their source queue pair.
     #[must_use]
     pub const fn vrqpn(gid: u16, rank: u8) -> u32 {
         (gid as u32) << 8 | rank as u32
     }
 
-    /// The queue pair that a rank's receiving queue pair is connected to, at the switch's backward address.
+    /// Returns the number of the switch's queue pair that a rank's receiving queue pair is connected to, at the
+    /// backward address.
     #[must_use]
     pub const fn vsqpn(gid: u16, rank: u8) -> u32 {
         Switch::vrqpn(gid, rank)
     }
 
-    /// Creates a set, or creates it anew after its hosts made their queue pairs anew.
+    /// Creates a set, or replaces it after its hosts have created new queue pairs.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -70,7 +72,7 @@ impl Switch {
         self.create_of(gid, lease, hosts.iter().map(Some), hosts.len())
     }
 
-    /// The same with ranks that nobody has: they neither send nor can be linked.
+    /// Creates a set in which some ranks have no host. These ranks can neither send nor be linked.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -115,13 +117,13 @@ impl Switch {
         Ok(())
     }
 
-    /// Takes a set away: it is silent from now on.
+    /// Removes a set, which is silent afterwards.
     pub fn remove(&mut self, gid: u16) {
         self.arrays_mut().put(gid, Session::default(), &[(Rank::default(), Member::default()); MOST]);
     }
 
-    /// As after a power cut: nothing is known, and every set is silent until it is created anew. Any answer might be a false
-    /// one.
+    /// Acts like a power cycle: clears all registers. Every set is silent until it is created again, because any answer
+    /// might be wrong.
     pub fn restart(&mut self) {
         *self = Switch::new(self.config, self.arrays().sets());
     }

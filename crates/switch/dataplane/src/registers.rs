@@ -1,7 +1,7 @@
-//! The register arrays, in the order of the pipeline's stages, and the only way to them.
+//! The register arrays, in the order of the pipeline's stages, and the only access to them.
 //!
-//! A pass walks through the stages once. Each stage is a type of its own, and touching its array consumes it and gives the
-//! next one; so no array can be touched twice in a pass, or out of order:
+//! A pass walks through the stages once. Each stage is a separate type. Touching its array consumes the stage and
+//! returns the next one, so a pass cannot touch an array twice or out of order:
 //!
 //! ```
 //! use stentor_switch::registers::{Arrays, Stage};
@@ -35,75 +35,76 @@ use stentor_wire::Psn;
 
 use crate::cell::cell;
 
-/// Members of a set at most.
+/// Maximum number of members of a set.
 pub const MOST: usize = 32;
-/// What [`MOST`] takes, bits.
+/// Width of a rank, in bits.
 const RANK_BITS: u32 = 5;
 
-/// What a set is doing.
+/// State of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// Not created since the switch started: nobody gets an answer, because any might be a false one.
+    /// Not created since the switch started. Nobody gets an answer, because any answer might be wrong.
     #[default]
     Silent,
-    /// Nobody holds it.
+    /// No rank holds the set.
     Free,
-    /// A control packet is being carried out, member by member.
+    /// A control packet is being executed, member by member.
     Linking,
     /// The holder's messages are replicated.
     Active,
-    /// Some members may have executed what others have not; only the control plane helps.
+    /// Some members may have executed packets that others have not. Only the control plane can repair the set.
     Poisoned,
 }
 
 cell! {
-    /// What is done of a rank that does not hold the set, for ever; and who may send as that rank.
+    /// A rank as a sender: the host that may send as this rank, and its done PSN while it does not hold the set.
     Rank {
-        /// Address of the host; unspecified if there is no such rank.
+        /// Address of the host; unspecified if the rank does not exist.
         ip: u32 = 32,
-        /// Its sending queue pair.
+        /// Number of the host's sending queue pair.
         sqpn: u32 = 24,
-        /// Everything up to here was executed by whom it was for. Behind the truth for the holder: see [`Progress::last`].
+        /// Done PSN: everything up to it was executed by the members that it was for. For the holder it is out of date:
+        /// see [`Progress::last`].
         done: Psn = 24,
-        /// Messages up to there.
+        /// Number of messages up to the done PSN.
         done_msn: u32 = 24,
     }
 }
 
 cell! {
-    /// VRQP: who holds the set, and which members a message goes to.
+    /// VRQP: the holder of the set, and the members that receive its messages.
     Session {
-        /// What the set is doing.
+        /// State of the set.
         state: State = 3,
-        /// The ranks that there are.
+        /// Existing ranks, as a bit mask.
         known: u32 = 32,
-        /// How long a lease is, units of 65.536 µs.
+        /// Duration of a lease, in units of 65.536 µs.
         lease: u32 = 32,
         /// Rank of the holder.
         holder: u8 = RANK_BITS,
-        /// Its address.
+        /// Address of the holder.
         sip: u32 = 32,
-        /// Its queue pair.
+        /// Queue pair of the holder.
         sqpn: u32 = 24,
-        /// The UDP source port that it sends from, and is answered from.
+        /// UDP source port of the holder's packets, and of the answers to it.
         sport: u16 = 16,
-        /// The name that it gave the session.
+        /// Session id that the holder chose.
         lock_id: u32 = 32,
-        /// Counts sessions' member lists.
+        /// Counts the member lists of all sessions.
         epoch: u32 = 32,
-        /// When the holder was last heard of, units of 65.536 µs.
+        /// Time at which the holder's lease was last renewed, in units of 65.536 µs.
         heard: u32 = 32,
-        /// The control packet that is being carried out, or was.
+        /// PSN of the last control packet that was executed or is being executed.
         pend: Psn = 24,
-        /// Members.
+        /// Number of members.
         n: u8 = RANK_BITS + 1,
-        /// Members, by rank.
+        /// Members as a bit mask of ranks.
         mask: u32 = 32,
-        /// Members, in the order of the passes.
+        /// Ranks of the members, in the order of the passes.
         slots: [u8; MOST] = RANK_BITS * MOST as u32,
-        /// The next PSN of the holder that begins a replication.
+        /// The holder's PSN at which the next replication begins.
         top: Psn = 24,
-        /// Whether `top` is inside a message.
+        /// `true` if `top` is inside a message.
         mid: bool = 1,
     }
 }
@@ -111,69 +112,69 @@ cell! {
 cell! {
     /// VSQP: one receiver.
     Member {
-        /// Address of the host; never changed by packets.
+        /// Address of the host. Packets never change it.
         ip: u32 = 32,
-        /// Its receiving queue pair; never changed by packets.
+        /// Number of the host's receiving queue pair. Packets never change it.
         qpn: u32 = 24,
-        /// What is added to the addresses of WRITEs.
+        /// Offset that is added to the addresses of WRITEs.
         base: u64 = 64,
-        /// Key of WRITEs.
+        /// Key for WRITEs.
         rkey: u32 = 32,
-        /// Next PSN, as the holder counts.
+        /// Next PSN, in the holder's numbers.
         psn_in: Psn = 24,
-        /// Next PSN, as the receiver counts; never changed by control packets.
+        /// Next PSN, in the receiver's numbers. Control packets never change it.
         psn_out: Psn = 24,
-        /// Messages before the next one, as the holder counts.
+        /// Number of messages before the next one, in the holder's numbers.
         msn_in: u32 = 24,
-        /// Messages before the next one, as the receiver counts; never changed by control packets.
+        /// Number of messages before the next one, in the receiver's numbers. Control packets never change it.
         msn_out: u32 = 24,
-        /// The epoch that this was linked for.
+        /// The epoch for which the member was linked.
         version: u32 = 32,
     }
 }
 
 cell! {
-    /// What one member acknowledged, as the holder counts.
+    /// Acknowledgement of one member, in the holder's numbers.
     Acked {
-        /// Up to here.
+        /// Last acknowledged PSN.
         psn: Psn = 24,
-        /// Messages up to there.
+        /// Number of messages up to that PSN.
         msn: u32 = 24,
     }
 }
 
 cell! {
-    /// What all members acknowledged.
+    /// Acknowledgement of all members together.
     Progress {
-        /// Up to here, as the holder counts.
+        /// Last PSN that all members have acknowledged, in the holder's numbers.
         last: Psn = 24,
-        /// Messages up to there.
+        /// Number of messages up to that PSN.
         last_msn: u32 = 24,
-        /// The holder was told that something is missing, and no complete round came since.
+        /// `true` if the holder has received a NAK for a missing packet and no complete replication has happened since.
         complained: bool = 1,
-        /// The longest RNR timer since `last` moved; as code, 0 is none.
+        /// Longest RNR timer since `last` advanced, as a code; 0 means none.
         rnr: u8 = 5,
-        /// `RoundBitmap`: who acknowledged in this round.
+        /// `RoundBitmap`: members that have acknowledged in this round.
         bitmap: u32 = 32,
-        /// `RoundBitmap`: the smallest PSN of this round.
+        /// `RoundBitmap`: smallest PSN of this round.
         round: Psn = 24,
-        /// `RoundBitmap`: messages up to there.
+        /// `RoundBitmap`: number of messages up to that PSN.
         round_msn: u32 = 24,
     }
 }
 
 cell! {
-    /// Congestion notifications.
+    /// State of the rate limit for congestion notifications.
     Notice {
-        /// When the last went to the holder, units of 65.536 µs.
+        /// Time of the last notification to the holder, in units of 65.536 µs.
         at: u32 = 32,
-        /// Whether one went at all.
+        /// `true` if there was a notification.
         ever: bool = 1,
     }
 }
 
-/// All register arrays. The bank `acked` is 32 arrays, one per rank, so that the least over members takes one access of
-/// each.
+/// All register arrays. The bank `acked` consists of 32 arrays, one for each rank, so that the minimum over all members
+/// takes one access to each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Arrays {
     ranks: Vec<Rank>,
@@ -185,7 +186,7 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// All zero, as after a start: every set is silent.
+    /// Creates zeroed arrays, as after a start: every set is silent.
     #[must_use]
     pub fn new(sets: usize) -> Arrays {
         Arrays {
@@ -198,13 +199,13 @@ impl Arrays {
         }
     }
 
-    /// Sets that there is room for.
+    /// Returns the number of sets that the arrays have room for.
     #[must_use]
     pub fn sets(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Bits of all cells that there are.
+    /// Returns the size of all cells, in bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
         let cells = [
@@ -218,7 +219,7 @@ impl Arrays {
         cells.iter().map(|(cells, bits)| *cells as u64 * u64::from(*bits)).sum()
     }
 
-    /// What the control plane sees of a set; it is not bound to passes.
+    /// Returns the registers of a set for the control plane, which is not bound to passes.
     #[must_use]
     pub fn view(&self, gid: u16) -> Option<View<'_>> {
         let at = usize::from(gid);
@@ -233,7 +234,7 @@ impl Arrays {
         })
     }
 
-    /// Creates a set anew, or takes it away, as the control plane does.
+    /// Replaces or clears the registers of a set, as the control plane does.
     pub(crate) fn put(&mut self, gid: u16, session: Session, hosts: &[(Rank, Member); MOST]) {
         let at = usize::from(gid);
         if at >= self.sessions.len() {
@@ -250,25 +251,25 @@ impl Arrays {
     }
 }
 
-/// The registers of one set, to look at.
+/// A read-only view of one set's registers.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// VRQP.
+    /// The VRQP.
     pub session: &'a Session,
     /// The aggregate.
     pub progress: &'a Progress,
-    /// By rank.
+    /// Senders, by rank.
     pub ranks: &'a [Rank; MOST],
-    /// VSQPs by rank.
+    /// VSQPs, by rank.
     pub members: &'a [Member; MOST],
-    /// By rank.
+    /// Acknowledgements, by rank.
     pub acked: &'a [Acked; MOST],
-    /// Congestion notifications.
+    /// State of the rate limit for congestion notifications.
     pub notice: &'a Notice,
 }
 
 impl View<'_> {
-    /// What is done of a rank, whether or not it holds the set: PSN and messages.
+    /// Returns the done PSN of a rank and its message count, whether or not the rank holds the set.
     #[must_use]
     pub fn done(&self, rank: u8) -> (Psn, u32) {
         let own = &self.ranks[usize::from(rank) % MOST];
@@ -281,14 +282,14 @@ impl View<'_> {
 }
 
 impl Session {
-    /// Whether what is done of this rank is in [`Progress`].
+    /// Returns whether this rank holds the set, so that its done PSN is in [`Progress`].
     #[inline]
     #[must_use]
     pub fn is_held_by(&self, rank: u8) -> bool {
         matches!(self.state, State::Linking | State::Active | State::Poisoned) && self.holder == rank
     }
 
-    /// Whether a rank is among the members.
+    /// Returns whether a rank is a member.
     #[inline]
     #[must_use]
     pub fn has(&self, rank: u8) -> bool {
@@ -296,7 +297,7 @@ impl Session {
     }
 }
 
-/// A place in the pipeline: before the arrays of stage `S`.
+/// A position in the pipeline: before the arrays of stage `S`.
 #[derive(Debug)]
 pub struct Stage<'a, const S: usize> {
     arrays: &'a mut Arrays,
@@ -304,7 +305,7 @@ pub struct Stage<'a, const S: usize> {
 }
 
 impl<'a> Stage<'a, 0> {
-    /// The beginning, for one set; `None` if there is no room for such a set.
+    /// Returns the first stage for one set, or `None` if the arrays have no room for such a set.
     #[inline]
     pub fn enter(arrays: &'a mut Arrays, gid: u16) -> Option<Stage<'a, 0>> {
         let gid = usize::from(gid);
@@ -324,7 +325,7 @@ macro_rules! stages {
                 (result, Stage { arrays: self.arrays, gid: self.gid })
             }
 
-            /// Passes by without touching.
+            /// Skips the stage without touching its array.
             #[inline]
             #[must_use]
             pub fn $skip(self) -> Stage<'a, $next> {
@@ -343,7 +344,7 @@ stages! {
     5 => 6, notices, no_notices, "Touches the time of the last congestion notification.", () Notice, |all, gid, _| &mut all.notices[gid];
 }
 
-/// An address as a register holds it.
+/// Returns an address in the form of a register.
 #[inline]
 pub(crate) fn word(ip: Ipv4Addr) -> u32 {
     ip.to_bits()
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_of_the_holder_is_the_aggregate() {
+    fn done_psn_of_the_holder_is_the_aggregate() {
         let mut arrays = Arrays::new(1);
         arrays.sessions[0] = Session { state: State::Active, holder: 3, ..Session::default() };
         (arrays.progress[0].last, arrays.progress[0].last_msn) = (Psn::new(9), 8);

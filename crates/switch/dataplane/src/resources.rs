@@ -1,41 +1,41 @@
-//! What the data plane takes: memory from the declarations of the registers themselves, passes and loop bandwidth from how
-//! replication works; beside what groups cost that are set up one by one.
+//! Resources that the data plane needs. Memory follows from the declarations of the registers; passes and loop
+//! bandwidth follow from how replication works. The report compares them with groups that are set up one by one.
 
 use std::fmt;
 
 use crate::registers::{Acked, MOST, Member, Notice, Progress, Rank, Session};
 use crate::step::Bridge;
 
-/// Ethernet's preamble, gap, header and check sequence, bytes.
+/// Ethernet's preamble, gap, header and check sequence, in bytes.
 const ETHERNET_BYTES: u64 = 8 + 12 + 14 + 4;
-/// IPv4, UDP, BTH, ICRC.
+/// IPv4, UDP, BTH and ICRC, in bytes.
 const PACKET_BYTES: u64 = 20 + 8 + 12 + 4;
-/// Stages of register arrays; the bank of acknowledgements counts as one.
+/// Number of stages with register arrays; the bank of acknowledgements counts as one.
 pub const STAGES: usize = 6;
 
-/// Bits of memory of a set of so many hosts, by what they are for.
+/// Memory of a set with a given number of hosts, in bits, by purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetBits {
-    /// VRQP: the session, the aggregate, the time of the last notification.
+    /// VRQP: the session, the aggregate and the time of the last notification.
     pub vrqp: u64,
     /// VSQPs: translation and acknowledgement of each member.
     pub vsqps: u64,
-    /// What is done of each rank.
+    /// Done PSN and address of each rank.
     pub ranks: u64,
 }
 
 impl SetBits {
-    /// All of it.
+    /// Returns the sum.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.vrqp + self.vsqps + self.ranks
     }
 }
 
-/// A register array: its stage, name, bits of a cell, cells of a set of so many hosts.
+/// A register array: its stage, its name, the bits of a cell, and the cells of a set.
 pub type Row = (usize, &'static str, u64, u64);
 
-/// The arrays in the order of the stages.
+/// Returns the arrays of a set with this number of hosts, in the order of the stages.
 #[must_use]
 pub fn arrays(hosts: u64) -> [Row; STAGES] {
     [
@@ -48,7 +48,7 @@ pub fn arrays(hosts: u64) -> [Row; STAGES] {
     ]
 }
 
-/// What a set of so many hosts takes.
+/// Returns the memory of a set with this number of hosts.
 #[must_use]
 pub fn set_bits(hosts: u64) -> SetBits {
     let bits = |names: &[&str]| {
@@ -61,53 +61,55 @@ pub fn set_bits(hosts: u64) -> SetBits {
     }
 }
 
-/// Sets of so many hosts that fit in so many bytes of memory.
+/// Returns the number of sets with this number of hosts that fit into `sram_bytes` bytes of memory.
 #[must_use]
 pub fn sets_in(sram_bytes: u64, hosts: u64) -> u64 {
     8 * sram_bytes / set_bits(hosts).total()
 }
 
-/// Groups that must be set up one by one to have every subset of so many hosts, of two receivers or none less than one, from
-/// every sender: n·(2^(n−1)−1).
+/// Returns the number of groups that must be set up one by one to cover every sender and every subset of at least two
+/// receivers: n·(2^(n−1)−1).
 #[must_use]
 pub fn static_groups(hosts: u32) -> u128 {
     let subsets = 1_u128.checked_shl(hosts.saturating_sub(1)).unwrap_or(u128::MAX);
     u128::from(hosts).saturating_mul(subsets - 1)
 }
 
-/// Passes of a packet of data for so many receivers: one each.
+/// Returns the number of passes of a data packet: one for each receiver.
 #[must_use]
 pub const fn data_passes(receivers: u64) -> u64 {
     receivers
 }
 
-/// Passes of a control packet that links so many: one that looks, then one each. One more if the set is taken over.
+/// Returns the number of passes of a control packet that links `receivers` members: one that only reads, then one for
+/// each. A take-over adds one.
 #[must_use]
 pub const fn control_passes(receivers: u64) -> u64 {
     1 + receivers
 }
 
-/// Bytes that a packet with so much payload takes in the loop port for so many receivers, with what frames it there.
+/// Returns the bytes that a packet with `payload` bytes takes in the loop port, for all its receivers, with framing.
 #[must_use]
 pub const fn loop_bytes(payload: u64, receivers: u64) -> u64 {
     (receivers - 1) * (payload + PACKET_BYTES + ETHERNET_BYTES + (Bridge::BITS as u64).div_ceil(8))
 }
 
-/// What a set can carry, bit/s of payload, if its loop ports carry so many bit/s; without a loop, for one receiver, `None`.
+/// Returns the goodput of a set, in bit/s of payload, if its loop ports carry `loop_bits_per_s`. Returns `None` for one
+/// receiver, which needs no loop.
 #[must_use]
 pub fn loop_goodput(loop_bits_per_s: f64, payload: u64, receivers: u64) -> Option<f64> {
     let bytes = loop_bytes(payload, receivers.max(1));
     (bytes > 0).then(|| loop_bits_per_s * payload as f64 / bytes as f64)
 }
 
-/// The report, as a table of text.
+/// A report on resources, which is displayed as a text table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
-    /// Hosts of each set, 1 to 32.
+    /// Number of hosts of each set, 1 to 32.
     pub hosts: u32,
-    /// Memory for registers, bytes.
+    /// Memory for registers, in bytes.
     pub sram_bytes: u64,
-    /// Rate of the loop ports together, bit/s.
+    /// Total rate of the loop ports, in bit/s.
     pub loop_bits_per_s: f64,
 }
 
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reckoned_follows_from_the_declarations() {
+    fn bit_counts_follow_from_the_register_declarations() {
         let fields = |fields: &[(&str, u32)]| fields.iter().map(|(_, bits)| *bits).sum::<u32>();
         assert_eq!(fields(Member::FIELDS), Member::BITS);
         assert_eq!(Member::BITS + Acked::BITS, 32 + 24 + 64 + 32 + 4 * 24 + 32 + 2 * 24);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_bounds_what_a_set_carries() {
+    fn loop_bandwidth_limits_goodput() {
         assert_eq!(loop_goodput(1e11, 4096, 1), None);
         let two = loop_goodput(1e11, 4096, 2).unwrap();
         assert!((9.6e10..9.9e10).contains(&two), "{two}");

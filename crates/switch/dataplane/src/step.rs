@@ -12,42 +12,43 @@ use crate::mutant::Mutant;
 use crate::parsed::Parsed;
 use crate::registers::{Arrays, MOST, State};
 
-/// How acknowledgements of the members become one.
+/// How the acknowledgements of the members are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Aggregation {
-    /// What each member acknowledged is kept; the least counts. Never stalls.
+    /// Keeps the acknowledgement of each member, and the minimum counts. Never stalls.
     #[default]
     ExactMin,
-    /// A bitmap of who acknowledged in this round; when it is full the least of the round counts, and the next round begins.
-    /// Stalls without any loss: kept to be compared with.
+    /// Keeps a bitmap of the members that have acknowledged in this round. When it is full, the minimum of the round
+    /// counts and the next round begins. Stalls even without loss; it exists for comparison.
     RoundBitmap,
 }
 
-/// What does not change while the switch runs.
+/// Parameters that do not change while the switch runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// The address of VRQPs: packets to it are replicated.
+    /// Address of the VRQPs: packets to it are replicated.
     pub forward: Ipv4Addr,
-    /// The address of VSQPs: packets to it are answers of receivers.
+    /// Address of the VSQPs: packets to it are answers of receivers.
     pub backward: Ipv4Addr,
-    /// How acknowledgements become one.
+    /// How acknowledgements are combined.
     pub aggregation: Aggregation,
-    /// What a sender is told to wait that must wait for the set.
+    /// RNR timer for a sender that has to wait for the set.
     pub busy: RnrTimer,
-    /// Least time between two congestion notifications to a holder, nanoseconds.
+    /// Minimum time between two congestion notifications to a holder, in nanoseconds.
     pub notice_interval_ns: u64,
-    /// The UDP ports that packets leave from at the forward address and at the backward one, where they cannot keep those of
-    /// the packets that they are of: a socket has one. `None`: they keep them.
+    /// UDP source ports at the forward address and at the backward address, if packets cannot keep the port of the
+    /// packet that they derive from: a socket has only one. With `None` packets keep it.
     pub source_ports: Option<[u16; 2]>,
-    /// Whether the ICRC of data is checked, too. A pipeline cannot: it does not see the payload. Then a packet that was
-    /// damaged in its headers may count as another one, until its receivers drop it.
+    /// `true` if the ICRC of data is checked, too. A pipeline cannot do that, because it does not see the payload.
+    /// Without the check, a packet with damaged headers may count as another one until its receivers drop it.
     pub check_data: bool,
-    /// A bug on purpose.
+    /// A mutant, for tests.
     pub mutant: Mutant,
 }
 
 impl Config {
-    /// With these two addresses; exact aggregation, waits of 640 µs, a notification in 50 µs, data not checked.
+    /// Returns a configuration with these addresses, exact aggregation, an RNR timer of 640 µs, at most one congestion
+    /// notification in 50 µs, and no check of data.
     #[must_use]
     pub const fn new(forward: Ipv4Addr, backward: Ipv4Addr) -> Config {
         Config {
@@ -62,102 +63,102 @@ impl Config {
         }
     }
 
-    /// What an answer to a sender leaves from, if that sent from `port`.
+    /// Returns the source port of an answer to a packet that was sent from `port`.
     #[inline]
     pub(crate) fn answering_port(&self, port: u16) -> u16 {
         self.source_ports.map_or(port, |[forward, _]| forward)
     }
 
-    /// What copies leave from.
+    /// Returns the source address and port of copies.
     #[inline]
     pub(crate) fn copying_source(&self) -> Source {
         Source { address: self.backward, port: self.source_ports.map(|[_, backward]| backward) }
     }
 }
 
-/// Time as registers hold it: units of 65.536 µs, 32 bits. Wraps after 78 hours; whoever was silent for that long may count as
-/// heard of just now, which delays another rank by one lease.
+/// Converts a time to the form of registers: units of 65.536 µs, 32 bits. It wraps after 78 hours. A holder that was
+/// silent for that long may seem to have renewed its lease just now, which delays another rank by one lease.
 #[inline]
 pub(crate) const fn ticks(now_ns: u64) -> u32 {
     (now_ns >> 16) as u32
 }
 
-/// What a pass gives the next one, beside the packet itself: the header of a packet in the mirror loop.
+/// The header that a pass passes to the next one, in front of the packet in the mirror loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bridge {
-    /// Epoch at entry.
+    /// Epoch of the session at the first pass.
     pub epoch: u32,
-    /// Which member is next.
+    /// Index of the next member.
     pub slot: u8,
-    /// What the packet is in the loop for.
+    /// The purpose of the next pass.
     pub job: Job,
 }
 
 impl Bridge {
-    /// Bits of the header: the longest job is to link with a set that is taken over.
+    /// Size of the header, in bits. The longest job is a LINK that takes over the set.
     pub const BITS: u32 = 32 + 5 + 3 + (3 + 32 + 24 + 5 + 24 + 24 + 1 + 1);
 }
 
-/// What a packet is in the loop for.
+/// The purpose of a packet in the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Job {
-    /// The next copy; whether a member before lacks something.
+    /// Make the next copy.
     Copy {
-        /// Whether one does.
+        /// `true` if an earlier member lacks a packet.
         gap: bool,
     },
-    /// The holder is to be told that something is missing.
+    /// Send the holder a NAK for a missing packet.
     Complain,
-    /// A control packet that was found in order.
+    /// Execute a valid control packet.
     Link(Admission),
-    /// What was done of the rank that loses the set is put down, then the control packet is carried out.
+    /// Store the done PSN of the rank that loses the set, then execute the control packet.
     Retire(Admission),
-    /// A release, or a query that changes nothing.
+    /// Execute a release, or a query that changes nothing.
     Release,
-    /// The set is poisoned, and the sender told.
+    /// Poison the set and send the sender a NAK.
     Poison(Admission),
-    /// A member's queue pair broke: the set is poisoned, and the holder told.
+    /// Poison the set because a member's queue pair broke, and send the holder a NAK.
     Break,
 }
 
-/// What a control packet was admitted with. Its second pass finds the same, or it waits.
+/// The state with which a control packet was admitted. The second pass must find the same, or the sender has to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Admission {
-    /// What the set was doing.
+    /// State of the set.
     pub state: State,
-    /// When its holder was last heard of; compared only where the set is taken over.
+    /// Time at which the holder's lease was last renewed; compared only for a take-over.
     pub heard: u32,
-    /// Its holder then.
+    /// Holder of the set.
     pub holder: u8,
-    /// What was done of that holder.
+    /// Done PSN of that holder.
     pub last: Psn,
-    /// Messages up to there.
+    /// Number of messages up to that PSN.
     pub last_msn: u32,
-    /// The set is taken from another rank whose lease is over.
+    /// `true` if the set is taken over from another rank, whose lease has expired.
     pub takes_over: bool,
-    /// The members stay who they are, with their addresses and keys.
+    /// `true` if the members keep their addresses and keys.
     pub keeps: bool,
 }
 
-/// A packet at the switch.
+/// A packet that arrived at the switch, or that returned from the mirror loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// From its IP header on.
+    /// The packet from its IP header on.
     pub bytes: &'a [u8],
-    /// If it comes out of the mirror loop.
+    /// The header from the mirror loop, if the packet returned from there.
     pub bridge: Option<Bridge>,
-    /// Nanoseconds since whenever.
+    /// Time in nanoseconds since an arbitrary origin.
     pub now_ns: u64,
 }
 
-/// What a pass ends with.
+/// Result of a pass.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Departure {
-    /// A packet that leaves.
+    /// A packet to send.
     pub emission: Option<Emission>,
-    /// The packet goes through the loop once more, with this.
+    /// The header with which the packet goes through the loop again.
     pub mirror: Option<Bridge>,
-    /// Why.
+    /// The outcome, for the counters.
     pub cause: Cause,
 }
 
@@ -178,10 +179,10 @@ impl Departure {
     }
 }
 
-/// The switch: registers and what does not change.
+/// The switch: its registers and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Switch {
-    /// What does not change.
+    /// Parameters that do not change.
     pub config: Config,
     pub(crate) arrays: Arrays,
     pub(crate) shifts: Arc<Shifts>,
@@ -189,36 +190,36 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Just started, with room for so many sets: all silent.
+    /// Creates a switch with room for `sets` sets, all silent.
     #[must_use]
     pub fn new(config: Config, sets: usize) -> Switch {
         let arrays = Arrays::new(sets.min(1 << 16));
         Switch { config, arrays, shifts: Arc::new(Shifts::new()), counters: Counters::default() }
     }
 
-    /// The registers, to look at.
+    /// Returns the registers, read-only.
     #[must_use]
     pub fn arrays(&self) -> &Arrays {
         &self.arrays
     }
 
-    /// The registers, to create sets in.
+    /// Returns the registers, so that sets can be created.
     pub(crate) fn arrays_mut(&mut self) -> &mut Arrays {
         &mut self.arrays
     }
 
-    /// What became of packets.
+    /// Returns the counts of passes by cause.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Forgets what was counted.
+    /// Resets the counts.
     pub fn reset_counters(&mut self) {
         self.counters = Counters::default();
     }
 
-    /// One pass. Nothing that a packet can say panics.
+    /// Runs one pass of a packet. No content of a packet makes it panic.
     #[inline]
     pub fn step(&mut self, arrival: &Arrival<'_>) -> Departure {
         let departure = self.pass(arrival);
@@ -229,7 +230,7 @@ impl Switch {
     fn pass(&mut self, arrival: &Arrival<'_>) -> Departure {
         let config = &self.config;
         let Ok(packet) = IpPacket::new_checked(arrival.bytes) else { return self.unreadable(arrival.bytes) };
-        // Read where they are: taken out of the envelope they would be stored and loaded once more.
+        // Reads the fields in place; copies in the envelope would cost another store and load.
         let words = arrival.bytes.as_chunks::<4>().0;
         let ([_, _, [ttl, ..], source, destination, [p0, p1, ..], ..], IpRepr::V4(_)) = (words, &packet.envelope.ip)
         else {
@@ -261,7 +262,8 @@ impl Switch {
         }
         let is_data = !backward && matches!(opcode.to_byte(), 0x00..=0x0b);
         let is_control = is_data && opcode == Opcode::RcWriteOnly && Control::is_one(inner.reth());
-        // What the switch itself acts on is short; a pipeline can check that much. In the loop it was checked before.
+        // The switch checks the packets on which it acts itself. They are short, so a pipeline can check them. Packets
+        // from the loop were checked on arrival.
         let checked = arrival.bridge.is_none() && (is_control || !is_data || config.check_data);
         if checked && !packet.is_intact() {
             return Departure::nothing(Cause::Damaged);
@@ -284,7 +286,7 @@ impl Switch {
         }
     }
 
-    /// An answer to a sending queue pair.
+    /// Makes an answer to a sending queue pair.
     pub(crate) fn answer(&self, to: (u32, u16, u32), psn: Psn, syndrome: Syndrome, msn: u32) -> Emission {
         let (ip, port, qpn) = to;
         let from = self.config.forward;
@@ -292,7 +294,7 @@ impl Switch {
         emission::answer(&Answer { from, to: Ipv4Addr::from_bits(ip), port, qpn, psn, syndrome, msn })
     }
 
-    /// Not RoCEv2: an IPv4 packet for somebody else is none of this switch's business.
+    /// Handles a packet that is not RoCEv2. An IPv4 packet to another address is not this switch's business.
     #[cold]
     fn unreadable(&self, bytes: &[u8]) -> Departure {
         let to = bytes.get(16..20).map(|to| Ipv4Addr::new(to[0], to[1], to[2], to[3]));

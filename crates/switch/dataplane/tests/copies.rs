@@ -1,4 +1,4 @@
-//! A copy is to the last bit the packet that the sender would have made for this receiver.
+//! A copy is, to the last bit, the packet that the sender itself would have made for this receiver.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! Runs of packets from an adversary who knows every number and every address, among those of hosts that behave, for as long as
-//! `STENTOR_FUZZ_SECONDS` says (1 second unless told): nothing panics, loops end, what is refused changes no register, and what
-//! never goes back does not. A failure prints the seed of its run; `STENTOR_FUZZ_SEED` begins with that one.
+//! Fuzzes the switch with packets of an adversary who knows every number and every address, among packets of
+//! well-behaved hosts. Nothing may panic, loops must end, a refused packet must change no register, and monotonic
+//! values must not move back. The test runs for `STENTOR_FUZZ_SECONDS` (default 1 second). A failure prints the seed of
+//! its run; `STENTOR_FUZZ_SEED` makes that run the first.
 
 mod common;
 
@@ -17,9 +18,9 @@ use stentor_testutil::{SplitMix64, number_of_environment};
 use stentor_wire::{Bth, Headers, IpPacket, Message, NakCode, Opcode, Psn, Repr, Reth, RnrTimer, Syndrome};
 
 const HOSTS: u8 = 5;
-/// Packets of a run.
+/// Number of packets of a run.
 const PACKETS: u64 = 200;
-/// One pass that ends so has changed nothing.
+/// Causes of single passes that must not have changed a register.
 const REFUSALS: [Cause; 14] = [
     Cause::Plain,
     Cause::Malformed,
@@ -41,7 +42,7 @@ fn draw_rank(random: &mut SplitMix64) -> u8 {
     random.index(HOSTS.into()) as u8
 }
 
-/// A packet near what is expected now: of the right host, with numbers about those of the registers.
+/// Returns a packet close to the expected ones: from the right host, with numbers near those in the registers.
 fn plausible(random: &mut SplitMix64, bed: &Bed) -> Vec<u8> {
     let view = bed.switch.arrays().view(GID).expect("the set");
     let rank = if random.index(3) == 0 { draw_rank(random) } else { view.session.holder.min(HOSTS - 1) };
@@ -80,7 +81,7 @@ fn plausible(random: &mut SplitMix64, bed: &Bed) -> Vec<u8> {
     }
 }
 
-/// Anything in the headers of a packet that is one.
+/// Returns a valid packet with arbitrary headers.
 fn strange(random: &mut SplitMix64) -> Vec<u8> {
     let places = [FORWARD, BACKWARD, address(draw_rank(random)), Ipv4Addr::from(random.word() as u32)];
     let from = [address(draw_rank(random)), FORWARD, Ipv4Addr::from(random.word() as u32)][random.index(3)];
@@ -109,7 +110,7 @@ fn mutate(random: &mut SplitMix64, bytes: &mut Vec<u8>) {
             2 => bytes.truncate(at),
             3 => bytes.insert(at.min(bytes.len()), random.word() as u8),
             4 if bytes.len() > 28 => bytes[28] = Opcode::ALL[random.index(Opcode::ALL.len())].to_byte(),
-            // The control packet's own fields: everything but what carries it.
+            // A byte of the control packet's own payload.
             _ if bytes.len() > 60 => {
                 let at = 56 + random.index(bytes.len() - 60);
                 bytes[at] = [0, 1, 0xff, random.word() as u8][random.index(4)];
@@ -122,7 +123,7 @@ fn mutate(random: &mut SplitMix64, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Whether a packet is from a host of the set as that host: nobody else may change a register.
+/// Returns whether a packet is from a host of the set, in its own rank. No other packet may change a register.
 fn is_of_a_host(bytes: &[u8]) -> bool {
     (0..HOSTS).any(|rank| is_of(bytes, rank))
 }
@@ -135,10 +136,10 @@ fn is_of(bytes: &[u8], host: u8) -> bool {
     (to == FORWARD || to == BACKWARD) && gid == u32::from(GID) && rank == host.into() && source == address(host)
 }
 
-/// A packet and which pass of it is the next.
+/// A packet, and the header with which its next pass begins.
 type Pass<'a> = (&'a [u8], Option<Bridge>);
 
-/// One packet, all passes, or so many: then what is in the loop.
+/// Runs all passes of a packet, or the first `passes`. Returns the header that is left in the loop.
 fn one(
     bed: &mut Bed,
     (bytes, mut bridge): Pass<'_>,
@@ -154,7 +155,7 @@ fn one(
         *seen.entry(departure.cause.name()).or_default() += 1;
         if let Some(emission) = departure.emission {
             let left = emission.to_vec(bytes);
-            let packet = IpPacket::new_checked(&left).expect("what leaves is a packet");
+            let packet = IpPacket::new_checked(&left).expect("the emission is a packet");
             assert!(packet.is_intact() || !input_intact, "a wrong ICRC on what came with a right one");
             let is_copy = departure.cause == Cause::Copied;
             assert!(!is_copy || !packet.is_intact() || input_intact, "a damaged packet must stay one");
@@ -179,7 +180,8 @@ fn one(
             moved == 0 || moved == 1 && copies.contains(&address(rank)),
             "rank {rank} moved by {moved}: {causes:?}"
         );
-        // A holder that gave one PSN to two packets, while one of them was held back, has only itself to blame.
+        // A holder that uses one PSN for two packets, while the loop holds one of them back, can move only its own done
+        // PSN back.
         let goes_back = new.done(rank).0.distance(old.done(rank).0) < 0;
         assert!(!goes_back || !first && is_of(bytes, rank), "what is done goes back: {causes:?}");
         assert_eq!((was.ip, was.qpn), (is.ip, is.qpn), "where a host is");
@@ -195,7 +197,7 @@ fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
     let mut random = SplitMix64(seed);
     let aggregation = [Aggregation::ExactMin, Aggregation::RoundBitmap][random.index(2)];
     let config = Config { aggregation, check_data: random.index(2) == 0, ..Config::new(FORWARD, BACKWARD) };
-    // Others' packets are damaged in places where only receivers look: then the ICRC says so.
+    // Only receivers would notice damage in some places of other hosts' packets. There the ICRC reveals it.
     let mut bed = Bed::with(HOSTS, config).linked(&[1, 2, 3]);
     assert_eq!(receives_from(1), bed.switch.arrays().view(GID).unwrap().members[1].psn_out.get());
     let mut held: Option<(Vec<u8>, Bridge)> = None;
@@ -208,9 +210,9 @@ fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
         if random.index(3) == 0 {
             mutate(&mut random, &mut bytes);
         }
-        // Floods: the same again and again.
+        // Floods repeat one packet.
         for _ in 0..[1, 1, 1, 1, 2, 20][random.index(6)] {
-            // The loop holds a packet back now and then, and loses the one that it held.
+            // Now and then the loop holds a packet back, and loses the one that it held before.
             let passes = if random.index(10) == 0 { 1 + random.index(4) } else { usize::MAX };
             if let Some(bridge) = one(&mut bed, (&bytes, None), passes, seen) {
                 held = Some((bytes.clone(), bridge));
@@ -220,7 +222,7 @@ fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
 }
 
 #[test]
-fn an_adversary_changes_no_register_of_others_and_turns_nothing_back() {
+fn adversary_changes_no_foreign_register_and_moves_nothing_back() {
     let (time, first) = (
         Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1)),
         number_of_environment("STENTOR_FUZZ_SEED", 0),
@@ -235,7 +237,7 @@ fn an_adversary_changes_no_register_of_others_and_turns_nothing_back() {
         runs += 1;
     }
     println!("switch: {runs} runs, passes by cause: {seen:?}");
-    // It got everywhere.
+    // Every cause must have occurred.
     for cause in Cause::ALL {
         assert!(seen.contains_key(cause.name()), "no packet ended as {}", cause.name());
     }

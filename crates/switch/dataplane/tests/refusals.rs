@@ -1,4 +1,4 @@
-//! Bad input: nothing panics, everything is counted, and no register changes.
+//! Bad input causes no panic, is counted, and changes no register.
 
 mod common;
 
@@ -9,7 +9,7 @@ use stentor_switch::registers::Arrays;
 use stentor_switch::{Cause, CreateError, Switch};
 use stentor_wire::{Bth, Headers, Message, Psn, Repr, Reth, RnrTimer, Syndrome};
 
-/// A set in the middle of a session, some time after its holder was last heard of.
+/// Returns a set in the middle of a session, half a lease after its holder last renewed it.
 fn bed() -> Bed {
     let mut bed = Bed::new(4).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
@@ -19,7 +19,7 @@ fn bed() -> Bed {
     bed
 }
 
-/// All registers, the time at which the holder was heard of among them.
+/// Returns all registers, the renewal time of the lease among them.
 fn kept(bed: &Bed) -> Arrays {
     bed.switch.arrays().clone()
 }
@@ -61,9 +61,9 @@ fn control_packets_that_are_wrong_are_refused_by_their_cause() {
     }
 }
 
-/// Who sends nothing that is right is not heard of: its lease ends when it would have ended.
+/// An invalid control packet does not renew the lease of its sender.
 #[test]
-fn a_control_packet_that_is_wrong_renews_no_lease() {
+fn invalid_control_packet_renews_no_lease() {
     let mut bed = bed();
     let wrong = [vec![0; 48], payload(&Head { lock_id: 78, ..head(Operation::Link) }, &[link(1)])];
     for payload in &wrong {
@@ -71,7 +71,7 @@ fn a_control_packet_that_is_wrong_renews_no_lease() {
     }
     bed.now_ns = LEASE.as_nanos() as u64 * 5 / 4;
     acked(&bed.left(&Bed::control(3, (FIRST, 0), Operation::Link, &[link(1)])), FIRST, 1);
-    // A right one does.
+    // A valid one does.
     let mut bed = self::bed();
     acked(&bed.left(&Bed::control_of(0, FIRST + 2, &payload(&head(Operation::Query), &[]))), FIRST + 2, 3);
     bed.now_ns = LEASE.as_nanos() as u64 * 5 / 4;
@@ -119,8 +119,8 @@ fn strangers_and_foreign_operations_are_dropped_or_refused() {
     assert_eq!(bed.all(&dying).1, [Cause::Expired]);
 }
 
-/// Any bytes, in packets that are right around them and from the right host: nothing panics, loops end, and only what is a
-/// control packet to the last bit changes anything.
+/// Sends arbitrary payloads in valid packets from the right host. Nothing panics, loops end, and only a payload that is
+/// a valid control packet changes a register.
 #[test]
 fn any_control_payload_is_carried_out_or_changes_nothing() {
     let mut runner = TestRunner::new(Cases::with_cases(4000));
@@ -153,9 +153,9 @@ fn any_control_payload_is_carried_out_or_changes_nothing() {
     assert!(unchanged.get() > 1000, "{unchanged:?}");
 }
 
-/// Whole packets with changed bytes and a right ICRC: nothing panics, loops end, and what is done never goes back.
+/// Sends packets with changed bytes and a correct ICRC. Nothing panics, loops end, and no done PSN moves back.
 #[test]
-fn mutated_packets_never_panic_and_what_is_done_never_goes_back() {
+fn mutated_packets_never_panic_or_move_a_done_psn_back() {
     let mut runner = TestRunner::new(Cases::with_cases(300));
     let step = (0_usize..6, 0_u8..4, 0_u32..6, proptest::collection::vec((0_usize..120, 0_u8..=255), 0..3));
     let outcome = runner.run(&proptest::collection::vec(step, 1..80), |steps| {
@@ -191,7 +191,7 @@ fn mutated_packets_never_panic_and_what_is_done_never_goes_back() {
 }
 
 #[test]
-fn a_rank_that_nobody_has_neither_sends_nor_is_linked() {
+fn rank_without_a_host_neither_sends_nor_is_linked() {
     let mut bed = Bed::new(4);
     let some: Vec<_> = (0..4).map(|rank| Some(common::host(rank)).filter(|_| rank != 2)).collect();
     bed.switch.create_some(GID, common::LEASE, &some).unwrap();

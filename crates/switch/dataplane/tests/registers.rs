@@ -1,9 +1,9 @@
-//! Registers: what their cells are, and what a session says of ranks.
+//! Register cells, and the queries of a session about ranks.
 
 use stentor_switch::registers::{Acked, Arrays, MOST, Member, Notice, Progress, Rank, Session, State};
 
 #[test]
-fn cells_tell_their_fields_and_sum_their_bits() {
+fn cells_list_their_fields_and_sum_their_bits() {
     assert_eq!(Rank::BITS, 32 + 24 + 24 + 24);
     assert_eq!(Rank::FIELDS[1], ("sqpn", 24));
     let told = Rank { sqpn: 7, ..Rank::default() }.told();

@@ -1,4 +1,4 @@
-//! What the switch answers, packet by packet.
+//! Scripted tests of the switch's answers, packet by packet.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn state(bed: &Bed) -> State {
 }
 
 #[test]
-fn one_packet_becomes_one_for_each_member_with_its_own_numbers_address_and_key() {
+fn each_member_gets_a_copy_with_its_own_numbers_address_and_key() {
     let mut bed = Bed::new(4).linked(&[1, 3]);
     let reth = Reth { va: 0x40, rkey: 9, bytes: 5 };
     let (left, causes) = bed.all(&Bed::data(0, FIRST + 1, Message::WriteOnlyImm(reth, 99), b"hello"));
@@ -28,13 +28,13 @@ fn one_packet_becomes_one_for_each_member_with_its_own_numbers_address_and_key()
         assert_eq!(copy.headers, Headers::Rc(Message::WriteOnlyImm(reth, 99)));
         assert_eq!(copy.payload, b"hello");
     }
-    // Acknowledged when both have it, with the numbers of the sender.
+    // The switch acknowledges it, in the sender's numbers, when both members have it.
     assert_eq!(bed.all(&Bed::feedback(1, receives_from(1), Syndrome::ACK, 1)), (vec![], vec![Cause::Noted]));
     acked(&bed.left(&Bed::feedback(3, receives_from(3), Syndrome::ACK, 1)), FIRST + 1, 2);
 }
 
 #[test]
-fn numbers_go_over_their_end_and_another_topology_takes_one_packet() {
+fn psns_wrap_and_one_packet_relinks_the_members() {
     let mut bed = Bed::new(4).linked(&[1, 2]);
     for psn in 1..=3 {
         assert_eq!(bed.left(&Bed::send(0, FIRST + psn)).len(), 2);
@@ -42,7 +42,7 @@ fn numbers_go_over_their_end_and_another_topology_takes_one_packet() {
     for rank in [1, 2] {
         bed.left(&Bed::feedback(rank, receives_from(rank) + 2, Syndrome::ACK, 3));
     }
-    // FIRST + 4 is behind the end. Rank 2 stays, rank 1 goes, rank 3 is new.
+    // FIRST + 4 is behind the wrap. Rank 2 stays, rank 1 is unlinked, and rank 3 is new.
     let again = Bed::control(0, (FIRST + 4, 4), Operation::Link, &[link(3), link(2)]);
     acked(&bed.left(&again), FIRST + 4, 5);
     let left = bed.left(&Bed::send(0, FIRST + 5));
@@ -52,11 +52,11 @@ fn numbers_go_over_their_end_and_another_topology_takes_one_packet() {
 }
 
 #[test]
-fn what_is_done_is_acknowledged_again_and_copied_to_nobody() {
+fn done_packet_is_acknowledged_again_and_not_copied() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
     bed.left(&Bed::feedback(1, receives_from(1), Syndrome::ACK, 1));
-    // Rank 1 has it: the copy is for rank 2 alone.
+    // Rank 1 has acknowledged the packet, so only rank 2 gets a copy.
     let (left, causes) = bed.all(&Bed::send(0, FIRST + 1));
     assert_eq!(causes, [Cause::Suppressed, Cause::Copied]);
     assert_eq!((left.len(), left[0].to, left[0].psn), (1, address(2), Psn::new(receives_from(2))));
@@ -70,20 +70,20 @@ fn what_is_done_is_acknowledged_again_and_copied_to_nobody() {
 }
 
 #[test]
-fn refusals_name_the_packet_behind_what_everybody_has() {
+fn naks_name_the_psn_behind_the_done_psn() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
-    // A packet is missing before the switch: the sender hears it once.
+    // A packet is lost before the switch: the sender receives one NAK.
     refused(&bed.left(&Bed::send(0, FIRST + 3)), FIRST + 1, SEQUENCE);
     assert_eq!(bed.all(&Bed::send(0, FIRST + 4)), (vec![], vec![Cause::Quiet]));
-    // The receivers' refusals: rank 1 has the first packet and not the second, rank 2 has none.
+    // NAKs of receivers: rank 1 has the first packet but not the second, rank 2 has none.
     bed.left(&Bed::send(0, FIRST + 2));
     refused(&bed.left(&Bed::feedback(1, receives_from(1) + 1, SEQUENCE, 1)), FIRST + 1, SEQUENCE);
     let timer = Syndrome::RnrNak(RnrTimer::from_code(20));
     refused(&bed.left(&Bed::feedback(2, receives_from(2), timer, 0)), FIRST + 1, timer);
     let shorter = Syndrome::RnrNak(RnrTimer::from_code(5));
     refused(&bed.left(&Bed::feedback(1, receives_from(1) + 1, shorter, 0)), FIRST + 1, timer);
-    // What a refusal implies counts.
+    // A NAK acknowledges everything before its PSN.
     refused(&bed.left(&Bed::feedback(2, receives_from(2) + 1, SEQUENCE, 1)), FIRST + 2, SEQUENCE);
 }
 
@@ -96,7 +96,7 @@ fn a_copy_lost_in_the_loop_is_a_gap_for_those_behind() {
     assert_eq!(causes, [Cause::Copied, Cause::Gap, Cause::Complained]);
     assert_eq!(left[0].to, address(1));
     refused(&left[1..], FIRST + 1, SEQUENCE);
-    // The sender goes back; rank 1 answers for both, rank 2 gets both.
+    // The sender goes back: rank 1 has acknowledged both packets, rank 2 gets both.
     bed.left(&Bed::feedback(1, receives_from(1) + 1, Syndrome::ACK, 2));
     for psn in [1, 2] {
         let (left, causes) = bed.all(&Bed::send(0, FIRST + psn));
@@ -119,7 +119,7 @@ fn a_control_packet_waits_for_everything_before_it() {
 }
 
 #[test]
-fn half_a_control_packet_lets_nothing_through() {
+fn no_data_passes_while_a_control_packet_is_half_executed() {
     let mut bed = Bed::new(3);
     let control = Bed::control(0, (FIRST, 0), Operation::Link, &[link(1), link(2)]);
     let mut bridge = bed.pass(&control, None).mirror;
@@ -129,7 +129,7 @@ fn half_a_control_packet_lets_nothing_through() {
     assert_eq!(bed.all(&Bed::feedback(1, receives_from(1), Syndrome::ACK, 1)).1, [Cause::Foreign]);
     let other = Bed::control(1, (FIRST, 0), Operation::Link, &[link(0)]);
     refused(&bed.left(&other), FIRST, BUSY);
-    // It comes again, and overtakes its first copy.
+    // The control packet is sent again and overtakes its first copy.
     acked(&bed.left(&control), FIRST, 1);
     assert_eq!(bed.left(&Bed::send(0, FIRST + 1)).len(), 2);
     assert_eq!(bed.pass(&control, bridge).cause, Cause::Stale);
@@ -150,16 +150,16 @@ fn the_set_goes_from_rank_to_rank() {
     acked(&bed.left(&other), FIRST, 1);
     let left = bed.left(&Bed::send(1, FIRST + 1));
     assert_eq!(left.iter().map(|copy| copy.psn.get()).collect::<Vec<_>>(), [receives_from(0), receives_from(2) + 1]);
-    // A last acknowledgement that was lost is repeated, whoever holds the set.
+    // A lost last acknowledgement is repeated, whichever rank holds the set.
     acked(&bed.left(&Bed::send(0, FIRST + 1)), FIRST + 2, 3);
     acked(&bed.left(&Bed::control(0, (FIRST + 2, 2), Operation::Release, &[])), FIRST + 2, 3);
-    // Of rank 0's session nothing counts any more.
+    // Answers that belong to rank 0's session no longer count.
     let late = bed.all(&Bed::feedback(1, receives_from(1), Syndrome::ACK, 1));
     assert_eq!(late, (vec![], vec![Cause::Foreign]));
 }
 
 #[test]
-fn a_lease_that_is_over_is_taken_if_nothing_is_half_done() {
+fn expired_lease_is_taken_over_if_nothing_is_half_executed() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
     let other = Bed::control(2, (FIRST, 0), Operation::Link, &[link(1)]);
@@ -170,7 +170,7 @@ fn a_lease_that_is_over_is_taken_if_nothing_is_half_done() {
     refused(&bed.left(&other), FIRST, BUSY);
     bed.now_ns *= 2;
     acked(&bed.left(&other), FIRST, 1);
-    // Whom it was taken from: what is done is, what is new is refused.
+    // The former holder: its done packets are acknowledged, its new ones refused.
     acked(&bed.left(&Bed::send(0, FIRST + 1)), FIRST + 1, 2);
     refused(&bed.left(&Bed::send(0, FIRST + 2)), FIRST + 2, Syndrome::Nak(NakCode::RemoteOperational));
     acked(&bed.left(&Bed::control(0, (FIRST + 2, 2), Operation::Release, &[])), FIRST + 2, 3);
@@ -178,7 +178,7 @@ fn a_lease_that_is_over_is_taken_if_nothing_is_half_done() {
 }
 
 #[test]
-fn a_lease_that_is_over_in_the_middle_poisons_the_set() {
+fn expired_lease_poisons_a_set_with_half_executed_packets() {
     for message in [Message::SendOnly, Message::SendFirst] {
         let mut bed = Bed::new(3).linked(&[1, 2]);
         bed.left(&Bed::data(0, FIRST + 1, message, &[5; 256]));
@@ -197,7 +197,7 @@ fn a_lease_that_is_over_in_the_middle_poisons_the_set() {
 }
 
 #[test]
-fn a_member_that_breaks_poisons_the_set_and_tells_the_holder() {
+fn broken_member_poisons_the_set_and_the_holder_gets_a_nak() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
     let access = Syndrome::Nak(NakCode::RemoteAccess);
@@ -208,7 +208,7 @@ fn a_member_that_breaks_poisons_the_set_and_tells_the_holder() {
 }
 
 #[test]
-fn a_query_moves_numbers_and_nothing_else() {
+fn query_advances_numbers_and_nothing_else() {
     let mut bed = Bed::new(3);
     acked(&bed.left(&Bed::control(2, (FIRST, 0), Operation::Query, &[])), FIRST, 1);
     let mut bed = bed.linked(&[1, 2]);
@@ -243,7 +243,7 @@ fn a_set_that_was_removed_is_silent() {
 }
 
 #[test]
-fn data_to_one_member_take_one_pass() {
+fn data_to_one_member_takes_one_pass() {
     let mut bed = Bed::new(3).linked(&[2]);
     for psn in 1..=3 {
         assert_eq!(bed.all(&Bed::send(0, FIRST + psn)).1, [Cause::Copied]);
@@ -251,8 +251,8 @@ fn data_to_one_member_take_one_pass() {
 }
 
 #[test]
-fn a_pass_behind_the_end_of_the_list_is_stale() {
-    // What stands behind the end names rank 0, which is a member here.
+fn pass_behind_the_end_of_the_list_is_stale() {
+    // The unused slots behind the end hold rank 0, which is a member here.
     let mut bed = Bed::new(3).linked(&[0, 1]);
     let data = Bed::send(0, FIRST + 1);
     let bridge = bed.pass(&data, None).mirror.expect("a second pass");
@@ -262,7 +262,7 @@ fn a_pass_behind_the_end_of_the_list_is_stale() {
     }
 }
 
-/// The state of the set is the same at the second pass, its epoch is not.
+/// The state of the set at the second pass is that of the first, but its epoch differs.
 #[test]
 fn a_second_pass_acts_only_in_the_epoch_of_the_first() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
@@ -282,7 +282,7 @@ fn a_second_pass_acts_only_in_the_epoch_of_the_first() {
 }
 
 #[test]
-fn congestion_is_told_once_in_a_while() {
+fn congestion_notifications_are_rate_limited() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     let cnp = |rank: u8| {
         let bth = stentor_wire::Bth::new(stentor_switch::Switch::vsqpn(common::GID, rank), Psn::new(0));
@@ -298,7 +298,7 @@ fn congestion_is_told_once_in_a_while() {
     assert_eq!(bed.all(&cnp(0)).1, [Cause::Foreign], "no member");
 }
 
-/// Whatever the members say of their receive queues: the holder hears of no credits, which are those of one queue pair.
+/// The holder receives no credits, whatever the members report, because a credit belongs to a single queue pair.
 #[test]
 fn acknowledgements_carry_no_credits() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
@@ -314,7 +314,7 @@ fn acknowledgements_carry_no_credits() {
     assert_eq!((left[0].psn, left[0].aeth().syndrome.to_byte()), (Psn::new(FIRST + 1), 0b000_11111));
 }
 
-/// The draft's rounds: the last packet stays unacknowledged although nothing was lost.
+/// With aggregation in rounds the last packet stays unacknowledged although nothing was lost.
 #[test]
 fn rounds_stall_where_the_exact_least_does_not() {
     let run = |aggregation| {
@@ -333,7 +333,7 @@ fn rounds_stall_where_the_exact_least_does_not() {
 }
 
 #[test]
-fn what_was_damaged_stays_damaged_and_what_the_switch_acts_on_is_checked() {
+fn damaged_data_stays_damaged_and_control_packets_are_checked() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     let mut damaged = Bed::send(0, FIRST + 1);
     let at = damaged.len() - 6;

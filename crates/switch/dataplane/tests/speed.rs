@@ -1,6 +1,6 @@
-//! What a pass costs. Ignored unless asked for; nobody else on the processor, and a release build:
-//! `cargo test --release -p stentor-switch --test speed -- --ignored --nocapture` (the step `switch-speed` of `cargo xtask
-//! nightly`).
+//! Measures the cost of a pass. The test is ignored by default; it needs an otherwise idle processor and a release
+//! build: `cargo test --release -p stentor-switch --test speed -- --ignored --nocapture` (the step `switch-speed` of
+//! `cargo xtask nightly`).
 
 mod common;
 
@@ -12,18 +12,18 @@ use stentor_switch::control::Operation;
 use stentor_switch::{Arrival, Cause};
 use stentor_wire::{Message, Psn};
 
-/// Rounds; medians count.
+/// Number of rounds, of which the median counts.
 const ROUNDS: usize = 101;
-/// Passes in a round: short, so that a round is rarely interrupted.
+/// Passes of a round: few, so that a round is rarely interrupted.
 const PASSES: u32 = 1920;
-/// A machine that others use too has bad moments: the best of so many trials counts.
+/// Number of trials, of which the best counts: on a shared machine some trials are disturbed.
 const TRIALS: usize = 5;
-/// The bar for one receiver, nanoseconds.
+/// Limit for one receiver, in nanoseconds.
 const MOST_NS: f64 = 100.0;
-/// The bar for more, as a part of so many times one.
+/// Limit for n receivers, as a multiple of n times the cost of one.
 const MOST_PART: f64 = 1.10;
 
-/// Nanoseconds for a packet of 64 bytes of payload to so many receivers, all passes.
+/// Returns the time of all passes of a packet with 64 bytes of payload, in nanoseconds.
 fn time(receivers: u8) -> f64 {
     let mut bed = Bed::new(32);
     let links: Vec<_> = (0..receivers).map(link).collect();
@@ -57,7 +57,7 @@ fn time(receivers: u8) -> f64 {
 
 #[test]
 #[ignore = "measures: see the top of the file"]
-fn a_pass_takes_at_most_a_hundred_nanoseconds_and_many_take_as_many() {
+fn pass_takes_at_most_100_ns_for_any_number_of_receivers() {
     let mut within = false;
     for _ in 0..TRIALS {
         let one = time(1);

@@ -1,10 +1,10 @@
-//! Bytes that wait, first in, first out, each piece in one part.
+//! A FIFO buffer for the data of waiting writes, in which each piece is contiguous.
 
-/// A buffer of a fixed size. Pieces are taken back in the order in which they were put.
+/// A ring buffer of a fixed size. Pieces are freed in the order in which they were added.
 #[derive(Debug)]
 pub(super) struct Held {
     bytes: Box<[u8]>,
-    /// Where the oldest piece is, and where the next one goes. Equal: nothing is here.
+    /// Offsets of the oldest piece and of the next free byte. The buffer is empty or full if they are equal.
     first: usize,
     next: usize,
     pieces: usize,
@@ -15,7 +15,7 @@ impl Held {
         Held { bytes: vec![0; bytes].into_boxed_slice(), first: 0, next: 0, pieces: 0 }
     }
 
-    /// Puts a piece; where it is, or `None` if there is no room in one part.
+    /// Adds a piece. Returns its offset, or `None` if no contiguous room is left.
     pub(super) fn put(&mut self, piece: &[u8]) -> Option<usize> {
         if self.pieces == 0 {
             (self.first, self.next) = (0, 0);
@@ -35,12 +35,12 @@ impl Held {
         Some(at)
     }
 
-    /// A piece that was put.
+    /// Returns the piece of `len` bytes at offset `at`.
     pub(super) fn get(&self, at: usize, len: usize) -> &[u8] {
         self.bytes.get(at..at + len).unwrap_or(&[])
     }
 
-    /// The oldest piece is done with; `behind` is where the next one is.
+    /// Frees the oldest piece; `behind` is the offset of the next one, if any.
     pub(super) fn free(&mut self, behind: Option<usize>) {
         self.pieces = self.pieces.saturating_sub(1);
         if let Some(behind) = behind {
@@ -48,7 +48,7 @@ impl Held {
         }
     }
 
-    /// Nothing waits any more.
+    /// Frees all pieces.
     pub(super) fn clear(&mut self) {
         (self.first, self.next, self.pieces) = (0, 0, 0);
     }
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Against a queue of vectors, with pieces of all lengths.
+    /// Compares the buffer with a queue of vectors, with pieces of many lengths.
     #[test]
     fn pieces_come_back_whole_and_in_order() {
         let mut held = Held::new(64);
@@ -74,7 +74,7 @@ mod tests {
                     Some(at) => known.push_back((at, piece)),
                     None => {
                         refused += 1;
-                        assert!(!known.is_empty(), "what is empty has room");
+                        assert!(!known.is_empty(), "an empty buffer has room");
                     }
                 }
             } else if let Some((at, piece)) = known.pop_front() {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_long_as_the_buffer_fits_once_it_is_empty() {
+    fn piece_of_buffer_size_fits_an_empty_buffer() {
         let mut held = Held::new(16);
         assert_eq!(held.put(&[1; 8]), Some(0));
         assert_eq!(held.put(&[2; 16]), None);

@@ -1,17 +1,20 @@
-//! The host's side of a set: what its one sender does to have each write copied to whom it is for.
+//! The host's side of a set: how its sender has each write copied to the members that it is for.
 //!
-//! A [`Sender`] is pure: it is told what is to be written, and says what is to be posted to the queue pair that is connected to
-//! the switch, in order. A write that fits the member list that the switch has is posted at once. One for other members, or at
-//! other differences between their addresses, needs a LINK control packet first, and waits until that is acknowledged: data that
-//! met the switch while it links would be refused and sent again.
+//! A [`Sender`] is pure. The caller passes it writes, and it returns the requests to post, in order, to the queue pair
+//! that is connected to the switch. A write that fits the member list of the switch is posted at once. A write to other
+//! members, or with other differences between their addresses, needs a LINK control packet first and waits until that
+//! is acknowledged: the switch would refuse data that arrives while it links, and the queue pair would have to send it
+//! again.
 //!
 //! # Invariants
-//! 1. What is posted is posted in the order in which it was written, with a LINK between two writes of different lists.
-//! 2. At most one LINK is on its way, and nothing behind it. Everything before it is acknowledged when it is posted, or is about
-//!    to be: what was posted last before it asks for no completion. (The switch refuses a LINK that comes too early, and the
-//!    queue pair sends it again.)
-//! 3. A LINK carries the PSN and the message number of the packet that it is; so both are counted here, by what is posted.
-//! 4. Whoever waits has its data in a buffer that was made with the sender; what finds no room is refused.
+//! 1. Requests are posted in the order of the writes, with a LINK between two writes of different member lists.
+//! 2. At most one LINK is in flight, and nothing is posted behind it. When it is posted, everything before it is
+//!    acknowledged or about to be: the last request before it asks for no completion. (The switch refuses a LINK that
+//!    arrives too early, and the queue pair sends it again.)
+//! 3. A LINK carries the PSN and the message number of its own packet. The sender therefore counts both, from what is
+//!    posted.
+//! 4. The data of waiting writes is in a buffer that is allocated with the sender. A write that finds no room is
+//!    refused.
 mod held;
 mod sender;
 

@@ -1,4 +1,4 @@
-//! What is posted to a set's sending queue pair, and what came of it.
+//! The requests for a set's sending queue pair, and the handling of their completions.
 
 use std::collections::VecDeque;
 
@@ -8,87 +8,88 @@ use super::held::Held;
 use crate::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
 use crate::registers::MOST;
 
-/// Changes of the list that wait at the same time, at most.
+/// Maximum number of member list changes that wait at the same time.
 const CHANGES: usize = 64;
-/// The key of writes: the switch puts each receiver's in.
+/// Key of writes. The switch replaces it by each receiver's key.
 const ANY_RKEY: u32 = 0;
-/// So many writes behind a change are signalled each: another change may follow soon, and must know that they are done.
+/// Number of writes behind a LINK that are all signalled: another change may follow soon, and it must learn that they
+/// are done.
 const SOON: u32 = 4;
-/// Of those behind them every so-manieth is.
+/// Interval of signalled writes after the first [`SOON`] ones.
 const LATER: u32 = 16;
 
-/// Where one copy goes.
+/// The destination of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Target {
-    /// Whose copy it is.
+    /// Rank of the receiver.
     pub rank: u8,
-    /// Key of its region.
+    /// Key of the receiver's region.
     pub rkey: u32,
-    /// Address of its region.
+    /// Address of the receiver's region.
     pub base: u64,
-    /// Offset in the region, bytes.
+    /// Offset in the region, in bytes.
     pub offset: u64,
 }
 
-/// What a queue pair begins with.
+/// Parameters of a new queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Session {
-    /// Counts the queue pairs of this sender; comes back in the tokens.
+    /// Counts the queue pairs of this sender. Tokens contain it.
     pub life: u32,
-    /// Its number.
+    /// Number of the queue pair.
     pub sqpn: u32,
-    /// Its first PSN.
+    /// First PSN of the queue pair.
     pub first_psn: Psn,
-    /// Payload of a packet, bytes.
+    /// Largest payload of a packet, in bytes.
     pub mtu: u16,
-    /// Names the session to the switch.
+    /// Identifies the session to the switch.
     pub lock_id: u32,
 }
 
-/// What became of a write.
+/// Result of [`Sender::write`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Written {
-    /// It is to be posted now.
+    /// The caller has to post the write now.
     Now {
-        /// Names it in the completion.
+        /// Identifies the write in its completion.
         token: u64,
-        /// The address that it is written to, as the switch counts.
+        /// Address to write to, in the switch's address space.
         va: u64,
-        /// The key.
+        /// Key to write with.
         rkey: u32,
-        /// Whether its completion is asked for.
+        /// `true` if the request must be signalled.
         signalled: bool,
     },
-    /// It was kept: [`Sender::next_write`] gives it later.
+    /// The sender has queued the write. [`Sender::next_write`] returns it later.
     Later,
-    /// There is no room: nothing was done.
+    /// There is no room, and nothing has changed.
     Full,
 }
 
-/// What is to be posted next: an inline WRITE.
+/// The next request to post: an inline WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next<'a> {
-    /// Names it in the completion.
+    /// Identifies the request in its completion.
     pub token: u64,
-    /// The address.
+    /// Address to write to.
     pub va: u64,
-    /// The key.
+    /// Key to write with.
     pub rkey: u32,
-    /// The data.
+    /// Data to write.
     pub data: &'a [u8],
-    /// Whether its completion is asked for.
+    /// `true` if the request must be signalled.
     pub signalled: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Link,
-    /// With the caller's id, and whether the caller wants to hear of it.
+    /// A write. `id` is the caller's; `told` is `true` if the caller wants its completion.
     Data {
         id: u64,
         told: bool,
         va: u64,
-        /// Where it is held, while it waits.
+        /// Offset of the data in the buffer, while the write waits.
         at: usize,
         bytes: usize,
     },
@@ -97,11 +98,11 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     kind: Kind,
-    /// Whether a completion of it comes; known when it was posted.
+    /// `true` if the request is signalled. Decided when it is posted.
     signalled: bool,
 }
 
-/// A member list, as a LINK says it.
+/// A member list, as in a LINK.
 #[derive(Clone, Copy, Debug)]
 struct List {
     n: usize,
@@ -113,7 +114,7 @@ impl List {
         List { n: 0, links: [Link { rank: 0, rkey: 0, base: 0 }; MOST] }
     }
 
-    /// The address that stands for all these targets, if there is one.
+    /// Returns the address that reaches all these targets through this list, if there is one.
     fn va(&self, targets: &[Target]) -> Option<u64> {
         if targets.len() != self.n {
             return None;
@@ -122,7 +123,7 @@ impl List {
         for (place, target) in targets.iter().enumerate() {
             let links = &self.links[..self.n];
             let same = |link: &&Link| link.rank == target.rank;
-            // Mostly they come in the same order.
+            // Targets mostly have the order of the list.
             let link = links.get(place).filter(same).or_else(|| links.iter().find(same))?;
             let needed = target.base.wrapping_add(target.offset).wrapping_sub(link.base);
             if link.rkey != target.rkey || *va.get_or_insert(needed) != needed {
@@ -132,7 +133,7 @@ impl List {
         va
     }
 
-    /// The list with which these targets are written to at the offset of the first.
+    /// Sets the list with which a write reaches these targets at the offset of the first one. Returns that offset.
     fn of(&mut self, targets: &[Target]) -> u64 {
         let va = targets.first().map_or(0, |first| first.offset);
         self.n = targets.len().min(MOST);
@@ -144,36 +145,37 @@ impl List {
     }
 }
 
-/// The sending side of a set. Allocates only while it is made.
+/// The sending side of a set. It allocates only in [`Sender::new`].
 #[derive(Debug)]
 pub struct Sender {
     session: Session,
     depth: usize,
-    /// What is not done, the oldest first: first what is posted, then what waits.
+    /// Requests that are not done, the oldest first: posted requests, then waiting ones.
     entries: VecDeque<Entry>,
     posted: usize,
-    /// The number of the oldest.
+    /// Sequence number of the oldest entry.
     first: u32,
-    /// Writes among the entries.
+    /// Number of writes among the entries.
     writes: usize,
-    /// The list behind all entries.
+    /// Member list that is in force behind all entries.
     list: List,
-    /// Lists that were not posted yet.
+    /// Member lists whose LINK is not posted yet.
     changes: VecDeque<List>,
     held: Held,
-    /// Whether a LINK is on its way.
+    /// `true` while a LINK is in flight.
     linking: bool,
-    /// Writes posted since the last LINK.
+    /// Number of writes posted since the last LINK.
     since_link: u32,
     psn: Psn,
-    /// Messages posted.
+    /// Number of messages posted.
     messages: u32,
     payload: [u8; MAX_CONTROL_BYTES],
     links_posted: u64,
 }
 
 impl Sender {
-    /// For so many writes that are not done, of which so many bytes may wait. One write of that length always finds room.
+    /// Creates a sender for up to `depth` outstanding writes, of which up to `held_bytes` bytes can wait. One write of
+    /// that length always fits into an empty buffer.
     #[must_use]
     pub fn new(depth: u32, held_bytes: usize) -> Sender {
         let depth = depth as usize;
@@ -196,7 +198,7 @@ impl Sender {
         }
     }
 
-    /// A queue pair that nobody has posted to; whatever was posted to the last one is forgotten.
+    /// Starts with a new queue pair. Forgets everything that was posted to the last one.
     pub fn begin(&mut self, session: Session) {
         self.entries.clear();
         self.changes.clear();
@@ -206,19 +208,19 @@ impl Sender {
         (self.psn, self.messages) = (session.first_psn, 0);
     }
 
-    /// Writes that are not done.
+    /// Returns the number of writes that are not done.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.writes
     }
 
-    /// LINKs that were posted so far.
+    /// Returns the number of LINKs posted since the sender was created.
     #[must_use]
     pub fn links(&self) -> u64 {
         self.links_posted
     }
 
-    /// Something is to be written. The targets are one to 32, each of another rank.
+    /// Adds a write. `targets` holds 1 to 32 targets, each with another rank.
     pub fn write(&mut self, (id, told): (u64, bool), targets: &[Target], data: &[u8]) -> Written {
         if self.writes >= self.depth {
             return Written::Full;
@@ -248,8 +250,8 @@ impl Sender {
         Written::Later
     }
 
-    /// What is to be posted now, if anything. To be called until there is nothing, after each [`Written::Later`] and each
-    /// completion.
+    /// Returns the next request to post now, if any. The caller must call this until it returns `None`, after each
+    /// [`Written::Later`] and after each completion.
     pub fn next_write(&mut self) -> Option<Next<'_>> {
         if self.linking {
             return None;
@@ -257,7 +259,7 @@ impl Sender {
         let token = self.token(self.posted);
         let signalled = match self.entries.get(self.posted)?.kind {
             Kind::Link => {
-                // Of what is signalled the completion comes by itself.
+                // The request before is signalled, so its completion will trigger the next call.
                 let before = self.posted.checked_sub(1).and_then(|before| self.entries.get(before));
                 if before.is_some_and(|before| before.signalled) {
                     return None;
@@ -279,14 +281,14 @@ impl Sender {
                     Kind::Data { at, .. } => Some(at),
                     Kind::Link => None,
                 });
-                // The bytes stay until the next are put: the caller has them till then.
+                // The freed bytes stay intact until the next piece is added. The caller uses them only until then.
                 self.held.free(behind);
                 Some(Next { token, va, rkey: ANY_RKEY, data: self.held.get(at, bytes), signalled })
             }
         }
     }
 
-    /// Makes the payload of the next LINK.
+    /// Builds the payload of the next LINK.
     fn link(&mut self) -> Option<usize> {
         let list = self.changes.pop_front()?;
         let Session { sqpn, lock_id, .. } = self.session;
@@ -315,8 +317,8 @@ impl Sender {
         self.since_link = self.since_link.saturating_add(1);
     }
 
-    /// A completion came, and was a success. The id of the write, if its caller wants to hear of it; nothing of an earlier queue
-    /// pair.
+    /// Handles a successful completion. Returns the id of the write if its caller wants the completion. Completions of
+    /// earlier queue pairs are ignored.
     pub fn completed(&mut self, token: u64) -> Option<u64> {
         let (life, number) = ((token >> 32) as u32, token as u32);
         let count = number.wrapping_sub(self.first) as usize;
@@ -341,26 +343,27 @@ impl Sender {
         tell
     }
 
-    /// A completion came, and was a failure: everything posted before that request is done all the same.
+    /// Handles a failed completion: everything posted before the failed request is done.
     pub fn completed_before(&mut self, token: u64) {
         if token as u32 != self.first {
             self.completed((token & !u64::from(u32::MAX)) | u64::from((token as u32).wrapping_sub(1)));
         }
     }
 
-    /// Whether a change of the member list is on its way.
+    /// Returns whether a change of the member list is in flight.
     #[must_use]
     pub fn is_linking(&self) -> bool {
         self.linking
     }
 
-    /// Whether a completion is one of this queue pair's.
+    /// Returns whether a completion belongs to the current queue pair.
     #[must_use]
     pub fn is_current(&self, token: u64) -> bool {
         (token >> 32) as u32 == self.session.life
     }
 
-    /// The queue pair is broken: what is not done comes out, the oldest first, until there is nothing.
+    /// Returns the id of the oldest write that is not done, and removes it. The caller repeats this until `None` after
+    /// the queue pair has broken.
     pub fn next_failed(&mut self) -> Option<u64> {
         while let Some(entry) = self.entries.pop_front() {
             self.posted = self.posted.saturating_sub(1);
@@ -400,15 +403,15 @@ mod tests {
         Target { rank, rkey: 100 + u32::from(rank), base: u64::from(rank) << 40, offset }
     }
 
-    /// A queue pair with a switch behind it: carries out what is posted, in order, and completes it when it is asked to.
+    /// A queue pair with a switch behind it: executes posted requests in order, and completes them on demand.
     #[derive(Default)]
     struct Network {
         psn: u32,
         messages: u32,
         list: BTreeMap<u8, (u32, u64)>,
-        /// Token, signalled, and whether it was a LINK.
+        /// Requests in flight: token, whether signalled, whether a LINK.
         open: VecDeque<(u64, bool, bool)>,
-        /// Who got what where.
+        /// Every copy that landed: rank, key, address, data.
         landed: Vec<(u8, u32, u64, Vec<u8>)>,
     }
 
@@ -444,7 +447,7 @@ mod tests {
             }
         }
 
-        /// The oldest signalled request completes, and all before it.
+        /// Completes the oldest signalled request and all before it.
         fn complete(&mut self, sender: &mut Sender) -> Option<Option<u64>> {
             let last = self.open.iter().position(|(_, signalled, _)| *signalled)?;
             let (token, ..) = self.open[last];
@@ -465,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_posted_before_a_failure_is_done_and_the_failure_is_not() {
+    fn failure_completes_earlier_posts_only() {
         let (mut sender, mut network) = (sender(), Network::new());
         assert!(write(&mut sender, &mut network, (1, true), &[target(1, 0)], &[1; 8]));
         network.complete(&mut sender);
@@ -476,23 +479,23 @@ mod tests {
         assert_eq!(sender.completed(token - 1), None, "that was done");
         assert_eq!(sender.posted, 1);
         sender.completed_before(token);
-        assert_eq!((sender.posted, sender.completed(token)), (1, Some(2)), "nothing stood before it");
+        assert_eq!((sender.posted, sender.completed(token)), (1, Some(2)), "no request was before it");
     }
 
     #[test]
-    fn who_is_written_to_as_before_waits_for_nothing() {
+    fn write_to_the_same_members_needs_no_link() {
         let (mut sender, mut network) = (sender(), Network::new());
         let both = |offset| [target(1, offset), target(5, offset + 64)];
         assert!(write(&mut sender, &mut network, (1, true), &both(0), &[1; 8]));
         assert_eq!((network.open.len(), network.landed.len()), (1, 0), "only the LINK");
-        assert_eq!(network.complete(&mut sender), Some(None), "of which nobody hears");
+        assert_eq!(network.complete(&mut sender), Some(None), "whose completion is not reported");
         assert_eq!(network.landed.len(), 2);
-        // Other places, the other order: the same list.
+        // Other offsets in another order use the same list.
         let [one, other] = both(0x100);
         assert!(write(&mut sender, &mut network, (2, true), &[other, one], &[2; 8]));
         assert_eq!((network.landed[2].clone(), sender.links()), ((1, 101, (1 << 40) + 0x100, vec![2; 8]), 1));
         assert_eq!((network.complete(&mut sender), network.complete(&mut sender)), (Some(Some(1)), Some(Some(2))));
-        // One of them alone, the same ones at another distance, another key: each is another list.
+        // A subset, other distances between the offsets, or another key need another list.
         for (n, targets) in
             [vec![one], both(0).to_vec(), vec![one, Target { offset: 0x108, ..other }]].iter().enumerate()
         {
@@ -507,20 +510,20 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_is_refused_and_places_are_freed_by_later_completions() {
+    fn write_beyond_the_depth_is_refused_until_a_completion() {
         let (mut sender, mut network) = (sender(), Network::new());
         for id in 0..u64::from(DEPTH) {
             assert!(write(&mut sender, &mut network, (id, id == 7), &[target(1, 0)], &[0; 8]));
         }
         assert_eq!(sender.write((9, true), &[target(1, 0)], &[0; 8]), Written::Full);
         assert_eq!(network.complete(&mut sender), Some(None));
-        // The first few behind a LINK are asked after even if nobody wants to know, later ones are not.
+        // The first writes behind a LINK are signalled even if the caller wants no completion; later ones are not.
         let asked: Vec<bool> = network.open.iter().map(|(_, signalled, _)| *signalled).collect();
         assert_eq!(asked, [true, true, true, true, false, false, false, true]);
         let told: Vec<_> = std::iter::from_fn(|| network.complete(&mut sender)).collect();
         assert_eq!(told, [None, None, None, None, Some(7)]);
         assert_eq!(sender.outstanding(), 0);
-        // So many bytes wait, and no more; one write of that length always does.
+        // Up to 2048 bytes can wait, and one write of that length always fits.
         assert!(write(&mut sender, &mut network, (1, false), &[target(1, 0), target(2, 0)], &[1; 2048]));
         assert_eq!(sender.write((2, false), &[target(2, 0)], &[2; 8]), Written::Full);
         while network.complete(&mut sender).is_some() {}
@@ -528,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_queue_pair_gives_everything_back_in_order_and_the_next_one_begins_anew() {
+    fn broken_queue_pair_returns_its_writes_in_order() {
         let (mut sender, mut network) = (sender(), Network::new());
         for id in 0..4 {
             write(&mut sender, &mut network, (id, false), &[target(id as u8 % 2, 0)], &[0; 8]);
@@ -567,7 +570,7 @@ mod tests {
                     expected.extend(targets.iter().map(at));
                     told.extend(tell.then_some(n as u64));
                 } else {
-                    // Whoever is refused has others outstanding.
+                    // A write is refused only while others are outstanding.
                     prop_assert!(sender.outstanding() > 0);
                 }
             }

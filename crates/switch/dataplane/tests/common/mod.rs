@@ -1,4 +1,4 @@
-//! What the tests share: a set of hosts, packets, and a loop that carries mirror copies.
+//! Shared by the tests: a set of hosts, their packets, and a loop that carries mirror copies.
 #![allow(dead_code)]
 
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use stentor_wire::{
 pub(crate) const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(crate) const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const GID: u16 = 3;
-/// What senders begin with, near the end of the numbers.
+/// First PSN of senders, just before the numbers wrap.
 pub(crate) const FIRST: u32 = 0xff_fffd;
 pub(crate) const LEASE: Duration = Duration::from_millis(100);
 
@@ -21,7 +21,7 @@ pub(crate) fn address(rank: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1, rank + 1)
 }
 
-/// What the receiver of a rank begins with: all different.
+/// Returns the first PSN that the receiver of a rank expects. All are different.
 pub(crate) fn receives_from(rank: u8) -> u32 {
     1000 * u32::from(rank) + 7
 }
@@ -43,7 +43,7 @@ pub(crate) struct Bed {
     pub(crate) now_ns: u64,
 }
 
-/// What a packet that left says.
+/// Contents of a packet that the switch sent.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Left {
     pub(crate) to: Ipv4Addr,
@@ -78,7 +78,7 @@ impl Left {
     }
 }
 
-/// A whole packet.
+/// Returns a complete packet.
 pub(crate) fn packet(from: Ipv4Addr, to: Ipv4Addr, repr: &Repr, payload: &[u8]) -> Vec<u8> {
     let envelope = Envelope::plain(from.into(), 0xc123, to.into()).expect("one family");
     let mut bytes = vec![0; envelope.header_bytes() + repr.packet_bytes()];
@@ -138,7 +138,7 @@ impl Bed {
         self.switch.step(&Arrival { bytes, bridge, now_ns: self.now_ns })
     }
 
-    /// All passes of a packet: what left, and how each pass ended.
+    /// Runs all passes of a packet. Returns the packets sent and the cause of each pass.
     pub(crate) fn all(&mut self, bytes: &[u8]) -> (Vec<Left>, Vec<Cause>) {
         let (mut left, mut causes, mut bridge) = (Vec::new(), Vec::new(), None);
         loop {
@@ -153,12 +153,12 @@ impl Bed {
         }
     }
 
-    /// All passes; what left.
+    /// Runs all passes of a packet. Returns the packets sent.
     pub(crate) fn left(&mut self, bytes: &[u8]) -> Vec<Left> {
         self.all(bytes).0
     }
 
-    /// Rank 0 links these, with its first packet.
+    /// Links these ranks, with the first packet of rank 0.
     pub(crate) fn linked(mut self, ranks: &[u8]) -> Bed {
         let links: Vec<Link> = ranks.iter().map(|rank| link(*rank)).collect();
         let left = self.left(&Bed::control(0, (FIRST, 0), Operation::Link, &links));
@@ -169,7 +169,7 @@ impl Bed {
     }
 }
 
-/// The answer that tells somebody that everything up to a PSN is done.
+/// Asserts that the only packet sent acknowledges everything up to a PSN.
 pub(crate) fn acked(left: &[Left], psn: u32, msn: u32) {
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!((left[0].psn, left[0].aeth()), (Psn::new(psn), Aeth { syndrome: Syndrome::ACK, msn }));
@@ -184,7 +184,7 @@ pub(crate) fn view(bytes: &[u8]) -> Packet<&[u8]> {
     Packet::new_checked(bytes).expect("a packet")
 }
 
-/// Makes the ICRC right again, if there is still a packet.
+/// Corrects the ICRC, if the bytes are still a packet.
 pub(crate) fn reseal(bytes: &mut [u8]) {
     let Ok(packet) = IpPacket::new_checked(bytes) else { return };
     let icrc = packet.envelope.icrc(packet.packet.as_bytes());
