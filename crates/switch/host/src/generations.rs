@@ -1,4 +1,4 @@
-//! Generations: joined, connected, left.
+//! Generations of sets: joining, connecting and leaving them.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -15,9 +15,10 @@ use super::{Cm, SetTransport, SwitchSets, longest_list};
 
 /// Pauses between two attempts to reach the switch, growing from the first to the second.
 const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// What was refused is tried again so much later, growing from the first to the second: each try ends a generation for the others.
+/// Delays before a refused join is tried again, growing from the first to the second. They are long because each
+/// attempt ends a generation for the other hosts.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Messages taken from the switch in a round.
+/// Maximum number of the switch's messages that a round handles.
 const BURST: usize = 256;
 
 impl<T: SetTransport> SwitchSets<T> {
@@ -42,14 +43,14 @@ impl<T: SetTransport> SwitchSets<T> {
         Self::flush_set(cm, n, ended);
         let set = &mut cm.sets.all[n];
         if let Some(sender) = &mut set.sender {
-            // So that nothing of an earlier life counts; what else there is to know comes with the generation.
+            // Completions of an earlier life must not count. The other parameters follow with the generation.
             sender.begin(Session { life: set.life, sqpn: 0, first_psn: Psn::new(0), mtu: 1024, lock_id: 0 });
         }
         Self::enrol(cm, n);
         Ok(())
     }
 
-    /// Tells the switch of a life, if it is there and knows nothing of it.
+    /// Sends a join for the current life, if the session is ready and the switch does not know this life.
     fn enrol(cm: &mut Cm<T>, n: usize) {
         let connecting = cm.state(cm.sets.all[n].qp) == Some(QpState::Connecting);
         let Some(config) = &cm.sets.config else { return };
@@ -58,10 +59,10 @@ impl<T: SetTransport> SwitchSets<T> {
         if !session.is_ready() || !connecting || set.joined || set.again.is_some() {
             return;
         }
-        // Of a device it may be another one than that of the session.
+        // A device may have another address than the session.
         let Some(ip) = ours.gid.to_ipv4_mapped() else { return };
         let here = Attachment { ip, qpn: ours.number, first_psn: Psn::new(ours.psn & 0xff_ffff) };
-        // Of a pair each process has the one that it needs.
+        // Each process has only one queue pair of the pair: the one that it needs.
         let nowhere = Attachment { ip, qpn: 0, first_psn: Psn::new(0) };
         let (sends, receives) = if set.sender.is_some() { (here, nowhere) } else { (nowhere, here) };
         let join = ToSwitch::Join(Join {
@@ -79,7 +80,7 @@ impl<T: SetTransport> SwitchSets<T> {
         set.joined = session.send(&bytes[..length]).is_ok();
     }
 
-    /// A set's queue pair is broken.
+    /// Handles the break of a set's queue pair.
     pub(crate) fn set_broke(cm: &mut Cm<T>, n: usize) {
         let me = cm.me();
         let set = &mut cm.sets.all[n];
@@ -93,7 +94,7 @@ impl<T: SetTransport> SwitchSets<T> {
             && set.sender.is_some()
         {
             set.left = generation;
-            // Who has not answered for an earlier one answers for both.
+            // A peer that has not answered for an earlier generation answers for both.
             let (number, members, who) = (set.number, set.members.clone(), set.who | set.unsettled);
             for peer in members.into_iter().filter(|peer| *peer != me) {
                 let bit = cm.sets.all[n].bit(peer);
@@ -107,25 +108,25 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.tell(Event::Disconnected { qp, peer: me });
     }
 
-    /// Tells the switch that a life is over, if it knows of it.
+    /// Sends the switch a leave for the current life, if the switch knows this life.
     fn tell_left(cm: &mut Cm<T>, n: usize) {
         let set = &mut cm.sets.all[n];
         if std::mem::take(&mut set.joined)
             && let Some(session) = &mut cm.sets.session
         {
             let (bytes, length) = ToSwitch::Leave { number: set.name, life: set.life }.encode();
-            // If it does not go the session is over, and the switch sees that, too.
+            // A send can fail only if the session has ended, and the switch notices that, too.
             let _ = session.send(&bytes[..length]);
         }
     }
 
-    /// Breaks a set's queue pair, if it is ready; one that waits for its generation waits for the next one.
+    /// Breaks a set's queue pair if it is ready. A queue pair that waits for its generation begins another life.
     fn leave(cm: &mut Cm<T>, transport: &mut T, n: usize, status: Status) {
         let qp = cm.sets.all[n].qp;
         match cm.state(qp) {
             Some(QpState::Ready) => {
                 transport.drive();
-                // Which may have broken it.
+                // Driving the transport may have broken it.
                 cm.report_broken(transport);
                 cm.sets.all[n].ended = status;
                 cm.break_one(transport, qp, status);
@@ -135,7 +136,8 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// Another life for a queue pair that waits for its generation: the switch may have told somebody of this one.
+    /// Begins another life of a queue pair that waits for its generation. The switch may have announced the old life to
+    /// other hosts.
     fn renew(cm: &mut Cm<T>, transport: &mut T, n: usize) {
         let set = &cm.sets.all[n];
         let (qp, number) = (set.qp, set.number);
@@ -146,7 +148,7 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// One round: the session, what the switch says, and time.
+    /// Runs one round: the session, the switch's messages, and timers.
     pub(crate) fn pump_sets(cm: &mut Cm<T>, transport: &mut T) {
         if cm.sets.all.is_empty() {
             return;
@@ -199,7 +201,7 @@ impl<T: SetTransport> SwitchSets<T> {
         (0..cm.sets.all.len()).for_each(|n| Self::enrol(cm, n));
     }
 
-    /// The session is over: so is every generation. The switch does not know this process any more.
+    /// Handles the end of the session. All generations end with it, because the switch no longer knows this process.
     fn lose_switch(cm: &mut Cm<T>, transport: &mut T, why: String) {
         cm.sets.session = None;
         cm.sets.say(Err(why));
@@ -245,7 +247,7 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// Not this time. It is said once, and tried again with another life.
+    /// Handles a refusal. It is reported once, and the join is retried with another life.
     fn refused(cm: &mut Cm<T>, n: usize, why: &str) {
         Self::tell_left(cm, n);
         let set = &mut cm.sets.all[n];
@@ -281,7 +283,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let address: Ipv4Addr = if sends { ready.forward } else { ready.backward };
         let theirs = End::QueuePair(Pair {
             number: Switch::vrqpn(ready.gid, rank),
-            // Both ends begin a receiver's numbers where its own are said to begin.
+            // The join announced this PSN, so both ends begin the receiver's numbers with it.
             psn: pair.psn,
             mtu: ready.mtu,
             gid: address.to_ipv6_mapped(),
@@ -311,7 +313,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.tell(Event::Connected { qp, peer: me });
     }
 
-    /// The sender of a set has left a generation: nobody else stays in it.
+    /// The sender of a set has left a generation, so this receiver leaves it, too.
     pub(crate) fn hear_ask(cm: &mut Cm<T>, transport: &mut T, peer: ProcessId, (number, generation): (u16, u64)) {
         if peer.0 == number
             && let Some(n) = cm.sets.all.iter().position(|set| set.number == number)
@@ -324,7 +326,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.say_left(peer, (number, generation));
     }
 
-    /// A receiver is out of a generation.
+    /// A receiver has left a generation.
     pub(crate) fn hear_left(cm: &mut Cm<T>, peer: ProcessId, (number, generation): (u16, u64)) {
         let asked = |set: &&mut super::Set| (set.number, set.left) == (number, generation);
         if let Some(set) = cm.sets.all.iter_mut().find(asked) {
@@ -332,7 +334,8 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// A peer is gone, or out of reach. Before it is written to in another way it leaves all sets that this process sends to.
+    /// A peer is lost or unreachable. This process leaves all sets in which the peer is the sender, before the peer can
+    /// write to it by another path.
     pub(crate) fn lose_sender(cm: &mut Cm<T>, transport: &mut T, peer: ProcessId) {
         for n in 0..cm.sets.all.len() {
             let set = &mut cm.sets.all[n];

@@ -1,22 +1,23 @@
-//! A process's side of the switch: its ends of sets, which the switch is at the other end of, and their enrolment.
+//! The host's side of the switch: the ends of sets whose other end is the switch, and their enrolment.
 //!
 //! [`SwitchSets`] is the [`Sets`] of fabrics that send RoCEv2.
 //!
-//! A set has one sender, the process that has its number; the others receive. So each process has one queue pair in it, that
-//! one of a pair which it needs. What a receiver has granted to the sender is registered for that queue pair, too, because both
-//! belong to the same peer.
+//! A set has one sender, the process whose number it has; all other members receive. Each process therefore needs only
+//! one queue pair of a pair, and has only that one. A region that a receiver has granted to the sender is registered
+//! for that queue pair, too, because both belong to the same peer.
 //!
 //! # The life of a set's queue pair
-//! It begins ([`Transport::begin`]) and is enrolled with the switch over a [`ControlSession`]. When the switch says that a generation of the
-//! set is there the queue pair is connected to the switch ([`Transport::meet`], [`SetTransport::ready_at_switch`]). It breaks when the switch
-//! says that the generation is over, when the session ends, when the sender says so over the connection manager, or by itself; then the
-//! switch is told. A queue pair has one life in one generation: nothing of an older one fits the next.
+//! A life begins with [`Transport::begin`], and the process enrols it with the switch over a [`ControlSession`]. When
+//! the switch announces a generation of the set, the queue pair is connected to the switch ([`Transport::meet`],
+//! [`SetTransport::ready_at_switch`]). It breaks when the switch ends the generation, when the session ends, when the
+//! sender demands it over the connection manager, or by a failure; then the process notifies the switch. A queue pair
+//! has one life in one generation, and nothing of an older life fits the next one.
 //!
-//! # What may land late
-//! When the sender has left a generation it asks each process that it reached, over the connection manager, whether it has left, too
-//! ([`ConnectionManager::ask_to_leave`]). Who is asked leaves at once, and takes no notice of the generation should the switch speak of it later. A
-//! process with which there is no control connection needs not be asked: to be written to by any other way it must first have
-//! noticed that the connection was lost, and then it has left the set.
+//! # Late packets
+//! When the sender has left a generation, it asks each process that it reached, over the connection manager, to leave
+//! as well ([`ConnectionManager::ask_to_leave`]). The receiver leaves at once, and ignores a later announcement of that
+//! generation. A process without a control connection need not be asked: before it can be written to by any other path,
+//! it must have noticed that the connection was lost, and then it has left the set.
 
 #![forbid(unsafe_code)]
 
@@ -39,30 +40,32 @@ use stentor_switch::control::{HEAD_BYTES, LINK_BYTES};
 use stentor_switch::enrol;
 use stentor_switch::host::Sender;
 
-/// What sessions to a switch are for, see [`SessionConfig::purpose`].
+/// Purpose of sessions with a switch, see [`SessionConfig::purpose`].
 pub const SWITCH_PURPOSE: &str = "switch";
-/// Numbers that sets of a connection manager may have.
+/// Upper limit of set numbers of one connection manager.
 const SETS: u16 = 1 << 15;
-/// Notes that are kept.
+/// Maximum number of notes that are kept.
 const MAX_NOTES: usize = 64;
 
-/// A switch that makes copies.
+/// Configuration of a switch that makes copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchConfig {
-    /// Where its control plane listens.
+    /// Address of the control plane.
     pub control: SocketAddr,
-    /// The cluster's name, as the switch knows it; `None`: as the connection manager does.
+    /// Name of the cluster at the switch. With `None` it is that of the connection manager.
     pub cluster: Option<String>,
-    /// What the switch calls the set 0, and so on up to set 32767: so two connection managers of one cluster can have one switch.
+    /// Number of set 0 at the switch; the others, up to set 32767, follow. It allows two connection managers of one
+    /// cluster to share a switch.
     pub first_set: u16,
-    /// How long a sender may be silent before another one may take the set.
+    /// Time after which another sender may take over the set of a silent one.
     pub lease: Duration,
-    /// How long a change of the member list may take before the set counts as broken. Longer than a queue pair takes to give up.
+    /// Time that a change of the member list may take before the set counts as broken. It must be longer than a queue
+    /// pair retries.
     pub patience: Duration,
 }
 
 impl SwitchConfig {
-    /// With a lease of 10 s, and a patience of 1.5 s.
+    /// Returns a configuration with a lease of 10 s and a patience of 1.5 s.
     #[must_use]
     pub const fn new(control: SocketAddr) -> SwitchConfig {
         let (lease, patience) = (Duration::from_secs(10), Duration::from_millis(1500));
@@ -70,81 +73,82 @@ impl SwitchConfig {
     }
 }
 
-/// The longest list of receivers that the sender of a set of so many members posts, bytes: a write that may be longer than those
-/// of the caller.
+/// Returns the length of the longest control packet that the sender of a set with `members` members posts, in bytes. It
+/// may be longer than any write of the caller.
 #[must_use]
 pub const fn longest_list(members: usize) -> usize {
     HEAD_BYTES + members * LINK_BYTES
 }
 
-/// What ends of sets do beside what all ends do.
+/// Operations of transports that only queue pairs of sets need.
 pub trait SetTransport: Transport {
-    /// As [`ready`](Transport::ready) where the switch is at the other end: it may have to be waited for, and says so (RNR),
-    /// without end.
+    /// Does what [`ready`](Transport::ready) does, where the other end is the switch. The switch may defer requests
+    /// with RNR NAKs, and the queue pair must retry these without limit.
     ///
     /// # Errors
-    /// Why not, with the remedy.
+    /// The reason, with its remedy.
     fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
 
-    /// Posts a WRITE whose data are copied while it is posted, or until the next one that is as long. There is room for it.
+    /// Posts a WRITE. The data are valid only until the next write of that length, so a transport that needs them
+    /// longer copies them. The queue has room for it.
     ///
     /// # Errors
-    /// Why it cannot; the queue pair breaks then, or is broken.
+    /// The reason. The queue pair breaks, or is broken already.
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String>;
 }
 
-/// A WRITE, as it is posted.
+/// A WRITE to post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawWrite<'a> {
-    /// Comes back in the completion.
+    /// Identifies the write in its completion.
     pub id: u64,
-    /// The data.
+    /// Data to write.
     pub data: &'a [u8],
-    /// The address at the other end.
+    /// Address at the other end.
     pub va: u64,
-    /// The key.
+    /// Key at the other end.
     pub rkey: u32,
-    /// Whether its success is reported.
+    /// `true` if success must be reported.
     pub signalled: bool,
 }
 
-/// One set.
+/// A set, as one of its members sees it.
 #[derive(Debug)]
 struct Set {
     number: u16,
-    /// The same, as the switch calls it.
+    /// Number of the set at the switch.
     name: u16,
-    /// By rank.
+    /// Members, by rank.
     members: Vec<ProcessId>,
-    /// By process; 255 is in the set no rank.
+    /// Rank of each process; 255 for processes outside the set.
     ranks: Box<[u8]>,
-    /// This process's.
+    /// Rank of this process.
     rank: u8,
     qp: QpId,
     depth: u32,
     life: u32,
     ours: Option<End>,
-    /// Whether the switch was told of this life, on the session that there is.
+    /// `true` if the switch has received the join of this life over the current session.
     joined: bool,
-    /// What this life is connected in.
+    /// Generation in which this life is connected.
     generation: Option<u64>,
-    /// Ranks that it has.
+    /// Ranks of the generation, as a bit mask.
     who: u32,
-    /// The last that the sender was in, and the ranks that may be in it still.
+    /// Last generation that the sender has left, and the ranks that may still be in it.
     left: u64,
     unsettled: u32,
-    /// What the sender has left, and asked about.
+    /// Last generation that the sender has left and asked this process to leave.
     banned: Option<u64>,
-    /// Of the sender alone.
+    /// The sending side; `None` at receivers.
     sender: Option<Sender>,
-    /// Since when a change of the member list is under way.
+    /// Start of the member list change in flight, and its number.
     linking: Option<(Instant, u64)>,
-    /// When to try again what was refused, and how long to wait before that the next time.
+    /// Time of the next attempt after a refusal, and the pause before it.
     again: Option<Instant>,
     pause: Duration,
-    /// Why it was refused last, as it was said.
+    /// Reason of the last refusal, as it was reported.
     refused: Option<String>,
-    /// How the last life ended.
+    /// Status with which the last life ended.
     ended: Status,
 }
 
@@ -158,7 +162,7 @@ impl Set {
     }
 }
 
-/// A process's connection manager.
+/// The connection manager of a process with sets at a switch.
 type Cm<T> = ConnectionManager<SwitchSets<T>>;
 
 /// All sets of a process, and its session with the switch.
@@ -170,15 +174,15 @@ pub struct SwitchSets<T> {
     session: Option<ControlSession>,
     next_dial: Option<Instant>,
     pause: Duration,
-    /// What was said last of the switch: that it can be used, or why not.
+    /// Last reported state of the switch: usable, or the reason why not.
     said: Option<Result<(), String>>,
     notes: VecDeque<String>,
     all: Vec<Set>,
-    /// Whether copies may have identifications.
+    /// `true` if copies may have IPv4 identifications other than 0.
     identified: bool,
-    /// Completions of what was never posted, or failed with others.
+    /// Completions of writes that were never posted, or that failed together with others.
     flushed: VecDeque<Completion>,
-    /// Whether a set broke of which something is not told yet.
+    /// `true` if a set has broken whose writes are not all completed yet.
     dying: bool,
 }
 
@@ -189,7 +193,7 @@ impl<T> fmt::Debug for SwitchSets<T> {
 }
 
 impl<T> SwitchSets<T> {
-    /// Joins nothing yet. Without a switch there are no sets.
+    /// Creates the sets of a process, which is in none yet. Without a switch there are no sets.
     ///
     /// # Errors
     /// [`StartError::NoAddress`].
@@ -230,20 +234,20 @@ impl<T> SwitchSets<T> {
         self.notes.push_back(note);
     }
 
-    /// Says that a set would have too many members.
+    /// Notes that a set would have too many members.
     fn say_too_many(&mut self, members: usize) {
         let most = SetSpec::MOST;
         let note = format!(
             "each peer is written to by itself: a switch makes copies among {most} processes at most, here it would be \
              {members}; leave out [switch], or make groups smaller or fewer"
         );
-        // Many sets may be as large.
+        // Several sets may have this size.
         if !self.notes.contains(&note) {
             self.note(note);
         }
     }
 
-    /// Says of the switch what was not said last.
+    /// Notes a change of the switch's state.
     fn say(&mut self, what: Result<(), String>) {
         if self.said.as_ref() == Some(&what) {
             return;
@@ -279,7 +283,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let rank = rank.filter(|_| spec.members.contains(&sender) && spec.number < SETS).ok_or(odd)?;
         let (qp, n) = (cm.next_qp(), cm.sets.all.len());
         let sends = sender == me;
-        // A change of the list takes a place besides; the receivers post nothing.
+        // A LINK needs a place in the queue of its own; receivers post nothing.
         let (send_depth, recv_depth) = if sends { (config.send_depth + 2, 1) } else { (1, 1) };
         let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth, merges: false };
         make(transport, qp, sender, raw)?;
@@ -316,7 +320,7 @@ impl<T: SetTransport> SwitchSets<T> {
     }
 }
 
-/// The rank of each process; 255 is none.
+/// Returns the rank of each process, 255 for processes outside the set.
 fn ranks(processes: usize, spec: SetSpec<'_>) -> Result<Box<[u8]>, ConnectError> {
     let odd = ConnectError::Set { number: spec.number, members: spec.members.len() };
     if !(2..=SetSpec::MOST).contains(&spec.members.len()) {

@@ -1,4 +1,4 @@
-//! Writes of a set, and what comes of them.
+//! Writes of a set and their completions.
 
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ impl<T: SetTransport> SwitchSets<T> {
         };
         match sender.write((write.id, write.signalled), targets, write.data) {
             Written::Now { token, va, rkey, signalled } => {
-                // If it fails the queue pair breaks, and the write completes like all that is outstanding then.
+                // If this fails the queue pair breaks, and the write completes with all other outstanding ones.
                 let _ = transport.write(qp, &RawWrite { id: token, data: write.data, va, rkey, signalled });
             }
             Written::Later => post_all(transport, set),
@@ -78,8 +78,8 @@ impl<T: SetTransport> SwitchSets<T> {
         Ok(&to[..write.targets.len()])
     }
 
-    /// A completion of a set's queue pair: what the caller is to hear of it. The id is what [`RawWrite::id`] said. What was kept
-    /// back is posted.
+    /// Handles a completion of a set's queue pair, whose id is a [`RawWrite::id`]. Posts writes that waited for it.
+    /// Returns the caller's completion, if any.
     pub(super) fn set_completed(cm: &mut Cm<T>, transport: &mut T, done: &Completion) -> Option<Completion> {
         let n = cm.set_of(done.qp)?;
         let set = &mut cm.sets.all[n];
@@ -94,7 +94,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.sets.flushed.pop_front()
     }
 
-    /// A completion that no queue pair told of; to be asked for when those of the queue pairs were taken.
+    /// Returns a completion that no queue pair reported. The caller must first have taken those of the queue pairs.
     pub(super) fn take_flushed(cm: &mut Cm<T>) -> Option<Completion> {
         if std::mem::take(&mut cm.sets.dying) {
             for n in 0..cm.sets.all.len() {
@@ -108,7 +108,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.sets.flushed.pop_front()
     }
 
-    /// All that is not done ends: the first with a status.
+    /// Fails all writes that are not done. The first one gets the status `first`, the others are flushed.
     pub(super) fn flush_set(cm: &mut Cm<T>, n: usize, first: Status) {
         let (set, mut status) = (&mut cm.sets.all[n], first);
         let Some(sender) = &mut set.sender else { return };
@@ -122,7 +122,7 @@ fn completion(qp: QpId, id: u64, status: Status) -> Completion {
     Completion { qp, id, opcode: Opcode::Write, status, bytes: 0, imm: None, tag: 0 }
 }
 
-/// Posts what can be posted.
+/// Posts all requests that can be posted now.
 fn post_all(transport: &mut impl SetTransport, set: &mut Set) {
     let Some(sender) = &mut set.sender else { return };
     let links = sender.links();
@@ -134,7 +134,7 @@ fn post_all(transport: &mut impl SetTransport, set: &mut Set) {
     note_link(set.sender.as_ref(), links, &mut set.linking);
 }
 
-/// When a change of the list began.
+/// Records the start of a change of the member list.
 fn note_link(sender: Option<&Sender>, before: u64, linking: &mut Option<(Instant, u64)>) {
     if let Some(sender) = sender
         && sender.links() != before

@@ -1,4 +1,4 @@
-//! Sets at hosts whose ends, and whose switch, do what a test says.
+//! Sets at hosts whose transports are scripted, and a switch that the test controls.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -17,13 +17,13 @@ use stentor_switch_host::{RawWrite, SWITCH_PURPOSE, SetTransport, SwitchConfig, 
 const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
 const MEMBERS: [ProcessId; 2] = [A, B];
-/// Where packets of both come from: another address than that of their lines.
+/// Source address of both hosts' packets. It differs from the address of their sessions.
 const PACKETS: Ipv4Addr = Ipv4Addr::new(127, 0, 9, 9);
-/// What the switch calls the set 0.
+/// Number of set 0 at the switch.
 const FIRST: u16 = 0x8000;
 const CONFIG: QpConfig = QpConfig::reliable(4, 0);
 
-/// Ends that write down what is asked of them; what is posted does not complete by itself.
+/// A transport that records its calls. Posted writes do not complete by themselves.
 #[derive(Default)]
 struct Script {
     log: Vec<String>,
@@ -113,20 +113,20 @@ impl Host {
     }
 }
 
-/// Two hosts, and a switch that says what it is told to.
+/// Two hosts, and a switch whose messages the test chooses.
 struct Three {
     hosts: [Option<Host>; 2],
     configs: [NetConfig; 2],
     switch: SwitchConfig,
     listener: SessionListener,
     lines: Vec<ControlSession>,
-    /// The newest that each host joined as.
+    /// Last join of each host.
     joined: [Option<Join>; 2],
     left: Vec<u32>,
 }
 
 impl Three {
-    /// Both are connected with each other, and have joined.
+    /// Starts both hosts, connects them with each other, and waits for their joins.
     fn new(patience: Duration) -> Three {
         static NEXT: AtomicU16 = AtomicU16::new(1);
         let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -172,7 +172,7 @@ impl Three {
         self.hosts[host.index()].as_mut().unwrap()
     }
 
-    /// The switch listens.
+    /// Receives the hosts' messages at the switch.
     fn listen(&mut self) {
         self.lines.extend(std::iter::from_fn(|| self.listener.accept()));
         for line in &mut self.lines {
@@ -197,7 +197,7 @@ impl Three {
         }
     }
 
-    /// Only one host runs.
+    /// Runs only one host.
     fn alone(&mut self, host: ProcessId, what: &str, happened: impl Fn(&Host) -> bool) {
         let since = Instant::now();
         while !happened(self.at(host)) {
@@ -221,7 +221,7 @@ impl Three {
         self.line(host).send(&bytes[..length]).unwrap();
     }
 
-    /// A generation of what both joined as last, as one of them hears of it.
+    /// Announces a generation to one host, with the host's last join.
     fn ready(&mut self, host: ProcessId, generation: u64) {
         let Join { life, .. } = self.joined[host.index()].unwrap();
         let [forward, backward] = [Ipv4Addr::new(127, 0, 1, 1), Ipv4Addr::new(127, 0, 1, 2)];
@@ -243,7 +243,7 @@ fn reset(host: &mut Host) {
 const PATIENT: Duration = Duration::from_secs(60);
 
 #[test]
-fn each_has_the_queue_pair_that_it_needs_and_meets_the_switch_with_it() {
+fn each_process_connects_its_one_queue_pair_to_the_switch() {
     let mut three = Three::new(PATIENT);
     let [sends, receives] = three.joined.map(Option::unwrap);
     assert_eq!((sends.sends.qpn, sends.sends.first_psn.get(), sends.receives.qpn), (101, 1001, 0));
@@ -262,9 +262,9 @@ fn each_has_the_queue_pair_that_it_needs_and_meets_the_switch_with_it() {
     assert!(matches!(three.at(B).post(1), Err(PostError::NotReached { .. } | PostError::Unsupported(_))));
 }
 
-/// The sender leaves: whoever is asked leaves, too, before it says that it has.
+/// The sender leaves a generation. Its receivers leave, too, before they confirm that.
 #[test]
-fn who_is_asked_leaves_and_says_so() {
+fn receiver_leaves_and_confirms_when_the_sender_asks() {
     let mut three = Three::new(PATIENT);
     three.both_ready(7);
     let life = three.joined[0].unwrap().life;
@@ -281,9 +281,9 @@ fn who_is_asked_leaves_and_says_so() {
     three.until("the switch knows", |three| three.left.len() == 2);
 }
 
-/// The sender has left a generation that the receiver has not heard of yet: it may not enter it.
+/// The sender has left a generation that the receiver does not know yet. The receiver must not enter it.
 #[test]
-fn what_the_sender_has_left_nobody_enters() {
+fn receiver_does_not_enter_a_generation_that_the_sender_left() {
     let mut three = Three::new(PATIENT);
     three.ready(A, 7);
     three.until("ready", |three| three.at(A).state() == QpState::Ready);
@@ -300,9 +300,9 @@ fn what_the_sender_has_left_nobody_enters() {
     three.both_ready(8);
 }
 
-/// A switch that never lets the sender change its list does not hold it up for ever.
+/// A switch that never executes a change of the member list does not block the sender forever.
 #[test]
-fn a_change_of_the_list_has_its_time() {
+fn member_list_change_times_out() {
     let mut three = Three::new(Duration::from_millis(100));
     three.both_ready(7);
     for id in 1..=4 {
@@ -317,8 +317,8 @@ fn a_change_of_the_list_has_its_time() {
         std::iter::from_fn(|| SwitchSets::next_flushed(&mut host.cm)).map(|done| (done.id, done.status)).collect();
     let flushed = |id| (id, Status::Flushed);
     assert_eq!(ended, [(1, Status::RetryExceeded), flushed(2), flushed(3), flushed(4)]);
-    assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "told already");
-    // One that is let in time goes on for ever.
+    assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "it was reported already");
+    // A change that is executed in time does not break the set later.
     reset(three.at(A));
     reset(three.at(B));
     three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 2));
@@ -333,9 +333,9 @@ fn a_change_of_the_list_has_its_time() {
     assert_eq!(three.at(A).state(), QpState::Ready);
 }
 
-/// A failure of one request: those before it are done, it fails, and those behind it are flushed.
+/// One request fails: requests before it are done, and those behind it are flushed.
 #[test]
-fn the_first_that_failed_says_why() {
+fn first_failed_request_reports_the_cause() {
     let mut three = Three::new(PATIENT);
     three.both_ready(7);
     let host = three.at(A);
@@ -350,14 +350,14 @@ fn the_first_that_failed_says_why() {
     assert_eq!(SwitchSets::next_flushed(&mut host.cm), None);
 }
 
-/// A sender that is gone, and comes back: before anything of its next life is heard its receivers have left.
+/// The sender stops and starts again. Its receivers leave before they receive anything of its next life.
 #[test]
-fn who_loses_the_sender_leaves() {
+fn receiver_leaves_when_it_loses_the_sender() {
     let mut three = Three::new(PATIENT);
     three.both_ready(7);
     three.hosts[0] = None;
     three.until("left", |three| three.at(B).state() == QpState::Error);
-    // The other way round nobody needs to be asked.
+    // In the other direction, a lost receiver need not be asked.
     reset(three.at(B));
     three.start(A);
     three.at(A).join().unwrap();
@@ -372,10 +372,10 @@ fn who_loses_the_sender_leaves() {
     three.until("settled", |three| SwitchSets::is_settled(&three.at(A).cm, QpId(0), B));
 }
 
-/// Of what is refused a person hears once, and it is tried again, later and later.
+/// A refusal is reported once. The join is retried with growing pauses.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn what_is_refused_is_said_once_and_tried_again() {
+fn refusal_is_reported_once_and_retried() {
     let mut three = Three::new(PATIENT);
     for (life, pause) in [(1, 1), (2, 2)] {
         let since = Instant::now();
@@ -385,7 +385,7 @@ fn what_is_refused_is_said_once_and_tried_again() {
     }
     let said = three.at(B).notes.iter().filter(|note| note.contains("raise `sets`")).count();
     assert_eq!(said, 1, "{:?}", three.at(B).notes);
-    // Who cannot be connected tells the switch that it is not there, and comes again.
+    // A host that cannot connect its queue pair sends the switch a leave, and joins again.
     three.at(B).transport.refuses_to_meet = true;
     three.ready(B, 7);
     three.until("left", |three| three.left.contains(&3));
@@ -394,9 +394,9 @@ fn what_is_refused_is_said_once_and_tried_again() {
     three.both_ready(8);
 }
 
-/// A line that ends, or says something else, ends all generations.
+/// A session that ends, or that carries an invalid message, ends all generations.
 #[test]
-fn a_line_that_ends_takes_the_generation_with_it() {
+fn end_of_a_session_ends_the_generation() {
     let mut three = Three::new(PATIENT);
     three.both_ready(7);
     three.line(A).send(b"nonsense").unwrap();
@@ -405,14 +405,15 @@ fn a_line_that_ends_takes_the_generation_with_it() {
     assert_eq!(said.collect::<Vec<_>>().len(), 1);
     MEMBERS.iter().for_each(|host| reset(three.at(*host)));
     three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 2));
-    // Who waits for its generation when the line ends comes with another life: the switch may have told somebody of that one.
+    // A host that waits for its generation when the session ends joins with another life: the switch may have announced
+    // the old life to other hosts.
     three.lines.clear();
     three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 3));
     three.both_ready(8);
 }
 
 #[test]
-fn only_sets_that_can_be_are_joined() {
+fn invalid_sets_are_refused() {
     let mut three = Three::new(PATIENT);
     let host = three.at(A);
     let join = |host: &mut Host, number, members: &[ProcessId]| {
@@ -430,9 +431,9 @@ fn only_sets_that_can_be_are_joined() {
     assert_eq!(host.cm.peer(QpId(1)), Some(A));
 }
 
-/// All peers are written to one by one then, and whoever gave the address of a switch hears why.
+/// Each peer is written to separately then, and the operator who configured a switch gets the reason.
 #[test]
-fn a_set_of_too_many_is_refused_and_said_once() {
+fn set_with_too_many_members_is_refused_and_reported_once() {
     let mut three = Three::new(PATIENT);
     let many: Vec<_> = (0..=SetSpec::MOST as u16).map(ProcessId).collect();
     let Host { cm, transport, .. } = three.at(A);
