@@ -1,5 +1,5 @@
-//! A host of one set, driven by hand: an endpoint in user space with a queue pair that sends and one that receives. For tests
-//! and benches of the switch; fabrics have a host side of their own.
+//! A host of one set that is driven by hand: an endpoint in user space with one queue pair that sends and one that
+//! receives. It is for tests and benches of the switch; fabrics have their own host side.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,40 +16,41 @@ use stentor_wire::{Psn, RnrTimer};
 use thiserror::Error;
 
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// Where the memory of a rank begins, as senders count: different for each.
+/// Distance of the ranks' memory regions in the senders' address space, in bytes. Each rank has another base.
 const VA: u64 = 0x1000_0000;
-/// Deepest queues.
+/// Maximum depth of a queue.
 const DEPTH: u32 = 256;
 
-/// Where a host is, and how it is connected.
+/// Address of a host, and how it is connected.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachedConfig {
-    /// Its address.
+    /// Address of the host.
     pub address: Ipv4Addr,
-    /// Plain sockets or raw ones.
+    /// Plain or raw sockets.
     pub mode: Mode,
-    /// Its rank in the set.
+    /// Rank of the host in the set.
     pub rank: u8,
-    /// The set.
+    /// Number of the set at the switch.
     pub gid: u16,
-    /// The switch's addresses.
+    /// Forward address of the switch.
     pub forward: Ipv4Addr,
-    /// See `forward`.
+    /// Backward address of the switch.
     pub backward: Ipv4Addr,
-    /// Path MTU.
+    /// Path MTU, in bytes.
     pub mtu: u16,
-    /// Packets on their way at the same time.
+    /// Maximum number of packets in flight.
     pub window: u32,
-    /// Memory that senders write to, words of 8 bytes; as much again for receives.
+    /// Memory that senders write to, in words of 8 bytes. Receives use a second region of the same size.
     pub words: usize,
     /// Code of the transport timeout, see [`Sending::timeout`].
     pub timeout: u8,
-    /// Changes numbers of queue pairs and packets: another one for each life.
+    /// Life of the host. Each life has other numbers of queue pairs and packets.
     pub life: u32,
 }
 
 impl AttachedConfig {
-    /// Path MTU 1024, a window of 64 packets, 64 KiB, a timeout of 16.8 ms, plain sockets.
+    /// Returns a configuration with path MTU 1024, a window of 64 packets, 64 KiB of memory, a timeout of 16.8 ms,
+    /// plain sockets.
     #[must_use]
     pub fn new(address: Ipv4Addr, rank: u8, gid: u16, [forward, backward]: [Ipv4Addr; 2]) -> AttachedConfig {
         AttachedConfig {
@@ -72,53 +73,53 @@ impl AttachedConfig {
         [base + u32::from(self.rank), base + 0x100 + u32::from(self.rank)]
     }
 
-    /// The first PSN that it sends and the first that it expects.
+    /// Returns the first PSN that the host sends and the first one that it expects.
     fn firsts(&self) -> [Psn; 2] {
         let salt = self.life.wrapping_mul(0x1_2345).wrapping_add(u32::from(self.rank) * 1000);
         [Psn::new(salt.wrapping_add(0xff_fff0)), Psn::new(salt.wrapping_mul(7).wrapping_add(77))]
     }
 }
 
-/// Why a host cannot be attached.
+/// Reason why a host cannot be attached.
 #[derive(Debug, Error)]
 pub enum AttachError {
-    /// Its sockets.
+    /// The sockets cannot be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// Its queue pairs.
+    /// A queue pair cannot change its state.
     #[error(transparent)]
     Transition(#[from] TransitionError),
-    /// The two sides' addresses.
+    /// The addresses of the two ends do not match.
     #[error(transparent)]
     Envelope(#[from] stentor_wire::Error),
-    /// No queue pair can be made.
+    /// The number of a queue pair is in use.
     #[error("a queue pair's number is taken")]
     Number,
 }
 
-/// A host.
+/// A host that is attached to a switch.
 #[derive(Debug)]
 pub struct Attached {
     /// Queue pairs and memory.
     pub endpoint: Endpoint,
-    /// Sockets.
+    /// The sockets.
     pub pump: Pump,
     /// The queue pair that sends.
     pub sqp: QpId,
     /// The queue pair that receives.
     pub rqp: QpId,
-    /// What senders write to.
+    /// The region that senders write to.
     pub shared: RegionId,
-    /// What receives are posted into.
+    /// The region that receives are posted into.
     pub local: RegionId,
     key: u32,
     config: AttachedConfig,
-    /// Requests that the sending queue pair has posted.
+    /// Number of requests that the sending queue pair has posted.
     messages: u32,
 }
 
 impl Attached {
-    /// Makes the queue pairs; they are connected to nothing yet.
+    /// Creates a host whose queue pairs are not connected yet.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -136,7 +137,7 @@ impl Attached {
         Ok(Attached { endpoint, pump: Pump::new(port), sqp, rqp, shared, local, key, config, messages: 0 })
     }
 
-    /// The same, and connects it to the set that its configuration names.
+    /// Creates a host and connects it to the set that its configuration names.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -146,7 +147,7 @@ impl Attached {
         Ok(host)
     }
 
-    /// Destroys the queue pairs and makes them anew, with other numbers: another life, connected to nothing.
+    /// Destroys the queue pairs and creates new ones with other numbers, for another life. They are not connected.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -165,7 +166,7 @@ impl Attached {
         }
     }
 
-    /// Connects both queue pairs to where the switch has a set.
+    /// Connects both queue pairs to a set at the switch.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -188,13 +189,13 @@ impl Attached {
         Ok(self.endpoint.ready_to_send(self.sqp, sending)?)
     }
 
-    /// How it is connected.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &AttachedConfig {
         &self.config
     }
 
-    /// What the switch is told of it.
+    /// Returns the description of the host for the switch.
     #[must_use]
     pub fn description(&self) -> Host {
         let ([send, receive], [first_psn, expected]) = (self.config.numbers(), self.config.firsts());
@@ -202,14 +203,14 @@ impl Attached {
         Host { sends: attachment(send, first_psn), receives: attachment(receive, expected) }
     }
 
-    /// How a sender links it: WRITEs go to its memory from so many bytes on.
+    /// Returns the link with which a sender reaches this host: WRITEs go to its memory, `offset` bytes further.
     #[must_use]
     pub fn link(&self, offset: u64) -> Link {
         let rank = self.config.rank;
         Link { rank, rkey: self.key, base: VA * (u64::from(rank) + 1) + offset }
     }
 
-    /// Posts receives of so many bytes each, which all go to the beginning of [`local`](Attached::local).
+    /// Posts `count` receives of `bytes` bytes each. All of them use the beginning of [`local`](Attached::local).
     ///
     /// # Errors
     /// See [`PostError`].
@@ -218,13 +219,13 @@ impl Attached {
         (0..count).try_for_each(|_| self.endpoint.post_receive(self.rqp, span, 0))
     }
 
-    /// Posts a control packet, signalled.
+    /// Posts a signalled control packet.
     ///
     /// # Errors
     /// See [`PostError`].
     ///
     /// # Panics
-    /// If more are linked than a set has.
+    /// If more members are linked than a set can have.
     pub fn control(&mut self, operation: Operation, links: &[Link], id: u64) -> Result<(), PostError> {
         let mut payload = [0; MAX_CONTROL_BYTES];
         let psn = self.endpoint.next_psn(self.sqp).unwrap_or(Psn::new(0));
@@ -247,35 +248,35 @@ impl Attached {
         Ok(())
     }
 
-    /// Sends what is due and takes in what is there. Whether anything was there.
+    /// Sends due packets and receives waiting ones. Returns whether any were received.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn drive(&mut self) -> io::Result<bool> {
         self.pump.send(&mut self.endpoint);
         self.pump.receive(&mut self.endpoint)
     }
 
-    /// The next completion, and whether it is of the queue pair that receives.
+    /// Returns the next completion, and whether it belongs to the receiving queue pair.
     pub fn poll(&mut self) -> Option<(Completion, bool)> {
         let completion = self.endpoint.poll()?;
         Some((completion, completion.qp == self.rqp))
     }
 
-    /// Whether both queue pairs work.
+    /// Returns whether both queue pairs work.
     #[must_use]
     pub fn is_well(&self) -> bool {
         let state = |qp| self.endpoint.state(qp);
         state(self.sqp) == Some(State::ReadyToSend) && state(self.rqp) == Some(State::ReadyToReceive)
     }
 
-    /// Bytes of what senders write to.
+    /// Returns bytes of the memory that senders write to.
     #[must_use]
     pub fn bytes(&self, offset: usize, bytes: usize) -> Vec<u8> {
         load(&self.endpoint, self.shared, offset, bytes)
     }
 
-    /// Bytes of what receives go to.
+    /// Returns bytes of the memory that receives use.
     #[must_use]
     pub fn received(&self, offset: usize, bytes: usize) -> Vec<u8> {
         load(&self.endpoint, self.local, offset, bytes)
@@ -288,11 +289,11 @@ fn load(endpoint: &Endpoint, region: RegionId, offset: usize, bytes: usize) -> V
     all.skip(offset % WORD).take(bytes).collect()
 }
 
-/// Drives hosts in turns, each with the switch's rounds in between where it has none of its own, until the first host's request
-/// `id` is done. Returns how it ended; `None` after so many rounds.
+/// Drives hosts in turn, until the first host's request `id` is done. Calls `between` after each host, for switches
+/// that have no thread. Returns the status of the request, or `None` after `rounds` rounds.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system call.
 pub fn settle(
     hosts: &mut [Attached],
     id: u64,

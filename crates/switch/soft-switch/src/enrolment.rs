@@ -1,4 +1,4 @@
-//! The control plane's connections: hosts that ask for sets and show that they have the cluster's key.
+//! Connections of the control plane: hosts that prove that they have the cluster's key, and join sets.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,31 +9,31 @@ use stentor_switch::enrol::{ToSwitch, VERSION};
 
 use crate::registry::{Registry, Said, SessionId};
 
-/// Connections at the same time: more are not let in.
+/// Maximum number of simultaneous connections.
 const MOST_SESSIONS: usize = 1024;
-/// Those of them whose other end has not shown the key yet.
+/// Maximum number of connections whose other end has not proven the key yet.
 const MOST_STRANGERS: usize = 64;
-/// Messages of one connection that are looked at before the next one.
+/// Maximum number of messages of one connection that a round handles before the next connection.
 const MESSAGES: usize = 16;
-/// What both ends say that the connection is for.
+/// Purpose of the connection, which both ends must state.
 pub(crate) const PURPOSE: &str = "switch";
 
-/// What became of connections.
+/// Counts of connections, by their outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Admitted {
-    /// Connections that showed the key.
+    /// Connections that proved the key.
     pub hosts: u64,
     /// Connections that ended before that.
     pub strangers: u64,
-    /// Hosts that said something else than a host says: their connection was ended.
+    /// Hosts that sent an invalid message and were disconnected.
     pub garbled: u64,
 }
 
-/// Everybody who has connected.
+/// All connections, and the registry of their joins.
 #[derive(Debug)]
 pub(crate) struct Enrolment {
     listener: SessionListener,
-    /// Room: [`MOST_SESSIONS`].
+    /// Maximum number of connections, [`MOST_SESSIONS`].
     most: usize,
     sessions: BTreeMap<SessionId, ControlSession>,
     next: SessionId,
@@ -72,17 +72,17 @@ impl Enrolment {
         self.admitted
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
         self.listener.local_address().ok()
     }
 
-    /// Everything to wait for.
+    /// Returns all sockets to wait for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.listener.as_fd()).chain(self.sessions.values().filter_map(ControlSession::socket))
     }
 
-    /// Takes in what hosts say and answers. Whether anybody said anything.
+    /// Receives the hosts' messages and answers them. Returns whether there was anything to do.
     pub(crate) fn round(&mut self, now: u64, switch: &mut Switch) -> bool {
         let mut any = false;
         for _ in 0..MOST_STRANGERS {
@@ -102,20 +102,21 @@ impl Enrolment {
         for (id, word) in self.said.drain(..) {
             let (bytes, len) = word.encode();
             if let Some(session) = self.sessions.get_mut(&id) {
-                // If it is over, the next round says so.
+                // If the session has ended, the next round handles that.
                 let _ = session.send(&bytes[..len]);
             }
         }
         any
     }
 
-    /// Of too many strangers the oldest goes: a host shows its key at once. Hosts stay; false if there are too many of them.
+    /// Closes the oldest unauthenticated connection if there are too many, because a host proves its key at once.
+    /// Authenticated hosts stay. Returns `false` if there is no room for another connection.
     fn makes_room(&mut self) -> bool {
         let strangers = self.sessions.iter().filter(|(_, session)| !session.is_ready());
         let (oldest, count) = strangers.fold((None, 0), |(oldest, n), (id, _)| (oldest.or(Some(*id)), n + 1));
         let full = self.sessions.len() >= self.most;
         if let Some(id) = oldest.filter(|_| full || count >= MOST_STRANGERS) {
-            // Nothing was said on it.
+            // This connection has sent no message.
             self.admitted.strangers += 1;
             self.sessions.remove(&id);
         }
@@ -166,7 +167,7 @@ mod tests {
     const KEY: &[u8] = b"a key of this test";
 
     #[test]
-    fn hosts_beyond_the_room_are_not_let_in_and_the_others_stay() {
+    fn hosts_beyond_the_limit_are_rejected_and_the_others_stay() {
         let own = Ipv4Addr::new(127, 211, 99, 250);
         let mut switch = Switch::new(Config::new(own, Ipv4Addr::new(127, 211, 99, 251)), 2);
         let mut enrolment = Enrolment::listen("test", KEY, SocketAddr::from((own, 0)), false).unwrap();

@@ -1,34 +1,34 @@
-//! A bad network and a bad loop on purpose.
+//! Fault injection for the switch's links and its loop.
 
 use stentor_fabric_roce::driver::{Chances, Injector};
 
-/// What goes wrong on the switch's links and in its loop.
+/// Faults of the switch's links and of its loop.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Faults {
-    /// What happens to packets that come and to packets that leave.
+    /// Faults of incoming and outgoing packets.
     pub links: Chances,
-    /// The chance of a mirror copy to be lost in the loop, 0 to 1.
+    /// Probability that the loop loses a mirror copy, 0 to 1.
     pub loop_drop: f64,
-    /// Decides everything.
+    /// Seed of all random decisions.
     pub seed: u64,
 }
 
 impl Faults {
-    /// Whether anything happens at all.
+    /// Returns whether any fault is configured.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.links.is_any() || self.loop_drop > 0.0
     }
 }
 
-/// A packet that a bad network holds, and the address that it came to or leaves from, by number.
+/// A packet that the fault injection holds, and the number of the address at which it arrived or from which it leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) gate: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// IPv4 and UDP: a network that damages them delivers nothing.
+/// Length of the IPv4 and UDP headers, in bytes. Faults do not damage them, as such a packet would not be delivered.
 pub(crate) const OUTER: usize = 28;
 
 impl AsMut<[u8]> for Held {
@@ -38,7 +38,7 @@ impl AsMut<[u8]> for Held {
     }
 }
 
-/// The network in both directions, and the loop.
+/// Fault injection for both directions of the network and for the loop.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) incoming: Injector<Held>,
@@ -60,19 +60,19 @@ impl Network {
         }
     }
 
-    /// Whether the loop loses a copy now.
+    /// Returns whether the loop loses a copy now.
     pub(crate) fn loses_copy(&mut self) -> bool {
         let lost = self.looping.happens(self.loop_drop);
         self.lost_in_loop += u64::from(lost);
         lost
     }
 
-    /// When something is due by the passing of time alone, nanoseconds.
+    /// Returns the time at which a held packet is due, in nanoseconds.
     pub(crate) fn next(&self) -> Option<u64> {
         self.incoming.next().into_iter().chain(self.outgoing.next()).min()
     }
 
-    /// Lost, repeated, reordered, damaged, lost in the loop.
+    /// Returns the counts of packets lost, repeated, reordered, damaged, and lost in the loop.
     pub(crate) fn counts(&self) -> [u64; 5] {
         let [a, b] = [self.incoming.counts, self.outgoing.counts];
         [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], self.lost_in_loop]

@@ -1,23 +1,24 @@
 //! The switch as a process: [`stentor_switch::Switch::step`] between sockets.
 //!
-//! A [`SoftSwitch`] has two addresses, as every switch of that kind: what senders write to comes to the *forward* address,
-//! answers of receivers come to the *backward* one. A round takes in what is there, lets each packet go through the pipeline
-//! with all its mirror passes, and sends what leaves. Packets that leave are never put together: their headers, the payload
-//! where it came in, and their ICRC go to the kernel as they are, and nothing is allocated for them.
+//! A [`SoftSwitch`] has two addresses, as every switch of this kind: senders write to the *forward* address, and
+//! receivers answer to the *backward* address. A round receives the waiting packets, runs all passes of each packet
+//! through the pipeline, and sends the resulting packets. These are never assembled in memory: the kernel gets their
+//! headers, the payload in the receive buffer, and their ICRC as separate parts, and nothing is allocated for them.
 //!
-//! - [`Mode::Plain`]: two UDP sockets, without privileges, for hosts whose packets have the IPv4 identification 0, as those of
-//!   `stentor-fabric-roce` have.
-//! - [`Mode::Raw`]: raw sockets (CAP_NET_RAW), for every host: kernels and network cards count the identification up, the ICRC
-//!   covers it, and only a raw socket shows it.
+//! - [`Mode::Plain`]: two UDP sockets, without privileges, for hosts whose packets have the IPv4 identification 0, as
+//!   those of `stentor-fabric-roce` have.
+//! - [`Mode::Raw`]: raw sockets (CAP_NET_RAW), for every host. Kernels and NICs increment the identification, the ICRC
+//!   covers it, and only a raw socket reveals it.
 //!
 //! # The loop
-//! A real switch has a port through which mirror copies come back. Here a packet goes through all its passes before the next
-//! one begins; there are at most [`MOST_PASSES`] of them. The loop loses copies where the [`Faults`] say so.
+//! A real switch has a port through which mirror copies return. Here a packet goes through all its passes before the
+//! next packet begins; there are at most [`MOST_PASSES`] of them. The loop loses copies where the [`Faults`] demand it.
 //!
 //! # Limits
-//! [`MOST_SETS`] sets of 32 hosts. Of what comes, as much waits as the sockets' buffers hold; of what leaves, what the kernel
-//! does not take is lost and counted. On plain sockets the type of service of packets is lost, and with it the marks of
-//! congestion; hosts that send runs (UDP_SEGMENT) number their packets, so they must not send runs here.
+//! At most [`MOST_SETS`] sets of 32 hosts. Incoming packets wait only in the sockets' buffers; outgoing packets that
+//! the kernel does not accept are lost and counted. Plain sockets lose the type of service of packets, and with it the
+//! congestion marks. Hosts that send runs of packets (UDP_SEGMENT) number their packets, so they must not send runs to
+//! this switch.
 #![forbid(unsafe_code)]
 
 mod attached;

@@ -1,4 +1,4 @@
-//! A host that asks the control plane for its set, driven by hand: for tests and benches, as [`Attached`] is.
+//! A host that joins its set through the control plane, driven by hand. Like [`Attached`], it is for tests and benches.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
 use crate::attached::{AttachError, Attached};
 use crate::enrolment::PURPOSE;
 
-/// What the control plane said to a member.
+/// A message of the control plane, as [`Member::hear`] reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// Its queue pairs are connected to this generation.
+    /// The queue pairs are connected to this generation.
     Ready(Ready),
-    /// It should come again.
+    /// The member must join again with a new life.
     Renew,
-    /// It may not.
+    /// The switch refused the join.
     Refused(Refusal),
 }
 
-/// A host of a set and its session to the control plane.
+/// A host of a set, and its session with the control plane.
 #[derive(Debug)]
 pub struct Member {
     /// The host.
@@ -32,7 +32,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Dials the control plane.
+    /// Connects to the control plane.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -54,19 +54,19 @@ impl Member {
         Ok(Member { host, session, number, size })
     }
 
-    /// Whether messages can be sent.
+    /// Returns whether the session can send messages.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.session.is_ready()
     }
 
-    /// Why the session is over, if it is.
+    /// Returns the error that ended the session, if any.
     #[must_use]
     pub fn error(&self) -> Option<&SessionError> {
         self.session.error()
     }
 
-    /// Joins as it is; its queue pairs are connected to nothing.
+    /// Joins the set with the host's current life. Its queue pairs are not connected.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -86,7 +86,7 @@ impl Member {
         self.say(&ToSwitch::Join(join))
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -95,8 +95,8 @@ impl Member {
         self.session.send(&bytes[..len])
     }
 
-    /// Takes in what the control plane says, and connects the queue pairs when a generation is there. Also carries the
-    /// handshake on.
+    /// Receives a message of the control plane, and connects the queue pairs if it announces a generation. Also
+    /// advances the handshake of the session.
     ///
     /// # Errors
     /// See [`AttachError`].

@@ -1,15 +1,17 @@
-//! Who has joined which set, and which generation there is: the control plane without its sockets.
+//! Registry of the control plane, independent of sockets: the joins of each set, and its current generation.
 //!
 //! # States of a set
-//! *Gathering* → a *generation*, when everybody has joined, or two at least have and no more come for a while → *gathering* again,
-//! as soon as one of its hosts leaves, joins anew or is gone, another one comes, or the data plane has poisoned it.
+//! - *Gathering*: hosts join. When all have joined, or at least two have and no more join for a while, a generation
+//!   begins.
+//! - *Generation*: the data plane has the set. The set gathers again as soon as one of its hosts leaves, joins again or
+//!   disconnects, another host joins, or the data plane has poisoned it.
 //!
 //! # Invariants
-//! 1. The data plane has exactly the generations that there are; each has a `gid` of its own, which the next generation does
-//!    not have.
-//! 2. What a host joined as is in at most one generation, and was told of it ([`ToHost::Ready`]) or that it is over
-//!    ([`ToHost::Renew`]), in that order.
-//! 3. Of a rank only the newest life counts.
+//! 1. The data plane has exactly the current generations. Each has its own `gid`, and the next generation has another
+//!    one.
+//! 2. Each join is in at most one generation. Its host is notified of that ([`ToHost::Ready`]) or of the end
+//!    ([`ToHost::Renew`]), in this order.
+//! 3. Only the newest life of a rank counts.
 //! 4. Generations of a set begin at least [`PAUSE`] apart.
 
 use std::collections::BTreeMap;
@@ -19,53 +21,53 @@ use stentor_switch::enrol::{Join, Ready, Refusal, ToHost};
 use stentor_switch::registers::{MOST, State};
 use stentor_switch::{Host, Switch};
 
-/// A connection with a host.
+/// Identifies the connection with a host.
 pub(crate) type SessionId = u64;
 
-/// How long others are waited for, from the first one that has joined.
+/// Time to wait for other hosts, from the first join on.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long those are waited for that were told to join anew.
+/// Time to wait if hosts are missing that were told to join again.
 const GRACE: Duration = Duration::from_secs(1);
-/// Least time from one generation of a set to the next.
+/// Minimum time from one generation of a set to the next.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the data plane is looked at.
+/// Interval between checks of the data plane.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What a rank joined as.
+/// The join of a rank.
 #[derive(Clone, Copy, Debug)]
 struct Joined {
     session: SessionId,
     join: Join,
-    /// It waits for a generation; otherwise it is in the one that there is.
+    /// `true` if the host waits for a generation, `false` if it is in the current one.
     waits: bool,
 }
 
-/// A set.
+/// A set and its joins.
 #[derive(Clone, Debug)]
 struct Group {
     size: u8,
     joined: [Option<Joined>; MOST],
-    /// Lines of ranks that were told to join anew, and did not yet.
+    /// Sessions of the ranks that were told to join again and have not done so yet.
     awaited: [Option<SessionId>; MOST],
     gid: Option<u16>,
-    /// When the last generation began, and when the first of those that wait joined.
+    /// Time at which the last generation began, and time of the first join that waits.
     began: Option<u64>,
     since: Option<u64>,
 }
 
-/// What is said to whom.
+/// Messages to send, with their sessions.
 pub(crate) type Said = Vec<(SessionId, ToHost)>;
 
 /// All sets of a switch.
 #[derive(Debug)]
 pub(crate) struct Registry {
     groups: BTreeMap<u16, Group>,
-    /// The upper half of all generations of this start, and how many there were.
+    /// Upper half of all generation ids of this start, and the number of generations.
     start: u32,
     count: u32,
-    /// Where the search for a free set begins.
+    /// Number at which the search for a free set begins.
     next_gid: u16,
-    /// Whether identifications of packets are seen.
+    /// `true` if the sockets reveal the identifications of packets.
     sees_identifications: bool,
     looked: u64,
 }
@@ -87,7 +89,7 @@ impl Group {
         self.joined.iter().flatten().filter(|joined| joined.waits).count()
     }
 
-    /// Ends the generation: those that are in it are told to come again.
+    /// Ends the generation and sends its hosts a renewal.
     fn dissolve(&mut self, number: u16, switch: &mut Switch, said: &mut Said) {
         if let Some(gid) = self.gid.take() {
             switch.remove(gid);
@@ -100,7 +102,7 @@ impl Group {
         }
     }
 
-    /// Whether the next generation is due.
+    /// Returns whether the next generation is due.
     fn is_due(&self, now: u64) -> bool {
         let waiting = self.waiting();
         let Some(since) = self.since.filter(|_| waiting >= 2) else { return false };
@@ -116,14 +118,15 @@ impl Registry {
         Registry { groups: BTreeMap::new(), start, count: 0, next_gid: 0, sees_identifications, looked: 0 }
     }
 
-    /// A host joins.
+    /// Handles the join of a host.
     pub(crate) fn join(&mut self, session: SessionId, join: Join, now: u64, switch: &mut Switch, said: &mut Said) {
         let Join { number, size, rank, life, .. } = join;
         let mut refuse = |why| said.push((session, ToHost::Refused { number, life, why }));
         if join.identified && !self.sees_identifications {
             return refuse(Refusal::Identified);
         }
-        // So that a set whose generation ended does not come again at once, as many are kept free as are used.
+        // As many sets are kept free as are in use, so that a `gid` is not reused immediately after its generation has
+        // ended.
         let room = switch.arrays().sets().div_ceil(2);
         if !self.groups.contains_key(&number) && self.groups.len() >= room {
             return refuse(Refusal::Full);
@@ -141,14 +144,14 @@ impl Registry {
             return;
         }
         group.size = size;
-        // Its former life is over, and with it the generation that it was in.
+        // The join ends the host's former life, and with it the generation that this life was in.
         group.joined[at] = Some(Joined { session, join, waits: true });
         group.awaited[at] = None;
         group.since.get_or_insert(now);
         self.tick(now, switch, said);
     }
 
-    /// A host's life is over.
+    /// Handles the end of a host's life.
     pub(crate) fn leave(&mut self, session: SessionId, number: u16, life: u32, switch: &mut Switch, said: &mut Said) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let is_it = |joined: &mut Joined| joined.session == session && joined.join.life == life;
@@ -159,7 +162,7 @@ impl Registry {
         self.forget(switch);
     }
 
-    /// A session has ended, and with it all that came by it.
+    /// Handles the end of a session, and with it of all its joins.
     pub(crate) fn end(&mut self, session: SessionId, switch: &mut Switch, said: &mut Said) {
         for (number, group) in &mut self.groups {
             let mut broke = false;
@@ -177,7 +180,8 @@ impl Registry {
         said.retain(|(to, _)| *to != session);
     }
 
-    /// Groups without hosts go, and with them a generation that all of its hosts had outgrown before it ended.
+    /// Removes sets without hosts. A removed set may still have a generation, if all its hosts had joined again and
+    /// then left before that generation ended.
     fn forget(&mut self, switch: &mut Switch) {
         self.groups.retain(|_, group| {
             if group.waiting() == 0 {
@@ -191,7 +195,7 @@ impl Registry {
         });
     }
 
-    /// Time passes: generations end that somebody has outgrown, and those begin that are due.
+    /// Advances the time: ends generations whose hosts have joined again, and begins the generations that are due.
     pub(crate) fn tick(&mut self, now: u64, switch: &mut Switch, said: &mut Said) {
         let looks = now >= self.looked + ns(LOOK);
         if looks {
@@ -226,7 +230,7 @@ impl Registry {
                 Some(Host { sends: join.sends, receives: join.receives })
             })
             .collect();
-        // Addresses were looked at when they came, and there is such a set.
+        // The addresses were validated on arrival and the `gid` exists, so this does not fail.
         if switch.create_some(gid, lease, &hosts).is_err() {
             return;
         }
@@ -243,7 +247,7 @@ impl Registry {
         self.next_gid = gid.wrapping_add(1);
     }
 
-    /// The next set after the one that was taken last which nobody has.
+    /// Returns the next free set after the last one that was used.
     fn free_gid(&self, switch: &Switch) -> Option<u16> {
         let arrays = switch.arrays();
         let sets = arrays.sets();

@@ -1,4 +1,4 @@
-//! From socket to pipeline to socket.
+//! The relay: from socket to pipeline to socket.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,50 +18,51 @@ use crate::enrolment::{Admitted, Enrolment};
 use crate::faults::{Faults, Held, Network};
 use crate::settings::Settings;
 
-/// Passes of one packet at most: a control packet that takes a set over looks, puts down what was done of the former holder,
-/// and links each member; a packet of data complains behind its last copy.
+/// Maximum number of passes of one packet. A control packet that takes a set over needs one pass that reads, one that
+/// stores the done PSN of the former holder, and one for each member. A data packet needs one for a NAK behind its last
+/// copy.
 pub const MOST_PASSES: usize = MOST + 3;
-/// Packets of each address that are taken in before anything else is done.
+/// Number of packets of one address that are received before the round continues.
 const ROUND: usize = 8 * Outlet::BATCH;
-/// Packets that wait to be sent together.
+/// Number of packets that can wait to be sent in one batch.
 const QUEUE: usize = Outlet::BATCH + MOST_PASSES;
-/// The control plane is not looked at more often, nanoseconds.
+/// Minimum interval between two rounds of the control plane, in nanoseconds.
 const LOOK: u64 = 500_000;
-/// Numbers of the two addresses.
+/// Indices of the two addresses.
 const FORWARD: usize = 0;
 const BACKWARD: usize = 1;
 
-/// Why the switch could not start.
+/// Reason why the switch could not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// Its sockets.
+    /// The sockets cannot be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The control plane's place.
+    /// The listener of the control plane cannot be opened.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// A set that is given from the start.
+    /// A configured set cannot be created.
     #[error("set {gid}: {source}")]
     Set {
-        /// Its number.
+        /// Number of the set.
         gid: u16,
-        /// Why it cannot be.
+        /// The reason.
         source: CreateError,
     },
 }
 
-/// What came and went, in packets; what became of each is in [`Switch::counters`].
+/// Packets in and out. [`Switch::counters`] has the outcome of each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Came.
+    /// Packets received.
     pub received: u64,
-    /// Left.
+    /// Packets sent.
     pub sent: u64,
-    /// Would have gone through the loop more often than any may.
+    /// Packets dropped because they would have exceeded [`MOST_PASSES`].
     pub overlong: u64,
 }
 
-/// A packet that is to leave: of which packet of the batch it is, and how it begins and ends.
+/// A packet to send: the index of its input in the batch, and its new headers and ICRC.
 type Waiting = (usize, Emission);
 
 /// The switch on its sockets.
@@ -74,14 +75,14 @@ pub struct SoftSwitch {
     network: Option<Box<Network>>,
     pcap: Option<Pcap>,
     enrolment: Option<Enrolment>,
-    /// When the control plane was last looked at.
+    /// Time of the last round of the control plane.
     looked: u64,
     begin: Instant,
     tally: Tally,
 }
 
 impl SoftSwitch {
-    /// Opens the sockets and creates the sets that are given from the start.
+    /// Opens the sockets and creates the configured sets.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -114,7 +115,7 @@ impl SoftSwitch {
         })
     }
 
-    /// Lets hosts ask for sets that have the cluster's key, at an address for TCP.
+    /// Listens on a TCP address for hosts that have the cluster's key and join sets.
     ///
     /// # Errors
     /// [`StartError::Session`].
@@ -123,57 +124,57 @@ impl SoftSwitch {
         Ok(())
     }
 
-    /// Where hosts ask for sets, if they may.
+    /// Returns the address where hosts join sets, if there is one.
     #[must_use]
     pub fn listens_at(&self) -> Option<SocketAddr> {
         self.enrolment.as_ref().and_then(Enrolment::address)
     }
 
-    /// What became of those who asked.
+    /// Returns the counts of connections.
     #[must_use]
     pub fn admitted(&self) -> Admitted {
         self.enrolment.as_ref().map_or_else(Admitted::default, Enrolment::admitted)
     }
 
-    /// Writes every packet that comes or leaves to a capture.
+    /// Writes every incoming and outgoing packet to a capture.
     pub fn capture(&mut self, pcap: Pcap) {
         self.pcap = Some(pcap);
     }
 
-    /// The capture, to finish it.
+    /// Returns the capture, so that it can be finished.
     pub fn pcap_mut(&mut self) -> Option<&mut Pcap> {
         self.pcap.as_mut()
     }
 
-    /// The data plane.
+    /// Returns the data plane.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.switch
     }
 
-    /// The data plane, for the control plane to create and remove sets.
+    /// Returns the data plane, so that sets can be created and removed.
     pub fn switch_mut(&mut self) -> &mut Switch {
         &mut self.switch
     }
 
-    /// Makes the network bad from now on, or good.
+    /// Replaces the fault injection. Default faults turn it off.
     pub fn inject(&mut self, faults: Faults) {
         self.network = faults.is_any().then(|| Box::new(Network::new(faults)));
     }
 
-    /// Lost, repeated, reordered, damaged on purpose, and lost in the loop.
+    /// Returns the counts of injected faults: lost, repeated, reordered, damaged, lost in the loop.
     #[must_use]
     pub fn injected(&self) -> [u64; 5] {
         self.network.as_ref().map_or([0; 5], |network| network.counts())
     }
 
-    /// What came and went.
+    /// Returns the counts of packets in and out.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Packets that the kernel did not take, and those that came and that it had no room for.
+    /// Returns the number of packets that the kernel did not send, and of packets that its receive buffers dropped.
     #[must_use]
     pub fn kernel_lost(&self) -> [u64; 2] {
         let [a, b] = &self.outlets;
@@ -181,21 +182,22 @@ impl SoftSwitch {
         [a.unsent() + b.unsent(), c.overflowed() + d.overflowed()]
     }
 
-    /// The sockets, to measure what they do without a switch between.
+    /// Returns the sockets, to measure them without a switch between.
     pub fn sockets_mut(&mut self) -> (&mut [Inlet; 2], &mut [Outlet; 2]) {
         (&mut self.inlets, &mut self.outlets)
     }
 
-    /// Since it was opened.
+    /// Returns the time since the switch was opened.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.begin.elapsed()
     }
 
-    /// Takes in what is there, some hundreds of packets at most, and sends what leaves. Whether there was anything.
+    /// Receives at most some hundred waiting packets, and sends the resulting ones. Returns whether there was anything
+    /// to do.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn round(&mut self) -> io::Result<bool> {
         let mut any = false;
         for gate in [FORWARD, BACKWARD] {
@@ -230,7 +232,7 @@ impl SoftSwitch {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// The packets of one batch.
+    /// Processes the packets of one batch.
     fn batch(&mut self, gate: usize, count: usize, now_ns: u64) {
         let SoftSwitch { switch, inlets, outlets, waiting, network, pcap, tally, .. } = self;
         let inlet = &inlets[gate];
@@ -268,7 +270,7 @@ impl SoftSwitch {
         }
     }
 
-    /// What a bad network gives back now.
+    /// Processes the packets that the fault injection releases now. Returns whether there were any.
     fn release(&mut self) -> bool {
         let now_ns = self.now();
         let SoftSwitch { switch, outlets, network, pcap, tally, .. } = self;
@@ -297,10 +299,10 @@ impl SoftSwitch {
         any
     }
 
-    /// Sleeps until something comes, to the switch or to one of these, or `longest` is over.
+    /// Sleeps until a packet or message arrives at the switch, one of `others` is readable, or `longest` has elapsed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn wait(&self, longest: Duration, others: &[BorrowedFd<'_>]) -> io::Result<()> {
         let next = self.network.as_ref().and_then(|network| network.next());
         let longest = next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(self.now())).min(longest));
@@ -319,7 +321,7 @@ impl SoftSwitch {
     }
 }
 
-/// All passes of a packet. Whether they came to an end.
+/// Runs all passes of a packet. Returns `false` if there were too many.
 #[inline]
 fn passes(
     switch: &mut Switch,
@@ -342,7 +344,7 @@ fn passes(
     false
 }
 
-/// The number of the address that a packet leaves from.
+/// Returns the index of the address that a packet leaves from.
 #[inline]
 fn leaves_from(emission: &Emission, backward: Ipv4Addr) -> usize {
     if emission.head().get(12..16) == Some(&backward.octets()[..]) { BACKWARD } else { FORWARD }
@@ -355,13 +357,13 @@ fn destination(head: &[u8]) -> Ipv4Addr {
     }
 }
 
-/// Sends what waits to leave from an address; returns how much that was.
+/// Sends the packets that wait at an address. Returns their number.
 fn flush(outlet: &mut Outlet, waiting: &mut Vec<Waiting>, inlet: &Inlet, pcap: &mut Option<Pcap>) -> u64 {
     if let Some(pcap) = pcap {
         waiting.iter().for_each(|(n, emission)| pcap.write_packet(&emission.to_vec(inlet.packet(*n))));
     }
     outlet.send(waiting.iter().map(|(n, emission)| {
-        // The input's own ICRC, or its first bytes, have the place of the new one.
+        // The input's ICRC, or the first bytes of it, takes the place of the new ICRC.
         let body = emission.body();
         let body = inlet.packet(*n).get(body.start..body.end + ICRC_BYTES).unwrap_or(&[]);
         Leaving { to: emission.to(), head: emission.head(), body, icrc: emission.icrc() }
@@ -371,7 +373,7 @@ fn flush(outlet: &mut Outlet, waiting: &mut Vec<Waiting>, inlet: &Inlet, pcap: &
     count
 }
 
-/// Which mode's sockets these are, in words.
+/// Returns the name of a mode.
 pub(crate) fn mode_name(mode: Mode) -> &'static str {
     if mode == Mode::Raw { "raw" } else { "plain" }
 }

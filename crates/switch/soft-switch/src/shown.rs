@@ -1,4 +1,4 @@
-//! What the switch shows of itself: sets, registers by stage, counters.
+//! The switch's view of itself: sets, registers by stage, counters.
 
 use std::collections::BTreeMap;
 
@@ -9,65 +9,65 @@ use stentor_switch::resources::Report;
 use crate::relay::{SoftSwitch, mode_name};
 use crate::settings::Settings;
 
-/// Everything but registers.
+/// Report on a running switch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Shown {
-    /// The cluster that it is for.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Addresses of VRQPs and VSQPs.
+    /// Address of the VRQPs.
     pub forward: String,
-    /// See `forward`.
+    /// Address of the VSQPs.
     pub backward: String,
     /// `plain` or `raw`.
     pub mode: String,
-    /// Since it was started, milliseconds.
+    /// Time since the start, in milliseconds.
     pub age_ms: u64,
-    /// Sets that there is room for.
+    /// Number of sets that the switch has room for.
     pub room: usize,
     /// Sets that are not silent.
     pub sets: Vec<SetShown>,
-    /// Passes by what became of them, those that happened.
+    /// Number of passes by cause, without zeros.
     pub passes: BTreeMap<String, u64>,
-    /// Packets: received, sent, and what the kernel lost of both.
+    /// Number of packets received, sent, dropped for too many passes, and lost by the kernel in either direction.
     pub packets: BTreeMap<String, u64>,
-    /// Connections of hosts that ask for sets.
+    /// Number of connections to the control plane, by their outcome.
     pub connections: BTreeMap<String, u64>,
-    /// What was done to packets on purpose.
+    /// Number of injected faults, by kind.
     pub injected: BTreeMap<String, u64>,
-    /// What a set of 32 takes in a switch, as text.
+    /// Resources that a set of 32 hosts needs in a hardware switch, as text.
     pub resources: String,
-    /// The registers of the set that was asked for.
+    /// Registers of the requested set.
     pub registers: Option<Registers>,
 }
 
 /// A set.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetShown {
-    /// Its number.
+    /// Number of the set.
     pub gid: u16,
-    /// What it is doing.
+    /// State of the set.
     pub state: String,
-    /// Hosts that it has, by rank.
+    /// Ranks that exist.
     pub ranks: Vec<u8>,
-    /// The rank that holds it.
+    /// Rank of the holder.
     pub holder: Option<u8>,
-    /// Members of the session, by rank.
+    /// Ranks of the session's members.
     pub members: Vec<u8>,
-    /// Member lists so far.
+    /// Number of member lists so far.
     pub epoch: u32,
-    /// Up to which PSN of the holder everything was acknowledged by all.
+    /// PSN of the holder up to which all members have acknowledged everything.
     pub acknowledged: u32,
 }
 
-/// Fields and what they hold.
+/// Names of fields and their values.
 pub type Cells = BTreeMap<String, String>;
 
-/// The registers of a set, stage by stage; of arrays with a cell for each rank those of ranks that there are.
+/// The registers of a set, stage by stage. Arrays with a cell for each rank show only existing ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Registers {
-    /// The set.
+    /// Number of the set.
     pub gid: u16,
     /// Name of the array, rank, fields; in the order of the stages.
     pub stages: Vec<(String, Option<u8>, Cells)>,
@@ -122,7 +122,7 @@ fn registers(gid: u16, view: &View<'_>) -> Registers {
 }
 
 impl SoftSwitch {
-    /// How it stands; with the registers of a set, if one is named and is there.
+    /// Returns a report on the switch, with the registers of the set `registers_of` if it exists.
     #[must_use]
     pub fn show(&self, settings: &Settings, registers_of: Option<u16>) -> Shown {
         let (arrays, tally) = (self.switch().arrays(), self.tally());

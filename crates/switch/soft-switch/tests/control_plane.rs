@@ -1,5 +1,5 @@
-//! Hosts that ask for their set over sockets: a generation for all, others for those who come and go, none for strangers; and
-//! the switch that is started anew.
+//! Hosts that join their set over sockets. Complete sets get one generation, each leaving or joining host causes
+//! another one, strangers are rejected, and the set survives a restart of the switch.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -21,15 +21,15 @@ struct Bed {
     switch: Option<SoftSwitch>,
     control: SocketAddr,
     members: Vec<Member>,
-    /// The generation that each is in.
+    /// Current generation of each member.
     ready: Vec<Option<Ready>>,
     refused: Vec<Option<Refusal>>,
-    /// SENDs that arrived, by member.
+    /// Immediates of the SENDs that arrived, by member.
     arrived: Vec<Vec<u32>>,
 }
 
 impl Bed {
-    /// Each test has a network of its own.
+    /// Creates a bed. Each test has its own network.
     fn new(network: u8) -> Bed {
         let address = |last| Ipv4Addr::new(127, 211, network, last);
         let settings = Settings::new("test", address(250), address(251));
@@ -111,7 +111,7 @@ impl Bed {
         }
     }
 
-    /// Until these members are in one generation of these ranks.
+    /// Runs until these members are in one generation, which consists of the ranks `who`.
     fn in_one(&mut self, members: &[usize], who: u32) -> Ready {
         self.until("one generation", |bed| {
             let generations = members.iter().map(|n| bed.ready[*n].map(|ready| (ready.generation, ready.who)));
@@ -121,7 +121,7 @@ impl Bed {
         self.ready[members[0]].unwrap()
     }
 
-    /// The first member links the others and sends.
+    /// Links the members `to` to the first one, which then sends them a message.
     fn send(&mut self, to: &[usize], imm: u32) {
         let links: Vec<Link> = to.iter().map(|n| self.members[*n].host.link(0)).collect();
         self.members[0].host.control(Operation::Link, &links, 1).unwrap();
@@ -133,12 +133,12 @@ impl Bed {
 }
 
 #[test]
-fn whoever_comes_and_goes_makes_another_generation() {
+fn joining_or_leaving_creates_another_generation() {
     let mut bed = Bed::new(1);
     (0..3).for_each(|rank| bed.add(rank, 3));
     let first = bed.in_one(&[0, 1, 2], 0b111);
     bed.send(&[1, 2], 7);
-    // One is gone: its line ends.
+    // One host disconnects.
     let gone = bed.members.pop().unwrap();
     let lives: Vec<u32> = bed.members.iter().map(|member| member.host.config().life).collect();
     drop(gone);
@@ -146,7 +146,7 @@ fn whoever_comes_and_goes_makes_another_generation() {
     assert!(second.generation != first.generation && second.gid != first.gid);
     assert!(bed.members.iter().zip(&lives).all(|(member, life)| member.host.config().life == life + 1));
     bed.send(&[1], 8);
-    // And comes again.
+    // It joins again.
     (bed.ready[2], bed.arrived[2]) = (None, Vec::new());
     let member = bed.dial(bed.host(2, 1), 3, KEY);
     bed.members.push(member);
@@ -160,18 +160,18 @@ fn whoever_comes_and_goes_makes_another_generation() {
 }
 
 #[test]
-fn a_switch_that_was_started_anew_delivers_nothing_twice() {
+fn restarted_switch_delivers_nothing_twice() {
     let mut bed = Bed::new(2);
     (0..2).for_each(|rank| bed.add(rank, 2));
     let first = bed.in_one(&[0, 1], 0b11);
     bed.send(&[1], 1);
-    // A message is on its way when the switch loses everything.
+    // A message is in flight when the switch loses its memory.
     let request = Request::Send { data: Data::Inline(b"x"), imm: Some(2) };
     bed.members[0].host.post(&Work::signalled(3, request)).unwrap();
     bed.members[0].host.drive().unwrap();
     bed.start();
     bed.until("the lines' ends", |bed| bed.members.iter().all(|member| member.error().is_some()));
-    // Packets that are sent again find silence.
+    // The new switch does not answer retransmitted packets.
     (0..2000).for_each(|_| bed.round());
     assert_eq!(bed.arrived[1], [1]);
     for n in 0..2 {
@@ -190,18 +190,18 @@ fn a_switch_that_was_started_anew_delivers_nothing_twice() {
 }
 
 #[test]
-fn strangers_and_those_who_do_not_fit_are_refused_and_disturb_nobody() {
+fn strangers_and_misconfigured_hosts_are_refused_without_effect() {
     let mut bed = Bed::new(3);
     (0..2).for_each(|rank| bed.add(rank, 2));
     bed.in_one(&[0, 1], 0b11);
-    // The wrong key.
+    // A host with the wrong key.
     let mut stranger = bed.dial(bed.host(5, 1), 2, b"another key altogether");
     bed.until("an end", |_| {
         let _ = stranger.hear();
         stranger.error().is_some()
     });
     assert!(matches!(stranger.error(), Some(SessionError::NoKey | SessionError::Closed | SessionError::Broke { .. })));
-    // Noise, more connections than any host has, and silence.
+    // Noise, more connections than hosts ever open, and silent connections.
     let mut noise: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(bed.control).unwrap()).collect();
     for (n, stream) in noise.iter_mut().enumerate().filter(|(n, _)| n % 2 == 0) {
         let _ = stream.write_all(&vec![n as u8; 700]);
@@ -210,7 +210,7 @@ fn strangers_and_those_who_do_not_fit_are_refused_and_disturb_nobody() {
     drop(noise);
     bed.add(2, 3);
     bed.until("a refusal", |bed| bed.refused[2] == Some(Refusal::Size));
-    // Who was let in and talks nonsense is thrown out: a rank beyond the size.
+    // A host with the right key that sends an invalid message is disconnected. Here its rank is beyond the size.
     bed.add(6, 3);
     bed.until("an end", |bed| bed.members[3].error().is_some());
     let admitted = bed.switch.as_ref().unwrap().admitted();
@@ -220,5 +220,5 @@ fn strangers_and_those_who_do_not_fit_are_refused_and_disturb_nobody() {
     let mut rest = [0; 1];
     let mut silent = TcpStream::connect(bed.control).unwrap();
     silent.set_nonblocking(true).unwrap();
-    assert!(silent.read(&mut rest).is_err(), "nobody is told anything unasked");
+    assert!(silent.read(&mut rest).is_err(), "a silent connection receives nothing");
 }

@@ -1,6 +1,6 @@
-//! Noise at all that a switch listens to, for as long as `STENTOR_FUZZ_SECONDS` says (1 second unless told): packets of strangers
-//! and connections without the key, mutated messages of hosts that have it, mutated configurations. A set that hosts use
-//! meanwhile is not disturbed, and no register of it changes. `STENTOR_FUZZ_SEED` begins elsewhere.
+//! Fuzzes all inputs of a switch: packets of strangers and connections without the key, mutated messages of hosts that
+//! have it, and mutated configurations. A set that hosts use meanwhile is not disturbed, and none of its registers
+//! changes. Each test runs for `STENTOR_FUZZ_SECONDS` (default 1 second). `STENTOR_FUZZ_SEED` selects another seed.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -20,12 +20,12 @@ use stentor_wire::{Aeth, Bth, Envelope, Headers, Message, Psn, Repr, Response, R
 const KEY: &[u8] = b"the key of the test";
 const HOSTS: u8 = 3;
 const NUMBER: u16 = 9;
-/// Another network for each test.
+/// Loopback network of each test.
 const NETWORKS: [u8; 2] = [60, 61];
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Sets that the switch has room for.
+/// Number of sets that the switch has room for.
 const SETS: usize = 16;
-/// Connections that stay.
+/// Number of connections whose hosts send only valid messages.
 const CALM: usize = 4;
 
 fn time() -> Duration {
@@ -61,7 +61,7 @@ struct Bed {
     ready: Vec<Option<Ready>>,
     arrived: Vec<Vec<u32>>,
     sent: u32,
-    /// Requests that are done, the control packet among them.
+    /// Number of completed requests, the control packet among them.
     done: u32,
 }
 
@@ -120,7 +120,7 @@ impl Bed {
         }
     }
 
-    /// Another message, and each is there once.
+    /// Sends another message, and checks that each message arrived once.
     fn send(&mut self) {
         self.sent += 1;
         let request = Request::Send { data: Data::Inline(b"x"), imm: Some(self.sent) };
@@ -134,7 +134,7 @@ impl Bed {
         self.ready[0].unwrap().gid
     }
 
-    /// A packet that names a set and a rank: what the holder or a receiver might send, in the name of a stranger.
+    /// Returns a packet that the holder or a receiver might send, but with a stranger's source address.
     fn packet(&self, random: &mut SplitMix64, from: SocketAddr) -> (bool, Vec<u8>) {
         let view = self.switch.switch().arrays().view(self.gid()).unwrap();
         let gid = if random.index(4) == 0 { random.word() as u16 } else { self.gid() };
@@ -157,7 +157,7 @@ impl Bed {
             2 => (false, Headers::Cnp, 0),
             3 => (true, Headers::Uc(Message::SendOnly), 64),
             _ => {
-                // Among them a refusal that poisons a set.
+                // One of these NAKs would poison the set.
                 let syndrome = Syndrome::from_byte([0x1f, 0x23, 0x60, 0x62][random.index(4)]);
                 let aeth = Aeth { syndrome, msn: view.members[1].msn_out };
                 psn = view.members[usize::from(rank % HOSTS)].psn_out.minus(random.index(3) as u32);
@@ -179,7 +179,7 @@ impl Bed {
 }
 
 #[test]
-fn noise_of_strangers_is_counted_and_disturbs_nobody() {
+fn noise_from_strangers_is_counted_and_has_no_effect() {
     let (mut bed, mut random, since) = (Bed::new(NETWORKS[0]), seeded(), Instant::now());
     bed.send();
     let stranger = UdpSocket::bind((Ipv4Addr::new(127, 212, NETWORKS[0], 99), 0)).unwrap();
@@ -187,7 +187,7 @@ fn noise_of_strangers_is_counted_and_disturbs_nobody() {
     let (mut connections, mut datagrams): (Vec<TcpStream>, u64) = (Vec::new(), 0);
     let mut rounds = 0;
     while since.elapsed() < time() || rounds < 50 {
-        // What hosts have sent twice on a busy machine may still wait.
+        // Packets that hosts retransmitted on a busy machine may still wait.
         while bed.switch.round().unwrap() {}
         let before = bed.switch.switch().arrays().clone();
         for _ in 0..1 + random.index(150) {
@@ -223,7 +223,7 @@ fn noise_of_strangers_is_counted_and_disturbs_nobody() {
     assert!(admitted.garbled == 0, "{admitted:?}");
 }
 
-/// What a host might say of another set.
+/// Returns a message that a host might send about another set.
 fn word(random: &mut SplitMix64, address: Ipv4Addr) -> Vec<u8> {
     let attachment = |random: &mut SplitMix64| Attachment {
         ip: [address, Ipv4Addr::from(random.word() as u32)][random.index(2)],
@@ -231,7 +231,7 @@ fn word(random: &mut SplitMix64, address: Ipv4Addr) -> Vec<u8> {
         first_psn: Psn::new(random.word() as u32 & 0xff_ffff),
     };
     let number = NUMBER + 1 + random.index(40) as u16;
-    // Mostly one that can come about.
+    // Mostly a size with which the set can become complete.
     let size = if random.index(8) > 0 { 2 } else { 1 + random.index(32) as u8 };
     let join = Join {
         number,
@@ -250,7 +250,7 @@ fn word(random: &mut SplitMix64, address: Ipv4Addr) -> Vec<u8> {
 }
 
 #[test]
-fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
+fn hosts_that_send_garbage_are_disconnected_and_bounded() {
     let (mut bed, mut random, since) = (Bed::new(NETWORKS[1]), seeded(), Instant::now());
     bed.send();
     let address = Ipv4Addr::new(127, 212, NETWORKS[1], 98);
@@ -271,10 +271,11 @@ fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
             while line.receive().is_some() {}
             if line.is_ready() && random.index(3) == 0 {
                 let mut bytes = word(&mut random, address);
-                // The first ones are hosts that say what a host may say.
+                // The first connections send only valid messages.
                 match if n < CALM { usize::MAX } else { random.index(40) } {
                     0 => mutate(&mut random, &mut bytes),
-                    // Where the number of the set is: the hosts' own is not for others to change.
+                    // Reverses the bytes with the number of the set. Messages about the hosts' own set are filtered out
+                    // below.
                     1 if bytes.len() > 8 => bytes[4..].reverse(),
                     2 => bytes = noise(&mut random, 200),
                     _ => {}
@@ -294,7 +295,7 @@ fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
             lines.swap_remove(gone);
         }
         bed.round();
-        // As many are kept free as are used.
+        // As many sets are kept free as are in use.
         let sets = bed.switch.show(&bed.settings, None).sets.len();
         assert!(sets <= SETS.div_ceil(2), "{sets} sets");
         most = most.max(sets);
@@ -308,10 +309,10 @@ fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
 }
 
 #[test]
-fn a_configuration_is_one_or_an_error_that_says_where_and_what_to_do() {
+fn mutated_configuration_is_valid_or_a_located_error() {
     let address = |last| Ipv4Addr::new(127, 0, 1, last);
     let whole = example("prod", address(1), address(2), SocketAddr::from((address(1), 7480)), "file:key");
-    // What is commented out, too.
+    // Use the lines that are commented out, too.
     let lines = whole.lines().map(|line| line.strip_prefix('#').unwrap_or(line));
     let is_text = |line: &&str| line.starts_with(' ') && !line.starts_with("  ");
     let whole = lines.filter(|line| !is_text(line)).collect::<Vec<_>>().join("\n");

@@ -1,7 +1,7 @@
-//! The switch between our endpoint and queue pairs of the Linux kernel: SEND, WRITE and WRITE_IMM to one, two and eight
-//! receivers, from us to the kernel and from the kernel to it and us, contents verified, without loss and with 1 %; then
-//! Wireshark reads the capture. Ignored unless asked for: the other side is `kernel/members.c` in a guest, see `kernel/run.sh`
-//! (the step `switch-guests` of `cargo xtask test`).
+//! The switch between Stentor's endpoint and queue pairs of the Linux kernel. SEND, WRITE and WRITE_IMM go to one, two
+//! and eight receivers, from Stentor to the kernel and from the kernel to both, without loss and with 1 % loss. The
+//! test verifies the contents, and Wireshark reads the capture. It is ignored by default: the other side is
+//! `kernel/members.c` in a guest, see `kernel/run.sh` (the step `switch-guests` of `cargo xtask test`).
 
 mod capture;
 
@@ -26,9 +26,9 @@ const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 4);
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const PATIENCE: Duration = Duration::from_secs(30);
-/// No packet with one byte: Wireshark takes one, and three of padding, for an EtherType.
+/// No packet has one byte: Wireshark takes that byte, with its three bytes of padding, for an EtherType.
 const LENGTHS: [u32; 6] = [0, 3, 64, 1024, 1027, 5000];
-/// Where messages go at a receiver.
+/// Address of messages at a receiver.
 const VA: u64 = 256;
 
 fn variable(name: &str) -> String {
@@ -39,7 +39,7 @@ fn pattern(salt: u32, length: u32) -> Vec<u8> {
     (0..length).map(|i| (salt + 7 * i) as u8).collect()
 }
 
-/// The kernel's hosts.
+/// The kernel's hosts, and the connection to the program that drives them.
 struct Kernel {
     stream: TcpStream,
     lines: BufReader<TcpStream>,
@@ -87,7 +87,7 @@ impl Kernel {
         assert_eq!(self.hear(), "ok", "{line}");
     }
 
-    /// How a rank links others.
+    /// Returns the command with which a rank links others.
     fn link_line(rank: usize, links: &[Link]) -> String {
         let links: Vec<_> =
             links.iter().map(|link| format!(" {} {:x} {:x}", link.rank, link.rkey, link.base)).collect();
@@ -95,7 +95,7 @@ impl Kernel {
     }
 }
 
-/// The switch, in a thread of its own.
+/// The switch, in its own thread.
 struct Running {
     switch: Arc<Mutex<SoftSwitch>>,
     stop: Arc<AtomicBool>,
@@ -130,7 +130,7 @@ impl Drop for Running {
     }
 }
 
-/// Our host: receives that completed, and how requests ended.
+/// Stentor's host, with the receives that completed.
 struct Ours {
     host: Attached,
     received: Vec<(u32, Option<u32>)>,
@@ -160,7 +160,7 @@ impl Ours {
         }
     }
 
-    /// Until the request that was posted last is done.
+    /// Runs until the request that was posted last is done.
     fn finish(&mut self) {
         let id = self.next;
         let mut status = None;
@@ -183,7 +183,7 @@ impl Ours {
         self.finish();
     }
 
-    /// Answers while the guest works, until it says that it has done so.
+    /// Sends the guest a command, and drives the host until the guest has executed it.
     fn while_asked(&mut self, kernel: &mut Kernel, line: &str) {
         kernel.say(line);
         kernel.stream.set_nonblocking(true).unwrap();
@@ -197,7 +197,7 @@ impl Ours {
     }
 }
 
-/// From us to one, two and eight of the kernel's.
+/// Sends from Stentor's host to one, two and eight of the kernel's.
 fn ours_sends(ours: &mut Ours, kernel: &mut Kernel, salt: &mut u32) {
     for n in [1, 2, 8] {
         let links = kernel.links[..n].to_vec();
@@ -224,7 +224,7 @@ fn ours_sends(ours: &mut Ours, kernel: &mut Kernel, salt: &mut u32) {
     ours.control(Operation::Release, &[]);
 }
 
-/// From the kernel's first rank to us alone, to us and another of its own, to us and seven of its own.
+/// Sends from the kernel's first rank to Stentor's host and to none, one and seven other ranks of the kernel.
 fn kernel_sends(ours: &mut Ours, kernel: &mut Kernel, salt: &mut u32) {
     for n in [1, 2, 8] {
         let mut links = vec![ours.host.link(0)];
@@ -256,7 +256,8 @@ fn kernel_sends(ours: &mut Ours, kernel: &mut Kernel, salt: &mut u32) {
     ours.while_asked(kernel, "release 1 0");
 }
 
-/// The kernel asks for a set that we hold: it is told to wait (RNR NAK on a plain WRITE), comes again, and has it when we let go.
+/// The kernel requests a set that Stentor's host holds. It gets RNR NAKs on a plain WRITE, retries, and gets the set
+/// when the holder releases it.
 fn kernel_waits(ours: &mut Ours, kernel: &mut Kernel, running: &Running) {
     ours.control(Operation::Link, &[kernel.links[1]]);
     let busy = |switch: &mut SoftSwitch| switch.switch().counters().of(Cause::Busy);

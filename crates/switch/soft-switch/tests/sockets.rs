@@ -1,4 +1,4 @@
-//! The switch on real sockets with real endpoints: everything arrives once, at those that are linked, also on a bad network.
+//! The switch on real sockets with real endpoints. Every message arrives once, at the linked members, despite faults.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn pattern(length: usize, salt: u8) -> Vec<u8> {
     (0..length).map(|n| (n as u8).wrapping_mul(7) ^ salt).collect()
 }
 
-/// SEND, WRITE and WRITE_IMM of several lengths to several lists of members.
+/// Sends SEND, WRITE and WRITE_IMM of several lengths to several lists of members.
 fn everything_arrives_once(bed: &mut Bed) {
     let all: Vec<usize> = (0..bed.hosts.len()).collect();
     let lists: Vec<Vec<usize>> = vec![all.clone(), vec![1], all[1..].to_vec(), all];
@@ -45,7 +45,7 @@ fn everything_arrives_once(bed: &mut Bed) {
 }
 
 #[test]
-fn all_operations_arrive_at_all_members_and_at_nobody_else() {
+fn all_operations_arrive_at_exactly_the_members() {
     let mut bed = Bed::new(1, 5, |_| {});
     everything_arrives_once(&mut bed);
     let shown = bed.switch.show(&bed.settings, Some(GID));
@@ -55,7 +55,7 @@ fn all_operations_arrive_at_all_members_and_at_nobody_else() {
 }
 
 #[test]
-fn a_bad_network_and_a_bad_loop_change_nothing_but_the_time() {
+fn faults_of_network_and_loop_only_cost_time() {
     let mut bed = Bed::new(2, 4, |settings| {
         let links = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.01, delay: 0 };
         settings.faults = Faults { links, loop_drop: 0.02, seed: 3 };
@@ -70,7 +70,7 @@ fn a_bad_network_and_a_bad_loop_change_nothing_but_the_time() {
 }
 
 #[test]
-fn a_set_goes_from_hand_to_hand() {
+fn set_changes_its_holder() {
     let mut bed = Bed::new(3, 3, |_| {});
     for turn in 0..12_u8 {
         bed.lead(usize::from(turn % 3));
@@ -84,16 +84,16 @@ fn a_set_goes_from_hand_to_hand() {
     }
 }
 
-/// The switch loses its memory: silence, not false answers. Hosts make their queue pairs anew, and so is the set; what was
-/// outstanding is delivered at most once.
+/// The switch loses its memory and is silent instead of sending wrong answers. The hosts and the test create queue
+/// pairs and set again; outstanding messages are delivered at most once.
 #[test]
-fn a_restart_leaves_sets_silent_until_they_are_made_anew() {
+fn restart_leaves_sets_silent_until_recreated() {
     let mut bed = Bed::new(4, 3, |_| {});
     assert_eq!(bed.link(&[1, 2]), Status::Success);
     let send = |data| Request::Send { data: Data::Inline(data), imm: None };
     assert_eq!(bed.request(send(b"first")), Status::Success);
     bed.switch.switch_mut().restart();
-    // Its sender hears nothing until it gives up.
+    // The sender gets no answer until its retries are exhausted.
     let status = bed.request(send(b"second"));
     assert_eq!(status, Status::RetryExceeded);
     assert_eq!(bed.switch.show(&bed.settings, None).sets, []);

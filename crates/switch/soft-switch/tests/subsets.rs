@@ -1,6 +1,6 @@
-//! A set of 16 hosts on sockets sends to one random subset of itself after the other, from different senders in turn: one control
-//! packet for each, nothing connected anew, no register more than before. `campaign` does the same with the data plane alone,
-//! with every property checked at every step.
+//! A set of 16 hosts on sockets sends to one random subset of itself after the other, from different senders in turn.
+//! Each change takes one control packet, no connection is set up again, and no register is added. The simulation
+//! crate's `tests/switch_subsets.rs` does this with the data plane alone, and checks every property at every step.
 
 mod common;
 
@@ -13,19 +13,19 @@ use stentor_switch::control::Operation;
 use stentor_switch::{Cause, resources};
 
 const HOSTS: u8 = 16;
-/// Where messages go to.
+/// Address of messages.
 const VA: u64 = 64;
-/// Words of a receiver's memory that they may go to: each LINK says to which.
+/// Number of words of a receiver's memory that messages may go to. Each LINK selects one.
 const WORDS: u64 = 8;
-/// Subsets that a sender takes before it gives the set back, at most.
+/// Maximum number of subsets that a sender uses before it releases the set.
 const TURN: u64 = 8;
 
-/// What each host must have, and chance.
+/// The expected contents of each host, and a random generator.
 struct Walk {
     bed: Bed,
-    /// Receives of each rank: bytes and serial number of the message.
+    /// Expected receives of each rank: length in bytes and serial number of the message.
     meant: Vec<Vec<(u32, Option<u32>)>>,
-    /// What WRITEs left at each rank.
+    /// Words that WRITEs left in each rank's memory.
     written: Vec<[u64; WORDS as usize]>,
     posted: Vec<usize>,
     word: u64,
@@ -50,7 +50,7 @@ impl Walk {
         (self.word >> 33) % bound
     }
 
-    /// Some subsets of the others, a message to each; then the set is given back.
+    /// Sends a message to each of some subsets of the other hosts, then releases the set.
     fn turn(&mut self, sender: usize, most: u64) {
         self.bed.lead(sender);
         let (count, n) = ((1 + self.below(TURN)).min(most), self.bed.hosts.len());
@@ -68,7 +68,7 @@ impl Walk {
     }
 
     fn message(&mut self, ranks: &[usize], sender: usize) {
-        // Rank and first host have changed places.
+        // The sender and the first host have exchanged their places.
         let place = |rank: usize| if rank == 0 { sender } else { rank };
         let places: Vec<(usize, u64)> = ranks.iter().map(|rank| (place(*rank), 8 * self.below(WORDS))).collect();
         assert_eq!(self.bed.link_at(&places), Status::Success, "subset {}", self.linked);
@@ -99,7 +99,7 @@ impl Walk {
         }
     }
 
-    /// So many subsets, by all hosts in turn.
+    /// Sends to `subsets` subsets, from all hosts in turn.
     fn walk(&mut self, subsets: u32) {
         let mut turns = 0;
         let bits = self.bed.switch.switch().arrays().bits();
@@ -123,7 +123,7 @@ impl Walk {
 }
 
 #[test]
-fn ten_thousand_random_subsets_take_one_control_packet_each_and_nothing_is_connected_anew() {
+fn ten_thousand_random_subsets_take_one_control_packet_each() {
     let mut walk = Walk::new(Bed::new(21, HOSTS, |_| {}));
     walk.walk(10_000);
     let shown = walk.bed.switch.show(&walk.bed.settings, Some(GID));
@@ -131,7 +131,7 @@ fn ten_thousand_random_subsets_take_one_control_packet_each_and_nothing_is_conne
 }
 
 #[test]
-fn a_thousand_subsets_lose_nothing_where_one_packet_in_a_hundred_is_lost() {
+fn messages_to_a_thousand_subsets_survive_one_percent_loss() {
     let mut walk = Walk::new(Bed::new(22, HOSTS, |settings| {
         let links = Chances { drop: 0.01, ..Chances::default() };
         settings.faults = Faults { links, loop_drop: 0.01, seed: 4 };

@@ -1,6 +1,6 @@
-//! Wireshark's dissector on captures of the switch between endpoints of ours: SEND, WRITE and WRITE_IMM to one, two and eight
-//! receivers, contents verified, without loss and with 1 %. Ignored unless asked for: needs `tshark` (the step `roce-tshark` of
-//! `cargo xtask test`).
+//! Dissects captures of the switch between Stentor's endpoints with Wireshark. SEND, WRITE and WRITE_IMM go to one, two
+//! and eight receivers, without loss and with 1 % loss, and the contents are verified. The test is ignored by default
+//! because it needs `tshark` (the step `roce-tshark` of `cargo xtask test`).
 
 mod capture;
 mod common;
@@ -11,10 +11,10 @@ use stentor_fabric_roce::driver::{Chances, Pcap};
 use stentor_fabric_roce::endpoint::{Data, Remote, Request};
 use stentor_soft_switch::Faults;
 
-/// No packet with one byte: Wireshark takes one, and three of padding, for an EtherType.
+/// No packet has one byte: Wireshark takes that byte, with its three bytes of padding, for an EtherType.
 const LENGTHS: [usize; 6] = [0, 3, 64, 1024, 1027, 5000];
 
-/// Each length by each operation to the first one, two and eight receivers.
+/// Sends each length by each operation to the first one, two and eight receivers.
 fn all_operations(bed: &mut Bed, salt: &mut u32) {
     let mut expected: Vec<Vec<(u32, Option<u32>)>> = vec![Vec::new(); bed.hosts.len()];
     bed.received.iter_mut().for_each(Vec::clear);

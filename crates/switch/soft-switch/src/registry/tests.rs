@@ -44,7 +44,7 @@ impl Bed {
         std::mem::take(&mut self.said)
     }
 
-    /// Sets that the data plane has.
+    /// Returns the sets of the data plane.
     fn sets(&self) -> Vec<u16> {
         let state = |gid: &u16| self.switch.arrays().view(*gid).unwrap().session.state;
         (0..4).filter(|gid| state(gid) != State::Silent).collect()
@@ -77,7 +77,7 @@ fn refusal(said: &Said) -> Refusal {
 }
 
 #[test]
-fn all_that_there_are_make_a_generation_at_once() {
+fn complete_set_gets_a_generation_at_once() {
     let mut bed = Bed::new();
     assert!(bed.join(10, join(0, 1)).is_empty() && bed.join(11, join(1, 5)).is_empty());
     let said = ready(&bed.join(12, join(2, 9)));
@@ -92,15 +92,15 @@ fn all_that_there_are_make_a_generation_at_once() {
 }
 
 #[test]
-fn those_that_are_late_are_not_waited_for_and_come_with_the_next_generation() {
+fn late_hosts_join_the_next_generation() {
     let mut bed = Bed::new();
     bed.join(10, join(0, 1));
     bed.after(150);
     bed.join(12, join(2, 1));
-    assert!(bed.after(49).is_empty(), "not before the time is over");
+    assert!(bed.after(49).is_empty(), "not before the time has elapsed");
     let said = ready(&bed.after(1));
     assert_eq!((said.len(), said[0].1.who), (2, 0b101));
-    // One comes while the generation is young.
+    // Another host joins while the generation is young.
     assert!(bed.join(11, join(1, 1)).is_empty());
     assert_eq!(bed.sets(), [0]);
     assert_eq!(renewed(&bed.after(100)), [(10, 1), (12, 1)]);
@@ -112,7 +112,7 @@ fn those_that_are_late_are_not_waited_for_and_come_with_the_next_generation() {
 }
 
 #[test]
-fn one_alone_waits_for_ever() {
+fn single_host_waits_forever() {
     let mut bed = Bed::new();
     bed.join(10, join(0, 1));
     assert!(bed.after(100_000).is_empty());
@@ -120,7 +120,7 @@ fn one_alone_waits_for_ever() {
 }
 
 #[test]
-fn whoever_goes_or_comes_again_ends_the_generation() {
+fn leaving_or_joining_again_ends_the_generation() {
     for goes in [true, false] {
         let mut bed = Bed::new();
         (0..3).for_each(|rank| drop(bed.join(10 + u64::from(rank), join(rank, 1))));
@@ -129,11 +129,11 @@ fn whoever_goes_or_comes_again_ends_the_generation() {
         assert_eq!(renewed(&said), [(10, 1), (12, 1)]);
         assert_eq!(bed.sets(), []);
         bed.join(10, join(0, 2));
-        // The third is alive, and was told: it is waited for.
+        // The third host is connected and was told to join again, so it is awaited.
         assert!(bed.after(300).is_empty());
         let said = bed.join(12, join(2, 2));
         let said = if goes {
-            // The one that is gone is not waited for any longer than others that never came.
+            // A disconnected host is not awaited for longer than hosts that never joined.
             assert!(said.is_empty() || ready(&said).len() == 2);
             if said.is_empty() { bed.after(200) } else { said }
         } else {
@@ -144,7 +144,7 @@ fn whoever_goes_or_comes_again_ends_the_generation() {
 }
 
 #[test]
-fn who_was_told_and_does_not_come_is_waited_for_a_second() {
+fn host_that_must_renew_is_awaited_for_a_second() {
     let mut bed = Bed::new();
     (0..3).for_each(|rank| drop(bed.join(10 + u64::from(rank), join(rank, 1))));
     bed.after(1000);
@@ -176,9 +176,10 @@ fn older_lives_and_other_hosts_change_nothing() {
     assert_eq!(renewed(&std::mem::take(&mut bed.said)), [(10, 4), (12, 4)]);
 }
 
-/// All have come again, and go before the generation that they had outgrown ended: nobody is left to end it.
+/// All hosts have joined again and disconnect before the generation of their former lives has ended. No host is left
+/// whose message could end it.
 #[test]
-fn a_generation_that_all_have_outgrown_goes_with_the_last_of_them() {
+fn outgrown_generation_ends_with_its_last_host() {
     let mut bed = Bed::new();
     let of = |rank, life| Join { size: 2, ..join(rank, life) };
     for life in [1, 2] {
@@ -192,14 +193,14 @@ fn a_generation_that_all_have_outgrown_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn room_is_bounded_and_given_back() {
+fn number_of_sets_is_bounded_and_sets_are_freed() {
     let mut bed = Bed::new();
     let of = |number, rank| Join { number, size: 2, ..join(rank, 1) };
     for number in 0..2 {
         bed.join(20, of(number, 0));
         assert_eq!(bed.join(21, of(number, 1)).len(), 2);
     }
-    assert_eq!(refusal(&bed.join(22, of(2, 0))), Refusal::Full, "as many rest as are used");
+    assert_eq!(refusal(&bed.join(22, of(2, 0))), Refusal::Full, "as many are kept free as are in use");
     assert_eq!(bed.sets(), [0, 1]);
     bed.end(20);
     bed.end(21);
@@ -208,7 +209,7 @@ fn room_is_bounded_and_given_back() {
 }
 
 #[test]
-fn a_host_that_comes_again_and_again_does_not_end_a_generation_at_once() {
+fn host_that_keeps_joining_does_not_end_a_young_generation() {
     let mut bed = Bed::new();
     (0..3).for_each(|rank| drop(bed.join(10 + u64::from(rank), join(rank, 1))));
     for life in 2..50 {

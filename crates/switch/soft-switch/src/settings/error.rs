@@ -1,4 +1,4 @@
-//! What can be wrong with a switch's configuration, where, and what to do.
+//! Problems of a switch's configuration, with their place and remedy.
 
 use std::ops::Range;
 
@@ -6,95 +6,95 @@ use stentor_fabric_net::config_file::{self, Flaw, Remedy};
 use stentor_switch::registers::MOST;
 use thiserror::Error;
 
-/// A configuration was refused.
+/// Error that reports a problem of a configuration.
 pub type ConfigError = config_file::ConfigError<Problem>;
 
-/// A problem and where in the text it is (bytes).
+/// A problem and its place in the text, in bytes.
 pub(super) type Misplaced = (Range<usize>, Problem);
 
-/// What is wrong with a configuration.
+/// A problem of a configuration.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
     /// The file cannot be read.
     #[error("cannot read the switch's configuration: {reason}")]
     Unreadable {
-        /// What the system said.
+        /// Message of the operating system.
         reason: String,
     },
-    /// Not of the form that a configuration has.
+    /// The file does not have the form of a configuration.
     #[error(transparent)]
     Form(#[from] Flaw),
-    /// A name that no file could have.
+    /// A name has invalid characters or an invalid length.
     #[error("`{}` is not a valid name", .name.escape_debug())]
     BadName {
         /// The name.
         name: String,
     },
-    /// An address that no host of IPv4 has.
+    /// An address cannot belong to an IPv4 host.
     #[error("{key}: bad address `{}`", .address.escape_debug())]
     BadAddress {
         /// The key.
         key: &'static str,
-        /// What stands there.
+        /// The configured value.
         address: String,
     },
-    /// One address for both.
+    /// Both addresses of the switch are the same.
     #[error("`forward` and `backward` are both {address}")]
     OneAddress {
         /// The address.
         address: String,
     },
-    /// A word that means nothing there.
+    /// A value is not one of the known words.
     #[error("unknown {key} `{}`", .word.escape_debug())]
     UnknownWord {
         /// The key.
         key: &'static str,
         /// The word.
         word: String,
-        /// What is known.
+        /// The known words.
         known: &'static str,
     },
-    /// Neither `env:NAME` nor `file:PATH`.
+    /// The key's location is neither `env:NAME` nor `file:PATH`.
     #[error("the key must say where it is, not what it is")]
     BadKey,
-    /// One of `control` and `key` alone.
+    /// Only one of `control` and `key` is configured.
     #[error("`{there}` without `{missing}`")]
     Unpaired {
-        /// What there is.
+        /// The key that is present.
         there: &'static str,
-        /// What there is not.
+        /// The key that is missing.
         missing: &'static str,
     },
-    /// Nobody could ever use it.
+    /// No host could ever use this switch.
     #[error("no set is given, and nobody can ask for one")]
     Useless,
-    /// A number outside its limits.
+    /// A number is out of range.
     #[error("{key} = {value} is outside {min}..={max}")]
     OutOfRange {
         /// The key.
         key: &'static str,
-        /// What stands there.
+        /// The configured value.
         value: String,
-        /// The least.
+        /// Minimum.
         min: u64,
-        /// The largest.
+        /// Maximum.
         max: u64,
     },
-    /// A set or a rank twice.
+    /// A set or a rank occurs twice.
     #[error("{what} {number} is there twice")]
     Twice {
         /// `gid` or `rank`.
         what: &'static str,
-        /// Which.
+        /// The number that occurs twice.
         number: u64,
     },
-    /// No hosts, or too many.
+    /// A set has no host, or too many.
     #[error("set {gid} has {count} hosts")]
     Hosts {
-        /// The set.
+        /// Number of the set.
         gid: u64,
-        /// How many.
+        /// Number of hosts.
         count: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The file as it is written: every value with its place.
+//! The configuration file as it is written, with the place of each value.
 
 use serde::Deserialize;
 use toml::Spanned;

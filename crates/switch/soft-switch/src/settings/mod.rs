@@ -1,4 +1,4 @@
-//! `switch.toml`.
+//! The configuration of a switch, `switch.toml`.
 
 mod error;
 mod example;
@@ -18,58 +18,58 @@ pub use example::example;
 
 use crate::faults::Faults;
 
-/// Sets that a switch has room for at most.
+/// Maximum number of sets that a switch can have room for.
 pub const MOST_SETS: usize = 4096;
-/// No configuration is longer, bytes.
+/// Maximum length of a configuration, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Where a key is; never the key itself.
+/// Location of a key; never the key itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyPlace {
-    /// In an environment variable.
+    /// An environment variable.
     Env(String),
-    /// In a file; a relative path is relative to the configuration.
+    /// A file. A relative path is relative to the configuration.
     File(PathBuf),
 }
 
-/// A set that is there from the start, with queue pairs that somebody else has made.
+/// A set that exists from the start, whose queue pairs are created by other software.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaticSet {
-    /// Its number.
+    /// Number of the set.
     pub gid: u16,
-    /// How long its holder may be silent before another rank may take it.
+    /// Time after which another rank may take over the set of a silent holder.
     pub lease: Duration,
-    /// By rank.
+    /// Hosts, by rank.
     pub hosts: Vec<Option<Host>>,
 }
 
-/// What a switch is started with.
+/// Settings with which a switch starts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// The cluster that it is for: its processes may ask for sets.
+    /// Name of the cluster whose processes may join sets.
     pub cluster: String,
-    /// Address of VRQPs.
+    /// Address of the VRQPs.
     pub forward: Ipv4Addr,
-    /// Address of VSQPs.
+    /// Address of the VSQPs.
     pub backward: Ipv4Addr,
-    /// Plain sockets or raw ones.
+    /// Plain or raw sockets.
     pub mode: Mode,
-    /// Where hosts ask for sets, and the key that they must have.
+    /// Address where hosts join sets, and the location of the key that they must have.
     pub control: Option<(SocketAddr, KeyPlace)>,
-    /// Sets that there is room for.
+    /// Number of sets that the switch has room for.
     pub sets: usize,
-    /// How acknowledgements become one.
+    /// How acknowledgements are combined.
     pub aggregation: Aggregation,
-    /// Whether the ICRC of data is checked, too.
+    /// `true` if the ICRC of data is checked, too.
     pub check_data: bool,
-    /// What goes wrong on purpose.
+    /// Fault injection.
     pub faults: Faults,
-    /// Sets that are there from the start.
+    /// Sets that exist from the start.
     pub static_sets: Vec<StaticSet>,
 }
 
 impl Settings {
-    /// A switch at two addresses without sets: on plain sockets, with room for 256.
+    /// Returns the settings of a switch without sets at two addresses, on plain sockets, with room for 256 sets.
     #[must_use]
     pub fn new(cluster: &str, forward: Ipv4Addr, backward: Ipv4Addr) -> Settings {
         Settings {
@@ -86,7 +86,7 @@ impl Settings {
         }
     }
 
-    /// Reads and checks a file.
+    /// Reads and validates a file.
     ///
     /// # Errors
     /// See [`Problem`]; the error names the file, the line and the remedy.
@@ -98,7 +98,7 @@ impl Settings {
         Settings::parse(path, &text)
     }
 
-    /// Checks a text; `path` is what errors call it.
+    /// Parses and validates a text. Errors refer to it as `path`.
     ///
     /// # Errors
     /// See [`Problem`].

@@ -1,4 +1,4 @@
-//! From the file to settings.
+//! Validation: turns the parsed file into settings.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::file::{File, FileFaults, FileHost, FileSet};
 use super::{KeyPlace, MOST_SETS, Settings, StaticSet};
 use crate::faults::Faults;
 
-/// Sets that there is room for where nothing is said.
+/// Default number of sets that the switch has room for.
 const SETS: i64 = 256;
-/// A lease where nothing is said, milliseconds.
+/// Default lease, in milliseconds.
 const LEASE_MS: i64 = 1000;
-/// The longest lease, milliseconds.
+/// Maximum lease, in milliseconds.
 const MOST_LEASE_MS: u64 = 3_600_000;
-/// Numbers of queue pairs and packets.
+/// Largest number of a queue pair or packet.
 const MOST_24: u64 = 0xff_ffff;
 
 pub(super) fn validate(file: File) -> Result<Settings, Misplaced> {
@@ -99,7 +99,7 @@ fn key_place(text: &Spanned<String>) -> Result<KeyPlace, Misplaced> {
     Ok(place)
 }
 
-/// The first is what counts where nothing is said.
+/// Returns the value of a word. The first entry of `words` is the default.
 fn word<T: Copy>(
     key: &'static str,
     said: Option<Spanned<String>>,

@@ -1,4 +1,4 @@
-//! Captures of the switch: what Wireshark says of each packet, and whether its checksums are right.
+//! Captures of the switch: Wireshark's verdict on each packet, and the correctness of its ICRC.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,25 +6,25 @@ use std::process::Command;
 
 use stentor_wire::IpPacket;
 
-/// SEND and WRITE of one and several packets with and without an immediate, acknowledgements.
+/// SEND and WRITE of one and of several packets, with and without an immediate, and acknowledgements.
 const OPCODES: [u8; 11] = [0x00, 0x01, 0x03, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x11];
 
-/// What Wireshark says of a packet.
+/// Wireshark's verdict on a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dissected {
-    /// Nothing but a separator if all is well.
+    /// Only a separator if there is no complaint.
     pub(crate) complaints: String,
     pub(crate) opcode: u8,
 }
 
-/// Reads a capture with `tshark`.
+/// Dissects a capture with `tshark`.
 pub(crate) fn dissected(file: &Path) -> Vec<Dissected> {
     let mut command = Command::new("tshark");
-    // What a payload might be is anybody's guess, and tshark makes some: only the transport is asked for.
+    // `tshark` guesses the protocol of a payload. Only the transport matters here, so these protocols are disabled.
     for guess in ["rpcordma", "iser", "nvme-rdma", "smcr", "eoib", "sdp", "mellanox_eoib"] {
         command.args(["--disable-protocol", guess]);
     }
-    // IPv4's header checksum, too.
+    // Check IPv4's header checksum, too.
     command.args(["-o", "ip.check_checksum:TRUE", "-r"]).arg(file).args(["-T", "fields", "-E", "separator=|"]);
     for field in ["_ws.malformed", "_ws.expert", "infiniband.bth.opcode"] {
         command.args(["-e", field]);
@@ -39,7 +39,7 @@ pub(crate) fn dissected(file: &Path) -> Vec<Dissected> {
     text.lines().map(line).collect()
 }
 
-/// The packets of a capture, from their IP headers on.
+/// Returns the packets of a capture, from their IP headers on.
 fn packets(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let (mut rest, mut packets) = (&bytes[24..], Vec::new());
@@ -51,7 +51,7 @@ fn packets(file: &Path) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Wireshark complains of nothing, every opcode is there, and every ICRC is the right one.
+/// Asserts that Wireshark complains about no packet, that every opcode occurs, and that every ICRC is right.
 pub(crate) fn all_are_sound(file: &Path, dissected: &[Dissected]) {
     let bad = dissected.iter().position(|packet| packet.complaints != "|");
     assert_eq!(bad.map(|at| &dissected[at]), None, "Wireshark complains of packet {bad:?}");

@@ -1,4 +1,4 @@
-//! A switch and hosts of one set on loopback addresses, all in this thread.
+//! A switch and the hosts of one set on loopback addresses, all in one thread.
 #![allow(dead_code)]
 
 use std::net::Ipv4Addr;
@@ -11,19 +11,19 @@ use stentor_switch::control::{Link, Operation};
 
 pub(crate) const GID: u16 = 3;
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
-/// Far more than anything takes.
+/// Limit of rounds, far above what any test needs.
 pub(crate) const ROUNDS: u64 = 3_000_000;
 
 pub(crate) struct Bed {
     pub(crate) switch: SoftSwitch,
     pub(crate) settings: Settings,
     pub(crate) hosts: Vec<Attached>,
-    /// Receives that completed, by rank: bytes and immediate.
+    /// Completed receives, by rank: length in bytes and immediate.
     pub(crate) received: Vec<Vec<(u32, Option<u32>)>>,
     next: u64,
 }
 
-/// Each test has a network of its own: the second and third number of its loopback addresses.
+/// Returns an address of a test's own loopback network, which its second and third number select.
 pub(crate) fn address(network: u8, last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 210, network, last)
 }
@@ -47,12 +47,12 @@ impl Bed {
         Bed { switch, settings, hosts, received, next: 0 }
     }
 
-    /// Brings a rank to the front of the hosts: who sends.
+    /// Makes a rank the first host, which is the sender.
     pub(crate) fn lead(&mut self, rank: usize) {
         self.hosts.swap(0, rank);
     }
 
-    /// Of each host, in the order of their turns.
+    /// Returns the rank of each host, in the order of their turns.
     fn ranks(&self) -> Vec<usize> {
         self.hosts.iter().map(|host| host.config().rank.into()).collect()
     }
@@ -72,7 +72,7 @@ impl Bed {
         self.link_at(&places)
     }
 
-    /// Hosts, and where in the memory of each a WRITE to 0 goes.
+    /// Links hosts. Each comes with the offset in its memory to which a WRITE to address 0 goes.
     pub(crate) fn link_at(&mut self, places: &[(usize, u64)]) -> Status {
         let links: Vec<Link> = places.iter().map(|(n, offset)| self.hosts[*n].link(*offset)).collect();
         self.control(Operation::Link, &links)
@@ -90,7 +90,7 @@ impl Bed {
         self.run(self.next)
     }
 
-    /// Lets everything come to rest.
+    /// Runs until nothing is in flight.
     pub(crate) fn rest(&mut self) {
         let ranks = self.ranks();
         for _ in 0..2000 {

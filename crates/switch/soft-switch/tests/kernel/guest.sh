@@ -1,5 +1,6 @@
 #!/bin/bash
-# Inside the guest: the kernel's Soft-RoCE on the network card vec0, and hosts of a set on it. WORK and COUNT are set by run.sh.
+# Runs inside the guest: the kernel's Soft-RoCE on the network card vec0, and hosts of a set on it. run.sh sets WORK and
+# COUNT.
 set -u
 cd "$WORK"
 exec >guest.log 2>&1

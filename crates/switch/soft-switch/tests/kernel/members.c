@@ -1,16 +1,16 @@
-// Hosts of a switch's set that are queue pairs of the kernel's Soft-RoCE: the other side of ../kernel.rs. Runs in the guest,
-// built by run.sh; nothing but libibverbs.
+// Hosts of a switch's set whose queue pairs are those of the kernel's Soft-RoCE: the other side of ../kernel.rs. Runs
+// in the guest, is built by run.sh, and needs only libibverbs.
 //
-// Usage: members DEVICE GID_INDEX PORT COUNT. Waits for one connection and makes COUNT hosts of ranks 1 to COUNT, each with a
-// queue pair that sends and one that receives. Tells of each "SQPN SPSN RQPN RPSN RKEY VA", then hears lines and answers each
-// with "ok" or what is wrong:
+// Usage: members DEVICE GID_INDEX PORT COUNT. Waits for one connection and creates COUNT hosts with the ranks 1 to
+// COUNT, each with one queue pair that sends and one that receives. Prints "SQPN SPSN RQPN RPSN RKEY VA" for each. Then
+// it reads commands and answers each with "ok" or the error:
 //
-//   connect GID FORWARD BACKWARD                     all queue pairs, to where the switch has the set
-//   link|release|query RANK N [RANK RKEY BASE]...    a control packet of a rank's, until it is acknowledged
-//   send|write|write_imm RANK VA BYTES SALT IMM      a message of a rank's, until it is acknowledged
-//   holds RANK OFFSET BYTES SALT                     whether a rank's memory holds such a message
-//   took RANK BYTES SALT IMM WHOLE                   whether a rank's next receive was such a message; WHOLE: a SEND
-//   idle RANK                                        whether no receive of a rank's has completed
+//   connect GID FORWARD BACKWARD                     connects all queue pairs to the set at the switch
+//   link|release|query RANK N [RANK RKEY BASE]...    sends a control packet of a rank, and waits for the acknowledgement
+//   send|write|write_imm RANK VA BYTES SALT IMM      sends a message of a rank, and waits for the acknowledgement
+//   holds RANK OFFSET BYTES SALT                     checks that a rank's memory holds such a message
+//   took RANK BYTES SALT IMM WHOLE                   checks that a rank's next receive was such a message; WHOLE: a SEND
+//   idle RANK                                        checks that no receive of a rank has completed
 #include <arpa/inet.h>
 #include <endian.h>
 #include <infiniband/verbs.h>
@@ -124,7 +124,7 @@ static const char *wait_for(struct ibv_cq *cq, struct ibv_wc *wc) {
 	return "nothing came for 20 s";
 }
 
-// What is posted is counted, as control packets say how much that was.
+// Posts a request and counts its packets and messages, because control packets contain both counts.
 static const char *post(struct host *host, struct ibv_send_wr wr, uint32_t bytes) {
 	struct ibv_sge sge = {(uintptr_t)host->memory->addr + BYTES / 2, bytes, host->memory->lkey};
 	struct ibv_send_wr *bad;

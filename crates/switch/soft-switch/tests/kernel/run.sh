@@ -1,10 +1,10 @@
 #!/bin/bash
-# The software switch between a host in user space and eight of a real RDMA stack: queue pairs of a guest kernel's Soft-RoCE on
-# the other end of a tap device, in a network namespace of its own.
+# Tests the software switch between a host in user space and eight hosts of a real RDMA stack: queue pairs of a guest
+# kernel's Soft-RoCE at the other end of a tap device, in a separate network namespace.
 #
 # Usage: UML_KERNEL=KERNEL unshare -rn run.sh RXE_FOLDER KERNEL_TEST
 #   UML_KERNEL   the guest kernel
-#   RXE_FOLDER   has uml-run: xtask/guest
+#   RXE_FOLDER   contains uml-run: xtask/guest
 #   KERNEL_TEST  the compiled tests/kernel.rs
 set -eu
 rxe=$1 test=$2
@@ -26,7 +26,7 @@ trap finish EXIT
 gcc -O1 -Wall -Werror -o "$work/members" "$here/members.c" -libverbs
 ip link set lo up
 ip tuntap add tap0 mode tap
-# The switch's two addresses, and that of the host in user space.
+# The two addresses of the switch, and that of the host in user space.
 for last in 1 3 4; do ip addr add "10.77.0.$last/24" dev tap0; done
 ip link set tap0 up
 { echo "export WORK=$work COUNT=8"; cat "$here/guest.sh"; } >"$work/script.sh"

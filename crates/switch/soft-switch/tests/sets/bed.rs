@@ -1,4 +1,4 @@
-//! Processes on `roce` and a switch, all in this thread, on loopback addresses that no other test has.
+//! Processes on `roce` and a switch, all in one thread, on loopback addresses that no other test uses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -13,27 +13,27 @@ use stentor_fabric_net::Sets;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric, SwitchConfig};
 use stentor_soft_switch::{Faults, Settings, SoftSwitch};
 
-/// Bootstrap connections.
+/// TCP port of the connection managers.
 const TCP_PORT: u16 = 4791;
 const KEY: &[u8] = b"a key of this test";
 
-/// How a bed differs from the ordinary one.
+/// Options of a bed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Setup {
-    /// What the switch does wrong.
+    /// Faults of the switch.
     pub(crate) faults: Faults,
-    /// Whether there is no switch at first.
+    /// `true` if the bed begins without a switch.
     pub(crate) no_switch: bool,
 }
 
 pub(crate) struct Bed {
     pub(crate) fabrics: Vec<Option<RoceFabric>>,
     pub(crate) switch: Option<SoftSwitch>,
-    /// Processes that do not run.
+    /// Processes that are suspended.
     pub(crate) stopped: Vec<ProcessId>,
-    /// Writes of process 0 to its set that ended, and how.
+    /// Completed writes of process 0 to its set: id and status.
     pub(crate) done: Vec<(u64, Status)>,
-    /// Sets that broke; each is reset at once.
+    /// Number of times that a set broke. Each is reset at once.
     pub(crate) breaks: usize,
     addresses: Vec<Option<SocketAddr>>,
     settings: Settings,
@@ -66,7 +66,7 @@ impl Bed {
         bed
     }
 
-    /// With nothing of what an earlier one knew.
+    /// Starts a switch that knows nothing of its predecessor's state.
     pub(crate) fn start_switch(&mut self) {
         self.switch = None;
         let mut switch = SoftSwitch::open(&self.settings).unwrap_or_else(|error| panic!("{error}"));
@@ -78,7 +78,7 @@ impl Bed {
         self.fabrics[usize::from(process)].as_mut().expect("it is up")
     }
 
-    /// Goes on until something holds.
+    /// Runs until `holds` returns `true`.
     pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Bed) -> bool) {
         let since = Instant::now();
         while !holds(self) {
@@ -87,7 +87,7 @@ impl Bed {
         }
     }
 
-    /// What all processes do in a round: they poll, and reset what broke.
+    /// Runs a round of all processes: they poll, and reset broken queue pairs.
     pub(crate) fn run(&mut self) {
         self.advance();
         for (n, fabric) in self.fabrics.iter_mut().enumerate() {
@@ -106,7 +106,7 @@ impl Bed {
         }
     }
 
-    /// What a process says of the switch.
+    /// Returns the notes of a process about the switch.
     pub(crate) fn notes(&mut self, process: u16) -> Vec<String> {
         let fabric = self.at(process);
         std::iter::from_fn(|| fabric.cm_mut().sets.next_note()).collect()
@@ -118,7 +118,7 @@ impl Bed {
     }
 }
 
-/// Takes what completed; what process 0 wrote to its set is put down.
+/// Polls completions, and records those of process 0's writes to its set.
 fn take(fabric: &mut RoceFabric, process: usize, done: &mut Vec<(u64, Status)>) {
     let mut out = [Completion::BLANK; 16];
     loop {
@@ -131,22 +131,22 @@ fn take(fabric: &mut RoceFabric, process: usize, done: &mut Vec<(u64, Status)>) 
     }
 }
 
-/// Ids from here on are of writes that are no set's.
+/// First id of writes that do not belong to the set.
 const ALONE: u64 = 1 << 32;
-/// A set that process 0 sends to, with memory of each of the others that it may write, and a queue pair to each.
+/// A set with process 0 as its sender. The sender may write memory of each other member, and has a queue pair to each.
 pub(crate) struct Group {
     pub(crate) set: QpId,
     members: Vec<ProcessId>,
-    /// By process.
+    /// Regions, by process.
     regions: Vec<RegionId>,
     links: Vec<QpId>,
 }
 
 impl Group {
-    /// Words of the memory.
+    /// Size of each region, in words.
     pub(crate) const WORDS: usize = 512;
 
-    /// All are there.
+    /// Creates a set whose members are all present.
     pub(crate) fn new(count: u16, setup: Setup) -> (Bed, Group) {
         let all: Vec<u16> = (0..count).collect();
         let no_switch = setup.no_switch;
@@ -161,7 +161,7 @@ impl Group {
         (bed, group)
     }
 
-    /// Some of a set of so many are there.
+    /// Creates a set of `count` members of which only some are present.
     pub(crate) fn of(there: &[u16], count: u16, setup: Setup) -> (Bed, Group) {
         let mut bed = Bed::new(usize::from(count), setup);
         let absent = (0..count).filter(|process| !there.contains(process));
@@ -198,7 +198,7 @@ impl Group {
         set
     }
 
-    /// Writes to these peers, at a word of the memory of each.
+    /// Writes to these peers through the set, at the same word of each region.
     pub(crate) fn post(
         &self,
         bed: &mut Bed,
@@ -216,7 +216,7 @@ impl Group {
         bed.at(0).post_set(self.set, SetWrite { id, data: &data, targets: &targets, signalled: true })
     }
 
-    /// Writes to one peer by a queue pair.
+    /// Writes to one peer through its own queue pair.
     pub(crate) fn write_alone(&self, bed: &mut Bed, peer: u16, word: usize, value: u64) {
         let region = bed.at(0).resolve(ProcessId(peer), Purpose(1)).expect("it was granted");
         let target = RemoteSpan { region, offset: 8 * word as u64 };
@@ -236,7 +236,7 @@ impl Testbed for Bed {
         self.fabrics[process.index()].as_mut().expect("it is up")
     }
 
-    /// What NICs and the switch do while processes do something else.
+    /// Advances NICs and the switch while the processes do something else.
     fn advance(&mut self) {
         if let Some(switch) = &mut self.switch {
             switch.round().unwrap();
@@ -250,7 +250,7 @@ impl Testbed for Bed {
         }
     }
 
-    /// As far as that goes inside one process.
+    /// Drops the fabric, which is the closest to a crash that is possible inside one process.
     fn crash(&mut self, process: ProcessId) {
         self.fabrics[process.index()] = None;
     }

@@ -1,4 +1,4 @@
-//! Sets of processes on `roce`, with the software switch: the contract's cases, and what only a real network has.
+//! Sets of processes on `roce` with the software switch: the cases of the contract, and cases that need a real network.
 
 mod bed;
 
@@ -11,14 +11,14 @@ use stentor_fabric_roce::driver::Chances;
 use stentor_soft_switch::Faults;
 
 #[test]
-fn the_contracts_cases() {
+fn contract_cases() {
     let report = suite_of(|count| Bed::new(count, Setup::default()), |name| name.starts_with("set::"));
     report.assert_ok();
-    assert_eq!(report.skipped(), ["set::survives_a_cut"], "no way can be cut here");
+    assert_eq!(report.skipped(), ["set::survives_a_cut"], "this bed cannot cut a path");
 }
 
-/// What each receiver has in its memory is what the writes to it say, whoever they went to besides, in spite of loss; and runs
-/// of packets, which the switch cannot take, never go to it.
+/// Each receiver's memory holds what the writes to it contained, whatever their other receivers were, and despite loss.
+/// Runs of packets, which the switch cannot handle, never go to it.
 #[test]
 fn writes_to_changing_receivers_on_a_lossy_switch() {
     for faults in [Faults::default(), LOSSY] {
@@ -30,7 +30,7 @@ fn writes_to_changing_receivers_on_a_lossy_switch() {
             let mask = draw >> 33 & 0b11111;
             let mask = if mask == 0 { 0b11111 } else { mask };
             let to: Vec<u16> = (1..6).filter(|peer| mask >> (peer - 1) & 1 == 1).collect();
-            // Up to three packets long.
+            // Up to three packets.
             let (words, at) = ((draw >> 40) as usize % 300 + 1, (draw >> 50) as usize % 200);
             let values: Vec<u64> = (0..words as u64).map(|word| n << 16 | word).collect();
             to.iter().for_each(|peer| expected[usize::from(*peer)][at..at + words].copy_from_slice(&values));
@@ -60,10 +60,10 @@ const LOSSY: Faults = Faults {
     seed: 5,
 };
 
-/// A member that stands still breaks the set within two seconds. The others go on without it; nothing may be written to its
-/// memory another way before it has left, and after that nothing lands there.
+/// A suspended member breaks the set within two seconds. The others continue without it. Nothing may be written to its
+/// memory by another path before it has left, and after that no copy lands there.
 #[test]
-fn who_stands_still_is_left_out_and_settled_when_it_runs_again() {
+fn suspended_member_is_left_out_and_settles_when_it_resumes() {
     let (mut bed, group) = Group::new(3, Setup::default());
     let since = Instant::now();
     bed.stopped.push(ProcessId(2));
@@ -72,16 +72,16 @@ fn who_stands_still_is_left_out_and_settled_when_it_runs_again() {
     let took = since.elapsed();
     assert!(took > Duration::from_millis(500) && took < Duration::from_secs(2), "{took:?}");
     assert_eq!(bed.done.remove(0), (1, Status::RetryExceeded));
-    assert_eq!(bed.words(1, &group)[0], 7, "who is well has it");
+    assert_eq!(bed.words(1, &group)[0], 7, "the running member has it");
     bed.until("a life of two", |bed| bed.at(0).set_reaches(group.set, ProcessId(1)));
     assert!(!bed.at(0).set_reaches(group.set, ProcessId(2)));
     assert!(bed.at(0).set_settled(group.set, ProcessId(1)) && !bed.at(0).set_settled(group.set, ProcessId(2)));
-    // What is posted to it all the same is refused; the others get theirs.
+    // A write that names the absent member is refused; the others still get theirs.
     assert!(matches!(group.post(&mut bed, 2, &[8], &[1, 2], 8), Err(PostError::NotReached { .. })));
     group.post(&mut bed, 3, &[9], &[1], 16).unwrap();
     bed.until("a write in a life of two", |bed| bed.done.len() == 1);
     bed.stopped.clear();
-    // The copy has been in its socket all the time.
+    // The copy has waited in the member's socket all the time.
     bed.until("that it is settled", |bed| bed.at(0).set_settled(group.set, ProcessId(2)));
     let then = bed.words(2, &group);
     bed.until("a life of three", |bed| bed.at(0).set_reaches(group.set, ProcessId(2)));
@@ -90,9 +90,9 @@ fn who_stands_still_is_left_out_and_settled_when_it_runs_again() {
     bed.until("a write in a life of three", |bed| bed.done.len() == 2 && bed.words(2, &group)[24] == 10);
 }
 
-/// A process whose switch is not there says so once, works on without, and uses it when it comes.
+/// A process whose switch is absent reports that once, works without it, and uses it when it starts.
 #[test]
-fn without_a_switch_everything_else_goes_on() {
+fn processes_work_without_a_switch() {
     let (mut bed, group) = Group::new(2, Setup { no_switch: true, ..Setup::default() });
     let since = Instant::now();
     bed.until("a second", |_| since.elapsed() > Duration::from_secs(1));
@@ -110,10 +110,10 @@ fn without_a_switch_everything_else_goes_on() {
     bed.until("a write with the switch", |bed| bed.words(1, &group)[0] == 7);
 }
 
-/// A switch that is started again has forgotten everything: every set breaks at once and comes back, and nothing is carried out
-/// twice. Where none comes back, receivers are settled all the same: they tell the sender.
+/// A restarted switch has no memory: every set breaks at once and recovers, and no write is executed twice. If no
+/// switch starts again, receivers settle all the same, because they notify the sender.
 #[test]
-fn the_switch_is_started_again_or_never() {
+fn sets_settle_after_the_switch_restarts_or_stops() {
     let (mut bed, group) = Group::new(3, Setup::default());
     for round in 1..=5_u64 {
         for n in 0..20 {
@@ -146,14 +146,14 @@ fn the_switch_is_started_again_or_never() {
     bed.until("a write without the switch", |bed| bed.words(1, &group)[3] == 99);
     let notes = bed.notes(0);
     let can_be_used: Vec<bool> = notes.iter().map(|note| !note.contains("cannot be used")).collect();
-    // Who dials while it is started hears a second reason.
+    // A process that dials while the switch starts gets a second reason.
     let times = can_be_used.chunk_by(|one, next| one == next).filter(|same| !same[0]).count();
     assert_eq!(times, 6, "{notes:?}");
 }
 
-/// A process that does not come back is left out, and so is one that has not begun yet.
+/// A process that does not return is left out, and so is one that has not started yet.
 #[test]
-fn who_is_there_makes_the_set() {
+fn set_consists_of_the_processes_that_are_present() {
     let (mut bed, group) = Group::of(&[0, 1], 3, Setup::default());
     bed.until("two of three", |bed| bed.at(0).set_reaches(group.set, ProcessId(1)));
     bed.restart(ProcessId(2));
