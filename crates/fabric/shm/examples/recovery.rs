@@ -1,5 +1,5 @@
-//! What polling a heartbeat, fencing, reconnecting and absent peers cost. All processes are in one thread, so the figures
-//! are work, without the scheduler: `cargo run --release -p stentor-fabric-shm --example recovery`.
+//! Measures polling a heartbeat, fencing, reconnecting, and absent peers. All processes are in one thread, so the
+//! figures are pure work, without the scheduler: `cargo run --release -p stentor-fabric-shm --example recovery`.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -14,7 +14,7 @@ const QP: QpId = QpId(0);
 const A: ProcessId = ProcessId(5);
 const B: ProcessId = ProcessId(6);
 
-/// Process `me` of seven, with a region of `bytes` for its peer, and one of its own.
+/// Starts process `me` of seven, with a region of `bytes` bytes for its peer and a private region.
 fn start(directory: &Path, me: ProcessId, bytes: u64) -> ShmFabric {
     let config = ShmConfig { janitor: false, ..ShmConfig::new("recovery", me, "p", 7) };
     let mut fabric = ShmFabric::start(ShmConfig { directory: directory.to_owned(), ..config }).expect("it starts");
@@ -52,7 +52,7 @@ fn post(fabric: &mut ShmFabric, verb: Verb<'_>) {
     assert_eq!(fabric.poll(&mut out), 1);
 }
 
-/// The median of how long `what` takes, ns.
+/// Returns the median duration of `what`, in nanoseconds.
 fn median(times: usize, mut what: impl FnMut()) -> u128 {
     let mut took: Vec<u128> = (0..times)
         .map(|_| {

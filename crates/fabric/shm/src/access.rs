@@ -1,4 +1,4 @@
-//! Regions: making, granting, revoking.
+//! Regions: registering, granting, revoking.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::mapping::Mapping;
 use crate::message::Message;
 use stentor_host::memfd;
 
-/// Fresh memory that a peer can map.
+/// Allocates zeroed memory that a peer can map.
 fn shareable(bytes: u64, populate: bool) -> io::Result<(Mapping, Arc<OwnedFd>)> {
     let fd = memfd::create("stentor-region", bytes)?;
     let memory = Mapping::shared(fd.as_fd(), (bytes / WORD as u64) as usize, populate)?;
@@ -77,7 +77,7 @@ impl ShmFabric {
             return Ok(());
         }
         if held.is_some() {
-            // What the peer could do it can still do with what it has mapped.
+            // The peer keeps its mapping, and with it the old access. The region therefore moves to fresh memory.
             self.take_away(region, peer)?;
         }
         if self.data.regions[region.index()].fd.is_none() {
@@ -98,7 +98,7 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// Seals the memory for what the writer may do. Readers get it through a descriptor that cannot be written.
+    /// Seals the memory for the access of the writer. Readers get a read-only descriptor of it.
     fn seal(&mut self, region: RegionId) -> Result<(), AccessError> {
         let own = &mut self.data.regions[region.index()];
         if let (Some(fd), Some(access), None) = (&own.fd, own.granted, own.sealed_for) {
@@ -109,7 +109,7 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// Tells a peer, if it is connected, that it may use a region.
+    /// Sends a peer the grant of a region, if the peer is connected.
     pub(crate) fn announce_grant(&mut self, region: RegionId, peer: ProcessId) {
         let own = &self.data.regions[region.index()];
         let (Some(access), Some(fd)) = (own.access_of(peer), &own.fd) else { return };
@@ -141,8 +141,8 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// Moves to fresh memory, with everything in it that peers may count as done. Peers that keep access are told of the
-    /// new memory.
+    /// Moves the region to fresh memory, which contains everything that peers may count as done. Peers that keep their
+    /// access get the new memory.
     fn take_away(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
         let all: Vec<ProcessId> = self.own_region(region, peer)?.peers().collect();
         self.move_region(region)?;
@@ -161,8 +161,8 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// Moves a region to fresh memory that can be passed on. The old memory is unmapped here at once: nobody can hold a
-    /// borrow of it now.
+    /// Moves a region to fresh memory that can be shared. Unmaps the old memory at once, because no borrow of it can
+    /// exist now.
     fn move_region(&mut self, region: RegionId) -> Result<(), AccessError> {
         let (bytes, populate) = (self.data.regions[region.index()].spec.bytes, self.config.populate);
         let failed = |error: io::Errno| AccessError::System {

@@ -1,5 +1,5 @@
-//! Plain shared words between processes, without the fabric: what benches measure the machine itself with, so that the
-//! fabric has something to stand against.
+//! Plain shared words between processes, without the fabric. Benches measure the bare machine with them, as a baseline
+//! for the fabric.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,10 +17,10 @@ use crate::life::RobustList;
 use crate::mapping::Mapping;
 use stentor_host::memfd;
 
-/// Shared words of a fixed number.
+/// A fixed number of shared words.
 ///
-/// Every word can also be slept on. [`arm`](BareMemory::arm), [`ring`](BareMemory::ring) and
-/// [`doze`](BareMemory::doze) are the fabric's own way to sleep and wake.
+/// A process can sleep on every word. [`arm`](BareMemory::arm), [`ring`](BareMemory::ring) and
+/// [`doze`](BareMemory::doze) are the functions with which the fabric itself sleeps and wakes.
 #[derive(Debug)]
 pub struct BareMemory {
     fd: OwnedFd,
@@ -28,10 +28,10 @@ pub struct BareMemory {
 }
 
 impl BareMemory {
-    /// Zeroed words.
+    /// Allocates zeroed words.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn create(words: usize) -> io::Result<Self> {
         let fd = memfd::create("stentor-bare", (words * WORD) as u64)?;
         memfd::finish(&fd)?;
@@ -39,56 +39,57 @@ impl BareMemory {
         Ok(BareMemory { fd, memory })
     }
 
-    /// The words that another process created and passed on.
+    /// Maps words that another process created and whose descriptor it passed on.
     ///
     /// # Errors
-    /// If the descriptor is not that memory, or what the system says.
+    /// If the descriptor does not refer to such memory, or the error of the system call.
     pub fn adopt(fd: OwnedFd, words: usize) -> io::Result<Self> {
         memfd::verify(fd.as_fd(), (words * WORD) as u64).map_err(io::Error::other)?;
         let memory = Arc::new(Mapping::shared(fd.as_fd(), words, true)?);
         Ok(BareMemory { fd, memory })
     }
 
-    /// A descriptor to pass on.
+    /// Returns a descriptor to pass on.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline]
     #[must_use]
     pub fn words(&self) -> &[Word] {
         self.memory.words()
     }
 
-    /// Stores whole words from `first` on, as the fabric stores a WRITE: word 1 of them last, with release.
+    /// Stores whole words from `first` on, as the fabric stores a WRITE: the second of them last, with release order.
     ///
     /// # Panics
-    /// If they are not there, or `bytes` are not whole words.
+    /// If the words do not exist, or `bytes` is not a multiple of the word size.
     #[inline]
     pub fn store(&self, first: usize, bytes: &[u8]) {
         store_bytes(bytes, &self.words()[first..first + bytes.len() / WORD]);
     }
 
-    /// Has the kernel mark the last word when the calling thread ends, and wake who sleeps on it. The word changes now, too. For good: what
-    /// this needs is never freed. A thread calls it once, and takes no robust mutexes: the kernel keeps one list of each thread.
+    /// Makes the kernel mark the last word when the calling thread ends, and wake a process that sleeps on it. The word
+    /// changes now, too. The required memory is never freed. A thread may call this once, and must not use robust
+    /// mutexes, because the kernel keeps one list for each thread.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn hold_last(&self) -> io::Result<()> {
         Ok(RobustList::new(Arc::clone(&self.memory), 1).hold_for_good()?)
     }
 
-    /// Sleeps while the low half of a word is `seen`, until [`wake`](BareMemory::wake), or for `longest`.
+    /// Sleeps while the low half of a word is `seen`, until [`wake`](BareMemory::wake) or for at most `longest`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     ///
     /// # Panics
-    /// If there is no such word; so do all the following.
+    /// If the word does not exist. The functions below panic for the same reason.
     pub fn sleep(&self, word: usize, seen: u32, longest: Duration) -> io::Result<()> {
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: longest.subsec_nanos().into() };
         match futex::wait(self.memory.futex_at(word), futex::Flags::empty(), seen, Some(&longest)) {
@@ -97,21 +98,22 @@ impl BareMemory {
         }
     }
 
-    /// Wakes everybody who sleeps on a word.
+    /// Wakes all processes that sleep on a word.
     pub fn wake(&self, word: usize) {
-        // Nobody waits there: nothing to do.
+        // If nobody waits there, nothing needs to be done.
         let _ = futex::wake(self.memory.futex_at(word), futex::Flags::empty(), i32::MAX as u32);
     }
 
-    /// Says in a word of one's own that this process is about to sleep; look at everything once more after this.
+    /// Announces in this process's own word that it is about to sleep. The caller must check everything once more after
+    /// this.
     pub fn arm(&self, word: usize) {
         doorbell::arm(&self.words()[word], FUTEX);
     }
 
-    /// Sleeps on an armed word until it is rung, or for `longest`; it is not armed any more then.
+    /// Sleeps on an armed word until it is rung, or for at most `longest`, then disarms it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn doze(&self, word: usize, longest: Duration) -> io::Result<()> {
         let slept = if self.words()[word].load(Ordering::Acquire) == FUTEX {
             self.sleep(word, FUTEX as u32, longest)
@@ -122,7 +124,7 @@ impl BareMemory {
         slept
     }
 
-    /// Wakes the process whose word this is if it sleeps; after a full fence.
+    /// Wakes the process that owns the word, if it sleeps. The caller must have executed a full fence since its stores.
     #[inline]
     pub fn ring(&self, word: usize) {
         if doorbell::ring(&self.words()[word]) != AWAKE {
@@ -137,7 +139,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn what_one_mapping_stores_the_other_loads() {
+    fn stores_to_one_mapping_are_seen_in_the_other() {
         let mine = BareMemory::create(64).unwrap();
         let theirs = BareMemory::adopt(mine.descriptor().unwrap(), 64).unwrap();
         mine.words()[63].store(7, Ordering::Release);
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_armed_sleeper_is_woken_by_a_ring_and_one_that_was_rung_does_not_sleep() {
+    fn ring_wakes_an_armed_sleeper_or_prevents_its_sleep() {
         let mine = BareMemory::create(64).unwrap();
         let theirs = BareMemory::adopt(mine.descriptor().unwrap(), 64).unwrap();
         let long = Duration::from_secs(60);

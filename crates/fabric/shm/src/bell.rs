@@ -1,4 +1,4 @@
-//! A peer's wait word and what rings when it sleeps.
+//! The wait page of a peer, and the means to wake the peer.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Tells the peer that something landed, in the word that is this process's there; after the stores.
+    /// Announces to the peer that something landed, in this process's word of the peer's wait page. The caller must
+    /// have made its stores before.
     #[inline]
     pub(crate) fn announce(&self, me: ProcessId, announcement: u64) {
         if let Some(word) = self.word.words().get(1 + me.index()) {
@@ -27,7 +28,7 @@ impl Bell {
         }
     }
 
-    /// Wakes the peer if it sleeps; after a full fence.
+    /// Wakes the peer if it sleeps. The caller must have executed a full fence since its stores.
     #[inline]
     pub(crate) fn ring(&self) {
         let how = doorbell::ring(&self.word.words()[0]);
@@ -39,7 +40,7 @@ impl Bell {
     #[cold]
     fn wake(&self, how: u64) {
         if how == FUTEX {
-            // Nobody waits there, or the page is gone: nothing to do about either.
+            // Nobody waits there, or the page is unmapped: neither needs handling.
             let _ = futex::wake(self.word.futex(), futex::Flags::empty(), 1);
         } else {
             socket::send_wake(&self.socket);

@@ -1,4 +1,4 @@
-//! What a process must know to start.
+//! Configuration of a process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,45 +9,45 @@ use stentor_host::{SeatConfig, Source, StartError, default_directory};
 /// Configuration of one process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShmConfig {
-    /// Where the control sockets are. Made if it is missing, with mode 0700, and removed with the last process; nothing
-    /// else belongs there.
+    /// Directory of the control sockets. It is created with mode 0700 if it is missing, and removed with the last
+    /// process. It must contain nothing else.
     pub directory: PathBuf,
-    /// The cluster's name: letters, digits, `.`, `-`, `_`; at most 64 bytes.
+    /// Name of the cluster: letters, digits, `.`, `-`, `_`; at most 64 bytes.
     pub cluster: String,
-    /// Of the cluster's configuration; equal at every process.
+    /// Fingerprint of the cluster's configuration; equal at every process.
     pub fingerprint: u64,
-    /// Of the protocols above; equal at every process.
+    /// Version of the protocols on top of the fabric; equal at every process.
     pub version: u16,
-    /// This process.
+    /// Id of this process.
     pub me: ProcessId,
-    /// Its name, for people: same letters as the cluster's.
+    /// Name of this process for people, of the same characters as the cluster's name.
     pub name: String,
-    /// Processes of the cluster, clients among them.
+    /// Number of processes of the cluster, clients included.
     pub processes: u16,
-    /// Limit of all memory that this process registers, queues included, bytes.
+    /// Limit of all memory that this process registers, queues included, in bytes.
     pub max_bytes: u64,
-    /// Limit of the regions that this process registers.
+    /// Limit of the number of regions that this process registers.
     pub max_regions: u32,
-    /// Limit of one message or write, bytes. A queue pair with receives takes about twice as much.
+    /// Limit of one message or write, in bytes. A queue pair with receives needs about twice as much.
     pub message_bytes: u32,
-    /// How long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    /// Time that a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Duration,
-    /// Touch all memory while registering it, so that no page is missing later.
+    /// `true` if registering touches all memory, so that no page fault occurs later.
     pub populate: bool,
-    /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
-    /// forget. Each start is another life.
+    /// `true` if a restarted process is refused by peers that met its previous life, for protocols in which no process
+    /// may lose its memory. Each start is another life.
     pub one_life: bool,
-    /// Keep a small process that removes this process's socket when it is killed: this program, if it
-    /// [says so](stentor_host::become_janitor_by), or `/bin/sh`. Without it, or where neither is there, the next process of the
-    /// cluster with the same id does.
+    /// `true` if a small helper process removes this process's socket when this process is killed. The helper is this
+    /// program, if it [supports that](stentor_host::become_janitor_by), or `/bin/sh`. Otherwise the next process of the
+    /// cluster with the same id removes the socket.
     pub janitor: bool,
-    /// From what this process was started. With it no second process of its name starts from the same file, whatever its
-    /// directory, and [`Running`](stentor_host::Running) finds it.
+    /// The file from which this process was started, if known. With it, no second process of this name starts from the
+    /// same file, whatever its directory, and [`Running`](stentor_host::Running) finds this process.
     pub source: Option<Source>,
 }
 
 impl ShmConfig {
-    /// A configuration with the default directory and limits: 4 GiB, 4096 regions, messages of 256 KiB.
+    /// Returns a configuration with the default directory and limits: 4 GiB, 4096 regions, messages of 256 KiB.
     #[must_use]
     pub fn new(cluster: &str, me: ProcessId, name: &str, processes: u16) -> Self {
         ShmConfig {
@@ -69,7 +69,7 @@ impl ShmConfig {
         }
     }
 
-    /// The seat that the process takes.
+    /// Returns the seat that the process takes.
     pub(crate) fn seat(&self) -> SeatConfig {
         SeatConfig {
             directory: self.directory.clone(),

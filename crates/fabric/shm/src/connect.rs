@@ -1,8 +1,9 @@
-//! Queue pairs: making them and bringing both ends together.
+//! Queue pairs: creating them and connecting both ends.
 //!
-//! An end exists for the peer once it was *offered*: with a fresh queue, on the present connection. A queue pair is ready
-//! at one end when that end was offered and the other end's offer came. When an end breaks its offer is withdrawn and the
-//! other end's forgotten, so both ends must be offered anew before either is ready again.
+//! An end becomes known to the peer when it is *offered*, with a fresh queue, over the current connection. A queue pair
+//! is ready at one end when that end was offered and the other end's offer has arrived. When an end breaks, it
+//! withdraws its offer and forgets the other end's. Both ends must therefore be offered again before either is ready
+//! again.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl ShmFabric {
         if state != QpState::Error {
             return Err(ConnectError::NotBroken { qp, state });
         }
-        // The peer hears of the old end's end before it hears of the new one.
+        // The peer must receive the withdrawal of the old end before the offer of the new one.
         self.report_broken();
         self.data.qps[qp.index()].reset();
         if self.data.qps[qp.index()].peer == self.config.me {
@@ -118,7 +119,7 @@ impl ShmFabric {
         self.control.events.push_back(Event::Connected { qp: QpId(index as u32), peer });
     }
 
-    /// Offers an end to the peer, if it is connected.
+    /// Offers an end to the peer, if the peer is connected.
     pub(crate) fn offer(&mut self, index: usize) {
         let qp = &self.data.qps[index];
         let (peer, service, config, epoch) = (qp.peer, qp.service, qp.config, qp.epoch);
@@ -146,7 +147,7 @@ impl ShmFabric {
         self.pair(index);
     }
 
-    /// Tries again what failed for want of a queue.
+    /// Repeats the offers that failed because no queue could be allocated.
     pub(crate) fn offer_again(&mut self) {
         if self.control.next_offers.is_some_and(|at| at <= Instant::now()) {
             self.control.next_offers = None;
@@ -154,7 +155,7 @@ impl ShmFabric {
         }
     }
 
-    /// Both ends are offered: the queue pair is ready.
+    /// Makes the queue pair ready if both ends are offered.
     pub(crate) fn pair(&mut self, index: usize) {
         let qp = &mut self.data.qps[index];
         let Some(offer) = self.control.peers[qp.peer.index()].offers.get_mut(&qp.service) else { return };
@@ -167,7 +168,7 @@ impl ShmFabric {
         self.control.events.push_back(Event::Connected { qp: QpId(index as u32), peer: qp.peer });
     }
 
-    /// The peer offered an end.
+    /// Handles the offer of a peer's end.
     pub(crate) fn offered(&mut self, peer: ProcessId, service: Service, offer: PeerOffer) -> Result<(), String> {
         let mine = self.find_qp(peer, service);
         if let Some(index) = mine {
@@ -187,7 +188,7 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// The peer's end is gone.
+    /// Handles the withdrawal of a peer's end.
     pub(crate) fn withdrawn(&mut self, peer: ProcessId, service: Service, epoch: u32) {
         let offers = &mut self.control.peers[peer.index()].offers;
         if offers.get(&service).is_none_or(|offer| offer.epoch != epoch) {
@@ -203,7 +204,7 @@ impl ShmFabric {
         }
     }
 
-    /// Tells users and peers of queue pairs that broke.
+    /// Reports broken queue pairs to the user and to their peers.
     pub(crate) fn report_broken(&mut self) {
         while let Some(index) = self.data.broken.pop() {
             let qp = &mut self.data.qps[index as usize];

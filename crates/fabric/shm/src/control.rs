@@ -1,4 +1,4 @@
-//! The control plane's state: who is connected, who is about to be, what happened.
+//! The state of the control plane: connections, handshakes in progress, and pending events.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,26 +18,27 @@ use crate::peer_socket::PeerSocket;
 use crate::queue::Shape;
 use stentor_host::Seat;
 
-/// Refusals that are kept until somebody asks.
+/// Maximum number of refusals that are kept until the user asks for them.
 const MAX_REFUSALS: usize = 64;
-/// Pause between two tries to reach peers that are not there: from, to.
+/// Pauses between two attempts to reach absent peers, growing from the first to the second.
 pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// How long a peer is expected to come any moment; after that a process sleeps deeper while it waits for it.
+/// Time during which an absent peer is expected any moment. After it, a process that waits for the peer sleeps deeper.
 pub(crate) const EAGER: Duration = Duration::from_secs(3);
-/// Pause after a peer refused: it will again.
+/// Pause after a refusal, because the peer would refuse again.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 
-/// A connection whose other end has not been let in yet.
+/// A connection whose handshake is not complete.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     pub(crate) link: PeerSocket,
-    /// Whom we dialled; `None` if the other end dialled.
+    /// The process that was dialled; `None` if the other end dialled.
     pub(crate) expected: Option<ProcessId>,
-    /// Who it is, once it has said so and been believed.
+    /// Identity of the other end, once its hello has been accepted.
     pub(crate) identity: Option<Identity>,
-    /// Who it is, if an older connection to that process is still there: it may be about to end with the process.
+    /// Identity of the other end, while an older connection to that process exists. That connection may be about to end
+    /// with its process.
     pub(crate) held: Option<Identity>,
-    /// Which process it says to be, if it was started with something else.
+    /// The process that the other end claims to be, if its configuration differs.
     pub(crate) foreign: Option<ProcessId>,
     pub(crate) since: Instant,
 }
@@ -48,73 +49,73 @@ pub(crate) struct PeerOffer {
     pub(crate) kind: QpKind,
     pub(crate) epoch: u32,
     pub(crate) shape: Shape,
-    /// Until our end takes it.
+    /// The queue, until this process's end uses it.
     pub(crate) queue: Option<Mapping>,
 }
 
-/// What is known of a peer.
+/// State of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) link: Option<PeerSocket>,
-    /// Its name, as it said when it was let in last.
+    /// Name of the peer in its last accepted hello.
     pub(crate) name: String,
-    /// The first life of it that was let in.
+    /// Life of the peer in its first accepted hello.
     pub(crate) first_life: Option<u64>,
-    /// Its generations and life words.
+    /// The peer's generations and life words.
     pub(crate) control: Option<Arc<ReadMapping>>,
-    /// Where the kernel says that it has died, if it does.
+    /// The word in which the kernel marks the peer's death, if the peer has a life thread.
     pub(crate) life: Option<LifeWord>,
-    /// It hung up, and nobody was let in in its place since.
+    /// `true` if the peer has hung up and no other has connected in its place.
     pub(crate) hung_up: bool,
     pub(crate) offers: HashMap<Service, PeerOffer>,
-    /// Why it was not let in last, or did not let us in.
+    /// Reason of the last refusal, in either direction.
     pub(crate) refused: Option<String>,
-    /// It is not dialled before this, because it refused.
+    /// Time before which the peer is not dialled, after a refusal.
     pub(crate) not_before: Option<Instant>,
 }
 
-/// The control plane of one process.
+/// The control plane of a process.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) identity: Identity,
     pub(crate) listener: OwnedFd,
     pub(crate) epoll: OwnedFd,
-    /// Directories in which peers' sockets may be.
+    /// Directories in which the peers' sockets may be.
     pub(crate) places: Vec<PathBuf>,
     pub(crate) newcomers: Vec<Newcomer>,
     pub(crate) peers: Vec<Peer>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) refusals: VecDeque<Refusal>,
-    /// What a person should know beside them.
+    /// Notes for the operator, other than refusals.
     pub(crate) notes: VecDeque<String>,
-    /// The wait page and the control page, as every peer gets them.
+    /// Descriptors of the wait page and of the control page, which every peer receives.
     pub(crate) pages: [Arc<OwnedFd>; 2],
     pub(crate) control_words: u32,
     pub(crate) next_dial: Instant,
     pub(crate) dial_pause: Duration,
-    /// Until then, queue pairs that are not ready yet are expected to become so any moment.
+    /// Time until which queue pairs that are not ready are expected to become ready any moment.
     pub(crate) eager_until: Instant,
     pub(crate) last_pump: Instant,
-    /// Not before that a connection is accepted: the last one could not be.
+    /// Time before which no connection is accepted, after a failed attempt.
     pub(crate) next_accept: Instant,
-    /// When ends that could not be offered for want of a queue are tried again.
+    /// Time at which offers that failed for lack of a queue are repeated.
     pub(crate) next_offers: Option<Instant>,
-    /// Removes the socket when this goes.
+    /// Removes the socket when it is dropped.
     pub(crate) seat: Seat,
 }
 
 impl Control {
-    /// Has `wait` and the descriptor look at a socket.
+    /// Adds a socket to those that `wait` and the descriptor observe.
     pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
         epoll::add(epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
     }
 
-    /// Has them look at what is signalled once, and need not be read.
+    /// Adds an edge-triggered signal, which need not be read, to those that `wait` and the descriptor observe.
     pub(crate) fn watch_signal(epoll: &OwnedFd, signal: BorrowedFd<'_>) -> io::Result<()> {
         epoll::add(epoll, signal, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)
     }
 
-    /// Whether a socket has something to read; waits for it, but not longer than `timeout`.
+    /// Returns whether a socket is readable. Waits for that at most for `timeout`.
     pub(crate) fn readable(&self, timeout: Duration) -> io::Result<bool> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
@@ -125,7 +126,7 @@ impl Control {
         }
     }
 
-    /// A new connection: says hello.
+    /// Begins the handshake on a new connection by sending a hello.
     pub(crate) fn greet(&mut self, socket: OwnedFd, pid: i32, expected: Option<ProcessId>) {
         if Control::watch(&self.epoll, &socket).is_err() {
             return;
@@ -142,13 +143,13 @@ impl Control {
         });
     }
 
-    /// Something changed: peers are expected to connect any moment.
+    /// Records that peers are expected to connect any moment.
     pub(crate) fn expect_connections(&mut self) {
         self.dial_pause = DIAL_PAUSE.0;
         self.eager_until = Instant::now() + EAGER;
     }
 
-    /// Keeps a refusal, unless it is the one that this peer got last.
+    /// Records a refusal, unless it repeats the last one of this peer.
     pub(crate) fn refuse(&mut self, peer: Option<ProcessId>, reason: String) {
         let known = peer.and_then(|peer| self.peers.get_mut(peer.index()));
         let repeated = match known {
@@ -168,7 +169,8 @@ impl Control {
         }
     }
 
-    /// The same, where the reason is what a peer is or lacks: whoever knows its name says it before the reason.
+    /// Records a refusal whose reason describes the peer. Readers who know the peer's name put it in front of the
+    /// reason.
     pub(crate) fn refuse_named(&mut self, peer: ProcessId, reason: &str) {
         self.refuse(Some(peer), reason.to_owned());
         if let Some(last) = self.refusals.back_mut().filter(|last| last.peer == Some(peer) && last.reason == reason) {
@@ -176,7 +178,7 @@ impl Control {
         }
     }
 
-    /// The same of a process that was started with something else: it will be refused again.
+    /// Records the refusal of a process with another configuration, which will be refused again.
     pub(crate) fn refuse_foreign(&mut self, foreign: ProcessId, dialled: Option<ProcessId>, reason: &str) {
         self.refuse(dialled, reason.to_owned());
         if let Some(last) = self.refusals.back_mut().filter(|last| last.reason == reason) {
@@ -184,7 +186,7 @@ impl Control {
         }
     }
 
-    /// Sends to a peer that is connected.
+    /// Sends a message to a peer, if it is connected.
     pub(crate) fn send(&mut self, peer: ProcessId, message: &Message, fds: &[Arc<OwnedFd>]) {
         if let Some(link) = &mut self.peers[peer.index()].link {
             link.send(message, fds);

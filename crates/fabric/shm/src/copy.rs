@@ -1,9 +1,9 @@
-//! Words into shared memory.
+//! Stores into shared memory.
 #![allow(unsafe_code)]
 
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word, fence};
 
-/// Word `index` of `bytes`, padded with zeros at the end.
+/// Returns word `index` of `bytes`, which is padded with zeros at the end.
 #[inline]
 pub(crate) fn word_at(bytes: &[u8], index: usize) -> u64 {
     let rest = &bytes[index * WORD..];
@@ -17,7 +17,8 @@ pub(crate) fn word_at(bytes: &[u8], index: usize) -> u64 {
     }
 }
 
-/// Stores one write: what was posted before it becomes visible before any word of it (rule 1), and word 1 last.
+/// Stores one write. Everything that was posted before it becomes visible before any word of it (rule 1 of the fabric
+/// contract). Word 1 is stored last.
 #[inline]
 pub(crate) fn store(to: &[Word], word: impl Fn(usize) -> u64) {
     fence(Ordering::Release);
@@ -30,10 +31,10 @@ pub(crate) fn store(to: &[Word], word: impl Fn(usize) -> u64) {
     second.store(word(1), Ordering::Release);
 }
 
-/// [`store`] of words of a region, of which there are at least as many as at the target.
+/// Does what [`store`] does with words of a region. `from` must have at least as many words as `to`.
 ///
 /// # Panics
-/// If there are fewer.
+/// If `from` has fewer words.
 #[inline]
 pub(crate) fn store_words(from: &[Word], to: &[Word]) {
     let ([first, second, rest @ ..], [to_first, to_second, to_rest @ ..]) = (&from[..to.len()], to) else {
@@ -41,14 +42,14 @@ pub(crate) fn store_words(from: &[Word], to: &[Word]) {
     };
     fence(Ordering::Release);
     to_first.store(first.load(Ordering::Relaxed), Ordering::Relaxed);
-    // Both are cut to one length before the loop, so no word has a check of its own.
+    // Both slices have the same length here, so the loop needs no bounds checks.
     for (to, word) in to_rest.iter().zip(rest) {
         to.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     to_second.store(second.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// [`store`] of whole words given as bytes; the lengths agree.
+/// Does what [`store`] does with whole words given as bytes. The lengths must be equal.
 #[inline]
 pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
     let (words, _) = from.as_chunks::<WORD>();
@@ -57,7 +58,7 @@ pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
         fence(Ordering::Release);
         return pairs::store(words, to, rest);
     }
-    // A short record is one line: no loop.
+    // Short records are one line long and need no loop.
     let line = <&[[u8; WORD]; LINE_WORDS]>::try_from(words);
     let (Ok(line), Ok(to_line)) = (line, <&[Word; LINE_WORDS]>::try_from(to)) else {
         return store(to, |index| u64::from_ne_bytes(words[index]));
@@ -70,40 +71,43 @@ pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
     to_line[1].store(u64::from_ne_bytes(line[1]), Ordering::Release);
 }
 
-/// Two words by one store: half the stores that wait for the line to be handed over.
+/// Stores two words at once, which halves the number of stores that wait for ownership of the cache line.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod pairs {
     use stentor_fabric::memory::{Ordering, WORD, Word};
 
-    /// Words that are worth it: a header and something.
+    /// Number of words from which on pairs pay off: a header and some payload.
     const WORTH: usize = 4;
     const PAIR: usize = 2 * WORD;
 
-    /// Bytes that go by pairs, if that can be done: to a place that is aligned to a pair, by a processor that has AVX.
+    /// Returns the number of bytes that can be stored in pairs. Returns `None` if `to` is not aligned to pairs or the
+    /// processor lacks AVX.
     #[inline]
     pub(super) fn split(to: &[Word]) -> Option<usize> {
         let aligned = to.len() >= WORTH && to.as_ptr().addr().is_multiple_of(PAIR);
         (aligned && std::arch::is_x86_feature_detected!("avx")).then_some(to.len() / 2 * PAIR)
     }
 
-    /// Stores everything, the first pair last. `bytes` is from [`split`].
+    /// Stores everything, the first pair last. `bytes` is the result of [`split`].
     #[inline]
     pub(super) fn store(from: &[[u8; WORD]], to: &[Word], bytes: usize) {
         assert!(from.len() == to.len() && to.len() >= WORTH && bytes == to.len() / 2 * PAIR);
         if let (Some(last), Some(to), 1) = (from.last(), to.last(), to.len() % 2) {
             to.store(u64::from_ne_bytes(*last), Ordering::Relaxed);
         }
-        // SAFETY: what this does is what as many relaxed stores of atomic words would do, in this order, the last of them with
-        // release.
-        // - It loads `bytes` at `from` and stores as many at `to`, at least two pairs: both are that long. `from` is plain
-        //   memory that is borrowed; `to` may be stored to through a shared reference, because its words are atomics.
-        // - A store of 16 bytes to a place that is aligned to them is atomic on processors that have AVX (AMD64 Architecture
-        //   Programmer's Manual 2, 7.3.2; Intel SDM 3A, 9.1.1), so nobody sees half of a word.
-        // - Stores take effect in the order of the program (SDM 3A, 9.2.2), which is what release asks of the last one.
-        // - `asm!` may touch all memory that it can reach, so the compiler moves no other access of these words across it.
+        // SAFETY: this does what the same number of relaxed stores of atomic words would do, in this order, the last of
+        // them with release.
+        // - It loads `bytes` at `from` and stores as many at `to`, at least two pairs; both are that long. `from` is
+        //   plain memory that is borrowed; `to` may be stored to through a shared reference, because its words are
+        //   atomics.
+        // - A store of 16 bytes to an address that is aligned to 16 bytes is atomic on processors that have AVX (AMD64
+        //   Architecture Programmer's Manual 2, 7.3.2; Intel SDM 3A, 9.1.1), so no reader sees a torn word.
+        // - Stores take effect in program order (SDM 3A, 9.2.2), which is what release requires of the last one.
+        // - `asm!` may access all memory that it can reach, so the compiler moves no other access of these words across
+        //   it.
         unsafe {
             core::arch::asm!(
-                // Lines, as long as there is a whole one.
+                // Store whole lines.
                 "2:",
                 "lea {next}, [{at} + 64]",
                 "cmp {next}, {end}",
@@ -118,7 +122,7 @@ mod pairs {
                 "movaps [{to} + {at} + 48], {b}",
                 "mov {at}, {next}",
                 "jmp 2b",
-                // Pairs, as long as there is one.
+                // Store the remaining pairs.
                 "3:",
                 "cmp {at}, {end}",
                 "jae 4f",
@@ -126,7 +130,7 @@ mod pairs {
                 "movaps [{to} + {at}], {a}",
                 "add {at}, 16",
                 "jmp 3b",
-                // The first.
+                // Store the first pair.
                 "4:",
                 "movups {a}, [{from}]",
                 "movaps [{to}], {a}",
@@ -143,7 +147,7 @@ mod pairs {
     }
 }
 
-/// Other processors, and those who look for undefined behaviour, see a loop.
+/// A stand-in for other processors, Miri and loom, which use a loop instead.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 mod pairs {
     use stentor_fabric::memory::{WORD, Word};
@@ -158,7 +162,7 @@ mod pairs {
     }
 }
 
-/// Stores word `index` of a message of `bytes` into private or local memory, leaving what lies behind the message.
+/// Stores word `index` of a message of `bytes` bytes. Keeps the memory behind the message.
 #[inline]
 pub(crate) fn receive_word(to: &[Word], bytes: usize, index: usize, word: u64) {
     let rest = bytes - index * WORD;
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_leaves_what_is_behind_it() {
+    fn bytes_behind_a_message_are_kept() {
         let memory = [Word::new(u64::MAX), Word::new(u64::MAX)];
         receive_word(&memory, 11, 0, 5);
         receive_word(&memory, 11, 1, 0x0102_0304_0506_0708);

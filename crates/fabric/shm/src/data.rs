@@ -1,4 +1,4 @@
-//! The data plane: everything that the hot path touches. It makes no system call but to wake a sleeping peer.
+//! The data plane: everything that the hot path touches. Its only system calls wake sleeping peers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::remote::Remotes;
 #[derive(Clone, Copy, Debug)]
 struct Finished {
     completion: Completion,
-    /// Of a work request: frees the places up to this one. 0: of a receive.
+    /// For a work request: its number; polling it frees the places up to this one. For a receive: 0.
     number: u64,
     epoch: u32,
 }
 
-/// The data plane of one process.
+/// The data plane of a process.
 #[derive(Debug)]
 pub(crate) struct Data {
     pub(crate) capabilities: Capabilities,
@@ -28,24 +28,24 @@ pub(crate) struct Data {
     pub(crate) regions: Vec<LocalRegion>,
     pub(crate) remotes: Remotes,
     pub(crate) qps: Vec<Qp>,
-    /// By process: the means to wake it, while it is connected.
+    /// The means to wake each connected process, by process.
     pub(crate) bells: Vec<Option<Bell>>,
-    /// Queue pairs that broke and of which the control plane does not know yet.
+    /// Queue pairs that have broken since the control plane last checked.
     pub(crate) broken: Vec<u32>,
-    /// Queue pairs that were posted to since the last flush, and their other ends.
+    /// Queue pairs that were posted to since the last flush, and their peers.
     pub(crate) dirty: Vec<(u32, ProcessId)>,
-    /// Queue pairs that may receive.
+    /// Queue pairs with a receive queue.
     pub(crate) receivers: Vec<u32>,
-    /// Queue pairs with deferred work requests.
+    /// Number of queue pairs with deferred work requests.
     pub(crate) deferring: u32,
-    /// From whom receives may have come since they were last looked for.
+    /// Peers from which messages may have arrived since the queues were last checked.
     heard: PollHint,
-    /// Whether the owner listens, so that `heard` tells.
+    /// `true` if the owner calls `poll_hint`, so that `heard` is complete.
     listens: bool,
     finished: VecDeque<Finished>,
     me: ProcessId,
-    /// What peers see change when something was flushed to them: flushes in the lower half, messages in the upper one, so
-    /// that who is only written to need not look at its queues.
+    /// Value that peers see change when this process has flushed to them. The lower half counts flushes, the upper half
+    /// messages, so that a peer that was only written to need not check its queues.
     announcement: u64,
 }
 
@@ -70,7 +70,7 @@ impl Data {
         }
     }
 
-    /// Adds a queue pair, and room for everything that can be outstanding on it.
+    /// Adds a queue pair, and reserves room for everything that can be outstanding on it.
     pub(crate) fn add_qp(&mut self, qp: Qp) -> QpId {
         let index = self.qps.len() as u32;
         let places: usize =
@@ -85,49 +85,49 @@ impl Data {
         QpId(index)
     }
 
-    /// Something may have come from there.
+    /// Adds peers from which messages may have arrived.
     #[inline]
     pub(crate) fn hear(&mut self, heard: PollHint) {
         self.heard = self.heard.and(heard);
     }
 
-    /// The owner says at every round what it heard.
+    /// Adds the peers that `poll_hint` found. The owner calls that in every round.
     #[inline]
     pub(crate) fn listen(&mut self, heard: PollHint) {
         self.listens = true;
         self.hear(heard);
     }
 
-    /// Whether receives may have come that were not looked for.
+    /// Returns whether unchecked queues may hold messages.
     #[inline]
     fn may_receive(&self) -> bool {
         !(self.listens && self.heard.is_nothing() || self.receivers.is_empty())
     }
 
-    /// From whom receives are looked for.
+    /// Returns the peers whose queues must be checked, and resets them.
     #[inline]
     pub(crate) fn take_heard(&mut self) -> PollHint {
         if self.listens { std::mem::replace(&mut self.heard, PollHint::NOTHING) } else { PollHint::ANYBODY }
     }
 
-    /// Whether completions wait to be polled.
+    /// Returns whether completions wait to be polled.
     pub(crate) fn has_finished(&self) -> bool {
         !self.finished.is_empty()
     }
 
-    /// A message was put into some queue; the next flush says so.
+    /// Counts a message that was put into a queue. The next flush announces it.
     #[inline]
     pub(crate) fn count_message(&mut self) {
         self.announcement = self.announcement.wrapping_add(1 << 32);
     }
 
-    /// The queue pair must be looked at by the next flush.
+    /// Marks a queue pair for the next flush.
     #[inline]
     pub(crate) fn mark(&mut self, index: usize) {
         self.qps[index].mark(index, &mut self.dirty);
     }
 
-    /// Checks what was posted, completes it, and wakes sleeping peers: one full fence for all.
+    /// Checks and completes what was posted, and wakes sleeping peers, with one full fence for all.
     #[inline]
     pub(crate) fn flush(&mut self) {
         if self.deferring > 0 {
@@ -138,7 +138,7 @@ impl Data {
         }
     }
 
-    /// Whether nothing waits to be flushed, retried or polled.
+    /// Returns whether nothing waits to be flushed, retried or polled.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.finished.is_empty() && self.dirty.is_empty() && self.deferring == 0
@@ -166,8 +166,8 @@ impl Data {
         }
     }
 
-    /// Completes what was stored since the last check, if the region was not revoked meanwhile; whether the queue pair
-    /// may go on. The caller has executed a full fence since the stores.
+    /// Completes the stores since the last check, if the region has not been revoked since. Returns whether the queue
+    /// pair may continue. The caller must have executed a full fence since the stores.
     #[inline]
     pub(crate) fn settle(&mut self, index: usize) -> bool {
         let qp = &mut self.qps[index];
@@ -187,7 +187,7 @@ impl Data {
         self.qps[index].state == QpState::Ready
     }
 
-    /// One in many is signalled.
+    /// Reports the signalled requests, which are a small fraction of all.
     #[cold]
     fn complete_unchecked(&mut self, index: usize) {
         let mut unchecked = std::mem::take(&mut self.qps[index].unchecked);
@@ -198,7 +198,8 @@ impl Data {
         (qp.unchecked, qp.reports) = (unchecked, false);
     }
 
-    /// Before something that is ordered behind the stores to another region: fence and check. Whether to go on.
+    /// Fences and checks the stores to another region, before something that is ordered behind them. Returns whether
+    /// the queue pair may continue.
     #[inline]
     pub(crate) fn settle_before(&mut self, index: usize, slot: u32) -> bool {
         let open = self.qps[index].open;
@@ -236,7 +237,8 @@ impl Data {
         self.finished.push_back(Finished { completion, number: 0, epoch });
     }
 
-    /// Puts a queue pair into the error state and flushes it; `first` is for the first work request that still waits.
+    /// Puts a queue pair into the error state and flushes it. The first work request that still waits gets the status
+    /// `first`.
     #[cold]
     pub(crate) fn break_qp(&mut self, index: usize, first: Status) {
         let qp = &mut self.qps[index];
@@ -263,7 +265,7 @@ impl Data {
         self.broken.push(index as u32);
     }
 
-    /// Takes completions.
+    /// Returns the next completions in `out`, and their number.
     #[inline]
     pub(crate) fn poll(&mut self, out: &mut [Completion]) -> usize {
         self.flush();

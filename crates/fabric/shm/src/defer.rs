@@ -1,5 +1,5 @@
-//! Work requests for which the peer has no receive posted: they, and what is posted behind them, wait. The only place
-//! of the data plane that allocates; waiting is slow anyway.
+//! Deferred work requests. A request waits if the peer has posted no receive for it, and so do all requests behind it.
+//! This is the only place of the data plane that allocates, which does not matter because waiting is slow anyway.
 
 use std::time::Instant;
 
@@ -12,13 +12,13 @@ use crate::qp::{Deferred, SendEntry};
 impl Data {
     #[cold]
     pub(crate) fn defer(&mut self, index: usize, entry: SendEntry, verb: Verb<'_>) {
-        // The caller may reuse inline data.
+        // Copy inline data, because the caller may reuse its buffer.
         let inline = verb.inline().into();
         self.qps[index].deferred.push_back(Deferred { entry, verb: verb.with_inline(&[]), inline });
         self.count_deferring();
     }
 
-    /// Tries the waiting work requests again; gives up on those that waited too long.
+    /// Retries the deferred work requests. Fails those that have waited too long.
     #[cold]
     pub(crate) fn retry_deferred(&mut self) {
         for index in 0..self.qps.len() {

@@ -1,34 +1,36 @@
-//! How a sleeping process is woken without a system call, or a fence, per write.
+//! Waking a sleeping process without a system call or a fence for each write.
 //!
-//! Each process has one wait word that its peers may write. The sleeper says that it is about to sleep, then looks at
-//! everything once more; a writer stores its data, then looks at the wait word. A full fence on either side between
-//! store and look means that at least one of the two sees the other (Dekker): no wake-up is lost.
+//! Each process has one wait word that its peers may write. The sleeper announces in it that it is about to sleep, then
+//! checks everything once more. A writer stores its data, then checks the wait word. Both sides execute a full fence
+//! between their store and their check, so at least one of them sees the other's store (Dekker's algorithm): no wake-up
+//! is lost.
 #![cfg_attr(not(loom), allow(unreachable_pub, reason = "public under loom only"))]
 
 use stentor_fabric::memory::{Ordering, Word, fence};
 
-/// Awake: nobody needs to do anything.
+/// The process is awake.
 pub const AWAKE: u64 = 0;
-/// About to sleep on the wait word itself.
+/// The process sleeps, or is about to sleep, on the wait word itself.
 pub const FUTEX: u64 = 1;
-/// About to sleep on the control sockets.
+/// The process sleeps, or is about to sleep, on its control sockets.
 pub const SOCKET: u64 = 2;
 
-/// Says that this process is about to sleep. What is looked at after this is seen or wakes.
+/// Announces that this process is about to sleep. Each store of a peer is either visible to later checks or wakes this
+/// process.
 #[inline]
 pub fn arm(word: &Word, how: u64) {
     word.store(how, Ordering::Relaxed);
     fence(Ordering::SeqCst);
 }
 
-/// Says that this process is awake.
+/// Announces that this process is awake.
 #[inline]
 pub fn disarm(word: &Word) {
     word.store(AWAKE, Ordering::Relaxed);
 }
 
-/// Takes the duty to wake the owner of this wait word: how it sleeps, or [`AWAKE`]. The caller has executed a full
-/// fence since the last store that the owner should see.
+/// Takes over the duty to wake the owner of this wait word. Returns how the owner sleeps, or [`AWAKE`]. The caller must
+/// have executed a full fence since the last store that the owner should see.
 #[inline]
 pub fn ring(word: &Word) -> u64 {
     if word.load(Ordering::Relaxed) == AWAKE { AWAKE } else { word.swap(AWAKE, Ordering::AcqRel) }

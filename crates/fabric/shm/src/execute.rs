@@ -1,4 +1,4 @@
-//! Carrying out work requests: all of them at once, while posting, but those that wait for a receive of the peer.
+//! Execution of work requests. Posting executes them at once, unless they must wait for a receive of the peer.
 
 use stentor_fabric::memory::{Ordering, Word, fence};
 use stentor_fabric::{QpKind, RemoteSpan, Source, Span, Status, Verb};
@@ -10,20 +10,20 @@ use crate::qp::{NONE, SendEntry};
 use crate::queue::{Header, Readiness, RecordKind};
 use crate::remote::Remote;
 
-/// No region: what goes into the queue is behind everything before it.
+/// Stands for the message queue instead of a region: its records are ordered behind all earlier stores.
 const QUEUE: u32 = NONE - 1;
 
-/// What became of a work request.
+/// Outcome of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// It is done, or failed and was reported.
+    /// The request is done, or it failed and was reported.
     Done,
-    /// The peer has no receive for it, or its queue is full: nothing was done.
+    /// The peer has posted no receive for the request, or its queue is full. Nothing has been done.
     Wait,
 }
 
 impl Data {
-    /// Carries out a checked work request.
+    /// Executes a validated work request.
     pub(crate) fn execute(&mut self, index: usize, entry: SendEntry, verb: Verb<'_>) -> Outcome {
         match verb {
             Verb::Write { source, target } => {
@@ -47,7 +47,8 @@ impl Data {
         Outcome::Done
     }
 
-    /// Finds the region and checks what was stored to another one before. `None`: the work request was reported.
+    /// Finds the region, and checks earlier stores to another region. Returns `None` if the work request has been
+    /// reported.
     fn open(
         &mut self,
         index: usize,
@@ -68,7 +69,7 @@ impl Data {
         Some(slot)
     }
 
-    /// The stores are done: to be checked and completed by the next flush.
+    /// Records that the stores of a request are made. The next flush checks and completes them.
     fn stored(&mut self, index: usize, entry: SendEntry, slot: u32) {
         let qp = &mut self.qps[index];
         qp.open = slot;
@@ -76,7 +77,7 @@ impl Data {
         self.mark(index);
     }
 
-    /// Done without touching memory, behind what was posted before.
+    /// Completes a request that touched no memory, behind earlier ones.
     fn done(&mut self, index: usize, entry: SendEntry) {
         if self.qps[index].open != NONE {
             self.qps[index].leave_unchecked(entry);
@@ -86,7 +87,8 @@ impl Data {
         self.mark(index);
     }
 
-    /// Outside the region, not granted (any more), or longer than the receive. On an unreliable connection it is lost.
+    /// Fails a request whose span is outside the region or not granted, or whose message is longer than the receive. On
+    /// an unreliable connection the request is lost silently.
     #[cold]
     fn refuse(&mut self, index: usize, entry: SendEntry) {
         if self.qps[index].config.kind == QpKind::Unreliable {
@@ -97,7 +99,7 @@ impl Data {
         self.break_qp(index, Status::Flushed);
     }
 
-    /// Where it was stored; `QUEUE` if there was nothing to store, `None` if it was refused.
+    /// Stores a write. Returns the slot of its region, `QUEUE` if it was empty, or `None` if it was refused.
     fn write(&mut self, index: usize, entry: SendEntry, source: Source<'_>, target: &RemoteSpan) -> Option<u32> {
         let bytes = source.bytes();
         if bytes == 0 {
@@ -129,7 +131,7 @@ impl Data {
             return self.not_ready(index, entry);
         }
         let Some(slot) = self.write(index, entry, source, target) else { return Outcome::Done };
-        // The notification is ordered behind the data, and must not come for data that were refused.
+        // The notification is ordered behind the data, and must not arrive if the data were refused.
         fence(Ordering::SeqCst);
         let taken = slot == QUEUE || self.remotes.slot(slot).is_some_and(Remote::is_open);
         if self.settle(index) && taken {
@@ -178,7 +180,7 @@ impl Data {
         }
     }
 
-    /// On an unreliable connection what the peer is not ready for is lost.
+    /// Defers a request for which the peer is not ready. On an unreliable connection the request is lost.
     fn not_ready(&mut self, index: usize, entry: SendEntry) -> Outcome {
         if self.qps[index].config.kind == QpKind::Reliable {
             return Outcome::Wait;
@@ -204,7 +206,7 @@ impl Data {
         if !self.remotes.slot(slot).is_some_and(|region| region.read(remote.offset, to)) {
             return self.refuse(index, entry);
         }
-        // What is read after this was there when this was read (READs are executed in order).
+        // Values that are read later must not be older than these, because READs execute in order.
         fence(Ordering::Acquire);
         self.stored(index, entry, slot);
     }
@@ -226,7 +228,7 @@ impl Data {
     }
 }
 
-/// The words of a span that was checked when posted; regions never shrink or go away.
+/// Returns the words of a span, which was validated when posted. Regions never shrink or disappear.
 fn local_words(regions: &[LocalRegion], span: Span) -> &[Word] {
     if span.bytes == 0 {
         return &[];

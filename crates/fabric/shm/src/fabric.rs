@@ -1,4 +1,4 @@
-//! The fabric as its user sees it.
+//! The fabric's public type.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -23,49 +23,52 @@ use crate::life::{Life, LifeWord};
 use crate::mapping::Mapping;
 use crate::message::{FORMAT, Identity};
 
-/// Bytes of the page that peers ring: the wait word, and a word per process that counts its flushes to this one.
+/// Returns the size of the page that peers ring, in bytes: the wait word, and one word for each process, which counts
+/// its flushes to this one.
 pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
     ((1 + u64::from(processes)) * WORD as u64).next_multiple_of(4096)
 }
 
-/// The largest inline source, bytes.
+/// Limit of inline data, in bytes.
 const INLINE_LIMIT: u32 = 1 << 20;
-/// Looks after which receives of all peers are looked for.
+/// Number of calls of `poll_hint` after which the queues of all peers are checked.
 const ROUNDS_PER_LOOK: u32 = 64;
-/// The deepest queues.
+/// Limit of the depth of a queue.
 const DEPTH_LIMIT: u32 = 1 << 16;
 
 /// One process of a cluster on this host.
 ///
-/// Dropping it closes its connections and removes its socket. When it is killed instead, the system frees its memory
-/// and the janitor removes the socket.
+/// Dropping it closes its connections and removes its socket. If the process is killed instead, the operating system
+/// frees its memory and the janitor removes the socket.
 #[derive(Debug)]
 pub struct ShmFabric {
     pub(crate) config: ShmConfig,
-    /// Ends first: peers see its mark before its sockets end.
+    /// Dropped first, so that peers see its mark before the sockets end.
     pub(crate) life: Life,
     pub(crate) data: Data,
     pub(crate) control: Control,
     pub(crate) region_names: HashMap<(ProcessId, Purpose), RegionId>,
-    /// A word per region, raised by each revocation, then this process's life words; peers can only read it.
+    /// One generation for each region, which each revocation increments, followed by this process's life words. Peers
+    /// can only read it.
     pub(crate) generations: Arc<Mapping>,
-    /// Word 0 says how this process sleeps; word 1 + p changes when process p flushed to this one. Peers write it.
+    /// Word 0 states how this process sleeps; word 1 + p changes when process p has flushed to this one. Peers write
+    /// it.
     pub(crate) wait_page: Arc<Mapping>,
-    /// Those words when [`poll_hint`](Fabric::poll_hint) last looked.
+    /// The words 1 + p as [`poll_hint`](Fabric::poll_hint) last saw them.
     pub(crate) heard: Vec<u64>,
-    /// How often it looked.
+    /// Number of calls of `poll_hint`.
     listened: u32,
-    /// How this process was armed last.
+    /// Mode in which this process was last armed.
     pub(crate) armed: u64,
-    /// Whether somebody may be waiting for the descriptor.
+    /// `true` if the user may be waiting on the descriptor.
     pub(crate) fd_used: Cell<bool>,
 }
 
 impl ShmFabric {
-    /// Starts a process of a cluster: from here on its peers can connect.
+    /// Starts a process of a cluster. Its peers can connect from now on.
     ///
     /// # Errors
-    /// See [`StartError`]. Nothing is left behind then.
+    /// See [`StartError`]. A failed start leaves nothing behind.
     pub fn start(config: ShmConfig) -> Result<ShmFabric, StartError> {
         config.check()?;
         let (seat, listener) = Seat::take(&config.seat())?;
@@ -132,26 +135,26 @@ impl ShmFabric {
         })
     }
 
-    /// The next connection that was refused, here or by the other end: a peer of another version, cluster or
-    /// configuration, one that sent garbage or memory that cannot be trusted. The newest 64 are kept.
+    /// Returns the next refused connection, in either direction: the peer had another version, cluster or
+    /// configuration, or sent garbage or memory that cannot be trusted. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.control.refusals.pop_front()
     }
 
-    /// The next thing beside refusals that a person should know: that this process's socket was removed, and is there again or
-    /// not. Told once.
+    /// Returns the next note for the operator other than a refusal: this process's socket was removed, and was
+    /// recreated or not. Each note is returned once.
     pub fn next_note(&mut self) -> Option<String> {
         self.control.notes.pop_front()
     }
 
-    /// A path for a socket of the caller's own in the cluster's private directory, for operators. What is there is removed
-    /// with this process, by whatever cause it ends.
+    /// Returns a path for another socket in the cluster's private directory, for operators. A socket at that path is
+    /// removed when this process ends, for whatever reason.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.control.seat.beside()
     }
 
-    /// Who flushed to this process since this was asked last.
+    /// Returns the processes that have flushed to this one since the last call.
     fn look_who_flushed(&mut self) -> PollHint {
         let (mut heard, mut messages) = (PollHint::NOTHING, PollHint::NOTHING);
         let counts = &self.wait_page.words()[1..=self.heard.len()];
@@ -171,7 +174,7 @@ impl ShmFabric {
         heard
     }
 
-    /// All memory that this process registered, its queues and control pages included, bytes.
+    /// Returns the size of all memory that this process has registered, queues and control pages included, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let regions: u64 = self.data.regions.iter().map(|region| region.spec.bytes).sum();
@@ -179,8 +182,9 @@ impl ShmFabric {
         regions + queues + wait_page_bytes(self.config.processes) + u64::from(self.control.control_words) * WORD as u64
     }
 
-    /// Whether the kernel has told that the process of a peer that was connected has died, and no other has connected since. Its
-    /// connection may end a little later, and other threads of it may run for some microseconds, so that what they store lands.
+    /// Returns whether the kernel has reported the death of a connected peer's process, and no other process has
+    /// connected since. The connection may end a little later. Other threads of the dead process may run for some
+    /// microseconds, so their stores may still land.
     #[inline]
     #[must_use]
     pub fn has_died(&self, peer: ProcessId) -> bool {
@@ -188,7 +192,7 @@ impl ShmFabric {
         known.is_some_and(|known| known.hung_up || known.life.as_ref().is_some_and(LifeWord::is_marked))
     }
 
-    /// The process id of a connected peer, 0 if it is in a PID namespace that this process cannot see.
+    /// Returns the process id of a connected peer, or 0 if it is in a PID namespace that this process cannot see.
     #[must_use]
     pub fn peer_pid(&self, peer: ProcessId) -> Option<i32> {
         self.control.peers.get(peer.index())?.link.as_ref().map(|link| link.pid)
@@ -201,7 +205,7 @@ impl Drop for ShmFabric {
     }
 }
 
-/// A number that no other start of a process has.
+/// Returns a random number that identifies this start of the process.
 fn random() -> Result<u64, StartError> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
@@ -324,10 +328,10 @@ impl Fabric for ShmFabric {
     fn poll_hint(&mut self) -> PollHint {
         let heard = if self.data.is_quiet() { PollHint::NOTHING } else { PollHint::COMPLETIONS };
         self.listened = self.listened.wrapping_add(1);
-        // What a peer that breaks the rules forgets to announce is late, not lost.
+        // Checks all queues now and then, so that a peer that fails to announce its messages is only delayed.
         let late = self.listened.is_multiple_of(ROUNDS_PER_LOOK);
         self.data.listen(if late { PollHint::ANYBODY } else { PollHint::NOTHING });
-        // Most looks find nothing new, and need not know from whom.
+        // Most calls find no change and need not find out whose it is.
         let (counts, mut changed) = (&self.wait_page.words()[1..=self.heard.len()], 0);
         for (count, before) in counts.iter().zip(&self.heard) {
             changed |= count.load(Ordering::Acquire) ^ before;

@@ -1,4 +1,4 @@
-//! Who may connect: the first message of both ends, compared.
+//! Admission of peers: comparison of the two ends' first messages.
 
 use stentor_fabric::{ProcessId, differing_settings};
 
@@ -11,11 +11,11 @@ impl std::fmt::Display for Identity {
     }
 }
 
-/// Checks what the other end, process `pid`, says of itself. `expected`: whom this end dialled; otherwise the other end
-/// dialled, which only processes with larger ids do.
+/// Checks the hello of the other end, process `pid`. `expected` is the process that this end dialled; with `None` the
+/// other end dialled, which only processes with larger ids do.
 ///
 /// # Errors
-/// The reason, naming both sides and the remedy.
+/// The reason, which names both sides and the remedy.
 pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Option<ProcessId>) -> Result<(), String> {
     let pid = Named(pid);
     let differ = |what: &str, mine_is: String, theirs_is: String, remedy: &str| {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_are_let_in_by_the_one_they_dialled() {
+    fn matching_peers_are_accepted() {
         assert_eq!(compare(&identity(0), &identity(1), 7, None), Ok(()));
         assert_eq!(compare(&identity(1), &identity(0), 7, Some(ProcessId(0))), Ok(()));
     }

@@ -1,35 +1,39 @@
-//! The shared-memory fabric: separate processes on one Linux host. No hardware, no privileges, no files.
+//! The shared-memory fabric: separate processes on one Linux host. It needs no hardware, no privileges and no files.
 //!
-//! - **Memory** is memfd only: one per region, passed over a Unix socket to the one peer that it is for, with seals that
-//!   forbid changing its size. Nothing is left behind when a process dies, by whatever cause.
-//! - **Writes** are relaxed 8-byte atomic stores into the peer's memory, done while posting. A release fence goes before
-//!   each write, so that a reader who acquires any word of it sees everything posted before it to the same memory or
-//!   elsewhere; word 1 of the span is stored last, with release, because that is the word that readers of sealed records
-//!   poll. Nothing else is promised about the order inside a write.
+//! - **Memory** consists of memfds only: one for each region, passed over a Unix socket to the one peer that it is for,
+//!   with seals that forbid changing its size. Nothing is left behind when a process dies, for whatever reason.
+//! - **Writes** are relaxed 8-byte atomic stores into the peer's memory, made while posting. A release fence precedes
+//!   each write, so a reader that acquires any word of it sees everything posted before it, to the same memory or
+//!   elsewhere. Word 1 of the span is stored last, with release, because readers of sealed records poll that word. The
+//!   order inside a write is otherwise unspecified.
 //! - **Completions** are immediate, but no success is reported before [`flush`](stentor_fabric::Fabric::flush) has
-//!   checked that the access had not been revoked when the stores were done.
-//! - **Revocation** cannot unmap a peer's memory. The owner raises a generation that the peer can only read, copies the
-//!   memory and goes on with the copy: a rogue's stores land where nobody reads. What the peer counted as done is in the
-//!   copy; what is not, fails there.
-//! - **SEND, RECV and immediates** go through a bounded queue per queue pair and direction in shared memory.
-//! - **Waiting** is a futex on a word that the peers may write, or the control sockets ([`Fabric::descriptor`]).
-//! - **Crashes and returns**: the kernel tells peers at once that a process has died ([`ShmFabric::has_died`]); the end of its
-//!   control sockets, after its memory is taken apart, is the end of the process. A peer that hears of it breaks the
-//!   queue pairs, forgets that process's regions and keeps its own, which the next life gets when it connects. While both
-//!   live, a queue pair that breaks at one end is withdrawn at the other, and offered anew by each end after its reset,
-//!   with a fresh queue; an end that was withdrawn stores nothing any more, so nothing old lands once both have offered.
-//!   Peers that are gone are looked for every 20 ms, by whoever has the larger id.
-//! - **One process of an id**: an abstract Unix socket is the lock on (user, cluster, process), which no cleaner of files can
-//!   remove and which dies with its process. It holds within one network namespace. A second one rests on the file of the
-//!   configuration alone ([`Source`](stentor_host::Source)), so another directory or other addresses start no second process ([`Running`](stentor_host::Running)). Sockets that are removed from under a
-//!   process are made anew within a second ([`ShmFabric::next_note`] says so).
-//! - **Namespaces**: processes in different PID namespaces meet if they see the same directory. Lives are told apart by random
-//!   numbers, never by pids.
-//! - **Nobody else gets in**: sockets live in a 0700 directory, both ends check the other's user id, and a handshake
-//!   compares format, version, cluster, configuration and process id.
+//!   checked that the access had not been revoked when the stores were made.
+//! - **Revocation** cannot unmap a peer's memory. The owner increments a generation that the peer can only read, copies
+//!   the memory and continues with the copy: stores of a rogue peer land where nobody reads. Everything that the peer
+//!   counted as done is in the copy; everything else fails at the peer.
+//! - **SEND, RECV and immediates** use one bounded queue in shared memory for each queue pair and direction.
+//! - **Waiting** is a futex on a word that the peers may write, or a wait on the control sockets
+//!   ([`Fabric::descriptor`]).
+//! - **Crashes and restarts**: the kernel reports the death of a process to its peers at once
+//!   ([`ShmFabric::has_died`]). The connection ends later, when the kernel closes the control sockets after it has
+//!   freed the memory of the process. A peer then breaks the queue pairs, forgets that process's regions and keeps its
+//!   own, which the next life gets when it connects. While both processes live, a queue pair that breaks at one end is
+//!   withdrawn at the other, and each end offers it again after its reset, with a fresh queue. A withdrawn end stores
+//!   nothing any more, so nothing old lands once both have offered. The process with the larger id looks for absent
+//!   peers every 20 ms.
+//! - **One process for each id**: an abstract Unix socket is the lock on (user, cluster, process). No cleaner of files
+//!   can remove it, and it disappears with its process. It holds within one network namespace. A second lock depends
+//!   only on the configuration file ([`Source`](stentor_host::Source)), so another directory or other addresses start
+//!   no second process ([`Running`](stentor_host::Running)). A process whose socket is removed recreates it within a
+//!   second, and [`ShmFabric::next_note`] reports that.
+//! - **Namespaces**: processes in different PID namespaces can connect if they see the same directory. Lives are
+//!   distinguished by random numbers, never by pids.
+//! - **Access control**: sockets are in a directory with mode 0700, both ends check the other's user id, and a
+//!   handshake compares format, version, cluster, configuration and process id.
 //!
-//! Same-user processes can always harm each other (signals, ptrace); what is guarded against here is a peer of another
-//! version or cluster, a peer that crashes anywhere, and one that stores garbage or goes on storing after it was fenced.
+//! Processes of the same user can always harm each other (signals, ptrace). The fabric protects against a peer of
+//! another version or cluster, a peer that crashes at any point, and a peer that stores garbage or continues to store
+//! after it was fenced.
 //!
 //! [`Fabric::descriptor`]: stentor_fabric::Fabric::descriptor
 
@@ -48,7 +52,7 @@ pub mod queue;
 #[cfg(not(loom))]
 mod queue;
 
-// Under loom only the three algorithms above are built: memory shared with other processes is not loom's.
+// Under loom only the three algorithms above are built, because loom cannot model memory that other processes share.
 #[cfg(not(loom))]
 mod access;
 #[cfg(not(loom))]

@@ -1,25 +1,30 @@
-//! The death of a process, as the kernel tells it to its peers.
+//! Reports of the death of a process, which the kernel makes to its peers.
 //!
-//! A process has a *life word* for each peer, at the end of its control page, which peers can only read. A thread of it, the *life
-//! thread*, holds all of them as robust futexes (`set_robust_list(2)`). When that thread ends, by whatever cause, the kernel marks each
-//! word and wakes whoever waits for it. It does so before it takes the memory of the process apart; sockets and pidfds tell only after
-//! that, which takes 10 ms where a process has 256 MiB mapped. Only a core dump comes before the mark, so mappings are left out of
-//! core dumps.
+//! A process has a *life word* for each peer, at the end of its control page, which peers can only read. One of its
+//! threads, the *life thread*, holds all of them as robust futexes (`set_robust_list(2)`). When that thread ends, for
+//! whatever reason, the kernel marks each word and wakes its waiters. It does so before it frees the memory of the
+//! process. Sockets and pidfds report the end only after that, which takes 10 ms for a process that has 256 MiB mapped.
+//! Only a core dump precedes the mark, so mappings are excluded from core dumps.
 //!
-//! The life thread also waits for the life words of the peers, and wakes its own process when one is marked. A process that is awake
-//! need not wait for that thread: it looks at the words itself.
+//! The life thread also waits for the life words of the peers, and wakes its own process when one is marked. A process
+//! that is awake does not depend on that thread: it checks the words itself.
 //!
 //! # States of a life word
-//! 0: no life thread holds it, and its mark will never come. The thread's id: it lives. Marked: it has ended. A word goes from the first
-//! to the second before a peer can see it, from the second to the third, and nowhere else; a peer whose word does anything else is not
-//! waited for any more.
+//! - 0: no life thread holds the word, and it will never be marked.
+//! - The id of the thread: the thread lives.
+//! - Marked: the thread has ended.
 //!
-//! # What a mark does not say
-//! Other threads of the process may run for some microseconds yet, and what they store may land. So a mark starts an election, which
-//! holds whether or not the leader lives, and breaks no queue pair: those break with the sockets.
+//! A word changes from the first state to the second before a peer can see it, and from the second to the third. Other
+//! changes do not occur; a peer whose word changes in another way is no longer watched.
 //!
-//! Without `futex_waitv(2)`, which came with Linux 5.16, nobody is woken, and a process sees a mark when it looks next. The same holds
-//! for the peers beyond [`MOST_WATCHED`]; those with the smallest ids are waited for, which members have.
+//! # Limits of a mark
+//! Other threads of the process may run for some more microseconds, and their stores may land. A mark therefore starts
+//! an election, which is correct whether or not the leader lives, but breaks no queue pair: queue pairs break with the
+//! sockets.
+//!
+//! Without `futex_waitv(2)`, which exists since Linux 5.16, no process is woken, and a process sees a mark at its next
+//! check. The same applies to peers beyond [`MOST_WATCHED`]. Peers with the smallest ids are watched first; members
+//! have these.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,42 +42,43 @@ use stentor_fabric::{ProcessId, Waker};
 use crate::doorbell::{self, AWAKE, FUTEX};
 use crate::mapping::{Mapping, ReadMapping};
 
-/// The kernel walks no longer list (`ROBUST_LIST_LIMIT`).
+/// Maximum length of a list that the kernel processes (`ROBUST_LIST_LIMIT`).
 const LONGEST_LIST: usize = 2048;
-/// The kernel waits for no more words at once (`FUTEX_WAITV_MAX`), of which one is this process's own.
+/// Maximum number of peers' words that the thread waits for: one less than the kernel's limit (`FUTEX_WAITV_MAX`),
+/// because one word is the process's own.
 const MOST_WATCHED: usize = 127;
 
-/// An entry of a robust list, at the same distance from its futex as every other.
+/// An entry of a robust list. All entries have the same distance from their futexes.
 #[repr(C)]
 #[derive(Debug)]
 struct Node {
-    /// The address of the next one, or of the head.
+    /// Address of the next entry, or of the head.
     next: AtomicUsize,
 }
 
-/// What `set_robust_list(2)` takes.
+/// The argument of `set_robust_list(2)`.
 #[repr(C)]
 #[derive(Debug)]
 struct Head {
     list: Node,
-    /// From a node to its futex, bytes.
+    /// Distance from a node to its futex, in bytes.
     futex_offset: isize,
-    /// Of an operation that is under way: none ever.
+    /// Entry of an operation in progress: always none.
     pending: usize,
 }
 
-/// The words of a page that the kernel marks when the thread ends that gave it this list.
+/// The words of a page that the kernel marks when the thread ends that registered this list.
 #[derive(Debug)]
 pub(crate) struct RobustList {
     head: Box<Head>,
-    /// As far from each other as the words are.
+    /// Nodes with the same distance from each other as the words.
     nodes: Box<[Node]>,
     page: Arc<Mapping>,
     first: usize,
 }
 
 impl RobustList {
-    /// The last `count` words of a page.
+    /// Creates a list of the last `count` words of a page.
     pub(crate) fn new(page: Arc<Mapping>, count: usize) -> RobustList {
         let first = page.words().len() - count;
         let nodes: Box<[Node]> = (0..count.min(LONGEST_LIST)).map(|_| Node { next: AtomicUsize::new(0) }).collect();
@@ -90,21 +96,21 @@ impl RobustList {
         RobustList { head, nodes, page, first }
     }
 
-    /// Has the kernel mark the words when the calling thread ends. This list takes the place of any other that the thread has: of robust
-    /// mutexes, or of an earlier call.
+    /// Makes the kernel mark the words when the calling thread ends. This list replaces any other one of the thread:
+    /// that of its robust mutexes, or one of an earlier call.
     ///
     /// # Errors
-    /// What the kernel says. The words are 0 then.
+    /// The error of the system call. The words are 0 then.
     ///
     /// # Safety
-    /// The kernel reads this list when the thread ends: the value must be kept until then.
+    /// The kernel reads this list when the thread ends. The caller must keep the value until then.
     pub(crate) unsafe fn hold(&self) -> io::Result<()> {
         let held = (gettid().as_raw_nonzero().get().cast_unsigned() & libc::FUTEX_TID_MASK) | libc::FUTEX_WAITERS;
         for word in &self.page.words()[self.first..self.first + self.nodes.len()] {
             word.store(u64::from(held), Ordering::Relaxed);
         }
-        // SAFETY: the list is as the kernel wants it: a ring of nodes from the head to the head, in memory that stays where it is and
-        // that the caller keeps until the thread has ended.
+        // SAFETY: the list has the form that the kernel requires: a ring of nodes from the head to the head. Its memory
+        // does not move, and the caller keeps it until the thread has ended.
         let set = unsafe { libc::syscall(libc::SYS_set_robust_list, &raw const *self.head, size_of::<Head>()) };
         if set == 0 {
             return Ok(());
@@ -116,10 +122,10 @@ impl RobustList {
         Err(io::Errno::from_io_error(&error).unwrap_or(io::Errno::NOSYS))
     }
 
-    /// Does the same. The list is never freed.
+    /// Does what [`hold`](RobustList::hold) does, and never frees the list.
     pub(crate) fn hold_for_good(self) -> io::Result<()> {
         let list: &'static RobustList = Box::leak(Box::new(self));
-        // SAFETY: it is kept for ever.
+        // SAFETY: the list is kept forever.
         unsafe { list.hold() }
     }
 }
@@ -128,22 +134,22 @@ fn address<T>(of: &T) -> usize {
     (&raw const *of).expose_provenance()
 }
 
-/// The life word of a peer that is for this process.
+/// The life word of a peer for this process.
 #[derive(Clone, Debug)]
 pub(crate) struct LifeWord {
     page: Arc<ReadMapping>,
     word: usize,
-    /// As it was at first.
+    /// The initial value.
     held: u32,
 }
 
 impl LifeWord {
-    /// Finds the word for `me` of `processes` at the end of a peer's page. `None` if nobody holds it.
+    /// Finds the word for `me` of `processes` at the end of a peer's page. Returns `None` if no thread holds it.
     pub(crate) fn find(page: &Arc<ReadMapping>, me: ProcessId, processes: u16) -> Option<LifeWord> {
         let first = page.words().checked_sub(usize::from(processes))?;
         let mut found = LifeWord { page: Arc::clone(page), word: first + me.index(), held: 0 };
         found.held = found.load();
-        // A peer that has died since it passed its page has a marked word, which is not 0.
+        // The word of a peer that has died since it passed its page is marked, and therefore not 0.
         (found.held != 0).then_some(found)
     }
 
@@ -152,23 +158,23 @@ impl LifeWord {
         self.page.load(self.word, Ordering::Acquire) as u32
     }
 
-    /// Whether the kernel has marked it.
+    /// Returns whether the kernel has marked the word.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         self.load() & libc::FUTEX_OWNER_DIED != 0
     }
 }
 
-/// What the life thread shares with its process.
+/// State that the life thread shares with its process.
 #[derive(Debug)]
 struct Shared {
     list: RobustList,
-    /// On which this process sleeps.
+    /// The wait page, on which this process sleeps.
     wait_page: Arc<Mapping>,
-    /// What wakes it while it sleeps on its control sockets.
+    /// The eventfd that wakes this process while it sleeps on its control sockets.
     signal: Arc<OwnedFd>,
     watched: Mutex<Vec<(ProcessId, LifeWord)>>,
-    /// Rises when `watched` changes or the thread is to end.
+    /// Incremented when `watched` changes or the thread should end.
     changes: AtomicU32,
     ends: AtomicBool,
 }
@@ -180,11 +186,11 @@ impl Shared {
 
     fn change(&self) {
         self.changes.fetch_add(1, Ordering::Release);
-        // Nobody waits there: nothing to do about that.
+        // If nobody waits there, nothing needs to be done.
         let _ = futex::wake(&self.changes, futex::Flags::PRIVATE, 1);
     }
 
-    /// Wakes this process if it sleeps, however it does.
+    /// Wakes this process if it sleeps, in whichever way.
     fn ring(&self) {
         fence(Ordering::SeqCst);
         if doorbell::ring(&self.wait_page.words()[0]) == FUTEX {
@@ -193,7 +199,7 @@ impl Shared {
         let _ = io::write(&self.signal, &1_u64.to_ne_bytes());
     }
 
-    /// Waits for marks until this process ends its fabric.
+    /// Waits for marks until the fabric is dropped.
     fn watch(&self) {
         loop {
             let changes = self.changes.load(Ordering::Acquire);
@@ -212,7 +218,7 @@ impl Shared {
     fn look(&self) -> (Vec<LifeWord>, bool) {
         let (mut watched, mut marked) = (self.watched(), false);
         watched.retain(|(_, word)| {
-            // Loaded once: a mark that came between two loads would ring nobody.
+            // The word is loaded only once: a mark between two loads would wake nobody.
             let now = word.load();
             let has_died = now & libc::FUTEX_OWNER_DIED != 0;
             marked |= has_died;
@@ -221,7 +227,7 @@ impl Shared {
         (watched.iter().take(MOST_WATCHED).map(|(_, word)| word.clone()).collect(), marked)
     }
 
-    /// Until one of the words, or what is watched, is not as it was.
+    /// Sleeps until one of the words or the set of watched peers changes.
     fn sleep(&self, changes: u32, words: &[LifeWord]) {
         let wait = |word: &AtomicU32, value: u32, flags: WaitFlags| {
             let mut wait = Wait::new();
@@ -235,7 +241,7 @@ impl Shared {
         let all: Vec<Wait> = std::iter::once(own).chain(others).collect();
         match futex::waitv(&all, WaitvFlags::empty(), None, ClockId::Monotonic) {
             Ok(_) | Err(io::Errno::AGAIN | io::Errno::INTR) => {}
-            // The kernel has no such call, or this process may not make it.
+            // The kernel lacks this call, or denies it to this process.
             Err(_) => {
                 let _ = futex::wait(&self.changes, futex::Flags::PRIVATE, changes, None);
             }
@@ -243,13 +249,13 @@ impl Shared {
     }
 }
 
-/// Signals are blocked in the calling thread until this is dropped. A thread that begins meanwhile never has any: those of the process
-/// are for the threads of its program.
+/// Blocks signals in the calling thread until it is dropped. A thread that is spawned meanwhile never receives any:
+/// signals of the process are for the program's own threads.
 struct BlockedSignals(libc::sigset_t);
 
 impl BlockedSignals {
     fn block() -> BlockedSignals {
-        // SAFETY: a set of signals is plain data, which both calls write.
+        // SAFETY: a signal set is plain data, and both calls write it.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&raw mut all);
@@ -261,7 +267,7 @@ impl BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: the set is the one that the thread had.
+        // SAFETY: the set is the previous one of this thread.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 }
@@ -274,11 +280,11 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Begins the life of this process with the last `processes` words of its control page. If the system refuses a thread, its peers hear
-    /// of its end by its sockets, and it of theirs when it looks.
+    /// Starts the life thread, with the last `processes` words of the control page. If the operating system refuses a
+    /// thread, peers notice the end of this process by its sockets, and this process notices theirs when it checks.
     ///
     /// # Errors
-    /// If the eventfd cannot be made.
+    /// If the eventfd cannot be created.
     pub(crate) fn begin(control: &Arc<Mapping>, wait: &Arc<Mapping>, processes: u16) -> io::Result<Life> {
         let shared = Arc::new(Shared {
             list: RobustList::new(Arc::clone(control), usize::from(processes)),
@@ -291,9 +297,9 @@ impl Life {
         let (tell, held) = mpsc::sync_channel(1);
         let own = Arc::clone(&shared);
         let watch = move || {
-            // SAFETY: `drop` joins this thread, and `own` is kept until it ends in any case.
+            // SAFETY: `drop` joins this thread, and `own` lives until the thread ends in any case.
             let holds = unsafe { own.list.hold() };
-            // Whoever began this waits for it.
+            // `begin` waits for this message.
             let _ = tell.send(());
             if holds.is_ok() {
                 own.watch();
@@ -308,26 +314,28 @@ impl Life {
         Ok(Life { shared, thread: spawned.ok() })
     }
 
-    /// What becomes readable when a peer has died while this process sleeps on its control sockets.
+    /// Returns the descriptor that becomes readable when a peer has died while this process sleeps on its control
+    /// sockets.
     pub(crate) fn signal(&self) -> BorrowedFd<'_> {
         self.shared.signal.as_fd()
     }
 
-    /// Returns what ends this process's sleep from another of its threads. It rings the wait word: [`doorbell`] argues that no ring is lost.
+    /// Returns a waker with which another thread of this process ends its sleep. It rings the wait word; [`doorbell`]
+    /// explains why no ring is lost.
     pub(crate) fn waker(&self) -> Waker {
         let (page, signal) = (Arc::clone(&self.shared.wait_page), Arc::clone(&self.shared.signal));
         Waker::new(move || {
             fence(Ordering::SeqCst);
             match doorbell::ring(&page.words()[0]) {
                 AWAKE => {}
-                // Nobody waits there any more: nothing to do about that.
+                // If nobody waits there any more, nothing needs to be done.
                 FUTEX => _ = futex::wake(page.futex(), futex::Flags::empty(), 1),
                 _ => _ = io::write(&signal, &1_u64.to_ne_bytes()),
             }
         })
     }
 
-    /// From here on this process is woken when the peer's word is marked.
+    /// Watches a peer's word: from now on its mark wakes this process.
     pub(crate) fn watch(&self, peer: ProcessId, word: LifeWord) {
         let mut watched = self.shared.watched();
         let at = watched.partition_point(|(other, _)| *other < peer);
@@ -336,13 +344,13 @@ impl Life {
         self.shared.change();
     }
 
-    /// How many words the thread waits for.
+    /// Returns the number of words that the thread waits for.
     #[cfg(test)]
     pub(crate) fn waits_for(&self) -> usize {
         self.shared.watched().len()
     }
 
-    /// The peer is gone.
+    /// Stops watching a peer.
     pub(crate) fn forget(&self, peer: ProcessId) {
         self.shared.watched().retain(|(watched, _)| *watched != peer);
         self.shared.change();
@@ -354,7 +362,7 @@ impl Drop for Life {
         self.shared.ends.store(true, Ordering::Release);
         self.shared.change();
         if let Some(thread) = self.thread.take() {
-            // The thread returns nothing.
+            // The thread has no result.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! This process's own regions.
+//! Regions of this process.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use stentor_fabric::{Access, ProcessId, RegionSpec, Span};
 
 use crate::mapping::Mapping;
 
-/// A region.
+/// A region of this process.
 #[derive(Debug)]
 pub(crate) struct LocalRegion {
     pub(crate) spec: RegionSpec,
     pub(crate) memory: Mapping,
-    /// What peers map; none for memory that nobody else reaches.
+    /// The memory that peers map; `None` while no peer may reach it.
     pub(crate) fd: Option<Arc<OwnedFd>>,
-    /// What its peer may do now.
+    /// Current access of the region's peer.
     pub(crate) granted: Option<Access>,
-    /// Peers beside it that may read.
+    /// Other peers that may read the region.
     pub(crate) readers: Vec<ProcessId>,
-    /// What the seals of `fd` were finished for: a memfd serves one kind of access only.
+    /// Access for which the seals of `fd` were finished: a memfd supports only one kind of access.
     pub(crate) sealed_for: Option<Access>,
 }
 
 impl LocalRegion {
-    /// What a peer may do now.
+    /// Returns the current access of a peer.
     pub(crate) fn access_of(&self, peer: ProcessId) -> Option<Access> {
         if peer == self.spec.writer {
             return self.granted;
@@ -32,7 +32,7 @@ impl LocalRegion {
         self.readers.contains(&peer).then_some(Access::Read)
     }
 
-    /// Everybody who may use it now.
+    /// Returns all peers that have access now.
     pub(crate) fn peers(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.granted.map(|_| self.spec.writer).into_iter().chain(self.readers.iter().copied())
     }
@@ -50,7 +50,8 @@ impl LocalRegion {
     }
 }
 
-/// The words of a span; a last partial word counts. `None` if it is not inside a region, or not at a word.
+/// Returns the words of a span, including a partial last word. Returns `None` if the span is not inside a region or not
+/// aligned to words.
 #[inline]
 pub(crate) fn span_words(regions: &[LocalRegion], span: Span) -> Option<&[Word]> {
     if !span.offset.is_multiple_of(WORD as u64) {

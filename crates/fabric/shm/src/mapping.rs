@@ -1,4 +1,4 @@
-//! Mapped memory. With `memfd.rs` the only place that knows that it is not ordinary memory.
+//! Mapped memory. Only this file and `stentor_host::memfd` deal with the fact that it is not ordinary memory.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -10,18 +10,18 @@ use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
-/// Pages mapped shared. The memory behind it cannot shrink while this lives: it is anonymous, or a memfd whose seals
-/// were checked.
+/// Pages that are mapped shared. The memory behind them cannot shrink during their lifetime: it is anonymous, or a
+/// memfd whose seals were checked.
 #[derive(Debug)]
 struct Pages {
     start: NonNull<Word>,
     words: usize,
 }
 
-// SAFETY: `Pages` owns its mapping, which belongs to the process and to no thread; nothing refers to it but through a
-// borrow of the value.
+// SAFETY: `Pages` owns its mapping, which belongs to the process and to no thread. References to it exist only through
+// a borrow of the value.
 unsafe impl Send for Pages {}
-// SAFETY: through a shared borrow the memory is only touched as atomics.
+// SAFETY: through a shared borrow the memory is only accessed as atomics.
 unsafe impl Sync for Pages {}
 
 impl Pages {
@@ -36,7 +36,8 @@ impl Pages {
             }
         };
         let pages = Pages { start: NonNull::new(start.cast::<Word>()).ok_or(io::Errno::NOMEM)?, words };
-        // A process that dumps its memory is told dead only after that. SAFETY: the range was mapped above, and its contents stay.
+        // A core dump of this memory would delay the mark of the process's death. SAFETY: the range was mapped above,
+        // and its contents do not change.
         let left_out = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
         debug_assert!(left_out.is_ok());
         Ok(pages)
@@ -44,23 +45,23 @@ impl Pages {
 
     #[inline]
     fn words(&self) -> &[Word] {
-        // SAFETY: the range is mapped, page-aligned and `words` long until drop; any bytes are a valid `Word`. Other
-        // processes change it, which atomics allow.
+        // SAFETY: the range is mapped, page-aligned and `words` long until drop, and any bytes are a valid `Word`.
+        // Other processes change it, which atomics permit.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
     fn futex_at(&self, word: usize) -> &AtomicU32 {
         const { assert!(cfg!(target_endian = "little"), "a word's low half comes first") }
         let word = &raw const self.words()[word];
-        // SAFETY: valid and aligned for as long as `self` is borrowed. Nobody in this program accesses the memory
-        // through this reference: the kernel compares it.
+        // SAFETY: the pointer is valid and aligned while `self` is borrowed. Nothing in this program accesses the
+        // memory through this reference; only the kernel compares it.
         unsafe { &*word.cast::<AtomicU32>() }
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: this is the range that `map` got, and no borrow of it is left.
+        // SAFETY: this is the range from `map`, and no borrow of it is left.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.words * WORD) };
         debug_assert!(unmapped.is_ok());
     }
@@ -71,12 +72,12 @@ impl Drop for Pages {
 pub(crate) struct Mapping(Pages);
 
 impl Mapping {
-    /// Memory that no other process sees.
+    /// Maps memory that no other process sees.
     pub(crate) fn private(words: usize, populate: bool) -> io::Result<Self> {
         Pages::map(None, words, ProtFlags::READ | ProtFlags::WRITE, populate).map(Mapping)
     }
 
-    /// The memory of a memfd that cannot shrink: see [`memfd`](stentor_host::memfd).
+    /// Maps the memory of a memfd that cannot shrink: see [`memfd`](stentor_host::memfd).
     pub(crate) fn shared(fd: BorrowedFd<'_>, words: usize, populate: bool) -> io::Result<Self> {
         Pages::map(Some(fd), words, ProtFlags::READ | ProtFlags::WRITE, populate).map(Mapping)
     }
@@ -86,23 +87,23 @@ impl Mapping {
         self.0.words()
     }
 
-    /// The low half of the first word, for the kernel's futex calls only.
+    /// Returns the low half of the first word, for the kernel's futex calls only.
     pub(crate) fn futex(&self) -> &AtomicU32 {
         self.futex_at(0)
     }
 
-    /// The low half of a word, for the kernel's futex calls only.
+    /// Returns the low half of a word, for the kernel's futex calls only.
     pub(crate) fn futex_at(&self, word: usize) -> &AtomicU32 {
         self.0.futex_at(word)
     }
 }
 
-/// Memory that may only be read: a store would be a fault, so there is no way to write one.
+/// Memory that may only be read. A store would fault, so this type offers no way to store.
 #[derive(Debug)]
 pub(crate) struct ReadMapping(Pages);
 
 impl ReadMapping {
-    /// The memory of a memfd that cannot shrink: see [`memfd`](stentor_host::memfd).
+    /// Maps the memory of a memfd that cannot shrink: see [`memfd`](stentor_host::memfd).
     pub(crate) fn shared(fd: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         Pages::map(Some(fd), words, ProtFlags::READ, false).map(ReadMapping)
     }
@@ -116,7 +117,7 @@ impl ReadMapping {
         self.0.words
     }
 
-    /// The low half of a word, for the kernel to wait for only.
+    /// Returns the low half of a word, which only the kernel may wait for.
     pub(crate) fn futex_at(&self, word: usize) -> &AtomicU32 {
         self.0.futex_at(word)
     }

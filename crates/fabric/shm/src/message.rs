@@ -1,6 +1,6 @@
-//! What goes over the control sockets: small messages, little endian, one per packet, some with file descriptors.
+//! Messages on the control sockets: short, little endian, one in each packet, some with file descriptors.
 //!
-//! Decoding is strict: what is not exactly a message of this format is [`Garbage`].
+//! Decoding is strict: everything that is not exactly a message of this format is [`Garbage`].
 
 use stentor_fabric::codec::{Field, LittleEndian};
 use stentor_fabric::{Access, ProcessId, Purpose, QpKind, Service, fields, variants};
@@ -9,14 +9,14 @@ use thiserror::Error;
 
 /// First field of the first message.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"StentorS");
-/// Version of these messages and of what lies in shared memory.
+/// Version of these messages and of the layout of shared memory.
 pub(crate) const FORMAT: u16 = 3;
-/// No message is longer, bytes.
+/// Maximum length of a message, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
-/// Of a reason for refusing, so much is sent, bytes.
+/// Maximum length of the reason of a refusal, in bytes. Longer ones are cut.
 const MAX_REASON: usize = 800;
 
-/// Who a process says it is.
+/// The identity that a process states in its hello.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pub(crate) format: u16,
@@ -26,39 +26,39 @@ pub(crate) struct Identity {
     pub(crate) processes: u16,
     pub(crate) cluster: String,
     pub(crate) name: String,
-    /// Another one each time that the process is started.
+    /// Life of the process: a random number that is new at each start.
     pub(crate) life: u64,
 }
 
-/// A message.
+/// A message on a control socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
-    /// The first one, both ways.
+    /// The first message, in both directions.
     Hello(Identity),
-    /// The last one: why the connection is closed.
+    /// The last message: the reason why the connection is closed.
     Refuse(String),
-    /// The other end's hello was good. With the wait page and the control page of so many words.
+    /// The other end's hello was accepted. Carries the wait page and the control page, which has `control_words` words.
     Welcome { control_words: u32 },
-    /// A region may be used. With its memory.
+    /// A region may be used. Carries its memory.
     Grant { region: u32, purpose: Purpose, access: Access, bytes: u64, generation: u64 },
-    /// A region may not be used any more; `generation` is the new one.
+    /// The access to a region is revoked; `generation` is the new one.
     Revoke { region: u32, generation: u64 },
-    /// An end of a queue pair is there. With the queue that it receives from.
+    /// An end of a queue pair is offered. Carries the queue that it receives from.
     Offer { service: Service, kind: QpKind, epoch: u32, ring_words: u64, receives: u32 },
-    /// That end is gone.
+    /// An offered end is withdrawn.
     Withdraw { service: Service, epoch: u32 },
     /// Wakes a process that sleeps on its sockets.
     Wake,
 }
 
-/// Bytes that are no message.
+/// Bytes that are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{bytes} bytes that are no message of format {FORMAT}")]
 pub(crate) struct Garbage {
     bytes: usize,
 }
 
-/// The one byte of [`Message::Wake`].
+/// The encoded [`Message::Wake`], a single byte.
 pub(crate) const WAKE: [u8; 1] = [8];
 
 variants! { Message {
@@ -74,7 +74,7 @@ variants! { Message {
 fields! { Identity = MAGIC => { format, version, fingerprint, process, processes, cluster, name, life } }
 
 impl Message {
-    /// As bytes, at most [`MAX_MESSAGE`].
+    /// Encodes the message, in at most [`MAX_MESSAGE`] bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let bytes = match self {
             Message::Refuse(reason) => {
@@ -87,7 +87,7 @@ impl Message {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes a message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Message, Garbage> {
         let message = Message::of_message::<LittleEndian>(bytes).filter(Message::has_short_texts);
         message.ok_or(Garbage { bytes: bytes.len() })
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_survives_and_no_part_or_extension_of_one_does() {
+    fn messages_round_trip_and_other_lengths_are_garbage() {
         for message in all() {
             let bytes = message.encode();
             assert_eq!(Message::decode(&bytes), Ok(message.clone()));

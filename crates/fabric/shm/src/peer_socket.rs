@@ -7,19 +7,19 @@ use std::sync::Arc;
 use crate::message::Message;
 use crate::socket;
 
-/// Packets that may wait for a peer that does not read. It is dead to us after that.
+/// Maximum number of packets that wait for a peer that does not read. Beyond it the connection counts as dead.
 const MAX_OUTBOX: usize = 4096;
 
 /// A packet and its descriptors.
 type Packet = (Vec<u8>, Vec<Arc<OwnedFd>>);
 
-/// A connected socket and what could not be sent yet.
+/// A connected socket and the packets that could not be sent yet.
 #[derive(Debug)]
 pub(crate) struct PeerSocket {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) pid: i32,
     outbox: VecDeque<Packet>,
-    /// Sending failed: the other end is gone.
+    /// `true` if a send has failed because the other end has closed the connection.
     pub(crate) dead: bool,
 }
 
@@ -28,14 +28,14 @@ impl PeerSocket {
         PeerSocket { socket: Arc::new(socket), pid, outbox: VecDeque::new(), dead: false }
     }
 
-    /// This link, leaving a dead one.
+    /// Moves this connection out, and leaves a dead one in its place.
     pub(crate) fn take(&mut self) -> PeerSocket {
         let (socket, pid, dead) = (Arc::clone(&self.socket), self.pid, self.dead);
         self.dead = true;
         PeerSocket { socket, pid, outbox: std::mem::take(&mut self.outbox), dead }
     }
 
-    /// Sends a message, now or when the peer reads.
+    /// Sends a message, or queues it until the peer reads.
     pub(crate) fn send(&mut self, message: &Message, fds: &[Arc<OwnedFd>]) {
         if self.outbox.len() >= MAX_OUTBOX {
             self.dead = true;
@@ -45,12 +45,12 @@ impl PeerSocket {
         self.drain();
     }
 
-    /// Whether something waits to be sent.
+    /// Returns whether packets wait to be sent.
     pub(crate) fn is_behind(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// Sends what waits.
+    /// Sends the waiting packets.
     pub(crate) fn drain(&mut self) {
         while let Some((bytes, fds)) = self.outbox.front() {
             let borrowed: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();

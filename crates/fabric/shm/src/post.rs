@@ -1,4 +1,4 @@
-//! Posting: what is refused on the spot, and the short way for the commonest work request.
+//! Posting: immediate refusals, and the fast path of the most common work request.
 
 use stentor_fabric::{Opcode, PollHint, PostError, QpId, QpKind, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
 
@@ -9,7 +9,7 @@ use crate::local::span_words;
 use crate::qp::{NONE, Receive, SendEntry};
 
 impl Data {
-    /// See [`stentor_fabric::Fabric::post`].
+    /// Posts a work request: see [`stentor_fabric::Fabric::post`].
     #[inline]
     pub(crate) fn post(&mut self, id: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
         match request.verb {
@@ -20,7 +20,8 @@ impl Data {
         }
     }
 
-    /// See [`stentor_fabric::Fabric::write_inline`], and of `QUIET` ones [`stentor_fabric::Fabric::write_quietly`].
+    /// Posts an inline write: see [`stentor_fabric::Fabric::write_inline`], and for `QUIET` ones
+    /// [`stentor_fabric::Fabric::write_quietly`].
     #[inline(always)]
     pub(crate) fn write_inline<const QUIET: bool>(
         &mut self,
@@ -31,7 +32,8 @@ impl Data {
         signalled: bool,
     ) -> Result<(), PostError> {
         let qp = self.qps.get_mut(id.index()).ok_or(PostError::UnknownQp(id))?;
-        // The short way: of a sound size, to the region that this queue pair wrote last, or after a flush.
+        // The fast path: a write of a valid size, to the region of this queue pair's last write or the first one after
+        // a flush.
         if qp.admit(id).is_ok()
             && !data.is_empty()
             && data.len() <= self.capabilities.inline_bytes as usize
@@ -83,7 +85,8 @@ impl Data {
         Ok(())
     }
 
-    /// See [`stentor_fabric::Fabric::post_recv`]. Receives may be posted before the queue pair is connected.
+    /// Posts a receive: see [`stentor_fabric::Fabric::post_recv`]. Receives may be posted before the queue pair is
+    /// connected.
     pub(crate) fn post_recv(&mut self, id: QpId, span: Span, work: u64) -> Result<(), PostError> {
         let qp = self.qps.get(id.index()).ok_or(PostError::UnknownQp(id))?;
         if qp.state == QpState::Error {
@@ -98,7 +101,7 @@ impl Data {
         qp.receives.push_back(Receive { id: work, span });
         if let Some((consumer, memory)) = &mut qp.inbound {
             consumer.post(memory.words(), span.bytes);
-            // What another sends without a receive waits for one.
+            // An incorrect peer may have sent a message without a receive, which waits for this one.
             let peer = qp.peer;
             self.hear(PollHint::from(peer));
         }

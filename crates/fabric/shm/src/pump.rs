@@ -1,4 +1,4 @@
-//! Driving the control plane: letting peers in, hearing what they say, noticing that they are gone.
+//! The control plane's round: admission of peers, their messages, and the detection of their end.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use stentor_host::Remade;
 use stentor_host::memfd;
 use stentor_host::{entries, is_socket_of};
 
-/// Packets taken from one peer at a time; the rest waits for the next round.
+/// Maximum number of packets that a round receives from one peer.
 const BURST: usize = 256;
-/// Connections that may be in the middle of the handshake.
+/// Maximum number of connections whose handshake is in progress.
 const MAX_NEWCOMERS: usize = 64;
-/// How long a handshake may take.
+/// Maximum duration of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long the connection of a process that ended may seem to be there when its next life connects.
+/// Time for which the connection of an ended process may still seem alive when its next life connects.
 const LINGER: Duration = Duration::from_secs(1);
-/// After a connection that could not be accepted.
+/// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Regions and queue pairs that one peer may announce.
+/// Maximum number of regions, and of queue pairs, that one peer may announce.
 const MAX_PER_PEER: usize = 4096;
 
-/// The other end of a handshake is in.
+/// Result of a complete handshake.
 struct Admitted {
     identity: Identity,
     bell: Bell,
@@ -44,7 +44,7 @@ struct Admitted {
 }
 
 impl ShmFabric {
-    /// One round of the control plane.
+    /// Runs one round of the control plane.
     pub(crate) fn pump(&mut self) {
         let now = Instant::now();
         self.control.last_pump = now;
@@ -64,7 +64,7 @@ impl ShmFabric {
         self.dial();
     }
 
-    /// The socket was removed from its directory.
+    /// Handles the removal of the socket from its directory.
     fn sit_down_again(&mut self, Remade { listener, note }: Remade) {
         self.control.notes.push_back(note);
         let Some(listener) = listener else { return };
@@ -72,7 +72,7 @@ impl ShmFabric {
             self.control.notes.push_back(format!("its new socket cannot be watched: {error}"));
         }
         self.control.listener = listener;
-        // Peers that were looked for in vain may be there now.
+        // Peers that could not connect before may be able to now.
         self.control.expect_connections();
     }
 
@@ -93,7 +93,8 @@ impl ShmFabric {
                 let heard = match socket::receive(&link.socket, &mut room) {
                     Received::Nothing => break,
                     Received::Closed => {
-                        // The kernel marks the word first. Who closes without a mark lives.
+                        // The kernel marks the word before it closes the socket. A peer that closes without a mark is
+                        // alive.
                         let known = &mut self.control.peers[peer.index()];
                         known.hung_up = known.life.is_none();
                         self.lose(peer);
@@ -147,12 +148,12 @@ impl ShmFabric {
                 return Err("a handshake after the handshake".to_owned());
             }
         }
-        // What broke is told before the next message is heard: it may be about the queue pair's next life.
+        // Breaks must be reported before the next message is handled, which may be about the queue pair's next life.
         self.report_broken();
         Ok(())
     }
 
-    /// A grant to oneself: as from a peer, without a connection.
+    /// Handles a grant to this process itself like one from a peer, but without a connection.
     pub(crate) fn hear_own_grant(&mut self, message: &Message, fd: &OwnedFd) -> Result<(), String> {
         let me = self.config.me;
         if self.control.peers[me.index()].control.is_none() {
@@ -185,20 +186,20 @@ impl ShmFabric {
             _ => Mapping::shared(fd.as_fd(), words, self.config.populate).map(RemoteMemory::Write),
         };
         let memory = memory.map_err(|error| format!("region {purpose:?} cannot be mapped: {error}"))?;
-        // An older grant of the same name goes: what was written under it must be checked first.
+        // The new grant replaces an older one of this name. Writes under the older one must be checked first.
         self.data.flush();
         let granted = Remote { peer, purpose, access, memory, words, region, generation, control, key: 0 };
         self.data.remotes.insert(granted);
         Ok(())
     }
 
-    /// A peer is gone.
+    /// Handles the loss of a peer.
     fn lose(&mut self, peer: ProcessId) {
-        // What it sent before is received, what was written is complete; only then everything breaks.
+        // The peer's messages are received and its completed writes settled before everything breaks.
         self.data.flush();
         self.data.receive();
         let known = &mut self.control.peers[peer.index()];
-        // However the connection ended, a death that was told stays told.
+        // A reported death stays reported, however the connection ended.
         known.hung_up |= known.life.as_ref().is_some_and(LifeWord::is_marked);
         (known.link, known.control, known.life) = (None, None, None);
         known.offers.clear();
@@ -247,8 +248,8 @@ impl ShmFabric {
         }
     }
 
-    /// Makes room for one more that dials: of those that have had a round and said nothing the oldest goes. So whoever
-    /// fills the list with silence keeps nobody out, because a peer speaks at once.
+    /// Makes room for another incoming connection by closing the oldest one that has had a round and sent nothing.
+    /// Silent connections therefore keep no peer out, because a peer sends its hello at once.
     fn has_place(&mut self) -> bool {
         let newcomers = &mut self.control.newcomers;
         if newcomers.len() < MAX_NEWCOMERS {
@@ -258,7 +259,7 @@ impl ShmFabric {
         newcomers.iter().position(silent).map(|at| newcomers.remove(at)).is_some()
     }
 
-    /// The other end's process id, if it runs as the same user.
+    /// Returns the process id of the other end, if it runs as the same user.
     fn same_user(&mut self, socket: &OwnedFd) -> Option<i32> {
         let (pid, uid) = socket::peer(socket).ok()?;
         match hello::compare_users(&self.control.identity, geteuid().as_raw(), pid, uid) {
@@ -279,7 +280,7 @@ impl ShmFabric {
         self.control.newcomers.append(&mut waiting);
     }
 
-    /// Goes on with a handshake; the link is dead afterwards unless it goes on later.
+    /// Continues a handshake. The link is dead afterwards unless the handshake continues later.
     fn hear_newcomer(&mut self, newcomer: &mut Newcomer) {
         let mut room = socket::ROOM;
         for _ in 0..BURST {
@@ -310,7 +311,8 @@ impl ShmFabric {
                     return;
                 }
             }
-            // An end that hung up may have said why: that is read until nothing is left.
+            // Continue reading: a peer that hung up may have sent the reason before. A held newcomer waits for the next
+            // round instead.
             if newcomer.held.is_some() {
                 return;
             }
@@ -350,8 +352,8 @@ impl ShmFabric {
         }
     }
 
-    /// Answers a good hello. If there is a connection to that process already, its end may not have been heard of yet: a
-    /// process that was killed and started again is not refused because of its last life.
+    /// Answers a valid hello. If a connection to that process exists already, its end may not have been noticed yet.
+    /// The newcomer is held then, so that a killed and restarted process is not refused because of its last life.
     fn welcome(&mut self, newcomer: &mut Newcomer, theirs: Identity) -> Result<(), String> {
         if let Some(link) = &self.control.peers[theirs.process.index()].link {
             if newcomer.since.elapsed() < LINGER {
@@ -376,7 +378,7 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// The handshake is over: tells the new peer everything that it should know.
+    /// Completes the handshake: sends the new peer all grants and offers.
     fn admit(&mut self, newcomer: &mut Newcomer, admitted: Admitted) {
         let peer = admitted.identity.process;
         if self.control.peers[peer.index()].link.is_some() {
@@ -405,7 +407,7 @@ impl ShmFabric {
         }
     }
 
-    /// Sends what could not be sent before; gives up on dead connections and slow handshakes.
+    /// Sends waiting packets, drops dead connections, and aborts slow handshakes.
     pub(crate) fn drain(&mut self) {
         for peer in (0..self.config.processes).map(ProcessId) {
             let Some(link) = &mut self.control.peers[peer.index()].link else { continue };
@@ -422,7 +424,7 @@ impl ShmFabric {
         self.control.newcomers.retain(|newcomer| !newcomer.link.dead && newcomer.since.elapsed() < HANDSHAKE);
     }
 
-    /// Whether this process should dial a peer: it has a queue pair to it, the larger id, and no connection.
+    /// Returns whether this process should dial a peer: it has a queue pair to it, the larger id, and no connection.
     fn must_dial(&self, peer: ProcessId) -> bool {
         let known = &self.control.peers[peer.index()];
         peer < self.config.me
@@ -444,7 +446,7 @@ impl ShmFabric {
         for place in &self.control.places {
             match entries(place) {
                 Ok(listed) => paths.extend(listed),
-                // A directory that cannot be read now is tried again like a peer that is not there.
+                // A directory that cannot be read now is tried again, just as an absent peer is.
                 Err(error) => exhausted = exhausted.or(error.raw_os_error().map(OsError)),
             }
         }
@@ -452,7 +454,7 @@ impl ShmFabric {
             for path in paths.iter().filter(|path| is_socket_of(path, peer)) {
                 let socket = match socket::dial(path) {
                     Ok(socket) => socket,
-                    // Whoever does not answer is not there yet, or not any more; if this process cannot ask it says so below.
+                    // A peer that does not answer is absent. A failure of this process itself is reported below.
                     Err(error) => {
                         exhausted = exhausted.or(Some(OsError(error.raw_os_error())));
                         continue;
@@ -469,8 +471,8 @@ impl ShmFabric {
         }
     }
 
-    /// Whether connections are being made: then the control sockets matter more than latency. A peer that does not come
-    /// is not waited for like this for ever.
+    /// Returns whether connections are being made, so that the control sockets matter more than latency. This ends
+    /// after a while for a peer that does not connect.
     pub(crate) fn is_connecting(&self) -> bool {
         !self.control.newcomers.is_empty()
             || self.data.qps.iter().any(|qp| qp.state == QpState::Connecting)

@@ -8,24 +8,24 @@ use stentor_fabric::{Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Serv
 use crate::mapping::Mapping;
 use crate::queue::{Consumer, Producer};
 
-/// No region has unchecked stores.
+/// Slot number that means: no region has unchecked stores.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A work request whose stores are done but not checked against revocation.
+/// A work request whose stores are made but not checked against revocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendEntry {
     pub(crate) id: u64,
-    /// Its number on this queue pair, from 1.
+    /// Sequence number on this queue pair, from 1.
     pub(crate) number: u64,
     pub(crate) opcode: Opcode,
     pub(crate) signalled: bool,
 }
 
-/// A work request that waits for a receive of the peer, or for one that does.
+/// A work request that waits for a receive of the peer, or behind a request that does.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub(crate) entry: SendEntry,
-    /// Inline data is in `inline`.
+    /// The request; its inline data is in `inline`.
     pub(crate) verb: Verb<'static>,
     pub(crate) inline: Box<[u8]>,
 }
@@ -44,31 +44,32 @@ pub(crate) struct Qp {
     pub(crate) service: Service,
     pub(crate) config: QpConfig,
     pub(crate) state: QpState,
-    /// Counts resets: what was posted before one has no place afterwards.
+    /// Number of resets. Completions of requests from before a reset free no places after it.
     pub(crate) epoch: u32,
-    /// Work requests posted since the last reset.
+    /// Number of work requests posted since the last reset.
     pub(crate) posted: u64,
-    /// Number of the work request up to which places are free again.
+    /// Number of the work request up to which places are free.
     pub(crate) freed: u64,
-    /// The slot of the peer's region that `unchecked` touched. There is only ever one: before another is touched, the
-    /// first is checked, so that nothing takes effect after something that failed (rule 1).
+    /// Slot of the peer's region that the requests in `unchecked` touched. There is only one at a time: it is checked
+    /// before another region is touched, so that nothing takes effect after a request that failed (rule 1 of the fabric
+    /// contract).
     pub(crate) open: u32,
     pub(crate) unchecked: Vec<SendEntry>,
-    /// Whether one of those is signalled.
+    /// `true` if one of the unchecked requests is signalled.
     pub(crate) reports: bool,
     pub(crate) deferred: VecDeque<Deferred>,
-    /// Since when the first of them waits.
+    /// Time since which the first deferred request waits.
     pub(crate) waits_since: Option<Instant>,
-    /// Whether it is in the list for the next flush.
+    /// `true` if the queue pair is in the list for the next flush.
     pub(crate) dirty: bool,
-    /// Whether the next flush tells the peer.
+    /// `true` if the next flush must announce the posts to the peer.
     pub(crate) is_loud: bool,
     pub(crate) outbound: Option<(Producer, Mapping)>,
     pub(crate) inbound: Option<(Consumer, Mapping)>,
     pub(crate) receives: VecDeque<Receive>,
-    /// Receives posted and not yet polled.
+    /// Number of receives posted and not yet polled.
     pub(crate) receives_held: u32,
-    /// Whether the peer was told of this end on the present link.
+    /// `true` if this end was offered to the peer over the current connection.
     pub(crate) offered: bool,
 }
 
@@ -97,7 +98,7 @@ impl Qp {
         }
     }
 
-    /// Whether one more work request may be posted.
+    /// Checks that another work request may be posted.
     #[inline]
     pub(crate) fn admit(&self, qp: QpId) -> Result<(), PostError> {
         if self.state != QpState::Ready {
@@ -109,21 +110,21 @@ impl Qp {
         Ok(())
     }
 
-    /// The stores of a work request are done, to be checked and completed by the next flush.
+    /// Records that the stores of a work request are made. The next flush checks and completes them.
     #[inline]
     pub(crate) fn leave_unchecked(&mut self, entry: SendEntry) {
         self.reports |= entry.signalled;
         self.unchecked.push(entry);
     }
 
-    /// Something was posted: the next flush must look at it, if it would not anyway.
+    /// Marks the queue pair for the next flush, which announces the post to the peer.
     #[inline]
     pub(crate) fn mark(&mut self, index: usize, dirty: &mut Vec<(u32, ProcessId)>) {
         self.is_loud = true;
         self.mark_quietly(index, dirty);
     }
 
-    /// The same, of something that the peer need not hear of.
+    /// Marks the queue pair for the next flush, without an announcement to the peer.
     #[inline]
     pub(crate) fn mark_quietly(&mut self, index: usize, dirty: &mut Vec<(u32, ProcessId)>) {
         if !self.dirty {
@@ -132,14 +133,14 @@ impl Qp {
         }
     }
 
-    /// Takes a place in the send queue.
+    /// Takes a place in the send queue, and returns its number.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {
         self.posted += 1;
         self.posted
     }
 
-    /// Back to connecting, with empty queues.
+    /// Returns the queue pair to the connecting state, with empty queues.
     pub(crate) fn reset(&mut self) {
         debug_assert!(self.unchecked.is_empty() && self.deferred.is_empty() && self.receives.is_empty());
         self.state = QpState::Connecting;

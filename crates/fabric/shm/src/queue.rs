@@ -1,9 +1,10 @@
 //! The queue behind SEND and WRITE_WITH_IMM: one producer, one consumer, one direction of one queue pair.
 //!
-//! Layout of the shared words: word 0 is the producer's tail, word 8 the consumer's head, word 16 the number of receives
-//! that the consumer has ever posted; from word 24 the sizes of those receives, one word each, then the ring. All three
-//! count since the queue was made and never go back. A record is two header words and its payload, and wraps anywhere. Each side believes only its own counters: what the
-//! other side stores is checked before use, so a peer that stores garbage can break this queue and nothing else.
+//! Layout of the shared words: word 0 is the producer's tail, word 8 the consumer's head, and word 16 the number of
+//! receives that the consumer has posted so far. From word 24 on follow the sizes of those receives, one word each,
+//! then the ring. All three counters start with the queue and never decrease. A record is two header words and its
+//! payload, and wraps at any word. Each side trusts only its own counters and checks the other side's values before
+//! use, so a peer that stores garbage can break this queue and nothing else.
 #![cfg_attr(not(loom), allow(unreachable_pub, reason = "public under loom only"))]
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
@@ -12,30 +13,30 @@ const TAIL: usize = 0;
 const HEAD: usize = 8;
 const POSTED: usize = 16;
 const SIZES: usize = 24;
-/// Words of a record before its payload.
+/// Length of a record's header, in words.
 pub const HEADER_WORDS: u64 = 2;
 
-/// What a record stands for.
+/// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
     /// A SEND without an immediate.
     Send = 1,
-    /// A SEND with one.
+    /// A SEND with an immediate.
     SendImm = 2,
-    /// The notification of a WRITE_WITH_IMM: no payload, `bytes` were written elsewhere.
+    /// The notification of a WRITE_WITH_IMM. It has no payload; `bytes` bytes were written elsewhere.
     WriteImm = 3,
-    /// A SEND that is longer than the receive it met: no payload.
+    /// A SEND that is longer than its receive. It has no payload.
     TooLong = 4,
 }
 
 /// The header of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it stands for.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// Bytes sent or written.
+    /// Number of bytes sent or written.
     pub bytes: u32,
-    /// The immediate; 0 where there is none.
+    /// The immediate, or 0 if there is none.
     pub imm: u32,
 }
 
@@ -63,17 +64,17 @@ impl Header {
     }
 }
 
-/// Size of a queue; both ends compute the same places from it.
+/// Size of a queue, from which both ends compute the same layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Words of the ring, a power of two.
+    /// Length of the ring in words, a power of two.
     ring: u64,
-    /// Receives that can be posted at a time, rounded up to a power of two.
+    /// Maximum number of posted receives, rounded up to a power of two.
     sizes: u64,
 }
 
 impl Shape {
-    /// Holds `receives` records without payload and one with `bytes`.
+    /// Returns the shape of a queue with room for `receives` records without payload and one with `bytes` bytes.
     #[must_use]
     pub fn new(receives: u32, bytes: u64) -> Self {
         let payload = if receives == 0 { 0 } else { bytes.div_ceil(WORD as u64) };
@@ -81,20 +82,20 @@ impl Shape {
         Shape { ring: ring.next_power_of_two().max(64), sizes: u64::from(receives).next_power_of_two() }
     }
 
-    /// What a peer says; `None` if no queue has that shape.
+    /// Returns the shape that a peer announced, or `None` if it is invalid.
     #[must_use]
     pub fn announced(ring: u64, receives: u32) -> Option<Self> {
         let shape = Shape { ring, sizes: u64::from(receives).next_power_of_two() };
         (ring.is_power_of_two() && (64..=1 << 32).contains(&ring)).then_some(shape)
     }
 
-    /// Words of the ring.
+    /// Returns the length of the ring in words.
     #[must_use]
     pub fn ring(self) -> u64 {
         self.ring
     }
 
-    /// Words of shared memory.
+    /// Returns the size of the shared memory in words.
     #[must_use]
     pub fn words(self) -> u64 {
         SIZES as u64 + self.sizes + self.ring
@@ -111,18 +112,18 @@ impl Shape {
     }
 }
 
-/// Whether a record can go.
+/// Answer to the question whether a record can be pushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readiness {
-    /// It can.
+    /// The record can be pushed.
     Ready,
-    /// No receive is posted for it, or there is no room.
+    /// No receive is posted for the record, or the ring has no room.
     Wait,
-    /// The receive that is posted for it is too short.
+    /// The receive that is posted for the record is too short.
     TooLong,
 }
 
-/// The sending end.
+/// The sending end of a queue.
 #[derive(Debug)]
 pub struct Producer {
     shape: Shape,
@@ -133,17 +134,17 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// For an empty queue.
+    /// Creates the sending end of an empty queue.
     #[must_use]
     pub fn new(shape: Shape) -> Self {
         Producer { shape, tail: 0, head_seen: 0, sent: 0, posted_seen: 0 }
     }
 
-    /// Whether the consumer has posted a receive for the next record, long enough, and there is room for it.
+    /// Returns whether the consumer has posted a sufficient receive for the next record, and the ring has room.
     #[inline]
     pub fn readiness(&mut self, shared: &[Word], header: Header) -> Readiness {
         if self.sent >= self.posted_seen {
-            // Acquire: the size was stored before.
+            // Acquire: the consumer stored the size of the receive before.
             self.posted_seen = shared[POSTED].load(Ordering::Acquire);
             if self.sent >= self.posted_seen {
                 return Readiness::Wait;
@@ -155,20 +156,21 @@ impl Producer {
         }
         let words = HEADER_WORDS + payload;
         if self.room() < words {
-            // Acquire: the consumer's loads from the cells that it freed come before our stores into them.
+            // Acquire: the consumer's loads from the freed cells precede the stores into them.
             self.head_seen = shared[HEAD].load(Ordering::Acquire);
         }
         if self.room() >= words { Readiness::Ready } else { Readiness::Wait }
     }
 
     fn room(&self) -> u64 {
-        // A head beyond the tail, or behind by more than the ring, is not the consumer's: no room.
+        // A head beyond the tail, or behind it by more than the ring, is garbage. It leaves no room.
         let used = self.tail.wrapping_sub(self.head_seen);
         self.shape.ring.saturating_sub(used)
     }
 
-    /// Appends a record whose payload words `payload` gives. Call only when it is ready, or with [`RecordKind::TooLong`] when
-    /// it is too long: a ring has room for the headers of all receives.
+    /// Appends a record, whose payload words `payload` returns. The caller must have found it ready. A
+    /// [`RecordKind::TooLong`] record may be appended when the message is too long, because the ring has room for the
+    /// headers of all receives.
     #[inline]
     pub fn push(&mut self, shared: &[Word], header: Header, payload: impl Fn(usize) -> u64) {
         let at = |position: u64| self.shape.cell(shared, position);
@@ -180,16 +182,16 @@ impl Producer {
         }
         self.tail += HEADER_WORDS + words;
         self.sent += 1;
-        // Release: who sees the tail sees the record, and everything written before it.
+        // Release: a consumer that sees the tail sees the record, and everything written before it.
         shared[TAIL].store(self.tail, Ordering::Release);
     }
 }
 
-/// The producer stored what no producer stores.
+/// Error: the producer has stored values that no correct producer stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbled;
 
-/// The receiving end.
+/// The receiving end of a queue.
 #[derive(Debug)]
 pub struct Consumer {
     shape: Shape,
@@ -198,13 +200,14 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// For an empty queue.
+    /// Creates the receiving end of an empty queue.
     #[must_use]
     pub fn new(shape: Shape) -> Self {
         Consumer { shape, head: 0, posted: 0 }
     }
 
-    /// Tells the producer of one more receive, of so many bytes. No more are posted at a time than the shape is for.
+    /// Announces another receive of `bytes` bytes to the producer. The caller must not exceed the number of receives of
+    /// the shape.
     #[inline]
     pub fn post(&mut self, shared: &[Word], bytes: u32) {
         self.shape.size(shared, self.posted).store(u64::from(bytes), Ordering::Relaxed);
@@ -212,10 +215,10 @@ impl Consumer {
         shared[POSTED].store(self.posted, Ordering::Release);
     }
 
-    /// The header of the next record, if one is there.
+    /// Returns the header of the next record, if there is one.
     ///
     /// # Errors
-    /// If the queue holds garbage.
+    /// [`Garbled`] if the queue contains garbage.
     #[inline]
     pub fn peek(&self, shared: &[Word]) -> Result<Option<Header>, Garbled> {
         let tail = shared[TAIL].load(Ordering::Acquire);
@@ -235,7 +238,7 @@ impl Consumer {
         Ok(Some(header))
     }
 
-    /// Takes the record that [`peek`](Consumer::peek) showed; gives its payload words to `sink`.
+    /// Removes the record that [`peek`](Consumer::peek) returned, and passes its payload words to `sink`.
     #[inline]
     pub fn take(&mut self, shared: &[Word], header: Header, mut sink: impl FnMut(usize, u64)) {
         let words = header.payload_words();
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_takes_nothing_until_something_is_taken() {
+    fn full_ring_accepts_records_only_after_a_take() {
         let (memory, mut producer, mut consumer) = queue();
         for _ in 0..3 {
             consumer.post(&memory, 240);
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn each_record_is_compared_with_the_receive_that_it_will_meet() {
+    fn record_is_compared_with_its_own_receive() {
         let (memory, mut producer, mut consumer) = queue();
         for bytes in [8, 100, 0] {
             consumer.post(&memory, bytes);
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn no_queue_has_an_odd_shape() {
+    fn invalid_shapes_are_refused() {
         for ring in [0, 32, 65, 1 << 33] {
             assert_eq!(Shape::announced(ring, 4), None);
         }

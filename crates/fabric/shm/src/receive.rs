@@ -1,4 +1,4 @@
-//! Receives: what came through the queues meets what was posted for it.
+//! Receiving: messages in the queues complete posted receives.
 
 use stentor_fabric::memory::{Ordering, fence};
 use stentor_fabric::{Completion, Opcode, QpId, QpState, Status};
@@ -9,7 +9,7 @@ use crate::local::span_words;
 use crate::queue::{Garbled, RecordKind};
 
 impl Data {
-    /// Takes everything that came and for which a receive is posted.
+    /// Receives all messages for which a receive is posted.
     #[inline]
     pub(crate) fn receive(&mut self) {
         let heard = self.take_heard();
@@ -33,7 +33,7 @@ impl Data {
                 return false;
             }
         };
-        // A peer that keeps the rules sends nothing without a receive; what another sends waits for one.
+        // A correct peer sends nothing without a receive. A message of an incorrect one waits for a receive.
         let Some(receive) = qp.receives.front().copied() else { return false };
         let imm = (header.kind != RecordKind::Send).then_some(header.imm);
         let opcode = if header.kind == RecordKind::WriteImm { Opcode::RecvWriteImm } else { Opcode::Recv };
@@ -56,7 +56,7 @@ impl Data {
         true
     }
 
-    /// Breaks a queue pair, after completing what was done on it.
+    /// Breaks a queue pair, after completing the requests that are done.
     #[cold]
     pub(crate) fn fail(&mut self, index: usize, first: Status) {
         if self.qps[index].state == QpState::Ready {

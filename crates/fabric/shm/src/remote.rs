@@ -12,9 +12,9 @@ use crate::mapping::{Mapping, ReadMapping};
 /// A peer's memory, mapped as the access allows.
 #[derive(Debug)]
 pub(crate) enum RemoteMemory {
-    /// For [`Access::Write`] and [`Access::Atomic`].
+    /// Memory for [`Access::Write`] and [`Access::Atomic`].
     Write(Mapping),
-    /// For [`Access::Read`].
+    /// Memory for [`Access::Read`].
     Read(ReadMapping),
 }
 
@@ -26,18 +26,18 @@ pub(crate) struct Remote {
     pub(crate) access: Access,
     pub(crate) memory: RemoteMemory,
     pub(crate) words: usize,
-    /// The owner's number for it: the place of its generation in the owner's control page.
+    /// The owner's number of the region: the index of its generation in the owner's control page.
     pub(crate) region: u32,
-    /// The generation of the grant.
+    /// Generation of the grant.
     pub(crate) generation: u64,
-    /// The owner's generations.
+    /// The owner's control page with its generations.
     pub(crate) control: Arc<ReadMapping>,
-    /// No key is ever given twice: [`Remotes::insert`] does.
+    /// Key of the grant, which [`Remotes::insert`] assigns. No key is used twice.
     pub(crate) key: u64,
 }
 
 impl Remote {
-    /// Whether the access was not revoked; after a full fence.
+    /// Returns whether the access is not revoked. The caller must have executed a full fence since its stores.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         gate::is_open(self.control.load(self.region as usize, Ordering::Relaxed), self.generation)
@@ -52,7 +52,7 @@ impl Remote {
         (end <= self.words as u64).then_some((offset / WORD as u64) as usize..end as usize)
     }
 
-    /// The words of a span that may be written.
+    /// Returns the words of a span, if they may be written.
     #[inline]
     pub(crate) fn writable(&self, offset: u64, bytes: u64) -> Option<&[Word]> {
         let range = self.range(offset, bytes)?;
@@ -62,7 +62,7 @@ impl Remote {
         }
     }
 
-    /// The word at `offset`, if atomics are allowed.
+    /// Returns the word at `offset`, if atomics are allowed.
     pub(crate) fn atomic(&self, offset: u64) -> Option<&Word> {
         if self.access != Access::Atomic {
             return None;
@@ -70,7 +70,7 @@ impl Remote {
         self.writable(offset, WORD as u64)?.first()
     }
 
-    /// Copies a span to local memory; whether it is inside the region.
+    /// Copies a span to local memory. Returns whether it is inside the region.
     pub(crate) fn read(&self, offset: u64, to: &[Word]) -> bool {
         let Some(range) = self.range(offset, (to.len() * WORD) as u64) else { return false };
         for (to, word) in to.iter().zip(range) {
@@ -84,7 +84,7 @@ impl Remote {
     }
 }
 
-/// All of them, by key and by name.
+/// All granted regions of peers, by key and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Remotes {
     slots: Vec<Option<Remote>>,
@@ -93,7 +93,7 @@ pub(crate) struct Remotes {
 }
 
 impl Remotes {
-    /// The region that `span` names, and its slot, if `peer` is its owner.
+    /// Returns the region that `span` names and its slot, if `peer` is the owner.
     #[inline]
     pub(crate) fn find(&self, peer: ProcessId, span: &RemoteSpan) -> Option<(u32, &Remote)> {
         let slot = span.region.key as u32;
@@ -101,24 +101,24 @@ impl Remotes {
         (remote.key == span.region.key && remote.peer == peer).then_some((slot, remote))
     }
 
-    /// The region in a slot.
+    /// Returns the region in a slot.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> Option<&Remote> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    /// How many a peer has granted.
+    /// Returns the number of regions that a peer has granted.
     pub(crate) fn count(&self, peer: ProcessId) -> usize {
         self.by_name.keys().filter(|(owner, _)| *owner == peer).count()
     }
 
-    /// The region of this name.
+    /// Returns the region with this name.
     pub(crate) fn resolve(&self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
         let remote = self.slots[*self.by_name.get(&(peer, purpose))?].as_ref()?;
         Some(RemoteRegion { peer, key: remote.key, bytes: (remote.words * WORD) as u64 })
     }
 
-    /// Takes up a grant, and gives it its key.
+    /// Adds a grant, and assigns its key.
     pub(crate) fn insert(&mut self, granted: Remote) {
         let name = (granted.peer, granted.purpose);
         self.remove(name);
@@ -131,14 +131,14 @@ impl Remotes {
         self.by_name.insert(name, slot);
     }
 
-    /// Forgets the region of this name.
+    /// Removes the region with this name.
     pub(crate) fn remove(&mut self, name: (ProcessId, Purpose)) {
         if let Some(slot) = self.by_name.remove(&name) {
             self.slots[slot] = None;
         }
     }
 
-    /// Forgets the grant that the owner revoked, unless a newer one took its place.
+    /// Removes a grant that the owner has revoked, unless a newer one has replaced it.
     pub(crate) fn revoked(&mut self, peer: ProcessId, region: u32, generation: u64) {
         let old = |remote: &&Remote| remote.peer == peer && remote.region == region && remote.generation < generation;
         if let Some(remote) = self.slots.iter().flatten().find(old) {
@@ -146,7 +146,7 @@ impl Remotes {
         }
     }
 
-    /// Forgets everything of a peer.
+    /// Removes all regions of a peer.
     pub(crate) fn remove_peer(&mut self, peer: ProcessId) {
         self.by_name.retain(|(owner, _), _| *owner != peer);
         for slot in &mut self.slots {

@@ -1,4 +1,4 @@
-//! Unix sockets of packets, with file descriptors and credentials. Nothing here blocks.
+//! Unix packet sockets with file descriptors and credentials. Nothing here blocks.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,27 +13,28 @@ pub(crate) use stentor_host::socket::{accept, dial, peer};
 
 use crate::message::{MAX_MESSAGE, WAKE};
 
-/// No message has more file descriptors.
+/// Maximum number of file descriptors of a message.
 pub(crate) const MAX_FDS: usize = 2;
 
-/// Room for a packet, and a byte more, which no packet has. A process is woken by packets, so nothing is allocated for one.
+/// Buffer for a packet, one byte longer than any valid packet. Packets wake a process, so receiving one allocates
+/// nothing.
 pub(crate) type Room = [u8; MAX_MESSAGE + 1];
-/// An empty one.
+/// An empty buffer.
 pub(crate) const ROOM: Room = [0; MAX_MESSAGE + 1];
 
-/// What came.
+/// Result of receiving.
 pub(crate) enum Received<'a> {
-    /// A packet.
+    /// A packet and its file descriptors.
     Packet(&'a [u8], Vec<OwnedFd>),
-    /// A packet that did not arrive whole, and why.
+    /// A packet that did not arrive completely, and the reason.
     Torn(&'static str),
-    /// Nothing now.
+    /// No packet is available.
     Nothing,
-    /// The other end is gone.
+    /// The other end has closed the connection.
     Closed,
 }
 
-/// Sends a packet; `Ok(false)` if the other end does not keep up.
+/// Sends a packet. Returns `Ok(false)` if the other end does not keep up.
 pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<bool> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -48,12 +49,13 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io
     }
 }
 
-/// Makes the other end's sockets readable. If this fails they are already, or the other end is gone.
+/// Makes the other end's socket readable. A failure means that it is readable already, or that the other end has closed
+/// it.
 pub(crate) fn send_wake(socket: &OwnedFd) {
     let _ = send(socket, &WAKE, &[]);
 }
 
-/// Takes a packet to `room`.
+/// Receives a packet into `room`.
 pub(crate) fn receive<'a>(socket: &OwnedFd, room: &'a mut Room) -> Received<'a> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -76,6 +78,6 @@ pub(crate) fn receive<'a>(socket: &OwnedFd, room: &'a mut Room) -> Received<'a> 
         let why = "file descriptors that cannot be taken: raise the limit of open files of the process that refuses them (ulimit -n)";
         return Received::Torn(why);
     }
-    // Nobody sends empty packets: this is the end.
+    // No peer sends empty packets, so an empty one is the end of the connection.
     if message.bytes == 0 { Received::Closed } else { Received::Packet(&room[..message.bytes], fds) }
 }

@@ -1,5 +1,5 @@
-//! Sleeping until a peer rings: on the wait word, or on the control sockets while connections are made and for users of
-//! the descriptor.
+//! Sleeping until a peer rings. The process sleeps on the wait word, or on the control sockets while connections are
+//! being made or if the user waits on the descriptor.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ use crate::control::DIAL_PAUSE;
 use crate::doorbell::{self, AWAKE, FUTEX, SOCKET};
 use crate::fabric::ShmFabric;
 
-/// No sleep is longer: a peer that dies rings only where the kernel can wait for its mark, and one that stores nonsense into the wait
-/// word costs this much.
+/// Maximum duration of one sleep. The death of a peer wakes a sleeper only where the kernel can wait for its mark, and
+/// nonsense in the wait word costs at most this time.
 const LONGEST: Duration = Duration::from_millis(100);
-/// The control plane is not looked at more often because of sleeping.
+/// Minimum interval between two control plane rounds that are caused by sleeping.
 const PUMP_PAUSE: Duration = Duration::from_millis(1);
-/// While work requests wait for receives of the peer, which does not ring for them.
+/// Maximum duration of one sleep while work requests wait for receives, because the peer does not ring for those.
 const DEFERRED: Duration = Duration::from_millis(1);
 
 impl ShmFabric {
     pub(crate) fn prepare_sleep(&mut self) {
         self.armed = if self.fd_used.get() || self.is_connecting() { SOCKET } else { FUTEX };
         if self.armed == SOCKET {
-            // Takes the wake-ups of the last time off the sockets.
+            // Receives the wake-ups of the last sleep, so that the sockets are not readable.
             self.pump();
         }
         doorbell::arm(&self.wait_page.words()[0], self.armed);
@@ -41,7 +41,7 @@ impl ShmFabric {
     fn sleep_armed(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let until = Instant::now().checked_add(timeout);
         loop {
-            // Control messages ring too; what came just before arming waits at most for the next slice.
+            // Control messages ring, too. One that arrived just before arming waits at most until the next sleep ends.
             if self.control.last_pump.elapsed() >= PUMP_PAUSE || self.armed == SOCKET {
                 self.pump();
             }

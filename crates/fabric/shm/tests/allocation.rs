@@ -1,4 +1,4 @@
-//! The hot path allocates nothing: counted by the allocator of this program.
+//! The hot path does not allocate: the allocator of this program counts.
 #![cfg(not(loom))]
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
@@ -16,7 +16,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: everything is the system allocator's; counting does not touch what it returns.
+// SAFETY: the system allocator does everything; counting does not touch its results.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -51,7 +51,7 @@ fn polled(fabric: &mut ShmFabric, out: &mut [Completion]) -> usize {
     taken
 }
 
-/// Every verb once, and what the peer does about it.
+/// Executes every verb once, and the peer's part of it.
 fn round(a: &mut ShmFabric, b: &mut ShmFabric, target: RemoteSpan) {
     let (qp, local) = (QpId(0), Span { region: RegionId(1), offset: 64, bytes: 8 });
     let source = Source::Inline(&[7; 64]);
@@ -79,7 +79,7 @@ fn round(a: &mut ShmFabric, b: &mut ShmFabric, target: RemoteSpan) {
 }
 
 #[test]
-fn posting_polling_receiving_and_waking_allocate_nothing() {
+fn posting_polling_receiving_and_waking_do_not_allocate() {
     let directory = std::env::temp_dir().join(format!("stentor-shm-allocation-{}", std::process::id()));
     let (mut a, mut b) = (start(&directory, 0), start(&directory, 1));
     let mut events = 0;
@@ -91,7 +91,7 @@ fn posting_polling_receiving_and_waking_allocate_nothing() {
     assert_eq!(a.state(QpId(0)), QpState::Ready);
     let target = RemoteSpan { region: a.resolve(ProcessId(1), PURPOSE).unwrap(), offset: 128 };
     round(&mut a, &mut b, target);
-    // The life threads look at what they watch when a connection is made, and on a busy machine they do that late.
+    // The life threads look at their peers when a connection is made, which may happen late on a busy machine.
     let laps = (0..10).map(|_| {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..1000).for_each(|_| round(&mut a, &mut b, target));

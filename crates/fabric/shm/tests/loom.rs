@@ -1,5 +1,6 @@
-//! The three algorithms that other processes take part in, in every interleaving and with every value that the memory
-//! model lets a load return. Run with `RUSTFLAGS="--cfg loom" cargo test -p stentor-fabric-shm --test loom --release`.
+//! The three algorithms in which other processes take part, in every interleaving and with every value that the memory
+//! model permits a load to return. Run with `RUSTFLAGS="--cfg loom" cargo test -p stentor-fabric-shm --test loom
+//! --release`.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -13,7 +14,7 @@ fn words(count: usize) -> Arc<Vec<Word>> {
     Arc::new((0..count).map(|_| Word::new(0)).collect())
 }
 
-/// A sleeper that arms, looks once more and only then sleeps is woken, or has seen what was written.
+/// A sleeper that arms, checks once more and only then sleeps is woken, or has seen the write.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
@@ -29,13 +30,13 @@ fn no_wake_up_is_lost() {
         doorbell::arm(&memory[1], FUTEX);
         let seen = memory[0].load(Ordering::Acquire) == 7;
         let rung = writer.join().unwrap();
-        // Asleep for ever: armed, nothing seen, and nobody took the duty to wake.
+        // Without this a sleeper hangs: armed, with nothing seen, and no writer that took over the duty to wake.
         assert!(seen || rung);
         assert!(!rung || memory[1].load(Ordering::Relaxed) == AWAKE);
     });
 }
 
-/// Two writers and one sleeper: one of them wakes it, and not both.
+/// With two writers and one sleeper, exactly one writer wakes it.
 #[test]
 fn one_of_two_writers_wakes() {
     loom::model(|| {
@@ -58,9 +59,9 @@ fn one_of_two_writers_wakes() {
     });
 }
 
-/// What the writer counts as done is in the owner's copy.
+/// Writes that the writer counts as done are in the owner's copy.
 #[test]
-fn what_counts_as_done_is_in_the_snapshot() {
+fn completed_writes_are_in_the_snapshot() {
     loom::model(|| {
         let memory = words(3);
         let writer = {
@@ -81,9 +82,9 @@ fn what_counts_as_done_is_in_the_snapshot() {
     });
 }
 
-/// The same for one look after closing: closing alone suffices, the copy's repetition is for the order of writes.
+/// One load after closing suffices to see a completed write. The copy is repeated only for the order of writes.
 #[test]
-fn what_counts_as_done_is_seen_after_closing() {
+fn completed_writes_are_visible_after_closing() {
     loom::model(|| {
         let memory = words(2);
         let writer = {
@@ -100,7 +101,8 @@ fn what_counts_as_done_is_seen_after_closing() {
     });
 }
 
-/// With a later write the copy holds the earlier one, though it is copied first and neither counts as done.
+/// A copy that contains a later write contains the earlier one, although that is copied first and neither counts as
+/// done.
 #[test]
 fn the_snapshot_keeps_the_order_of_writes() {
     loom::model(|| {
@@ -122,9 +124,10 @@ fn the_snapshot_keeps_the_order_of_writes() {
     });
 }
 
-/// Records come out whole, in order, after their receives were posted, and with what was written before them.
+/// Records are received whole, in order, after their receives were posted, and with everything that was written before
+/// them.
 #[test]
-fn the_queue_hands_over_whole_records_in_order() {
+fn queue_delivers_whole_records_in_order() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -168,9 +171,9 @@ fn the_queue_hands_over_whole_records_in_order() {
     });
 }
 
-/// A cell is not written again before the consumer has read it.
+/// A cell is not overwritten before the consumer has read it.
 #[test]
-fn the_queue_reuses_cells_only_when_they_are_free() {
+fn queue_reuses_only_free_cells() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -180,7 +183,7 @@ fn the_queue_reuses_cells_only_when_they_are_free() {
         for _ in 0..3 {
             consumer.post(&memory, 400);
         }
-        // 42 and 20 words of 64: the third record fits only where the first was.
+        // The first two records take 42 and 20 of 64 words. The third fits only where the first was.
         let records = [(40 * 8, 1), (18 * 8, 2), (2 * 8, 3)];
         let header = |(bytes, imm)| Header { kind: RecordKind::SendImm, bytes, imm };
         for record in &records[..2] {

@@ -1,5 +1,6 @@
-//! Real processes that are killed at any moment and started again: whoever survives connects to each of them, and keeps
-//! nothing of those that went. One test in a program of its own, which counts its own descriptors and mappings.
+//! Real processes that are killed at any moment and restarted. A surviving peer connects to each of them and keeps
+//! nothing of the previous ones. This is the only test of its program, because it counts the program's descriptors and
+//! mappings.
 #![cfg(not(loom))]
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use stentor_fabric::{
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 
 const ROLE: &str = "STENTOR_SHM_RESTART";
-/// What the survivor writes, and where a process says which life of its it is.
+/// Purpose of the regions: the survivor writes into one, and each restarted process writes its life into the other.
 const LIFE: Purpose = Purpose(1);
 const SERVICES: [Service; 2] = [Service(1), Service(2)];
 const QP: QpConfig = QpConfig::reliable(16, 4);
@@ -36,13 +37,13 @@ fn write(fabric: &mut ShmFabric, qp: QpId, peer: ProcessId, first: u64, value: u
     let Some(region) = fabric.resolve(peer, LIFE) else { return };
     let verb =
         Verb::Write { source: Source::Inline(&value.to_ne_bytes()), target: RemoteSpan { region, offset: first * 8 } };
-    // A full queue, or one that just broke: the next round is soon.
+    // If the queue is full or just broke, the next round repeats the write.
     let _ = fabric.post(qp, WorkRequest { id: value, verb, signalled: true });
     let mut out = [Completion::BLANK; 16];
     while fabric.poll(&mut out) == out.len() {}
 }
 
-/// Says for ever, on both services, which life this is, and repeats what the survivor says.
+/// Writes this life forever on both services, and repeats what the survivor writes.
 fn phoenix(directory: &Path, me: u16, life: u64) {
     let (mut fabric, region, qps) = start(directory, me);
     loop {
@@ -58,13 +59,13 @@ fn phoenix(directory: &Path, me: u16, life: u64) {
     }
 }
 
-/// Killed when dropped.
+/// A process that is killed when dropped.
 struct Phoenix(Child);
 
 impl Phoenix {
     fn rise(directory: &Path, me: u16, life: u64) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "whoever_survives_200_kills_connects_again_and_keeps_nothing", "--test-threads=1"])
+            .args(["--exact", "survivor_of_200_kills_reconnects_and_keeps_nothing", "--test-threads=1"])
             .env(ROLE, format!("{me} {life} {}", directory.display()))
             .stdout(Stdio::null())
             .spawn()
@@ -84,7 +85,8 @@ fn count(path: &str) -> usize {
     std::fs::read_dir(path).unwrap().count()
 }
 
-/// What must not grow: descriptors, mappings, bytes of mapped memory of the fabric, bytes it says it has.
+/// Returns the resources that must not grow: descriptors, mappings of the fabric's memory, and bytes that the fabric
+/// reports.
 fn held(fabric: &ShmFabric) -> (usize, usize, u64) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let shared = maps.lines().filter(|line| line.contains("memfd:stentor")).count();
@@ -128,7 +130,7 @@ impl Survivor {
         }
     }
 
-    /// Both services reach this life, and this life reaches the survivor.
+    /// Waits until this life has arrived on both services, and the survivor's writes have arrived at it.
     fn hears(&mut self, life: u64) {
         self.until(&format!("life {life} on both services"), |survivor| {
             for place in 0..2 {
@@ -144,7 +146,7 @@ impl Survivor {
     }
 }
 
-/// `me` survives; the other one, which dials or is dialled, does not.
+/// Runs the survivor `me`. The other process, which dials or is dialled, is killed again and again.
 fn survive(directory: &Path, me: u16, rounds: u64) -> (u64, [u64; 2]) {
     let (fabric, region, qps) = start(directory, me);
     let mut survivor = Survivor { fabric, region, qps, peer: ProcessId(1 - me), connected: [0; 2] };
@@ -155,7 +157,7 @@ fn survive(directory: &Path, me: u16, rounds: u64) -> (u64, [u64; 2]) {
             survivor.hears(life);
             heard += 1;
         } else {
-            // Killed while it starts, while it greets, or just after: whatever it is about then.
+            // Kill it while it starts, during its handshake, or just after, whatever it is doing then.
             let until = Instant::now() + Duration::from_micros(life * 7919 % 12_000);
             while Instant::now() < until {
                 survivor.events();
@@ -176,7 +178,7 @@ fn survive(directory: &Path, me: u16, rounds: u64) -> (u64, [u64; 2]) {
 }
 
 #[test]
-fn whoever_survives_200_kills_connects_again_and_keeps_nothing() {
+fn survivor_of_200_kills_reconnects_and_keeps_nothing() {
     if let Ok(role) = std::env::var(ROLE) {
         let parts: Vec<&str> = role.splitn(3, ' ').collect();
         return phoenix(Path::new(parts[2]), parts[0].parse().unwrap(), parts[1].parse().unwrap());

@@ -1,4 +1,4 @@
-//! Who may connect, and what a process finds in its directory.
+//! Admission of peers, and the contents of a process's directory.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{ShmConfig, ShmFabric, StartError};
 
 const QP: QpConfig = QpConfig::reliable(4, 0);
 
-/// Two processes that must not get together; what each says of it.
+/// Starts two processes that must not connect. Returns the refusal of each.
 fn refusals(change: impl Fn(&mut ShmConfig)) -> [String; 2] {
     let directory = TestDirectory::new();
     let mut theirs = config(&directory.0, 1, 2);
@@ -62,10 +62,11 @@ fn a_second_process_with_the_same_id_is_refused_and_the_first_stays() {
 }
 
 #[test]
-fn a_socket_that_cannot_be_judged_stays_and_the_start_is_refused() {
+fn socket_of_unknown_state_stays_and_the_start_is_refused() {
     let directory = TestDirectory::new();
     let _other = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
-    // Connecting fails, but not because nobody listens; as when this process has no file descriptor left.
+    // Connecting to this socket fails, although a process listens. The same happens when this process has no file
+    // descriptor left.
     let path = directory.0.join("test").join("1-g1.1.1.00000000.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let error = ShmFabric::start(config(&directory.0, 1, 2)).unwrap_err();
@@ -76,14 +77,14 @@ fn a_socket_that_cannot_be_judged_stays_and_the_start_is_refused() {
 }
 
 #[test]
-fn the_id_of_a_process_that_left_is_free_and_what_a_dead_one_left_is_removed() {
+fn id_of_an_ended_process_is_free_and_its_stale_socket_is_removed() {
     let directory = TestDirectory::new();
     let without = ShmConfig { janitor: false, ..config(&directory.0, 1, 2) };
     drop(ShmFabric::start(without.clone()).unwrap());
     let fabric = ShmFabric::start(without.clone()).unwrap();
     let cluster = directory.0.join("test");
     let socket = stentor_host::sockets_of(&cluster, ProcessId(1)).unwrap().remove(0);
-    // A socket that nobody listens at, as after kill -9 without a janitor.
+    // A socket without a listener, as kill -9 leaves it when there is no janitor.
     let left = cluster.join("1-g1.1.1.00000000.sock");
     std::fs::hard_link(&socket, cluster.join("keep")).unwrap();
     drop(fabric);
@@ -154,7 +155,7 @@ fn many_processes_start_at_once_and_leave_at_once() {
 }
 
 #[test]
-fn the_order_of_connecting_does_not_matter_and_a_peer_that_left_comes_back() {
+fn peers_connect_in_any_order_and_reconnect() {
     let directory = TestDirectory::new();
     let mut a = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
     let qp = a.connect(ProcessId(1), SERVICE, QP).unwrap();
@@ -177,13 +178,13 @@ fn the_order_of_connecting_does_not_matter_and_a_peer_that_left_comes_back() {
 }
 
 #[test]
-fn socket_that_was_removed_is_made_anew_said_and_found() {
+fn removed_socket_is_recreated_reported_and_found() {
     let directory = TestDirectory::new();
     let mut a = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
     a.connect(ProcessId(1), SERVICE, QP).unwrap();
     let beside = a.beside();
     std::fs::remove_dir_all(&directory.0).unwrap();
-    // Nothing in the directory tells of it, and a second process of its id is refused all the same.
+    // The directory shows no trace of the process, but a second one with its id is still refused.
     let error = ShmFabric::start(config(&directory.0, 0, 2)).unwrap_err();
     assert!(matches!(error, StartError::AlreadyRunning { pid, .. } if pid == std::process::id() as i32), "{error}");
     let mut note = None;
@@ -207,7 +208,7 @@ fn socket_that_was_removed_is_made_anew_said_and_found() {
 }
 
 #[test]
-fn place_that_was_removed_is_made_anew_and_said() {
+fn removed_seat_is_recreated_and_reported() {
     let directory = TestDirectory::new();
     let (sender, said) = std::sync::mpsc::channel();
     let say = move |text: &str| sender.send(text.to_owned()).unwrap();
@@ -235,7 +236,7 @@ fn relative_directory_is_the_same_as_its_absolute_path() {
 #[test]
 fn directory_with_dots_has_the_path_without_them() {
     let directory = TestDirectory::new();
-    // A socket whose path went through it would have no room for its name.
+    // The path of a socket through this directory would be too long for its name.
     let long = directory.0.join("x".repeat(100));
     std::fs::create_dir_all(&long).unwrap();
     let asked = long.join("..").join("here");
@@ -246,7 +247,7 @@ fn directory_with_dots_has_the_path_without_them() {
 }
 
 #[test]
-fn process_that_is_started_again_is_refused_where_each_has_one_life_although_its_pid_is_the_same() {
+fn restarted_process_is_refused_under_one_life_despite_its_equal_pid() {
     let directory = TestDirectory::new();
     let mut a = ShmFabric::start(ShmConfig { one_life: true, ..config(&directory.0, 0, 2) }).unwrap();
     a.connect(ProcessId(1), SERVICE, QP).unwrap();

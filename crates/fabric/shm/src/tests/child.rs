@@ -1,4 +1,4 @@
-//! Real processes: this test program, run again with a role.
+//! Real processes: this test program, started again with a role.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use crate::ShmFabric;
 /// The region in which a child shows that it is alive.
 pub(super) const BEATS: Purpose = Purpose(4);
 
-/// A running child; killed when dropped.
+/// A running child. It is killed when dropped.
 pub(super) struct Child {
     process: std::process::Child,
     lines: Receiver<String>,
@@ -26,7 +26,7 @@ pub(super) struct Child {
 impl Child {
     pub(super) fn start(role: &str, directory: &TestDirectory, id: u16) -> Child {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "tests::child::a_child_that_fails_is_seen_to_fail", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "tests::child::failing_child_is_noticed", "--nocapture", "--test-threads=1"])
             .env("STENTOR_SHM_ROLE", role)
             .env("STENTOR_SHM_DIRECTORY", &directory.0)
             .env("STENTOR_SHM_ID", id.to_string())
@@ -38,7 +38,7 @@ impl Child {
         let output = BufReader::new(process.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // The harness writes on the same line.
+                // The test harness writes on the same line.
                 if let Some((_, line)) = line.split_once("> ") {
                     let _ = sender.send(line.to_owned());
                 }
@@ -51,7 +51,7 @@ impl Child {
         self.process.id() as i32
     }
 
-    /// The next line that the child said.
+    /// Returns the next line that the child printed.
     pub(super) fn line(&mut self) -> Option<String> {
         match self.lines.try_recv() {
             Ok(line) => Some(line),
@@ -73,9 +73,9 @@ impl Drop for Child {
     }
 }
 
-/// The entry point of the child processes, too: those have a role.
+/// Also the entry point of the child processes, which have a role.
 #[test]
-fn a_child_that_fails_is_seen_to_fail() {
+fn failing_child_is_noticed() {
     if let Ok(role) = std::env::var("STENTOR_SHM_ROLE") {
         return play(&role);
     }
@@ -102,7 +102,7 @@ fn connect(fabric: &mut ShmFabric, qp: QpId) {
     until("connected", || events(fabric).contains(&Event::Connected { qp, peer: ProcessId(0) }));
 }
 
-/// Ignores generations and messages: goes on storing with nothing but the mappings.
+/// Ignores generations and messages, and keeps storing through its mappings alone.
 fn rogue(fabric: &mut ShmFabric, qp: QpId) {
     connect(fabric, qp);
     let find = |purpose| {
@@ -119,8 +119,8 @@ fn rogue(fabric: &mut ShmFabric, qp: QpId) {
     }
 }
 
-/// Writes 1, 2, 3 … over the whole region; when a write fails says the number of the last one that did not, connects
-/// again and goes on with that.
+/// Writes 1, 2, 3 … over the whole region. When a write fails, it prints the number of the last successful one,
+/// reconnects, and continues from there.
 fn writer(fabric: &mut ShmFabric, qp: QpId) {
     let mut done = 0;
     loop {
@@ -146,7 +146,7 @@ fn writer(fabric: &mut ShmFabric, qp: QpId) {
     }
 }
 
-/// Sends back every new value of word 0 of its region to word 0 of process 0's, sleeping in between.
+/// Copies every new value of word 0 of its region to word 0 of process 0's region, and sleeps in between.
 fn echo(fabric: &mut ShmFabric, qp: QpId) {
     let spec = RegionSpec { purpose: PURPOSE, writer: ProcessId(0), bytes: BYTES };
     let own = fabric.register(spec).unwrap();
@@ -168,7 +168,7 @@ fn echo(fabric: &mut ShmFabric, qp: QpId) {
     }
 }
 
-/// Has memory that takes the kernel some milliseconds to take apart, and polls.
+/// Has so much memory that the kernel needs some milliseconds to free it, and polls.
 fn large(fabric: &mut ShmFabric, qp: QpId) {
     const BYTES: u64 = 256 << 20;
     let memory = fabric.register(RegionSpec { purpose: Purpose(9), writer: fabric.me(), bytes: BYTES }).unwrap();

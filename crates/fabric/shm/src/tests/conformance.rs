@@ -1,4 +1,4 @@
-//! The contract's own suite, over several fabrics of this process.
+//! The contract's conformance suite, over several fabrics of this process.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use stentor_fabric_conformance::{Processes, suite, suite_of};
 use super::support::{TestDirectory, config};
 use crate::{ShmConfig, ShmFabric};
 
-/// Nobody else has to run for something to happen: all processes are in this thread. See `restart.rs` for processes that are
+/// All processes are in this thread, so nothing else needs to run for progress. `restart.rs` tests processes that are
 /// killed.
 fn bed(processes: usize, repeats: u64) -> Processes<ShmFabric> {
     let directory = TestDirectory::new();
@@ -21,7 +21,7 @@ fn bed(processes: usize, repeats: u64) -> Processes<ShmFabric> {
 }
 
 #[test]
-fn the_suite_passes_and_skips_only_what_shared_memory_has_not() {
+fn suite_passes_and_skips_only_unsupported_cases() {
     let report = suite(|processes| bed(processes, 8));
     report.assert_ok();
     let (sets, others): (Vec<_>, Vec<_>) = report.skipped().into_iter().partition(|case| case.starts_with("set::"));
@@ -37,7 +37,7 @@ fn the_suite_passes_and_skips_only_what_shared_memory_has_not() {
 }
 
 #[test]
-fn what_must_work_any_number_of_times_works_200_times() {
+fn repeatable_cases_pass_200_times() {
     let topics = ["restart::", "link::", "fence::", "heartbeat::"];
     let wanted = |case: &str| topics.iter().any(|topic| case.starts_with(topic));
     suite_of(|processes| bed(processes, 200), wanted).assert_ok();

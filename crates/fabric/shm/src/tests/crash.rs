@@ -15,7 +15,7 @@ fn entries(directory: &Path) -> usize {
 }
 
 #[test]
-fn a_killed_process_leaves_nothing_and_its_peer_hears_of_it() {
+fn killed_process_leaves_nothing_and_its_peer_notices() {
     let directory = TestDirectory::new();
     let cluster = directory.0.join("test");
     let mut fabric = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
@@ -24,14 +24,14 @@ fn a_killed_process_leaves_nothing_and_its_peer_hears_of_it() {
     for round in 0..3 {
         let mut child = Child::start("echo", &directory, 1);
         let mut said = false;
-        // The child may say so before its word has reached this end of the connection.
+        // The child may print its line before its offer has arrived at this end.
         until("ready", || {
             events(&mut fabric);
             said |= child.line().is_some();
             said && fabric.state(qp) == QpState::Ready
         });
         assert_eq!(entries(&cluster), 2);
-        // Nothing is posted there for it: it waits, and fails with the peer.
+        // The child has posted no receive, so the message waits and fails with the peer.
         send(&mut fabric, qp, round, b"lost", None);
         fabric.post_recv(qp, span(stentor_fabric::RegionId(0), 0, 8), 90 + round).unwrap();
         child.kill();
@@ -50,7 +50,7 @@ fn a_killed_process_leaves_nothing_and_its_peer_hears_of_it() {
 }
 
 #[test]
-fn the_last_process_killed_leaves_not_even_a_directory() {
+fn last_killed_process_leaves_no_directory() {
     let directory = TestDirectory::new();
     let mut child = Child::start("echo", &directory, 1);
     let cluster = directory.0.join("test");
@@ -60,7 +60,7 @@ fn the_last_process_killed_leaves_not_even_a_directory() {
 }
 
 #[test]
-fn a_peer_killed_while_it_writes_harms_nobody_and_the_next_one_goes_on() {
+fn peer_killed_during_a_write_harms_nobody_and_is_replaced() {
     let directory = TestDirectory::new();
     let mut fabric = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
     let region = region(&mut fabric, 1, Access::Write);
@@ -79,7 +79,7 @@ fn a_peer_killed_while_it_writes_harms_nobody_and_the_next_one_goes_on() {
             events(&mut fabric);
             fabric.state(qp) == QpState::Error
         });
-        // Whatever it was about: one number, or that and the next one.
+        // The region holds one number, or a part of the next one in front of it.
         let (first, last) = (load(&fabric, region, 0), load(&fabric, region, 511));
         assert!(first == last || first == last + 1, "{first} {last}");
         fabric.reset(qp).unwrap();
@@ -87,7 +87,7 @@ fn a_peer_killed_while_it_writes_harms_nobody_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn a_sleeping_process_is_woken_by_a_write_and_a_stopped_one_does_not_hold_up_the_others() {
+fn write_wakes_a_sleeping_process_and_a_stopped_one_blocks_nobody() {
     let directory = TestDirectory::new();
     let mut fabric = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
     let own = region(&mut fabric, 1, Access::Write);
@@ -112,7 +112,7 @@ fn a_sleeping_process_is_woken_by_a_write_and_a_stopped_one_does_not_hold_up_the
             }
         }
     }
-    // Sleeps are bounded by 100 ms: without wake-ups this takes half a minute.
+    // Sleeps are bounded by 100 ms. Without wake-ups this would take half a minute.
     assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
     let pid = rustix::process::Pid::from_raw(child.pid()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
@@ -123,7 +123,7 @@ fn a_sleeping_process_is_woken_by_a_write_and_a_stopped_one_does_not_hold_up_the
 }
 
 #[test]
-fn what_a_peer_sent_before_it_went_is_received_and_its_regions_go_with_it() {
+fn messages_sent_before_a_peer_ended_are_received_and_its_regions_are_removed() {
     let mut pair = Pair::new(QpConfig::reliable(4, 4));
     let local = staging(&mut pair.b, 9);
     let back = pair.b.resolve(ProcessId(0), PURPOSE).unwrap();
@@ -135,7 +135,7 @@ fn what_a_peer_sent_before_it_went_is_received_and_its_regions_go_with_it() {
     until("heard of it", || events(&mut pair.b) == [Event::Disconnected { qp: pair.qp_b, peer: ProcessId(0) }]);
     assert_eq!(ends(&poll(&mut pair.b)), [(1, Status::Success), (2, Status::Flushed), (3, Status::Flushed)]);
     assert_eq!(pair.b.resolve(ProcessId(0), PURPOSE), None);
-    // Its next life has the same name, and is not the same.
+    // The peer's next life has the same name, but its region has another key.
     pair.a = ShmFabric::start(config(&pair.directory.0, 0, 3)).unwrap();
     region(&mut pair.a, 1, Access::Write);
     pair.qp_a = pair.a.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
@@ -148,7 +148,7 @@ fn what_a_peer_sent_before_it_went_is_received_and_its_regions_go_with_it() {
 }
 
 #[test]
-fn what_a_peer_sent_before_it_broke_the_queue_pair_is_received() {
+fn messages_sent_before_a_break_are_received() {
     let mut pair = Pair::new(QpConfig::reliable(4, 4));
     let local = staging(&mut pair.b, 9);
     pair.b.post_recv(pair.qp_b, span(local, 0, 64), 1).unwrap();

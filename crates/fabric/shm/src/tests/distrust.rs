@@ -12,7 +12,7 @@ use crate::socket::{self, Received};
 use stentor_host::memfd;
 use stentor_host::sockets_of;
 
-/// A peer by hand.
+/// A peer whose messages the test sends by hand.
 pub(super) struct Raw {
     pub(super) socket: OwnedFd,
     pub(super) fabric: ShmFabric,
@@ -46,7 +46,7 @@ impl Raw {
         assert_eq!(socket::send(&self.socket, &message.encode(), &fds), Ok(true));
     }
 
-    /// As far as being connected.
+    /// Connects the peer.
     pub(super) fn connected() -> Self {
         let mut raw = Raw::new();
         raw.send(&Message::Hello(hello()), &[]);
@@ -59,7 +59,8 @@ impl Raw {
         raw
     }
 
-    /// The fabric refuses, says why to both, closes, and goes on with others.
+    /// Asserts that the fabric refuses the peer, reports the reason to both sides, closes the connection, and serves
+    /// others.
     fn refused(mut self, what: &str) {
         let mut refusal = None;
         until("refused", || {
@@ -95,7 +96,7 @@ pub(super) fn dial(directory: &TestDirectory) -> OwnedFd {
 }
 
 #[test]
-fn garbage_instead_of_a_greeting_is_refused() {
+fn garbage_instead_of_a_hello_is_refused() {
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0], &[255; 1024], &[1; 1025], &[7; 100_000]] {
         let raw = Raw::new();
         assert_eq!(socket::send(&raw.socket, garbage, &[]), Ok(true));
@@ -104,7 +105,7 @@ fn garbage_instead_of_a_greeting_is_refused() {
 }
 
 #[test]
-fn every_flipped_byte_of_a_greeting_is_refused_or_harmless() {
+fn every_flipped_byte_of_a_hello_is_refused_or_harmless() {
     let good = Message::Hello(hello()).encode();
     let directory = TestDirectory::new();
     let mut fabric = ShmFabric::start(config(&directory.0, 0, 3)).unwrap();
@@ -137,7 +138,7 @@ fn another_cluster_and_a_taken_id_are_refused() {
 }
 
 #[test]
-fn a_crowd_that_says_nothing_stops_nobody() {
+fn silent_connections_block_nobody() {
     let directory = TestDirectory::new();
     let mut fabric = ShmFabric::start(config(&directory.0, 0, 3)).unwrap();
     fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
@@ -155,7 +156,7 @@ fn a_crowd_that_says_nothing_stops_nobody() {
 }
 
 #[test]
-fn a_crowd_of_refused_peers_does_not_delay_dialling() {
+fn refused_connections_do_not_delay_dialling() {
     let directory = TestDirectory::new();
     let mut b = ShmFabric::start(config(&directory.0, 1, 3)).unwrap();
     let qp = b.connect(ProcessId(0), SERVICE, QpConfig::reliable(4, 4)).unwrap();
@@ -212,7 +213,7 @@ fn a_region_that_could_shrink_is_refused() {
 }
 
 #[test]
-fn a_region_that_is_no_memory_or_missing_or_not_in_the_control_page_is_refused() {
+fn region_without_valid_memory_or_generation_is_refused() {
     let raw = Raw::connected();
     let file = std::fs::File::open("/proc/self/exe").unwrap();
     raw.send(&grant(4096), &[&file.into()]);

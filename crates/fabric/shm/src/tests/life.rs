@@ -1,4 +1,4 @@
-//! Deaths, as the kernel tells them.
+//! Reports of deaths by the kernel.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::life::{Life, LifeWord};
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::Message;
 
-/// A process and a child that has much memory, which takes the kernel a while to take apart.
+/// A process, and a child with so much memory that the kernel needs a while to free it.
 struct Family {
     fabric: ShmFabric,
     qp: QpId,
@@ -46,7 +46,7 @@ impl Family {
         });
     }
 
-    /// The signal alone: who waits for a child's end learns that it has ended.
+    /// Sends only the signal. Waiting for the child would reveal that it has ended.
     fn kill(&self) {
         kill(self.child.pid());
     }
@@ -67,7 +67,7 @@ fn kill(pid: i32) {
 }
 
 #[test]
-fn a_death_is_told_before_the_connection_ends_and_not_of_the_next_life() {
+fn death_is_reported_before_the_connection_ends_and_not_for_the_next_life() {
     let mut family = Family::start();
     for _ in 0..3 {
         assert!(!family.fabric.has_died(ProcessId(1)));
@@ -85,18 +85,18 @@ fn a_death_is_told_before_the_connection_ends_and_not_of_the_next_life() {
     }
 }
 
-/// On the wait word, and on the control sockets.
+/// Tests the sleep on the wait word and the sleep on the control sockets.
 #[test]
-fn a_death_wakes_whoever_sleeps() {
+fn death_wakes_a_sleeping_process() {
     let mut family = Family::start();
     for uses_fd in [false, true] {
         family.fabric.fd_used.set(uses_fd);
-        // A busy host may let the life thread run late.
+        // A busy host may run the life thread late, so one success of 20 suffices.
         let woken = (0..20).any(|_| {
             events(&mut family.fabric);
             family.fabric.arm();
             let pid = family.child.pid();
-            // Not before this thread sleeps in the kernel: until then it looks at its wait word itself.
+            // Wait until this thread sleeps in the kernel, because before that it checks its wait word itself.
             let killer = thread::spawn(move || {
                 thread::sleep(Duration::from_millis(20));
                 kill(pid);
@@ -112,14 +112,15 @@ fn a_death_wakes_whoever_sleeps() {
 }
 
 #[test]
-fn the_orderly_end_of_a_process_is_told_too() {
+fn orderly_end_of_a_process_is_reported_too() {
     let pair = Pair::new(QpConfig::reliable(4, 4));
     assert!(!pair.b.has_died(ProcessId(0)));
     drop(pair.a);
     assert!(pair.b.has_died(ProcessId(0)));
 }
 
-/// The pages of a process: its own view of its life words, what its peers see, and where it sleeps.
+/// Returns the pages of a process: its own view of its life words, the peers' view of them, and the page on which it
+/// sleeps.
 fn pages(processes: u16) -> (Arc<Mapping>, Arc<ReadMapping>, Arc<Mapping>) {
     let words = usize::from(processes) + 5;
     let fd = memfd::create("stentor-test", (words * WORD) as u64).unwrap();
@@ -144,7 +145,7 @@ fn every_peer_has_a_word_up_to_the_longest_list() {
 }
 
 #[test]
-fn whose_word_changes_without_a_death_is_not_waited_for_any_more() {
+fn peer_whose_word_changes_without_a_death_is_no_longer_watched() {
     let ((own, _, wait), (rogue, seen, _)) = (pages(2), pages(2));
     let life = Life::begin(&own, &wait, 2).unwrap();
     let word = &rogue.words()[5 + 1];
@@ -152,19 +153,19 @@ fn whose_word_changes_without_a_death_is_not_waited_for_any_more() {
     life.watch(ProcessId(0), LifeWord::find(&seen, ProcessId(1), 2).unwrap());
     assert_eq!(life.waits_for(), 1);
     word.store(78, Ordering::Relaxed);
-    // Nobody woke the thread for it: it finds that at the next change.
+    // The change woke nobody, so the thread finds it at the next change of the watched peers.
     life.forget(ProcessId(1));
     until("it gave that up", || life.waits_for() == 0);
 }
 
-/// Whether the thread has rung within 100 ms.
+/// Returns whether the thread rings within 100 ms.
 fn rings(life: &Life) -> bool {
     let signal = life.signal();
     let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     poll(&mut [PollFd::new(&signal, PollFlags::IN)], Some(&patience)).unwrap() > 0
 }
 
-/// A page on which so many peers seem to live.
+/// Returns a page on which `peers` peers seem to live.
 fn crowd(peers: u16) -> (Arc<Mapping>, Arc<ReadMapping>) {
     let (rogue, seen, _) = pages(peers);
     rogue.words()[5..].iter().for_each(|word| word.store(77, Ordering::Relaxed));
@@ -178,14 +179,14 @@ fn mark(page: &Mapping, word: usize) {
 }
 
 #[test]
-fn a_mark_that_comes_while_the_thread_looks_wakes_its_process() {
+fn mark_during_a_look_wakes_the_process() {
     for round in 0..500 {
         let ((own, _, wait), (rogue, seen)) = (pages(2), crowd(120));
         let life = Life::begin(&own, &wait, 2).unwrap();
         for peer in (0..120).map(ProcessId) {
             life.watch(peer, LifeWord::find(&seen, peer, 120).unwrap());
         }
-        // It looks again, and the mark comes sooner or later in that look.
+        // The thread looks again, and the mark arrives sooner or later during that look.
         life.forget(ProcessId(999));
         (0..round).for_each(|_| std::hint::spin_loop());
         mark(&rogue, 5);
@@ -194,20 +195,20 @@ fn a_mark_that_comes_while_the_thread_looks_wakes_its_process() {
 }
 
 #[test]
-fn of_too_many_peers_those_with_the_smallest_ids_are_waited_for() {
+fn peers_with_the_smallest_ids_are_watched_if_there_are_too_many() {
     let ((own, _, wait), (rogue, seen)) = (pages(2), crowd(200));
     let life = Life::begin(&own, &wait, 2).unwrap();
     for peer in (0..200).rev().map(ProcessId) {
         life.watch(peer, LifeWord::find(&seen, peer, 200).unwrap());
     }
-    // It sleeps by then: while it looks, it sees all.
+    // The thread sleeps by then. During a look it would see all marks.
     std::thread::sleep(Duration::from_millis(100));
     mark(&rogue, 5);
     assert!(rings(&life));
 }
 
 #[test]
-fn signals_of_the_process_are_not_for_the_life_thread() {
+fn life_thread_blocks_the_signals_of_the_process() {
     let (own, _, wait) = pages(2);
     let _life = Life::begin(&own, &wait, 2).unwrap();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
@@ -221,7 +222,7 @@ fn signals_of_the_process_are_not_for_the_life_thread() {
 }
 
 #[test]
-fn whoever_gives_up_a_peer_that_takes_nothing_is_not_told_dead() {
+fn process_that_drops_a_slow_peer_is_not_reported_dead() {
     let mut pair = Pair::new(QpConfig::reliable(4, 4));
     for _ in 0..6000 {
         pair.a.control.send(ProcessId(1), &Message::Wake, &[]);
@@ -238,7 +239,7 @@ fn whoever_gives_up_a_peer_that_takes_nothing_is_not_told_dead() {
 }
 
 #[test]
-fn a_death_stays_told_when_a_send_ends_the_connection() {
+fn death_stays_reported_when_a_send_ends_the_connection() {
     let mut pair = Pair::new(QpConfig::reliable(4, 4));
     drop(pair.a);
     pair.b.control.send(ProcessId(0), &Message::Wake, &[]);

@@ -1,4 +1,4 @@
-//! Several fabrics in one process, and real processes.
+//! Tests with several fabrics in one process, and with real processes.
 
 mod bootstrap;
 mod child;

@@ -1,4 +1,4 @@
-//! Processes are called by their names in what a person reads.
+//! Texts for people name processes.
 
 use stentor_fabric::{ProcessId, QpConfig};
 
@@ -8,7 +8,7 @@ use crate::message::Message;
 const QP: QpConfig = QpConfig::reliable(4, 0);
 
 #[test]
-fn connection_that_is_closed_is_told_with_both_names() {
+fn closed_connection_is_reported_with_both_names() {
     let mut pair = Pair::new(QP);
     pair.b.tell(ProcessId(0), &Message::Welcome { control_words: 1 }, &[]);
     let mut refusal = None;
@@ -22,7 +22,7 @@ fn connection_that_is_closed_is_told_with_both_names() {
 }
 
 #[test]
-fn peer_that_cannot_be_dialled_is_told_by_its_name() {
+fn peer_that_cannot_be_dialled_is_reported_by_name() {
     let mut pair = Pair::new(QP);
     pair.a.control.refuse_named(ProcessId(1), "cannot be dialled: Too many open files");
     let told = pair.a.next_refusal().unwrap().tell(|process| format!("g1.{}", process.0));

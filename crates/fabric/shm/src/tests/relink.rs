@@ -1,4 +1,4 @@
-//! Connections that break while both processes live, and handshakes that end anywhere.
+//! Connections that break while both processes live, and handshakes that end at any point.
 
 use std::os::fd::OwnedFd;
 
@@ -12,12 +12,12 @@ use stentor_host::memfd;
 
 const QP: QpConfig = QpConfig::reliable(16, 4);
 
-/// The control connection of `fabric` to `peer` is gone: here at once, there when the end is heard of.
+/// Breaks the control connection of `fabric` to `peer`: at this end at once, at the other when it notices.
 fn sever(fabric: &mut ShmFabric, peer: u16) {
     fabric.control.peers[usize::from(peer)].link.as_mut().unwrap().dead = true;
 }
 
-/// Until everything is ready again, and no handshake is under way.
+/// Runs until everything is ready again and no handshake is in progress.
 fn reconnect(pair: &mut Pair, side_a: QpId, side_b: QpId) {
     until("ready", || {
         for fabric in [&mut pair.a, &mut pair.b] {
@@ -46,7 +46,7 @@ fn a_connection_that_breaks_200_times_returns_200_times() {
         pair.write(round, 0, &[round], true);
         assert_eq!(ends(&poll(&mut pair.a)), [(round, Status::Success)]);
         assert_eq!(pair.word_b(0), round);
-        // Not flushed when it breaks: done or not, but not later.
+        // This write is not flushed before the break: it lands now or never.
         pair.write(round, 8, &[round], true);
         if round % 3 != 0 {
             sever(&mut pair.a, 1);
@@ -76,7 +76,8 @@ fn a_connection_that_breaks_200_times_returns_200_times() {
     }
 }
 
-/// The last life of a process is still connected when the next one greets: it waits for the end of the other.
+/// The last life of a process is still connected when the next one sends its hello. The next life waits for the end of
+/// the last one.
 #[test]
 fn the_next_life_of_a_process_waits_for_the_end_of_the_last_one() {
     let Raw { socket, mut fabric, directory } = Raw::connected();
@@ -97,7 +98,7 @@ fn the_next_life_of_a_process_waits_for_the_end_of_the_last_one() {
     b.connect(ProcessId(0), Service(99), QP).unwrap();
 }
 
-/// A peer that is killed after each message of the handshake, 50 times each.
+/// Cuts the connection of a peer after each message of the handshake, 50 times each.
 #[test]
 fn handshakes_that_end_anywhere_leave_nothing() {
     let mut raw = Raw::new();

@@ -1,4 +1,4 @@
-//! Revocation: what was done is in the snapshot, what is not fails, and a rogue's stores land where nobody reads.
+//! Revocation: completed writes are in the snapshot, others fail, and a rogue's stores land where nobody reads.
 
 use rustix::process::{Pid, Signal, kill_process};
 use stentor_fabric::{
@@ -13,7 +13,7 @@ use crate::ShmFabric;
 const QP: QpConfig = QpConfig::reliable(16, 4);
 
 #[test]
-fn what_completed_is_in_the_snapshot_and_the_next_post_fails() {
+fn completed_writes_are_in_the_snapshot_and_the_next_post_fails() {
     let mut pair = Pair::new(QP);
     pair.write(1, 0, &[1, 2, 3], true);
     assert_eq!(ends(&poll(&mut pair.a)), [(1, Status::Success)]);
@@ -35,7 +35,7 @@ fn a_write_that_the_revocation_overtook_is_not_counted_as_done() {
     let mut pair = Pair::new(QP);
     pair.write(1, 0, &[1], true);
     pair.a.flush();
-    // Stored, but not checked yet: the writer is stopped here.
+    // The write is stored but not checked yet, as if the writer had been stopped here.
     pair.write(2, 8, &[2], true);
     pair.b.revoke(pair.region_b, ProcessId(0)).unwrap();
     assert_eq!(ends(&poll(&mut pair.a)), [(1, Status::Success), (2, Status::RemoteAccess)]);
@@ -43,7 +43,7 @@ fn a_write_that_the_revocation_overtook_is_not_counted_as_done() {
 }
 
 #[test]
-fn an_immediate_does_not_come_for_data_that_were_refused() {
+fn no_immediate_arrives_for_refused_data() {
     for kind in [QpKind::Reliable, QpKind::Unreliable] {
         let mut pair = Pair::new(QpConfig { kind, ..QP });
         pair.b.post_recv(pair.qp_b, span(pair.region_b, 0, 0), 1).unwrap();
@@ -77,7 +77,7 @@ fn nothing_is_done_behind_a_write_that_was_refused() {
 }
 
 #[test]
-fn granting_again_gives_a_fresh_key_to_the_same_memory() {
+fn granting_again_yields_a_new_key_for_the_same_contents() {
     let mut pair = Pair::new(QP);
     pair.write(1, 0, &[1], false);
     pair.a.flush();
@@ -97,7 +97,7 @@ fn granting_again_gives_a_fresh_key_to_the_same_memory() {
 }
 
 #[test]
-fn access_is_for_the_one_peer_that_a_region_is_for() {
+fn access_is_limited_to_the_peer_of_the_region() {
     let mut pair = Pair::new(QP);
     let region = pair.region_b;
     let not_for = AccessError::NotForPeer { region, writer: ProcessId(0), peer: ProcessId(2) };
@@ -111,9 +111,9 @@ fn words(fabric: &ShmFabric, region: RegionId) -> Vec<u64> {
     (0..(BYTES / 8) as usize).map(|word| load(fabric, region, word)).collect()
 }
 
-/// A process that does not use the fabric's posts but stores for ever into what it has mapped: see `child::rogue`.
+/// The peer does not post through the fabric but stores forever into its mappings: see `child::rogue`.
 #[test]
-fn a_rogue_that_keeps_storing_stores_where_nobody_reads() {
+fn stores_of_a_rogue_land_where_nobody_reads() {
     let directory = TestDirectory::new();
     let (mut fabric, region) = owner(&directory);
     let _rogue = Child::start("rogue", &directory, 1);
@@ -123,14 +123,14 @@ fn a_rogue_that_keeps_storing_stores_where_nobody_reads() {
     });
     fabric.revoke(region, ProcessId(1)).unwrap();
     let snapshot = words(&fabric, region);
-    // The second region is not revoked: it shows that the rogue goes on.
+    // The second region is not revoked. It shows that the rogue continues.
     let beats = RegionId(1);
     let seen = load(&fabric, beats, 0);
     until("went on", || load(&fabric, beats, 0) > seen + 100_000);
     assert_eq!(words(&fabric, region), snapshot);
 }
 
-/// A fabric with two regions for process 1: what it writes and where its heart beats.
+/// Starts a fabric with two regions for process 1: the one that it writes, and the one for its heartbeat.
 fn owner(directory: &TestDirectory) -> (ShmFabric, RegionId) {
     let mut fabric = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
     let written = region(&mut fabric, 1, Access::Write);
@@ -142,8 +142,8 @@ fn owner(directory: &TestDirectory) -> (ShmFabric, RegionId) {
     (fabric, written)
 }
 
-/// A process that writes the same number to all words, again and again, and after each success takes down the number: see
-/// `child::writer`. It is stopped anywhere, fenced, and goes on: what it took down is in the snapshot.
+/// The peer writes the same number to all words, again and again, and records each successful number: see
+/// `child::writer`. It is stopped at any point, fenced and resumed. The recorded number is in the snapshot.
 #[test]
 fn a_writer_stopped_in_the_middle_of_a_write_gets_an_error_or_its_write_is_in_the_snapshot() {
     let directory = TestDirectory::new();

@@ -14,10 +14,10 @@ use crate::{ShmConfig, ShmFabric};
 pub(super) const SERVICE: Service = Service(7);
 pub(super) const PURPOSE: Purpose = Purpose(3);
 pub(super) const BYTES: u64 = 4096;
-/// Nothing here takes longer, unless it hangs.
+/// Time limit of all waits; only a hang exceeds it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A directory of one test, removed with everything in it.
+/// The directory of one test, which is removed with its contents when dropped.
 pub(super) struct TestDirectory(pub(super) PathBuf);
 
 impl TestDirectory {
@@ -42,7 +42,7 @@ pub(super) fn config(directory: &Path, me: u16, processes: u16) -> ShmConfig {
     }
 }
 
-/// Runs `step` until it says that it is done.
+/// Runs `step` until it returns `true`.
 pub(super) fn until(what: &str, mut step: impl FnMut() -> bool) {
     let since = Instant::now();
     while !step() {
@@ -51,7 +51,7 @@ pub(super) fn until(what: &str, mut step: impl FnMut() -> bool) {
     }
 }
 
-/// Two processes with a region and a queue pair each way.
+/// Two processes with a region and a queue pair in each direction.
 pub(super) struct Pair {
     pub(super) a: ShmFabric,
     pub(super) b: ShmFabric,
@@ -68,7 +68,7 @@ pub(super) fn region(fabric: &mut ShmFabric, peer: u16, access: Access) -> Regio
     region
 }
 
-/// Memory of the process itself.
+/// Registers private memory of the process.
 pub(super) fn staging(fabric: &mut ShmFabric, purpose: u16) -> RegionId {
     let spec = RegionSpec { purpose: Purpose(purpose), writer: fabric.me(), bytes: BYTES };
     fabric.register(spec).unwrap()
@@ -99,7 +99,7 @@ impl Pair {
         assert_eq!((a.state(*qp_a), b.state(*qp_b)), (QpState::Ready, QpState::Ready));
     }
 
-    /// Where `a` writes at `b`.
+    /// Returns the region of `b` that `a` writes.
     pub(super) fn at_b(&mut self) -> RemoteRegion {
         self.a.resolve(ProcessId(1), PURPOSE).unwrap()
     }

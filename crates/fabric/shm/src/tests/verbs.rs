@@ -1,4 +1,4 @@
-//! What each verb does, between two fabrics of this process.
+//! The verbs, between two fabrics of this process.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ fn an_immediate_arrives_after_its_data_and_uses_up_a_receive() {
 }
 
 #[test]
-fn what_has_no_receive_waits_for_one_and_holds_up_what_is_behind_it() {
+fn send_without_a_receive_waits_and_blocks_later_posts() {
     let mut pair = Pair::new(QP);
     let local = staging(&mut pair.b, 9);
     let mut data = *b"abcdefgh";
@@ -121,7 +121,7 @@ fn what_has_no_receive_waits_for_one_and_holds_up_what_is_behind_it() {
 }
 
 #[test]
-fn what_waits_too_long_for_a_receive_fails() {
+fn send_that_waits_too_long_for_a_receive_fails() {
     let directory = TestDirectory::new();
     let quick = |me| crate::ShmConfig { rnr_timeout: Duration::from_millis(5), ..config(&directory.0, me, 2) };
     let (mut a, mut b) = (ShmFabric::start(quick(0)).unwrap(), ShmFabric::start(quick(1)).unwrap());
@@ -143,7 +143,7 @@ fn what_waits_too_long_for_a_receive_fails() {
 }
 
 #[test]
-fn a_message_longer_than_the_receive_breaks_the_queue_pair_at_both_ends_and_reset_mends_it() {
+fn message_longer_than_its_receive_breaks_both_ends_until_a_reset() {
     let mut pair = Pair::new(QP);
     let local = staging(&mut pair.b, 9);
     pair.b.post_recv(pair.qp_b, span(local, 0, 8), 1).unwrap();
@@ -165,7 +165,7 @@ fn a_message_longer_than_the_receive_breaks_the_queue_pair_at_both_ends_and_rese
 }
 
 #[test]
-fn outside_the_region_is_refused_and_what_is_behind_it_does_not_happen() {
+fn write_outside_the_region_is_refused_and_later_ones_do_not_execute() {
     let mut pair = Pair::new(QP);
     pair.write(1, 0, &[1], false);
     pair.write(2, BYTES - 8, &[1, 2], false);
@@ -177,7 +177,7 @@ fn outside_the_region_is_refused_and_what_is_behind_it_does_not_happen() {
 }
 
 #[test]
-fn a_region_for_reading_takes_no_writes_and_one_for_writing_no_atomics() {
+fn access_rights_limit_the_verbs() {
     for (access, id) in [(Access::Read, 1), (Access::Write, 2)] {
         let mut pair = Pair::new(QP);
         pair.b.grant(pair.region_b, ProcessId(0), access).unwrap();
@@ -202,7 +202,7 @@ fn a_region_for_reading_takes_no_writes_and_one_for_writing_no_atomics() {
 }
 
 #[test]
-fn on_an_unreliable_connection_what_goes_wrong_is_silent() {
+fn failures_are_silent_on_an_unreliable_connection() {
     let mut pair = Pair::new(QpConfig { kind: QpKind::Unreliable, ..QP });
     let local = staging(&mut pair.b, 9);
     send(&mut pair.a, pair.qp_a, 1, b"nobody waits for this", None);

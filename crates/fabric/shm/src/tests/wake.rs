@@ -1,4 +1,4 @@
-//! Sleeping and being woken, between threads.
+//! Sleeping and waking, between threads.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::ShmFabric;
 
 const QP: QpConfig = QpConfig::reliable(16, 4);
 
-/// Hands a number back and forth; each side sleeps until it has come.
+/// Passes a number back and forth. Each side sleeps until it arrives.
 fn ping_pong(fabric: &mut ShmFabric, turn: u64, rounds: u64) {
     let peer = ProcessId(1 - fabric.me().0);
     let target = RemoteSpan { region: fabric.resolve(peer, PURPOSE).unwrap(), offset: 0 };
@@ -35,13 +35,13 @@ fn no_wake_up_is_lost() {
         scope.spawn(|| ping_pong(&mut a, 0, 20_000));
         scope.spawn(|| ping_pong(&mut b, 1, 20_000));
     });
-    // One lost wake-up costs 100 ms; a busy machine costs less than this.
+    // One lost wake-up costs 100 ms. A busy machine costs less than the limit.
     assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
     drop(directory);
 }
 
 #[test]
-fn what_landed_after_arming_wakes_at_once_and_nothing_else_does() {
+fn only_data_that_lands_after_arming_wakes() {
     let mut pair = Pair::new(QP);
     events(&mut pair.b);
     let since = Instant::now();
@@ -56,7 +56,8 @@ fn what_landed_after_arming_wakes_at_once_and_nothing_else_does() {
     assert!(since.elapsed() < Duration::from_secs(5));
 }
 
-/// A write of which the peer need not hear lands and completes like any other. It does not end a sleep; the next one that is not quiet does.
+/// A quiet write lands and completes like any other, but does not end the peer's sleep. The next write that is not
+/// quiet does.
 #[test]
 fn a_quiet_write_lands_and_wakes_nobody() {
     let mut pair = Pair::new(QP);
@@ -115,7 +116,7 @@ fn nonsense_in_the_wait_word_costs_a_bounded_sleep() {
     let mut pair = Pair::new(QP);
     let bell = pair.a.data.bells[1].take().unwrap();
     pair.b.arm();
-    // As a rogue would: the sleeper is told that nobody rang, the ringer that nobody sleeps.
+    // As a rogue would: the sleeper sees no ring, and the ringing process sees no sleeper.
     bell.word.words()[0].store(0, stentor_fabric::memory::Ordering::SeqCst);
     pair.write(1, 0, &[1], false);
     pair.a.flush();
