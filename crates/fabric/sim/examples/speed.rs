@@ -1,5 +1,5 @@
-//! How many writes a second of real time the simulator carries: `cargo run --release -p stentor-fabric-sim --example
-//! speed`.
+//! Measures how many writes the simulator executes for each second of real time: `cargo run --release -p
+//! stentor-fabric-sim --example speed`.
 #![allow(missing_docs, reason = "an example")]
 
 #[allow(dead_code, reason = "the tests use more of it")]

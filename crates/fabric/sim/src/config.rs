@@ -1,4 +1,4 @@
-//! What a world is made of, and what it asks of its harness.
+//! Configuration of a world, and the actions that it requests from its harness.
 
 use stentor_fabric::ProcessId;
 
@@ -6,27 +6,27 @@ use crate::fault::{FaultMix, FaultPlan};
 use crate::model::NetworkModel;
 use crate::transcript::Transcript;
 
-/// What a world is made of.
+/// Configuration of a world.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Processes, numbered from 0.
+    /// Number of processes, which are numbered from 0.
     pub processes: usize,
-    /// Decides everything that is random.
+    /// Seed of everything random.
     pub seed: u64,
-    /// Delays and liberties.
+    /// Delays and liberties of the network.
     pub network: NetworkModel,
     /// Faults at fixed times.
     pub faults: FaultPlan,
     /// Faults drawn from the seed.
     pub mix: FaultMix,
-    /// Whether a trace is recorded.
+    /// `true` if a trace is recorded.
     pub trace: bool,
-    /// The transcript that is to be written, if any.
+    /// Transcript to write, if any.
     pub transcript: Option<Transcript>,
 }
 
 impl SimConfig {
-    /// No faults of processes or links, no trace, no transcript.
+    /// Returns a configuration without faults of processes or links, without a trace and without a transcript.
     #[must_use]
     pub fn new(processes: usize, seed: u64, network: NetworkModel) -> Self {
         let (faults, mix) = (FaultPlan::new(), FaultMix::default());
@@ -34,18 +34,18 @@ impl SimConfig {
     }
 }
 
-/// What the harness is to do now.
+/// The next action of the harness.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Due {
     /// Let the process run one round of its loop, then call [`World::stepped`](crate::World::stepped).
     Step {
-        /// Who.
+        /// The process to run.
         process: ProcessId,
-        /// Virtual time by the process's own clock, ns.
+        /// Virtual time on the process's own clock, in nanoseconds.
         now_ns: u64,
     },
-    /// The process crashed: drop what it was made of. Its fabric is dead; calls to it do nothing.
+    /// The process crashed. Drop its actor; its fabric is dead, and calls to it do nothing.
     Crashed(ProcessId),
-    /// A planned fault wants the process back: [`World::restart`](crate::World::restart).
+    /// A planned fault requests a restart of the process: [`World::restart`](crate::World::restart).
     Restart(ProcessId),
 }

@@ -1,4 +1,4 @@
-//! The control plane: connections, grants, revocations; and how queue pairs break.
+//! The control plane: connections, grants, revocations, and breaks of queue pairs.
 
 use stentor_fabric::{
     Access, AccessError, Completion, ConnectError, Event as FabricEvent, Opcode, ProcessId, QpConfig, QpId, QpKind,
@@ -49,7 +49,8 @@ impl State {
         self.calendar.push(at, Event::Match { a: me.0, b: peer.0, service });
     }
 
-    /// The news that `a` made its end reaches `b`. If `b` made its own, they are connected.
+    /// Handles the arrival at `b` of the message that `a` created its end. They are connected if `b` has created its
+    /// own.
     pub(crate) fn on_match(&mut self, a: ProcessId, b: ProcessId, service: Service) {
         for (from, to) in [(a, b), (b, a)] {
             if self.is_cut(from, to) {
@@ -79,7 +80,7 @@ impl State {
             qp.rnr_attempts = 0;
         }
         let ends = [(a, at_a, b), (b, at_b, a)];
-        // Who connects to itself has one end.
+        // A process that connects to itself has one end.
         let ends = if a == b { &ends[..1] } else { &ends[..] };
         for &(me, mine, peer) in ends {
             let at = self.control_arrival(peer, me);
@@ -95,7 +96,7 @@ impl State {
         &mut self.processes[process.index()].qps[qp.index()]
     }
 
-    /// Whether this end still belongs to the connection.
+    /// Returns whether this end still belongs to the connection.
     pub(crate) fn is_current(&self, end: End) -> bool {
         let owner = &self.processes[usize::from(end.process)];
         owner.qps.get(end.qp.index()).is_some_and(|qp| qp.connection == end.connection)
@@ -112,7 +113,7 @@ impl State {
         if let Some(number) = qp.own_set() {
             return self.set_is_ready(me, number, end.connection);
         }
-        // The NIC hands its owner everything that it took on earlier connections before it says that there is a new one.
+        // The NIC makes everything visible that it received on earlier connections before it announces a new one.
         self.land_everything_of(me, peer);
         self.hear_all_grants(me, peer);
         let owner = &mut self.processes[me.index()];
@@ -121,7 +122,8 @@ impl State {
         self.notify(me);
     }
 
-    /// What a peer granted before we connected, instead of anything known from an earlier life of it.
+    /// Replaces everything known about an earlier life of a peer by the grants that the peer made before this
+    /// connection.
     fn hear_all_grants(&mut self, me: ProcessId, peer: ProcessId) {
         let granted: Vec<_> = self.processes[peer.index()]
             .regions
@@ -193,7 +195,7 @@ impl State {
         let known = RemoteRegion { peer: owner, key: u64::from(key), bytes: spec.bytes };
         let reader = &mut self.processes[peer.index()];
         if !reader.linked[owner.index()] {
-            // It was restarted meanwhile and hears of all grants when it connects.
+            // The peer was restarted since, and gets all grants when it connects.
             return;
         }
         let entry = reader.resolved.entry((owner.0, spec.purpose.0)).or_insert(known);
@@ -221,7 +223,8 @@ impl State {
         Ok(())
     }
 
-    /// From here on the NIC refuses the key. What it executed before is made visible before the owner hears of it.
+    /// Revokes the key: from now on the NIC refuses it. Everything that the NIC executed before becomes visible before
+    /// the owner gets the event.
     pub(crate) fn on_revoked(&mut self, key: u32) {
         let Key { owner, life, region, peer, .. } = self.keys[key as usize];
         if self.processes[owner.index()].life != life {
@@ -244,7 +247,8 @@ impl State {
         }
     }
 
-    /// A write that the NIC is busy with when its key dies may have landed in part; it is refused all the same.
+    /// Lands a part of a write that the NIC is receiving when its key is revoked, at random. The write is refused in
+    /// any case.
     fn land_partially(&mut self, key: u32) -> u64 {
         let mut underway = 0;
         for id in self.messages.in_use() {
@@ -264,7 +268,7 @@ impl State {
         underway
     }
 
-    /// An end goes to the error state: `first` is the outcome of its oldest request, all others are flushed.
+    /// Breaks an end. Its oldest request gets the status `first`, and all others are flushed.
     pub(crate) fn break_end(&mut self, end: End, first: Status, tell_peer: bool) {
         if self.is_current(end) {
             let oldest = self.qp(ProcessId(end.process), end.qp).released + 1;
@@ -272,7 +276,7 @@ impl State {
         }
     }
 
-    /// An end goes to the error state because of one request; all others are flushed.
+    /// Breaks an end because of one request. All others are flushed.
     pub(crate) fn break_at(&mut self, end: End, (culprit, why): (u64, Status), tell_peer: bool) {
         if !self.is_current(end) {
             return;
@@ -364,7 +368,7 @@ impl State {
     }
 }
 
-/// Empties the queues of a queue pair that breaks: how everything in them ended.
+/// Empties the queues of a queue pair that breaks. Returns the completions of everything in them.
 fn flush(id_of_qp: QpId, qp: &mut Qp, culprit: u64, why: Status) -> Vec<Completion> {
     let none =
         Completion { qp: id_of_qp, id: 0, opcode: Opcode::Recv, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };

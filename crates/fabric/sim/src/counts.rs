@@ -1,8 +1,8 @@
-//! What was done to the processes, and what they did: counted, so that nobody has to believe it.
+//! Counts of the faults that were injected and of the requests that processes posted.
 
 use stentor_fabric::Verb;
 
-/// Declares a struct of counts that can be named and added up. A count has its field's name, or the one behind `as`.
+/// Declares a struct of named counters that can be added up. A counter has its field's name, or the one after `as`.
 #[macro_export]
 macro_rules! counts {
     ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $field:ident $(as $name:literal)?,)* }) => {
@@ -13,13 +13,13 @@ macro_rules! counts {
         }
 
         impl $type {
-            /// Names and values, in a fixed order.
+            /// Returns names and values, in a fixed order.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$(($crate::counts!(@name $field $($name)?), self.$field),)*]
             }
 
-            /// Adds those of another run.
+            /// Adds the counts of another run.
             pub fn add(&mut self, other: &$type) {
                 $(self.$field += other.$field;)*
             }
@@ -30,15 +30,17 @@ macro_rules! counts {
 }
 
 counts! {
-    /// How often each fault happened.
+    /// Number of occurrences of each fault.
     FaultCounts {
-        /// Messages that executed after a later one on another queue pair between the same processes (rule 1).
+        /// Messages that executed after a later one on another queue pair between the same processes (rule 1 of the
+        /// contract).
         reordered_across_queue_pairs,
-        /// Messages that executed after a later one on the same queue pair (rule 5; only where writes are unordered).
+        /// Messages that executed after a later one on the same queue pair (rule 5 of the contract; only where writes
+        /// are unordered).
         reordered_on_one_queue_pair,
         /// Writes that became visible in several steps (rule 2).
         torn_writes,
-        /// Times that a process ran while a write was partly in its memory.
+        /// Steps that a process ran while a write was partly in its memory.
         steps_on_torn_memory,
         /// Successes reported before the responder's CPU saw the data (rule 3).
         early_completions,
@@ -56,79 +58,79 @@ counts! {
         partial_writes_at_revocation,
         /// Writes that landed in part because their process crashed in the middle of them.
         partial_writes_at_crash,
-        /// Writes that landed although the responder had given up their connection, before there was a new one.
+        /// Writes that landed after the responder had broken their connection, but before it had a new one.
         writes_after_break,
         /// Requests refused by the responder's NIC.
         remote_access_errors,
         /// Messages lost on unreliable queue pairs.
         lost_unreliable,
-        /// Attempts that found no receive posted.
+        /// Attempts to deliver a message that found no receive posted.
         rnr_retries,
         /// Queue pairs that broke because no receive was posted for too long.
         rnr_exceeded,
-        /// Queue pairs that broke for want of an answer.
+        /// Queue pairs that broke because no answer arrived.
         retry_exceeded,
-        /// Work requests flushed.
+        /// Work requests that were flushed.
         flushed,
         /// Messages held back by a partition.
         held_by_partition,
-        /// Partitions, both ways.
+        /// Partitions in both directions.
         partitions,
         /// Partitions in one direction.
         one_way_partitions,
-        /// Crashes.
+        /// Crashes of processes.
         crashes,
         /// Crashes between two posts of one step.
         crashes_at_a_post,
-        /// Restarts.
+        /// Restarts of processes.
         restarts,
-        /// Stalls.
+        /// Stalls of processes.
         stalls,
-        /// Clocks that jumped.
+        /// Jumps of clocks.
         clock_jumps,
     }
 }
 
 counts! {
-    /// What the network did with sets.
+    /// Counts of the network's work with sets.
     SetCounts {
-        /// Lives of sets that the network made.
+        /// Lives of sets.
         lives as "set_lives",
-        /// Of those: without somebody who is in the set.
+        /// Lives without a running member of the set.
         partial_lives as "partial_set_lives",
         /// Ends of sets that broke.
         breaks as "set_breaks",
         /// Writes that were posted.
         writes as "set_writes",
-        /// Copies of them.
+        /// Copies of these writes.
         copies as "set_copies",
         /// Writes that were outstanding at a break.
         unfinished as "unfinished_set_writes",
-        /// Of those: some copies had landed, and others had not.
+        /// Writes that were outstanding at a break when some, but not all of their copies had landed.
         partial_writes as "partial_set_writes",
-        /// Copies that landed after their sender had heard that the set broke, or had crashed.
+        /// Copies that landed after their sender had noticed the break of the set, or had crashed.
         late_copies,
     }
 }
 
 counts! {
-    /// Posts by verb, and the bytes they carried.
+    /// Number of posts by verb, and the bytes that they carried.
     VerbCounts {
-        /// WRITEs.
+        /// Number of WRITEs.
         write,
-        /// WRITE_WITH_IMMs.
+        /// Number of WRITE_WITH_IMMs.
         write_imm,
-        /// READs.
+        /// Number of READs.
         read,
-        /// SENDs.
+        /// Number of SENDs.
         send,
-        /// Compare-and-swaps.
+        /// Number of compare-and-swaps.
         compare_swap,
-        /// Fetch-and-adds.
+        /// Number of fetch-and-adds.
         fetch_add,
-        /// Tagged sends.
+        /// Number of tagged sends.
         tagged_send,
-        /// Bytes of data asked to be moved.
+        /// Sum of the requested data, in bytes.
         bytes,
     }
 }
@@ -147,28 +149,28 @@ impl VerbCounts {
         self.bytes += bytes;
     }
 
-    /// Posts of all verbs.
+    /// Returns the number of posts of all verbs.
     #[must_use]
     pub fn posts(&self) -> u64 {
         self.write + self.write_imm + self.read + self.send + self.compare_swap + self.fetch_add + self.tagged_send
     }
 }
 
-/// What one process posted, over all its lives.
+/// Posts of one process, over all its lives.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessCounts {
-    /// By target, indexed by process.
+    /// Posts by target, indexed by process.
     pub to: Vec<VerbCounts>,
-    /// Writes to sets, each one post, whatever the number of copies. What goes to a target by them is not in `to`.
+    /// Number of writes to sets. Each is one post, whatever the number of its copies, and is not counted in `to`.
     pub set_writes: u64,
-    /// Copies of them, by target.
+    /// Number of copies of these writes, by target.
     pub set_copies: Vec<u64>,
-    /// Steps it ran.
+    /// Number of steps that the process ran.
     pub steps: u64,
 }
 
 impl ProcessCounts {
-    /// To all targets together.
+    /// Returns the sum over all targets.
     #[must_use]
     pub fn total(&self) -> VerbCounts {
         let mut total = VerbCounts::default();

@@ -1,14 +1,14 @@
-//! The calendar: what happens when. Equal times happen in the order in which they were scheduled.
+//! The calendar of events. Events with equal times happen in the order in which they were scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use stentor_fabric::{QpId, Service};
 
-/// One thing that happens.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Event {
-    /// A process may run, if this is still its newest appointment.
+    /// A process may run, if `token` is still its newest appointment.
     Step { process: u16, token: u32 },
     /// A message reaches the responder's NIC.
     Arrive { message: u32 },
@@ -18,19 +18,19 @@ pub(crate) enum Event {
     Land { landing: u32, part: u8 },
     /// The second half of a READ is sampled.
     Sample { message: u32 },
-    /// The answer reaches the initiator's NIC.
+    /// The answer to a message reaches the initiator's NIC.
     Answer { message: u32 },
-    /// Everything of an operation with a local target is there.
+    /// All data of an operation with a local target is visible.
     Done { message: u32 },
     /// A receive completes.
     Received { delivery: u32 },
-    /// Another attempt after "receiver not ready".
+    /// A message is tried again after "receiver not ready".
     Rnr { end: End },
-    /// No answer for too long.
+    /// A request has had no answer for too long.
     Timeout { end: End, seq: u64 },
-    /// The peer's end of this connection is gone.
+    /// The peer's end of this connection is broken.
     PeerGone { end: End, silent: bool },
-    /// Both ends may have been made.
+    /// Both ends of a connection may have been created.
     Match { a: u16, b: u16, service: Service },
     /// A queue pair becomes ready.
     Ready { end: End },
@@ -44,13 +44,13 @@ pub(crate) enum Event {
     Fault { index: u32 },
     /// A partition ends.
     Heal { index: u32 },
-    /// The network hears that a process wants to be in a set's next life.
+    /// The network receives a process's request to join a set's next life.
     SetJoined { number: u16, process: u16, life: u32 },
     /// The next life of a set may begin.
     SetForms { number: u16 },
-    /// What the network kept of copies from one process to another goes on.
+    /// The network releases the copies that it kept from one process to another.
     CopiesGo { from: u16, to: u16 },
-    /// A process hears that another one has left a life of a set.
+    /// A process is notified that another one has left a life of a set.
     SetLeft { number: u16, who: u16, to: u16, life: u64 },
 }
 
@@ -83,7 +83,7 @@ impl Calendar {
     }
 }
 
-/// A table with reusable places.
+/// A table with reusable indices.
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<u32>,
@@ -118,7 +118,7 @@ impl<T> Slab<T> {
         self.places[place as usize].as_mut().expect("removed already")
     }
 
-    /// The places in use.
+    /// Returns the indices in use.
     pub(crate) fn in_use(&self) -> Vec<u32> {
         (0..self.places.len() as u32).filter(|i| self.places[*i as usize].is_some()).collect()
     }

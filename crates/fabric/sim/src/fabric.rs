@@ -16,7 +16,7 @@ use crate::memory::{Region, pack};
 use crate::qp::{Message, PostedRecv, Queued, RequestKind, Sent};
 use crate::state::State;
 
-/// The fabric of one incarnation of one process. After its crash every call does nothing.
+/// The fabric of one life of one process. After the crash of that life every call does nothing.
 pub struct SimFabric {
     state: Rc<RefCell<State>>,
     me: ProcessId,
@@ -36,7 +36,7 @@ impl SimFabric {
         SimFabric { state, me, life, capabilities, regions }
     }
 
-    /// Which life of the process this is, from 1. The fabric tells its peers nothing of it: protocols do.
+    /// Returns the life of the process, counted from 1. The fabric does not send it to peers; protocols do that.
     #[must_use]
     pub fn life(&self) -> u32 {
         self.life
@@ -47,7 +47,7 @@ impl SimFabric {
         process.up && process.life == self.life
     }
 
-    /// Runs `act` on the world, unless this incarnation is dead.
+    /// Runs `act` on the world, unless this life has crashed.
     fn with<R>(&self, dead: R, act: impl FnOnce(&mut State, ProcessId) -> R) -> R {
         let mut state = self.state.borrow_mut();
         if self.alive(&state) { act(&mut state, self.me) } else { dead }
@@ -177,7 +177,7 @@ impl Fabric for SimFabric {
         self.with((), |state, me| state.processes[me.index()].notified = false);
     }
 
-    /// Returns at once: the process sleeps by not being run. The timeout counts in virtual time.
+    /// Returns at once: a process sleeps by not being run. The timeout counts in virtual time.
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         Ok(self.with(Wake::TimedOut, |state, me| state.wait(me, timeout)))
@@ -187,7 +187,8 @@ impl Fabric for SimFabric {
         None
     }
 
-    /// Does nothing: [`wait`](Fabric::wait) returns at once, and in virtual time there are no other threads.
+    /// Returns a waker that does nothing: [`wait`](Fabric::wait) returns at once, and virtual time has no other
+    /// threads.
     fn waker(&self) -> Waker {
         Waker::new(|| ())
     }
@@ -284,7 +285,7 @@ impl State {
         }
     }
 
-    /// Whether a request may be posted; returns how many bytes it moves.
+    /// Checks that a request may be posted. Returns the number of bytes that it moves.
     fn check_post(&self, me: ProcessId, qp: QpId, verb: &Verb<'_>) -> Result<u64, PostError> {
         let entry = self.processes[me.index()].qps.get(qp.index()).ok_or(PostError::UnknownQp(qp))?;
         if entry.state != QpState::Ready {
@@ -359,7 +360,7 @@ impl State {
         }
     }
 
-    /// Receives may be posted before the queue pair is connected, so that none is missing when it is.
+    /// Posts a receive. This is possible before the queue pair is connected, so that no receive is missing when it is.
     fn post_recv(&mut self, me: ProcessId, qp: QpId, recv: PostedRecv) -> Result<(), PostError> {
         let entry = self.processes[me.index()].qps.get(qp.index()).ok_or(PostError::UnknownQp(qp))?;
         if entry.state == QpState::Error {

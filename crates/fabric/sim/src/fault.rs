@@ -1,94 +1,94 @@
-//! Faults of processes and links: from a plan, or drawn from the seed.
+//! Faults of processes and links, planned or drawn from the seed.
 
 use stentor_fabric::ProcessId;
 
 use crate::rng::{MILLION, SimRng};
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The process and its memory are gone, at once.
+    /// The process crashes and loses its memory, at once.
     Crash(ProcessId),
     /// The process crashes right after its `post`-th post from now (1 is the next one).
     CrashAtPost {
-        /// Which.
+        /// The process.
         process: ProcessId,
-        /// Posts until then.
+        /// Number of posts until the crash.
         post: u64,
     },
-    /// The harness is told to restart the process ([`Due::Restart`](crate::Due::Restart)).
+    /// The harness gets a request to restart the process ([`Due::Restart`](crate::Due::Restart)).
     Restart(ProcessId),
-    /// The process does not run; its NIC goes on serving its memory.
+    /// The process does not run. Its NIC continues to serve its memory.
     Stall {
-        /// Which.
+        /// The process.
         process: ProcessId,
-        /// How long, ns.
+        /// Duration, in nanoseconds.
         for_ns: u64,
     },
-    /// The process's clock, as [`Due::Step`](crate::Due::Step) tells it, jumps.
+    /// The clock of the process jumps, as reported in [`Due::Step`](crate::Due::Step).
     ClockJump {
-        /// Which.
+        /// The process.
         process: ProcessId,
-        /// How far, ns; back if negative. It never goes below 0.
+        /// Distance in nanoseconds, backward if negative. The clock never goes below 0.
         by_ns: i64,
     },
-    /// Nothing gets from one process to another; the other way is open.
+    /// No message gets from one process to another. The other direction works.
     Cut {
         /// Sender.
         from: ProcessId,
         /// Receiver.
         to: ProcessId,
-        /// How long, ns.
+        /// Duration, in nanoseconds.
         for_ns: u64,
     },
-    /// What makes the copies in the network forgets all sets, perhaps with the copies that are under way: whoever is in a set
-    /// hears of it, and joins again.
+    /// The network forgets all sets, and at random the copies in flight. The members of a set are notified and join
+    /// again.
     SetsBreak,
-    /// Nothing gets between these processes and all the others.
+    /// No message gets from these processes to the others or back.
     Partition {
         /// One side.
         side: Vec<ProcessId>,
-        /// Only what leaves this side is held.
+        /// `true` if only messages that leave this side are held.
         one_way: bool,
-        /// How long, ns.
+        /// Duration, in nanoseconds.
         for_ns: u64,
     },
 }
 
-/// Faults at fixed times, ns.
+/// Faults at fixed times, in nanoseconds.
 pub type FaultPlan = Vec<(u64, Fault)>;
 
-/// Faults drawn from the seed: `count` of them, spread over a time, of kinds chosen by weight.
+/// Parameters of random faults: `count` faults at random times, of kinds that are chosen by weight.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaultMix {
-    /// How many.
+    /// Number of faults.
     pub count: u32,
-    /// Earliest, ns.
+    /// Earliest time, in nanoseconds.
     pub from_ns: u64,
-    /// Latest, ns.
+    /// Latest time, in nanoseconds.
     pub until_ns: u64,
-    /// How long stalls and partitions last, and how far clocks jump, at most, ns.
+    /// Maximum duration of stalls and partitions, and maximum jump of clocks, in nanoseconds.
     pub longest_ns: u64,
-    /// Who may be hit; empty: everybody.
+    /// Processes that may be affected; empty for all.
     pub targets: Vec<ProcessId>,
-    /// Crashes at a random time.
+    /// Weight of crashes at a random time.
     pub crash: u32,
-    /// Crashes between two posts.
+    /// Weight of crashes between two posts.
     pub crash_at_post: u32,
-    /// Whether a crashed process is to be restarted later.
+    /// `true` if a crashed process is restarted later.
     pub restart: bool,
-    /// Stalls.
+    /// Weight of stalls.
     pub stall: u32,
-    /// One process cut off, both ways.
+    /// Weight of partitions that cut one process off in both directions.
     pub partition: u32,
-    /// One process cut off, one way.
+    /// Weight of partitions that cut one process off in one direction.
     pub one_way: u32,
-    /// One process's clock jumps, either way.
+    /// Weight of clock jumps of one process, in either direction.
     pub clock_jump: u32,
 }
 
 impl FaultMix {
-    /// The plan for a seed, in order of time.
+    /// Returns the plan for a seed, ordered by time.
     #[must_use]
     pub fn draw(&self, seed: u64, processes: usize) -> FaultPlan {
         let mut rng = SimRng::new(seed, 1);
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_draws_only_what_has_weight_and_the_same_every_time() {
+    fn mix_draws_only_weighted_faults_and_is_reproducible() {
         let mix = FaultMix { count: 200, until_ns: 1_000, longest_ns: 50, stall: 1, one_way: 3, ..FaultMix::default() };
         let plan = mix.draw(9, 4);
         assert_eq!(plan, mix.draw(9, 4));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn crashes_come_with_restarts_if_asked_and_hit_targets_only() {
+    fn crashes_hit_only_targets_and_restarts_follow_on_request() {
         let targets = vec![ProcessId(2)];
         let mix = FaultMix { count: 5, longest_ns: 9, crash: 1, restart: true, targets, ..FaultMix::default() };
         let plan = mix.draw(1, 4);

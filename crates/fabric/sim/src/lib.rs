@@ -1,7 +1,7 @@
 //! A simulated fabric: many processes in one thread, virtual time, one seed.
 //!
-//! [`World`] holds NICs, links and memory; [`World::fabric`] is one process's [`Fabric`](stentor_fabric::Fabric). The
-//! same seed gives the same run, bit for bit, in every build: time and chance come from the world only.
+//! [`World`] holds NICs, links and memory; [`World::fabric`] is one process's [`Fabric`](stentor_fabric::Fabric). A run
+//! is a function of its seed, bit for bit and in every build, because time and randomness come only from the world.
 //!
 //! # Driving a run
 //! ```
@@ -20,38 +20,39 @@
 //!     }
 //! }
 //! ```
-//! [`World::run`] does the same for a slice of [`Actor`]s. A process runs when something became visible in its memory,
-//! a completion or an event came, after a step in which it worked, or when a timeout it gave to `wait` is over; each
-//! time after a scheduling delay, so that steps fall between the partial landings of a write. [`World::wake_at`] is for
-//! the harness. [`World::stop_faults`] ends the safety phase.
+//! [`World::run`] does this for a slice of [`Actor`]s. A process runs when something became visible in its memory, when
+//! a completion or an event arrived, after a step in which it worked, or when a timeout that it passed to `wait` has
+//! elapsed. Each time it runs after a scheduling delay, so that steps fall between the partial landings of a write.
+//! [`World::wake_at`] is for the harness. [`World::stop_faults`] ends the safety phase.
 //!
-//! # What goes wrong
-//! [`NetworkModel`] has a switch for every liberty that the contract leaves; [`Fault`] is what happens to processes and
-//! links, from a [`FaultPlan`] or a [`FaultMix`]. [`FaultCounts::named`] tells how often each really happened:
-//! a campaign prints it and fails on a zero. [`World::process_counts`] counts posts by verb and target.
+//! # Faults
+//! [`NetworkModel`] has a switch for every liberty that the contract leaves. [`Fault`]s affect processes and links;
+//! they come from a [`FaultPlan`] or a [`FaultMix`]. [`FaultCounts::named`] reports how often each one really happened:
+//! a simulation run prints it and fails if one is zero. [`World::process_counts`] counts posts by verb and target.
 //!
 //! # Crashes and cuts
 //! [`World::crash`] and [`World::restart`], [`World::cut`], [`World::cut_one_way`] and [`World::heal`], and
-//! [`World::stall`] act at once, any number of times; a [`FaultPlan`] does the same at fixed times. They are as bad as the
-//! contract lets them be: what left the NIC of a crashed process, or was held by a cut, arrives and lands until its target
-//! revokes the access or connects anew ([`NetworkModel::late_after_break`]), and its initiator may hear of a success; the
-//! two ends of a connection learn of its end at different times; a process that comes back finds its survivors still
-//! connected to its last life.
+//! [`World::stall`] act at once, any number of times; a [`FaultPlan`] does the same at fixed times. They are as bad as
+//! the contract permits:
+//! - A message that left the NIC of a crashed process, or that a cut held, arrives and lands until its target revokes
+//!   the access or connects again ([`NetworkModel::late_after_break`]), and its initiator may get a success.
+//! - The two ends of a connection learn of its end at different times.
+//! - When a process restarts, the surviving processes are still connected to its last life.
 //!
 //! # Sets
-//! With [`NetworkModel::hardware_multicast`] the network copies the writes of sets. Each copy has a delay of its own, a
-//! write is done when all have landed, and one target that does not take its copy breaks the set; what is under way then
-//! lands late at some, and never at others. [`World::set_counts`] tells of it.
+//! With [`NetworkModel::hardware_multicast`] the network copies the writes of sets. Each copy has its own delay, and a
+//! write is done when all copies have landed. A target that refuses its copy breaks the set; copies in flight then land
+//! late at some targets and never at others. [`World::set_counts`] reports this.
 //!
-//! # What is not modelled
-//! Memory is sequentially consistent for the owner's CPU: a missing fence between a store and a READ is not seen here
-//! (loom and real hardware are for that). There is one NIC per process and one path per pair of processes; congestion
-//! inside the network is only random delay. Registering memory takes no time and has no limit.
+//! # Limits of the model
+//! Memory is sequentially consistent for the owner's CPU, so the simulator does not detect a missing fence between a
+//! store and a READ (loom and real hardware do). There is one NIC for each process and one path for each pair of
+//! processes; congestion inside the network is only random delay. Registering memory takes no time and has no limit.
 //!
-//! # Looking at a run
+//! # Observing a run
 //! With [`SimConfig::trace`], [`World::trace_json`] is a Chrome trace for `ui.perfetto.dev`; [`World::mark`] and
-//! [`World::name`] add to it. With [`SimConfig::transcript`], [`World::take_transcript`] returns a [`Transcript`] of posts with
-//! their data, landings, grants, connections and faults, whose hash is that of the behaviour.
+//! [`World::name`] add to it. With [`SimConfig::transcript`], [`World::take_transcript`] returns a [`Transcript`] of
+//! posts with their data, landings, grants, connections and faults, whose hash is that of the behaviour.
 #![forbid(unsafe_code)]
 
 mod config;

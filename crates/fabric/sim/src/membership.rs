@@ -1,51 +1,51 @@
-//! What the network knows of a set, and what a process knows of its place in one.
+//! The network's state of a set, and a process's state as a member of one.
 
 use stentor_fabric::{ProcessId, QpId};
 
-/// One process that wants to be in a life, or is.
+/// A process that waits for a life of a set, or is in one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seat {
     pub(crate) life: u32,
     pub(crate) end: QpId,
 }
 
-/// What the network knows of a set.
+/// The network's state of a set.
 pub(crate) struct Set {
     pub(crate) members: Vec<ProcessId>,
-    /// By rank: who has joined for the next life.
+    /// Processes that have joined for the next life, by rank.
     pub(crate) waiting: Vec<Option<Seat>>,
-    /// By rank: who is in the newest life and has not left it.
+    /// Processes that are in the newest life and have not left it, by rank.
     pub(crate) seats: Vec<Option<Seat>>,
     /// The newest life; 0 before the first.
     pub(crate) life: u64,
-    /// Somebody was told that it is over.
+    /// `true` if a member was notified of the end of the newest life.
     pub(crate) dying: bool,
-    /// Since when the next life is waited for, ns; `None` while nobody does.
+    /// Time since which the next life is awaited, in nanoseconds; `None` while nobody waits.
     pub(crate) since: Option<u64>,
 }
 
-/// What a process knows of a set.
+/// A process's state as a member of a set.
 pub(crate) struct Membership {
     pub(crate) members: Vec<ProcessId>,
     pub(crate) rank: usize,
     pub(crate) end: QpId,
-    /// By rank: where its copies come in.
+    /// Queue pairs on which the copies of each member arrive, by rank.
     pub(crate) from: Vec<QpId>,
-    /// By rank: the life of the process in the newest life.
+    /// Process lives of the members of the newest life, by rank.
     pub(crate) lives: Vec<u32>,
-    /// Whom the life that is ready reaches.
+    /// Members that the current life reaches, as a bit mask of ranks.
     pub(crate) reaches: u32,
-    /// By rank: the newest life that broke here and was one of that process, too.
+    /// The newest life that broke here and included each member, by rank.
     pub(crate) owed: Vec<u64>,
-    /// By rank: the newest life that the process is known to have left.
+    /// The newest life that each member is known to have left, by rank.
     pub(crate) left: Vec<u64>,
-    /// By rank: copies posted.
+    /// Number of copies posted to each member, by rank.
     pub(crate) posted: Vec<u64>,
-    /// By rank: the newest arrival that was planned, ns.
+    /// Time of the newest planned arrival at each member, by rank, in nanoseconds.
     pub(crate) last_arrival: Vec<u64>,
-    /// By rank: until when the network keeps copies, ns.
+    /// Time until which the network keeps copies to each member, by rank, in nanoseconds.
     pub(crate) kept_until: Vec<u64>,
-    /// When the last write leaves the NIC, ns.
+    /// Time at which the last write leaves the NIC, in nanoseconds.
     pub(crate) departs: u64,
 }
 

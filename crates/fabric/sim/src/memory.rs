@@ -1,4 +1,4 @@
-//! Registered memory: what the CPU sees, and what the NIC already has but the CPU does not see yet.
+//! Registered memory: the words that the CPU sees, and data that the NIC has but the CPU does not see yet.
 
 use std::rc::Rc;
 
@@ -11,11 +11,11 @@ use crate::rng::scatter;
 pub(crate) struct Region {
     pub(crate) spec: RegionSpec,
     pub(crate) words: Rc<[Word]>,
-    /// Landings that are not wholly visible, in the order in which the NIC executed them.
+    /// Landings that are not completely visible, in the order in which the NIC executed them.
     pub(crate) pending: Vec<u32>,
-    /// The key in use, if access is granted.
+    /// Key of the writer, if access is granted.
     pub(crate) key: Option<u32>,
-    /// Peers beside the writer that may read, and their keys.
+    /// Other peers that may read, and their keys.
     pub(crate) readers: Vec<(ProcessId, u32)>,
 }
 
@@ -25,7 +25,7 @@ impl Region {
         Region { spec, words, pending: Vec::new(), key: None, readers: Vec::new() }
     }
 
-    /// The key with which a peer may use the region.
+    /// Returns the key with which a peer may use the region.
     pub(crate) fn key_of(&self, peer: ProcessId) -> Option<u32> {
         if self.spec.writer == peer {
             return self.key;
@@ -33,7 +33,7 @@ impl Region {
         self.readers.iter().find_map(|(reader, key)| (*reader == peer).then_some(*key))
     }
 
-    /// Takes it away.
+    /// Removes and returns the key of a peer.
     pub(crate) fn take_key(&mut self, peer: ProcessId) -> Option<u32> {
         if self.spec.writer == peer {
             return self.key.take();
@@ -43,35 +43,35 @@ impl Region {
     }
 }
 
-/// A granted access. Its number is the remote key; numbers are never used twice.
+/// A granted access. Its index is the remote key; keys are never reused.
 pub(crate) struct Key {
     pub(crate) owner: ProcessId,
     pub(crate) life: u32,
     pub(crate) region: u32,
-    /// Who may use it.
+    /// The process that may use the key.
     pub(crate) peer: ProcessId,
     pub(crate) access: Access,
     pub(crate) valid: bool,
 }
 
-/// Data that the NIC has and the CPU will see, in `parts` steps.
+/// Data that the NIC has and that becomes visible to the CPU in `parts` steps.
 pub(crate) struct Landing {
     pub(crate) process: ProcessId,
     pub(crate) life: u32,
     pub(crate) region: u32,
     pub(crate) first: usize,
     pub(crate) data: Vec<u64>,
-    /// The bits of the last word that are written.
+    /// Bits of the last word that are written.
     pub(crate) last_mask: u64,
     pub(crate) parts: u8,
     pub(crate) seed: u64,
     pub(crate) visible_at: u64,
-    /// All of it is visible already.
+    /// `true` if all of the data is visible.
     pub(crate) done: bool,
-    /// Parts that are visible.
+    /// Number of parts that are visible.
     pub(crate) landed: u8,
     pub(crate) flow: u64,
-    /// The queue pair of an own READ or atomic that this is the result of.
+    /// Queue pair of the process's own READ or atomic whose result this is, if any.
     pub(crate) result_of: Option<QpId>,
 }
 
@@ -93,17 +93,17 @@ impl Landing {
     }
 }
 
-/// Where data is to land.
+/// Destination of a landing.
 #[derive(Clone, Copy)]
 pub(crate) struct LandingPlace {
     pub(crate) process: ProcessId,
     pub(crate) region: u32,
     pub(crate) first: usize,
     pub(crate) bytes: u32,
-    /// Not visible before this, ns.
+    /// Earliest time of visibility, in nanoseconds.
     pub(crate) not_before: u64,
     pub(crate) flow: u64,
-    /// The queue pair of an own READ or atomic that this is the result of.
+    /// Queue pair of the process's own READ or atomic whose result this is, if any.
     pub(crate) result_of: Option<QpId>,
 }
 
@@ -111,9 +111,9 @@ pub(crate) struct LandingPlace {
 pub(crate) struct Delivery {
     pub(crate) to: ProcessId,
     pub(crate) life: u32,
-    /// Where received data lands: none for the notification of a WRITE.
+    /// Region in which received data lands; `None` for the notification of a WRITE.
     pub(crate) region: Option<u32>,
-    /// None once it was handed over.
+    /// The completion; `None` after it was reported.
     pub(crate) completion: Option<Completion>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn last_mask(bytes: u32) -> u64 {
     }
 }
 
-/// The words of inline data; the last one is padded with zeros.
+/// Converts inline data to words, and pads the last one with zeros.
 pub(crate) fn pack(bytes: &[u8], words: &mut Vec<u64>) {
     words.clear();
     let chunks = bytes.chunks_exact(WORD);
@@ -141,7 +141,7 @@ pub(crate) fn pack(bytes: &[u8], words: &mut Vec<u64>) {
     }
 }
 
-/// The last word's mask depends on where the first bytes of a word lie.
+/// The mask of the last word depends on the position of the first bytes in a word.
 const _: () = assert!(cfg!(target_endian = "little"), "the simulator is written for little-endian machines");
 
 pub(crate) type Landings = Slab<Landing>;

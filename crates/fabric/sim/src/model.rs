@@ -1,36 +1,36 @@
-//! What the network and the NICs do: delays, and which liberties of the contract they take.
+//! The model of network and NICs: their delays, and the liberties of the contract that they take.
 
 use stentor_fabric::Capabilities;
 
 use crate::rng::SimRng;
 
-/// A random time: usually between `least_ns` and `most_ns`, now and then up to `tail_ns`.
+/// A random delay: usually between `least_ns` and `most_ns`, now and then up to `tail_ns`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Delay {
-    /// The shortest, ns.
+    /// Minimum, in nanoseconds.
     pub least_ns: u64,
-    /// The longest that is usual, ns.
+    /// Maximum of the usual delays, in nanoseconds.
     pub most_ns: u64,
-    /// How often it is unusual, per million.
+    /// Probability of a longer delay, per million.
     pub tail_ppm: u32,
-    /// The longest that is unusual, ns.
+    /// Maximum of the longer delays, in nanoseconds.
     pub tail_ns: u64,
 }
 
 impl Delay {
-    /// Always the same.
+    /// Returns a constant delay.
     #[must_use]
     pub const fn exactly(ns: u64) -> Self {
         Delay { least_ns: ns, most_ns: ns, tail_ppm: 0, tail_ns: ns }
     }
 
-    /// Uniform between two bounds, ns.
+    /// Returns a delay that is uniform between two bounds, in nanoseconds.
     #[must_use]
     pub const fn between(least_ns: u64, most_ns: u64) -> Self {
         Delay { least_ns, most_ns, tail_ppm: 0, tail_ns: most_ns }
     }
 
-    /// The same with a tail.
+    /// Adds a tail to the delay.
     #[must_use]
     pub const fn with_tail(self, tail_ppm: u32, tail_ns: u64) -> Self {
         Delay { tail_ppm, tail_ns, ..self }
@@ -48,59 +48,61 @@ impl Delay {
     }
 }
 
-/// The network, the NICs and the processors. Every liberty that the contract leaves is a field: 0 or `false` turns it
-/// off. Chances are per million.
+/// Model of the network, the NICs and the processors. Every liberty that the contract leaves is a field: 0 or `false`
+/// turns it off. Probabilities are per million. Rule numbers are those of the contract, at the top of the crate
+/// `stentor-fabric`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetworkModel {
-    /// One way through the network, per message.
+    /// One-way delay of a message.
     pub propagation: Delay,
-    /// One way for connection set-up and grants.
+    /// One-way delay of connection set-up and grants.
     pub control: Delay,
-    /// NIC time per message, ns: one NIC per process, one message at a time.
+    /// NIC time for each message, in nanoseconds. A process has one NIC, which handles one message at a time.
     pub nic_ns: u64,
-    /// Link time per byte, ps: one link per ordered pair of processes. 80 is 100 Gbit/s; 0 is infinitely fast.
+    /// Link time for each byte, in picoseconds. Each ordered pair of processes has one link. 80 means 100 Gbit/s; 0 is
+    /// infinitely fast.
     pub ps_per_byte: u64,
-    /// From the responder's NIC until its CPU sees the data.
+    /// Delay from the responder's NIC until its CPU sees the data.
     pub landing: Delay,
-    /// Between the partial landings of one torn write.
+    /// Delay between the partial landings of one torn write.
     pub tear_gap: Delay,
-    /// From a reason to run until a process runs.
+    /// Delay from a reason to run until the process runs.
     pub step: Delay,
-    /// From [`revoke`](stentor_fabric::Fabric::revoke) until it takes effect.
+    /// Delay from [`revoke`](stentor_fabric::Fabric::revoke) until it takes effect.
     pub revocation: Delay,
-    /// Without an answer for this long, a reliable queue pair breaks, ns.
+    /// Time without an answer after which a reliable queue pair breaks, in nanoseconds.
     pub retry_ns: u64,
-    /// Between two attempts when the responder has no receive posted, ns.
+    /// Time between two attempts when the responder has no receive posted, in nanoseconds.
     pub rnr_ns: u64,
-    /// Attempts after the first.
+    /// Number of attempts after the first.
     pub rnr_retries: u32,
 
-    /// Rule 1: messages on one queue pair may overtake those on another between the same two processes.
+    /// Rule 1: `true` if messages on one queue pair may overtake those on another between the same two processes.
     pub reorder_across_queue_pairs: bool,
-    /// Rule 2: how often the words of a write (or READ or RECV) become visible in several steps, in any order.
+    /// Rule 2: probability that the words of a write (or READ or RECV) become visible in several steps, in any order.
     pub torn_writes: u32,
-    /// Rule 3: a success may be reported before the responder's CPU sees the data.
+    /// Rule 3: `true` if a success may be reported before the responder's CPU sees the data.
     pub early_completions: bool,
-    /// How often the CPU sees a write much later.
+    /// Probability that the CPU sees a write much later.
     pub late_writes: u32,
-    /// How much later at most, ns.
+    /// Maximum additional delay of such a write, in nanoseconds.
     pub late_ns: u64,
-    /// Rule 4: how often a READ of several words samples them at different times.
+    /// Rule 4: probability that a READ of several words samples them at different times.
     pub torn_reads: u32,
-    /// Rule 5: writes on one queue pair are ordered. `false` is EFA.
+    /// Rule 5: `true` if writes on one queue pair are ordered. EFA has `false`.
     pub ordered_writes: bool,
-    /// How often the source of a request is read just before it executes instead of while posting.
+    /// Probability that the source of a request is read just before the request executes instead of while posting.
     pub late_source_reads: u32,
-    /// How often a write that is in flight when access is revoked lands in part, and then fails.
+    /// Probability that a write in flight at a revocation lands in part before it fails.
     pub partial_at_revocation: u32,
-    /// How often a write of more than 256 bytes that its process's crash cuts off lands in part.
+    /// Probability that a write of more than 256 bytes lands in part if its process crashes during it.
     pub partial_at_crash: u32,
-    /// How often a write lands although its responder has given up the connection and not made a new one yet: the
-    /// initiator has not heard of the break, or crashed, and the network was slow.
+    /// Probability that a write lands although its responder has broken the connection and has no new one yet. The
+    /// initiator has not noticed the break, or has crashed, and the network was slow.
     pub late_after_break: u32,
-    /// How often a message on an unreliable queue pair is lost.
+    /// Probability that a message on an unreliable queue pair is lost.
     pub lost_unreliable: u32,
-    /// Nothing leaves before `flush`, `poll` or `wait`.
+    /// `true` if messages leave only at `flush`, `poll` or `wait`.
     pub hold_until_flush: bool,
 
     /// See [`Capabilities::inline_bytes`].
@@ -117,23 +119,23 @@ pub struct NetworkModel {
     pub unreliable: bool,
     /// See [`Capabilities::tagged`].
     pub tagged: bool,
-    /// See [`Capabilities::hardware_multicast`]. Off everywhere, but for who asks.
+    /// See [`Capabilities::hardware_multicast`]. Off in all models here.
     pub hardware_multicast: bool,
-    /// From the first who joins a set until the network makes it, with those who have joined by then.
+    /// Delay from the first join of a set until the network forms it, of the processes that have joined by then.
     pub set_settle: Delay,
-    /// How long it takes until a process hears that a set of its broke.
+    /// Delay until a process notices that one of its sets broke.
     pub set_news: Delay,
-    /// How often a copy of a set's write takes up to a quarter of `late_copy_ns` longer than others.
+    /// Probability that a copy of a set's write is delayed by up to a quarter of `late_copy_ns`.
     pub late_copies: u32,
-    /// How long copies that are under way when a set breaks may stay in the network, ns.
+    /// Maximum time for which copies in flight may stay in the network when a set breaks, in nanoseconds.
     pub late_copy_ns: u64,
-    /// How long a set waits for those who have not left its last life, ns.
+    /// Time for which a set waits for members that have not left its last life, in nanoseconds.
     pub set_grace_ns: u64,
 }
 
 impl NetworkModel {
-    /// Every message takes `delay_ns`, everything else takes no time, nothing is random: for exact counts and for
-    /// latencies in hops. All liberties are off.
+    /// Returns a model in which every message takes `delay_ns`, everything else takes no time, and nothing is random.
+    /// It serves for exact counts and for latencies in hops. All liberties are off.
     #[must_use]
     pub fn uniform(delay_ns: u64) -> Self {
         NetworkModel {
@@ -158,7 +160,7 @@ impl NetworkModel {
         }
     }
 
-    /// A network like a real one (about 1 µs, 100 Gbit/s) that takes no liberty beyond its delays.
+    /// Returns a model of a realistic network (about 1 µs, 100 Gbit/s) that takes no liberty beyond its delays.
     #[must_use]
     pub fn calm() -> Self {
         NetworkModel {
@@ -173,7 +175,7 @@ impl NetworkModel {
         }
     }
 
-    /// Takes every liberty that rules 1 to 7 leave, often.
+    /// Returns a model that takes every liberty of rules 1 to 7, often.
     #[must_use]
     pub fn adversarial() -> Self {
         NetworkModel {
@@ -200,7 +202,7 @@ impl NetworkModel {
         }
     }
 
-    /// [`adversarial`](NetworkModel::adversarial), and writes are not ordered at all (rule 5), as on EFA.
+    /// Returns the [`adversarial`](NetworkModel::adversarial) model with unordered writes (rule 5), as on EFA.
     #[must_use]
     pub fn unordered() -> Self {
         NetworkModel { ordered_writes: false, tagged: true, ..NetworkModel::adversarial() }

@@ -1,4 +1,4 @@
-//! From the initiator's NIC to the responder's, and the answer back.
+//! The way of messages from the initiator's NIC to the responder's, and of the answers back.
 
 use stentor_fabric::{Completion, ProcessId, QpId, Status};
 
@@ -7,11 +7,11 @@ use crate::memory::LandingPlace;
 use crate::qp::{Message, Qp, Queued};
 use crate::state::State;
 
-/// Bytes of the smallest packets there are: a message of more is sent in several.
+/// Payload of the smallest packets, in bytes. A longer message is sent in several packets.
 const MTU: u32 = 256;
 
 impl State {
-    /// The doorbell: what was posted goes to the NIC.
+    /// Rings the doorbell: passes the posted messages to the NIC.
     pub(crate) fn flush(&mut self, me: ProcessId) {
         if self.processes[me.index()].unflushed.is_empty() {
             return;
@@ -23,7 +23,7 @@ impl State {
         self.processes[me.index()].unflushed = posted;
     }
 
-    /// Posts of one queue pair that were never handed to the NIC are forgotten.
+    /// Drops the posts of a queue pair that were never passed to the NIC.
     pub(crate) fn drop_held_posts(&mut self, me: ProcessId, qp: QpId) {
         let held = std::mem::take(&mut self.processes[me.index()].unflushed);
         let (gone, kept) = held.into_iter().partition(|id| self.messages.get(*id).from_qp == qp);
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// Takes what was just posted: now, or with the doorbell.
+    /// Passes a new post to the NIC, now or with the doorbell.
     pub(crate) fn hand_to_network(&mut self, me: ProcessId, message: Message) {
         self.trace_post(&message);
         let message = self.messages.insert(message);
@@ -81,7 +81,7 @@ impl State {
         self.calendar.push(arrives, Event::Arrive { message: id });
     }
 
-    /// An unreliable request is done when it is out.
+    /// Completes an unreliable request when it has left the NIC.
     pub(crate) fn on_departed(&mut self, id: u32) {
         self.read_source(id);
         let message = self.messages.get(id);
@@ -109,7 +109,7 @@ impl State {
         self.arrive(id);
     }
 
-    /// Nothing in the network holds a message any more, but for a cut.
+    /// Handles the arrival of a message that the network no longer holds, except for a cut.
     pub(crate) fn arrive(&mut self, id: u32) {
         let message = self.messages.get(id);
         let (from, to, seq) = (message.from, message.to, message.seq);
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// What left the NIC of a message that was never sent wholly.
+    /// Lands the part of a message that left the NIC, if the message was never sent completely.
     fn arrive_in_part(&mut self, id: u32) {
         let message = self.messages.get(id);
         let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
@@ -145,7 +145,7 @@ impl State {
         self.discard(id);
     }
 
-    /// Nobody answers: the initiator's queue pair breaks after its retries.
+    /// Drops a message without an answer. The initiator's queue pair breaks after its retries.
     pub(crate) fn unanswered(&mut self, id: u32) {
         let message = self.messages.get(id);
         let end = End { process: message.from.0, qp: message.from_qp, connection: message.connection };
@@ -167,7 +167,7 @@ impl State {
         self.recycle(message.data);
     }
 
-    /// The source is read now if it was not read while posting.
+    /// Reads the source now, if it was not read while posting.
     pub(crate) fn read_source(&mut self, id: u32) {
         let message = self.messages.get_mut(id);
         if let Some(span) = message.unread.take() {
@@ -179,7 +179,8 @@ impl State {
         }
     }
 
-    /// Before sources may be reused or vanish: what left the NIC carries what it carries; what did not never will.
+    /// Fixes the contents of messages before their sources may be reused or vanish. Messages that left the NIC keep
+    /// their data; the others are dropped.
     pub(crate) fn freeze(&mut self, process: ProcessId, qp: Option<QpId>) {
         for id in self.messages.in_use() {
             let now = self.now;
@@ -202,7 +203,7 @@ impl State {
         }
     }
 
-    /// Sends the answer to a message that executed, or was refused.
+    /// Sends the answer to a message that executed or was refused.
     pub(crate) fn answer(&mut self, id: u32, status: Status) {
         let message = self.messages.get_mut(id);
         message.status = status;
@@ -216,7 +217,7 @@ impl State {
         if !self.model.early_completions {
             at = at.max(visible_at);
         }
-        // Without this end there is no order to keep: it broke while refusing.
+        // If this end broke while refusing, there is no order of answers to keep.
         let qp = self.qp_mut(to, to_qp);
         qp.last_answer = qp.last_answer.max(at);
         let at = qp.last_answer;
@@ -271,7 +272,7 @@ impl State {
         }
     }
 
-    /// A request has an outcome. Outcomes take effect in the order of the send queue.
+    /// Records the outcome of a request. Outcomes take effect in the order of the send queue.
     pub(crate) fn answered(&mut self, end: End, seq: u64, status: Status, visible_at: u64) {
         let me = ProcessId(end.process);
         if let Some(request) = self.qp_mut(me, end.qp).request(seq) {
@@ -285,7 +286,7 @@ impl State {
             request.outcome = Some(status);
         }
         if status != Status::Success && !self.model.ordered_writes {
-            // What was posted before it may never be answered.
+            // Requests that were posted before it may never be answered.
             self.break_at(end, (seq, status), true);
             return;
         }

@@ -1,4 +1,4 @@
-//! Who runs when, and what happens to processes and links.
+//! The scheduler, and faults of processes and links.
 
 use stentor_fabric::ProcessId;
 
@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::state::{Process, State};
 
 impl State {
-    /// Something happened that the process may see: it runs after a scheduling delay, unless it runs sooner anyway.
+    /// Makes a process run after a scheduling delay, unless it runs sooner anyway.
     pub(crate) fn wake(&mut self, process: ProcessId) {
         let at = self.now + self.model.step.sample(&mut self.rng);
         self.wake_at(process, at);
@@ -24,7 +24,7 @@ impl State {
         self.calendar.push(at, Event::Step { process: process.0, token: owner.step_token });
     }
 
-    /// Like [`wake`](State::wake), and ends a `wait`.
+    /// Does what [`wake`](State::wake) does, and ends a `wait`.
     pub(crate) fn notify(&mut self, process: ProcessId) {
         self.processes[process.index()].notified = true;
         self.wake(process);
@@ -48,7 +48,7 @@ impl State {
         self.due.push_back(Due::Step { process, now_ns });
     }
 
-    /// The process ran. If it worked it runs again; otherwise when it asked to.
+    /// Handles the end of a step. A process that worked runs again; another one runs when it asked to.
     pub(crate) fn stepped(&mut self, process: ProcessId, worked: bool) {
         if worked {
             self.wake(process);
@@ -110,7 +110,7 @@ impl State {
         self.calendar.push(self.now + for_ns, Event::Heal { index });
     }
 
-    /// What was held goes on at once, in its order: anything sent later is still behind it.
+    /// Heals a partition. Held messages continue at once and in order, before anything that is sent later.
     pub(crate) fn on_heal(&mut self, index: u32) {
         for link in self.cuts.remove(&index).unwrap_or_default() {
             self.mend(link);
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// The harness cuts one direction until it heals it.
+    /// Cuts one direction until [`heal`](State::heal).
     pub(crate) fn sever(&mut self, from: ProcessId, to: ProcessId) {
         let link = self.link(from, to);
         if !std::mem::replace(&mut link.severed, true) {
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Ends what [`sever`](State::sever) began; partitions of a plan stay.
+    /// Ends the effect of [`sever`](State::sever). Planned partitions remain.
     pub(crate) fn heal(&mut self, from: ProcessId, to: ProcessId) {
         let link = self.link_index(from, to);
         if std::mem::take(&mut self.links[link].severed) {
@@ -152,7 +152,7 @@ impl State {
         self.trace_instant(process, "stall");
     }
 
-    /// All partitions end and all planned faults are forgotten, but restarts.
+    /// Ends all partitions and forgets all planned faults except restarts.
     pub(crate) fn stop_faults(&mut self) {
         let indices: Vec<u32> = self.cuts.keys().copied().collect();
         for index in indices {
@@ -224,7 +224,7 @@ impl State {
         self.wake(process);
     }
 
-    /// Counts a post down to a planned crash. Whether the process crashed.
+    /// Counts a post down to a planned crash. Returns whether the process crashed.
     pub(crate) fn crash_at_post(&mut self, process: ProcessId) -> bool {
         let owner = &mut self.processes[process.index()];
         let Some(left) = &mut owner.posts_to_crash else { return false };
@@ -233,7 +233,7 @@ impl State {
             return false;
         }
         self.counts.crashes_at_a_post += 1;
-        // What was posted before is on its way or not, as it happens.
+        // Transmit a random prefix of the messages that were posted before.
         let held = std::mem::take(&mut self.processes[process.index()].unflushed);
         let out = self.rng.below(held.len() as u64 + 1) as usize;
         for (place, message) in held.into_iter().enumerate() {
@@ -243,7 +243,8 @@ impl State {
             }
             self.transmit(message);
             let sent = self.messages.get_mut(message);
-            // The NIC had taken what is before `out`: it goes out although the process is gone. At `out` it is cut off.
+            // The NIC had the messages before `out`, so they are sent although the process has crashed. The one at
+            // `out` is cut off.
             sent.departs = if place < out { self.now } else { sent.departs.max(self.now + 1) };
         }
         self.crash(process);

@@ -11,13 +11,13 @@ pub(crate) struct Sent {
     pub(crate) id: u64,
     pub(crate) opcode: Opcode,
     pub(crate) signalled: bool,
-    /// What the network said, once it did.
+    /// Outcome of the request, when it is known.
     pub(crate) outcome: Option<Status>,
-    /// When the responder's CPU sees the data, ns.
+    /// Time at which the responder's CPU sees the data, in nanoseconds.
     pub(crate) visible_at: u64,
-    /// Copies without an outcome: more than one only of a set's writes.
+    /// Number of copies without an outcome. Only writes of sets have more than one.
     pub(crate) copies: u32,
-    /// Some of several copies have landed, and others not.
+    /// `true` if some, but not all of several copies have landed.
     pub(crate) partly: bool,
 }
 
@@ -30,40 +30,40 @@ pub(crate) struct PostedRecv {
     pub(crate) tag: Option<(u64, u64)>,
 }
 
-/// A tagged message that came before its receive.
+/// A tagged message that arrived before its receive.
 pub(crate) struct Unexpected {
     pub(crate) tag: u64,
     pub(crate) bytes: u32,
     pub(crate) data: Vec<u64>,
 }
 
-/// What a queue pair is in a set.
+/// Role of a queue pair in a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// Its owner's end: what it posts goes out here, and its peer is the owner itself.
+    /// The owner's end: its posts go out here. Its peer is the owner itself.
     Own(u16),
-    /// Where the copies of its peer's writes come in. Its owner does not know of it.
+    /// The end at which the copies of the peer's writes arrive. Its owner does not see it.
     From(u16),
 }
 
 pub(crate) struct Qp {
     pub(crate) peer: ProcessId,
-    /// `None`: not of a set.
+    /// Role in a set, if the queue pair belongs to one.
     pub(crate) set: Option<Part>,
     pub(crate) service: Service,
     pub(crate) config: QpConfig,
     pub(crate) state: QpState,
     /// The connection that both ends belong to; 0 while there is none.
     pub(crate) connection: u64,
-    /// The connection that it belonged to last.
+    /// The previous connection.
     pub(crate) broken: u64,
     pub(crate) peer_qp: QpId,
 
-    /// Places of the send queue, the oldest first; numbers are consecutive.
+    /// The send queue, the oldest request first; numbers are consecutive.
     pub(crate) sent: VecDeque<Sent>,
-    /// Number of the newest request; never starts over.
+    /// Number of the newest request. It is never reset.
     pub(crate) posted: u64,
-    /// Everything up to this number has an outcome that was acted upon.
+    /// Number up to which all requests have an outcome that has taken effect.
     pub(crate) released: u64,
 
     pub(crate) recvs: VecDeque<PostedRecv>,
@@ -72,18 +72,18 @@ pub(crate) struct Qp {
     /// Messages that wait behind one that found no receive.
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) rnr_attempts: u32,
-    /// A message of the peer was given up or refused: nothing after it executes.
+    /// `true` if a message of the peer was given up or refused: nothing after it executes.
     pub(crate) gave_up: bool,
     /// Receives that were consumed and complete when their data is visible, the oldest first.
     pub(crate) undelivered: VecDeque<u32>,
-    /// Number of the newest message of the peer that executed.
+    /// Number of the peer's newest message that executed.
     pub(crate) executed: u64,
 
-    /// The newest arrival that was planned for a message of ours, ns.
+    /// Time of the newest planned arrival of this end's messages, in nanoseconds.
     pub(crate) last_arrival: u64,
-    /// When the last answer of ours to the peer arrives there, ns.
+    /// Time at which this end's last answer arrives at the peer, in nanoseconds.
     pub(crate) last_answer: u64,
-    /// When our CPU sees everything that the peer wrote through this queue pair, ns.
+    /// Time at which this process's CPU sees everything that the peer wrote through this queue pair, in nanoseconds.
     pub(crate) visible_at: u64,
 }
 
@@ -115,7 +115,7 @@ impl Qp {
         }
     }
 
-    /// The set of which this is its owner's end.
+    /// Returns the set whose owner's end this is, if any.
     pub(crate) fn own_set(&self) -> Option<u16> {
         if let Some(Part::Own(number)) = self.set { Some(number) } else { None }
     }
@@ -124,7 +124,7 @@ impl Qp {
         self.config.kind == QpKind::Reliable
     }
 
-    /// Number of the oldest request that holds a place.
+    /// Returns the number of the oldest request in the send queue.
     pub(crate) fn oldest(&self) -> u64 {
         self.posted + 1 - self.sent.len() as u64
     }
@@ -134,7 +134,7 @@ impl Qp {
         if seq < oldest { None } else { self.sent.get_mut((seq - oldest) as usize) }
     }
 
-    /// The completion of request `seq` was polled: it and everything before it leave the send queue.
+    /// Frees the places of request `seq` and of everything before it, after its completion was polled.
     pub(crate) fn free_places(&mut self, seq: u64) {
         while !self.sent.is_empty() && self.oldest() <= seq {
             self.sent.pop_front();
@@ -145,11 +145,11 @@ impl Qp {
 /// A completion that waits to be polled.
 pub(crate) struct Queued {
     pub(crate) completion: Completion,
-    /// The send-queue number, for completions of requests.
+    /// Number in the send queue, for completions of requests.
     pub(crate) seq: Option<u64>,
 }
 
-/// What a message asks of the responder.
+/// The operation that a message requests from the responder.
 #[derive(Clone, Copy)]
 pub(crate) enum RequestKind {
     Write { target: RemoteSpan },
@@ -184,12 +184,12 @@ impl RequestKind {
         }
     }
 
-    /// Whether this is a pure WRITE, which rule 5 lets overtake others on its own queue pair.
+    /// Returns whether this is a pure WRITE, which may overtake others on its own queue pair (rule 5 of the contract).
     pub(crate) fn is_plain_write(&self) -> bool {
         matches!(self, RequestKind::Write { .. })
     }
 
-    /// Where the answer's data goes.
+    /// Returns the destination of the answer's data.
     pub(crate) fn local(&self) -> Option<Span> {
         match self {
             RequestKind::Read { local, .. }
@@ -210,29 +210,30 @@ pub(crate) struct Message {
     pub(crate) reliable: bool,
     /// Number in the send queue.
     pub(crate) seq: u64,
-    /// Number among those of its queue pair that go to this responder: the same, but for copies of a set's writes.
+    /// Number among the messages of its queue pair to this responder. It equals `seq`, except for copies of a set's
+    /// writes.
     pub(crate) order: u64,
-    /// A copy of a set's write, and which of them, from 0.
+    /// Index of a copy of a set's write, from 0; `None` for other messages.
     pub(crate) copy: Option<u32>,
     /// Number among all messages between the two processes.
     pub(crate) pair_seq: u64,
     pub(crate) kind: RequestKind,
     pub(crate) bytes: u32,
-    /// The data, as words; the answer's data once there is an answer.
+    /// The data as words; later the answer's data.
     pub(crate) data: Vec<u64>,
-    /// The source, while it is not read yet.
+    /// The source, if it has not been read yet.
     pub(crate) unread: Option<Span>,
-    /// When it left, or will leave, the initiator's NIC, ns.
+    /// Time at which the message leaves the initiator's NIC, in nanoseconds.
     pub(crate) departs: u64,
-    /// It never left: its process crashed or its queue pair broke first.
+    /// `true` if it never left because its process crashed or its queue pair broke before.
     pub(crate) dropped: bool,
-    /// It was dropped while the NIC was sending it: some of it left.
+    /// `true` if it was dropped while the NIC was sending it, so a part of it left.
     pub(crate) partial: bool,
-    /// The responder's NIC has it.
+    /// `true` if the responder's NIC has executed it.
     pub(crate) executed: bool,
-    /// When the responder's CPU sees it, ns.
+    /// Time at which the responder's CPU sees it, in nanoseconds.
     pub(crate) visible_at: u64,
     pub(crate) status: Status,
-    /// Identifies it in a trace.
+    /// Identifies the message in a trace.
     pub(crate) flow: u64,
 }

@@ -1,4 +1,4 @@
-//! What the responder's NIC does with a message.
+//! Execution of messages by the responder's NIC.
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Completion, Opcode, ProcessId, QpId, RemoteSpan, Span, Status};
@@ -9,14 +9,14 @@ use crate::qp::{PostedRecv, Queued, RequestKind, Unexpected};
 use crate::rng::scatter;
 use crate::state::State;
 
-/// A word of a region that a key opens.
+/// A word of a region to which a key gives access.
 pub(crate) struct Opened {
     pub(crate) region: u32,
     pub(crate) first: usize,
 }
 
 impl State {
-    /// Executes a message whose turn it is.
+    /// Executes the next message.
     pub(crate) fn execute(&mut self, id: u32) {
         self.read_source(id);
         let message = self.messages.get(id);
@@ -40,7 +40,7 @@ impl State {
         }
     }
 
-    /// Checks a remote access (rule 6): the key, whose it is, the bounds, the right.
+    /// Checks a remote access (rule 6 of the contract): the key, its owner and peer, the bounds, the right.
     pub(crate) fn open(&self, id: u32, span: RemoteSpan, bytes: u32, needed: Access) -> Option<Opened> {
         let message = self.messages.get(id);
         let key = self.keys.get(usize::try_from(span.region.key).ok()?)?;
@@ -56,7 +56,7 @@ impl State {
             .then_some(Opened { region: key.region, first: span.offset as usize / WORD })
     }
 
-    /// Counts overtakings: this message executes now.
+    /// Marks a message as executed, and counts it if it was overtaken.
     pub(crate) fn executed(&mut self, id: u32) {
         let message = self.messages.get_mut(id);
         message.executed = true;
@@ -79,7 +79,7 @@ impl State {
         self.counts.reordered_across_queue_pairs += u64::from(late && !late_here);
     }
 
-    /// A NAK: both ends break, the initiator's when it hears.
+    /// Answers with a NAK. Both ends break, the initiator's when the NAK arrives.
     fn refuse(&mut self, id: u32) {
         self.executed(id);
         self.seal(id);
@@ -94,11 +94,11 @@ impl State {
         }
     }
 
-    /// The responder's end breaks at once. That of a process that is its own peer breaks with the answer; until then
+    /// Breaks the responder's end at once. If a process is its own peer, its end breaks with the answer, and until then
     /// nothing more executes.
     fn break_responder(&mut self, end: End, to_itself: bool) {
         if self.is_current(end) && self.qp(ProcessId(end.process), end.qp).set.is_some() {
-            // Its sender's end breaks with the answer, and then the set.
+            // The sender's end breaks with the answer, and then the set.
             return;
         }
         if to_itself && self.is_current(end) {
@@ -158,7 +158,7 @@ impl State {
         self.answer(id, Status::Success);
     }
 
-    /// Received data lands in a posted span, then the receive completes.
+    /// Lands received data in a posted span, then completes the receive.
     fn receive(
         &mut self,
         to: ProcessId,
@@ -211,8 +211,8 @@ impl State {
         }
     }
 
-    /// No receive is posted: the message, and everything behind it, waits and is tried again. On an unreliable queue
-    /// pair it is lost.
+    /// Handles a missing receive: the message, and everything behind it, waits and is tried again. On an unreliable
+    /// queue pair the message is lost.
     fn not_ready(&mut self, id: u32) {
         let message = self.messages.get(id);
         if !message.reliable {
@@ -254,7 +254,7 @@ impl State {
         }
     }
 
-    /// What waited behind a message that could go on.
+    /// Executes the messages that waited behind one that has executed.
     fn go_on(&mut self, end: End) {
         let to = ProcessId(end.process);
         while self.is_current(end) {
@@ -284,7 +284,7 @@ impl State {
         }
     }
 
-    /// Some words of a READ are read later than the others.
+    /// Reads some words of a READ again, later than the others.
     pub(crate) fn on_sample(&mut self, id: u32) {
         let message = self.messages.get_mut(id);
         let (to, seed) = (message.to, message.flow);
@@ -340,7 +340,7 @@ impl State {
         self.answer(id, Status::Success);
     }
 
-    /// A tagged receive was posted: the oldest unexpected message that it matches, if any, goes there.
+    /// Matches a new tagged receive with the oldest unexpected message that fits, if any.
     pub(crate) fn match_unexpected(&mut self, me: ProcessId, qp: QpId, recv: PostedRecv) {
         let (want, ignore) = recv.tag.unwrap_or((0, 0));
         let entry = self.qp_mut(me, qp);
@@ -361,7 +361,8 @@ impl State {
         self.receive(me, qp, recv, message.data, message.bytes, (Opcode::TaggedRecv, None, message.tag));
     }
 
-    /// Half of the words of a write land, after everything that the NIC executed before it. Whether its key allowed it.
+    /// Lands half of the words of a write, after everything that the NIC executed before it. Returns whether its key
+    /// permitted that.
     pub(crate) fn land_half(&mut self, id: u32) -> bool {
         self.read_source(id);
         let message = self.messages.get(id);

@@ -1,10 +1,10 @@
-//! The one source of randomness: ChaCha8, the same values on every machine and in every build.
+//! The only source of randomness: ChaCha8, with the same values on every machine and in every build.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use stentor_fabric::SplitMix64;
 
-/// One in a million, the unit of all chances here: integers, so that no rounding mode decides a run.
+/// One million, the unit of all probabilities here. They are integers, so that no rounding mode affects a run.
 pub const MILLION: u32 = 1_000_000;
 
 /// Random numbers from a seed and a stream number.
@@ -12,7 +12,7 @@ pub const MILLION: u32 = 1_000_000;
 pub struct SimRng(ChaCha8Rng);
 
 impl SimRng {
-    /// The generator of `seed`; different streams of one seed are independent.
+    /// Creates the generator of `seed`. Different streams of one seed are independent.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut key = [0; 32];
@@ -22,26 +22,26 @@ impl SimRng {
         SimRng(ChaCha8Rng::from_seed(key))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn word(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number below `bound`; 0 if `bound` is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True `ppm` times in a million. Draws nothing where the answer is certain.
+    /// Returns `true` with a probability of `ppm` per million. Draws nothing if the result is certain.
     #[inline]
     pub fn chance(&mut self, ppm: u32) -> bool {
         ppm > 0 && (ppm >= MILLION || self.below(u64::from(MILLION)) < u64::from(ppm))
     }
 }
 
-/// Scatters an index: which landing of a torn write takes a word, without a table.
+/// Hashes an index. It decides which partial landing of a torn write includes a word, without a table.
 #[inline]
 pub(crate) fn scatter(seed: u64, index: u64) -> u64 {
     let x = seed ^ index.wrapping_mul(SplitMix64::GOLDEN);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_values_of_a_seed_never_change() {
+    fn values_of_a_seed_are_reproducible() {
         let mut rng = SimRng::new(1, 0);
         let values: Vec<u64> = (0..3).map(|_| rng.word()).collect();
         let mut again = SimRng::new(1, 0);

@@ -1,8 +1,9 @@
 //! Sets: the network copies one write to several processes.
 //!
-//! The network knows who is in a set, and makes one *life* of it after another: a connection of all those who have joined by
-//! then. Whoever comes, goes or fails ends it for all; the rest joins again. Each process has one end of its own, and one
-//! queue pair per other process where that one's copies come in, which keep their order; its owner sees the first alone.
+//! The network knows the members of a set, and forms one *life* of it after another: a connection of all members that
+//! have joined by then. A member that joins, leaves or fails ends the life for all, and the others join again. Each
+//! process has one end for its own writes, and for each other member one queue pair on which that member's copies
+//! arrive in order. The owner sees only its own end.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{
@@ -104,7 +105,7 @@ impl State {
         membership.rank_of(peer).is_none_or(|rank| membership.owed[rank] <= membership.left[rank])
     }
 
-    /// Who is there and waits for the next life at this rank.
+    /// Returns the seat of the running process that waits for the next life at this rank, if any.
     fn waits(&self, number: u16, rank: usize) -> Option<Seat> {
         let set = &self.sets[&number];
         let seat = set.waiting[rank]?;
@@ -118,7 +119,7 @@ impl State {
         let owner = &self.processes[process.index()];
         let Some(membership) = owner.sets.get(&number).filter(|_| owner.life == life) else { return };
         let (rank, end) = (membership.rank, membership.end);
-        // Who was left out for a cut asks again, and may have been let in meanwhile.
+        // A process that was left out because of a cut joins again, and may have been included since.
         let asks = self.qp(process, end);
         if asks.state != QpState::Connecting || asks.connection != 0 {
             return;
@@ -134,7 +135,7 @@ impl State {
         self.end_life(number, false);
     }
 
-    /// All who are in the newest life hear that it is over.
+    /// Notifies all members of the newest life that it has ended.
     fn end_life(&mut self, number: u16, silent: bool) {
         let Some(set) = self.sets.get_mut(&number) else { return };
         if std::mem::replace(&mut set.dying, true) || set.life == 0 {
@@ -154,7 +155,7 @@ impl State {
         }
     }
 
-    /// What a process sent by a set that is over may stay in the network for a while.
+    /// Lets the network keep a process's copies for a while after their set has ended.
     fn keep_copies_of(&mut self, who: ProcessId, number: u16) {
         let (longest, now) = (self.model.late_copy_ns, self.now);
         let Some(membership) = self.processes[who.index()].sets.get_mut(&number).filter(|_| longest > 0) else {
@@ -167,7 +168,7 @@ impl State {
         }
     }
 
-    /// Whether the network keeps a copy that arrives now for a while.
+    /// Returns whether the network keeps a copy that arrives now for a while.
     pub(crate) fn keep_copy(&mut self, id: u32) -> bool {
         let message = self.messages.get(id);
         let (from, to) = (message.from, message.to);
@@ -186,7 +187,7 @@ impl State {
         Some(membership.kept_until[membership.rank_of(message.to)?])
     }
 
-    /// What the network kept between two processes goes on.
+    /// Releases the copies that the network kept between two processes.
     pub(crate) fn on_copies_go(&mut self, from: ProcessId, to: ProcessId) {
         let kept = std::mem::take(&mut self.kept);
         let between = |id: &u32| self.messages.get(*id).from == from && self.messages.get(*id).to == to;
@@ -197,7 +198,7 @@ impl State {
         }
     }
 
-    /// A write executes. If the network keeps a copy for the same place, it may come right after.
+    /// Releases kept copies at random when a write to the same location executes, so that they arrive right after it.
     pub(crate) fn let_go_of_what_was_there(&mut self, id: u32, place: &Opened) {
         if self.kept.is_empty() {
             return;
@@ -219,7 +220,8 @@ impl State {
         }
     }
 
-    /// The next life begins, if there are two for it, and all have left the last one who can be waited for.
+    /// Begins the next life, if at least two members wait for it and all running members have left the last one, or the
+    /// grace period has elapsed.
     pub(crate) fn on_set_forms(&mut self, number: u16) {
         let count = self.sets[&number].members.len();
         let mut seats: Vec<_> = (0..count).map(|rank| self.waits(number, rank)).collect();
@@ -243,7 +245,7 @@ impl State {
         self.begin_life(number, &seats);
     }
 
-    /// The network may know that two of them do not reach each other.
+    /// Leaves out members that a cut separates, at random: the network may know of the cut.
     fn leave_out_who_is_cut_off(&mut self, number: u16, seats: &mut [Option<Seat>]) {
         for rank in 1..seats.len() {
             let members = &self.sets[&number].members;
@@ -296,7 +298,7 @@ impl State {
         for rank in (0..membership.members.len()).filter(|rank| *rank != membership.rank) {
             if membership.lives[rank] > 0 {
                 membership.reaches |= 1 << rank;
-                // It is in this life, so it left all earlier ones.
+                // The member is in this life, so it has left all earlier ones.
                 membership.left[rank] = membership.left[rank].max(life - 1);
             }
         }
@@ -304,7 +306,7 @@ impl State {
         self.notify(me);
     }
 
-    /// A process's own end broke. What is under way to it may land until it joins again.
+    /// Handles the break of a process's own end. Copies in flight to the process may land until it joins again.
     pub(crate) fn set_broke(&mut self, me: ProcessId, number: u16, life: u64) {
         self.set_counts.breaks += 1;
         let owner = &mut self.processes[me.index()];
@@ -324,7 +326,7 @@ impl State {
         }
     }
 
-    /// The network forgets all sets.
+    /// Makes the network forget all sets.
     pub(crate) fn break_sets(&mut self) {
         if self.rng.chance(MILLION / 2) {
             for id in self.messages.in_use() {
@@ -338,7 +340,7 @@ impl State {
         }
     }
 
-    /// A process resets its end: nothing of the life that it was in lands there any more.
+    /// Handles the reset of a process's end: nothing of the life that it was in lands there any more.
     pub(crate) fn leave_set(&mut self, me: ProcessId, number: u16) {
         let Some(membership) = self.processes[me.index()].sets.get(&number) else { return };
         let (members, from, life) =
@@ -366,7 +368,7 @@ impl State {
         }
     }
 
-    /// A process crashed: the network finds out, and tells the others.
+    /// Handles the crash of a member: the network notices it, and notifies the others.
     pub(crate) fn set_member_is_gone(&mut self, process: ProcessId) {
         let numbers: Vec<_> = self.processes[process.index()].sets.keys().copied().collect();
         for number in numbers {
@@ -386,7 +388,8 @@ impl State {
         }
     }
 
-    /// Two processes connect: nothing that an earlier life of the other one sent by a set lands any more.
+    /// Closes the receiving ends of two processes that connect: copies from an earlier life of either one no longer
+    /// land.
     pub(crate) fn close_sets_of_earlier_lives(&mut self, a: ProcessId, b: ProcessId) {
         for (me, peer) in [(a, b), (b, a)] {
             let lives = self.processes[peer.index()].life;
@@ -406,7 +409,7 @@ impl State {
         }
     }
 
-    /// A cut ended: who was left out for it joins again.
+    /// Lets members that were left out because of a cut join again after it ended.
     pub(crate) fn look_at_sets_again(&mut self) {
         let numbers: Vec<_> =
             self.sets.iter().filter(|(_, set)| set.since.is_none()).map(|(number, _)| *number).collect();
@@ -472,7 +475,7 @@ impl State {
             }) else {
                 continue;
             };
-            // Somebody who is gone, and perhaps back, has nothing where it could come in.
+            // A member that crashed, and possibly restarted, has no queue pair on which a copy could arrive.
             let there = self.processes[to.index()].sets.get(&number);
             let to_qp = there.map_or(QpId(u32::MAX), |membership| membership.from[rank]);
             self.flows += 1;
@@ -507,7 +510,8 @@ impl State {
         Ok(())
     }
 
-    /// A write leaves its NIC once. Each copy goes its own way from there, behind the earlier ones to the same target.
+    /// Transmits a copy. A write leaves its NIC once; each copy takes its own path from there, behind earlier ones to
+    /// the same target.
     pub(crate) fn transmit_copy(&mut self, id: u32) {
         let message = self.messages.get(id);
         let (from, to, copy, bytes, qp) = (message.from, message.to, message.copy, message.bytes, message.from_qp);
@@ -534,5 +538,5 @@ impl State {
     }
 }
 
-/// Copies carry whole words.
+/// Copies consist of whole words.
 const _: () = assert!(WORD == 8);

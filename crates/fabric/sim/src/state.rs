@@ -1,4 +1,4 @@
-//! Everything there is in a simulated world.
+//! The complete state of a simulated world.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,44 +16,44 @@ use crate::rng::SimRng;
 use crate::trace::Trace;
 use crate::transcript::Transcript;
 
-/// One process: its NIC, its memory, its appointments.
+/// A process: its NIC, its memory, its appointments.
 #[derive(Default)]
 pub(crate) struct Process {
     pub(crate) up: bool,
-    /// Counts from 1; every restart is a new one.
+    /// Life of the process, counted from 1; every restart begins another one.
     pub(crate) life: u32,
     pub(crate) regions: Vec<Region>,
     pub(crate) qps: Vec<Qp>,
     pub(crate) completions: VecDeque<Queued>,
     pub(crate) events: VecDeque<FabricEvent>,
     pub(crate) resolved: BTreeMap<(u16, u16), RemoteRegion>,
-    /// By peer: whether that peer's grants travel to us at once.
+    /// For each peer: `true` if that peer's grants reach this process at once.
     pub(crate) linked: Vec<bool>,
-    /// Posted and held back until the next flush.
+    /// Messages that were posted and are held until the next flush.
     pub(crate) unflushed: Vec<u32>,
     pub(crate) nic_free_at: u64,
     pub(crate) stalled_until: u64,
     pub(crate) clock_ahead_ns: i64,
     pub(crate) step_at: Option<u64>,
     pub(crate) step_token: u32,
-    /// Something landed since the last `arm`.
+    /// `true` if something landed since the last `arm`.
     pub(crate) notified: bool,
-    /// When the process asked to be woken, ns.
+    /// Time at which the process asked to be woken, in nanoseconds.
     pub(crate) wake_at: Option<u64>,
-    /// Posts until a planned crash.
+    /// Number of posts until a planned crash.
     pub(crate) posts_to_crash: Option<u64>,
-    /// Landings of which a part is visible.
+    /// Number of landings of which only a part is visible.
     pub(crate) half_landed: u32,
-    /// By number.
+    /// Sets of which the process is a member, by number.
     pub(crate) sets: BTreeMap<u16, Membership>,
 }
 
-/// The way from one process to another.
+/// The path from one process to another.
 #[derive(Default)]
 pub(crate) struct NetworkPath {
-    /// Partitions that hold it.
+    /// Number of partitions that cut the path.
     pub(crate) cuts: u32,
-    /// Whether one of them is the harness's own, which has no end.
+    /// `true` if one of them is the harness's own cut, which has no planned end.
     pub(crate) severed: bool,
     pub(crate) held: Vec<Event>,
     pub(crate) free_at: u64,
@@ -78,17 +78,17 @@ pub(crate) struct State {
     pub(crate) landings: Landings,
     pub(crate) deliveries: Slab<Delivery>,
     pub(crate) pool: Vec<Vec<u64>>,
-    /// Planned faults that have not happened.
+    /// Planned faults that have not happened yet.
     pub(crate) plan: Vec<Option<Fault>>,
-    /// What each partition of the plan cuts.
+    /// Paths that each planned partition cuts.
     pub(crate) cuts: BTreeMap<u32, Vec<usize>>,
     pub(crate) due: VecDeque<Due>,
     pub(crate) counts: FaultCounts,
     pub(crate) connections: u64,
-    /// What the network knows of sets, by number.
+    /// The network's state of sets, by number.
     pub(crate) sets: BTreeMap<u16, Set>,
     pub(crate) set_counts: SetCounts,
-    /// Copies that the network keeps, in their order.
+    /// Copies that the network keeps, in order.
     pub(crate) kept: Vec<u32>,
     pub(crate) flows: u64,
     pub(crate) trace: Option<Trace>,
@@ -162,7 +162,7 @@ impl State {
         self.links[self.link_index(from, to)].cuts > 0
     }
 
-    /// When something sent through the control plane now arrives; in order per direction.
+    /// Returns the arrival time of a control message that is sent now. Control messages in one direction stay in order.
     pub(crate) fn control_arrival(&mut self, from: ProcessId, to: ProcessId) -> u64 {
         let at = self.now + self.model.control.sample(&mut self.rng);
         let link = self.link(from, to);
@@ -175,14 +175,14 @@ impl State {
     }
 
     pub(crate) fn recycle(&mut self, mut buffer: Vec<u64>) {
-        // A few large messages must not make every buffer large.
+        // A few long messages must not make all buffers large.
         if buffer.capacity() <= 1024 && buffer.capacity() > 0 {
             buffer.clear();
             self.pool.push(buffer);
         }
     }
 
-    /// One thing happens.
+    /// Handles one event.
     pub(crate) fn handle(&mut self, event: Event) {
         match event {
             Event::Step { process, token } => self.on_step(ProcessId(process), token),

@@ -1,5 +1,5 @@
-//! What a connection that broke leaves behind: data on its way to memory, and messages on their way to a NIC that no
-//! longer knows the connection.
+//! Remains of a broken connection: data on its way to memory, and messages on their way to a NIC that no longer knows
+//! the connection.
 
 use stentor_fabric::{Access, ProcessId, Status};
 
@@ -9,8 +9,8 @@ use crate::rng::MILLION;
 use crate::state::State;
 
 impl State {
-    /// Makes everything visible at once that a NIC executed for a peer, in whatever region: so nothing of a later write
-    /// is seen without the earlier ones (rule 1). Returns how many writes it was.
+    /// Makes everything visible at once that a NIC executed for a peer, in all regions, so that no later write is
+    /// visible without the earlier ones (rule 1 of the contract). Returns the number of writes.
     pub(crate) fn land_everything_of(&mut self, process: ProcessId, writer: ProcessId) -> u64 {
         let regions = &self.processes[process.index()].regions;
         let written = |region: &u32| regions[*region as usize].spec.writer == writer;
@@ -18,7 +18,7 @@ impl State {
         written.into_iter().map(|region| self.land_everything(process, region)).sum()
     }
 
-    /// Receives that were consumed complete now, with their data: they come before what is flushed.
+    /// Completes receives that were consumed, with their data, before the others are flushed.
     pub(crate) fn deliver_everything(&mut self, end: End) {
         let me = ProcessId(end.process);
         let qp = self.qp_mut(me, end.qp);
@@ -38,7 +38,8 @@ impl State {
         }
     }
 
-    /// Results of READs and atomics that are flushed do not land any more: their places may be used for something else.
+    /// Drops the results of READs and atomics that are flushed. They must not land any more, because their memory may
+    /// be reused.
     pub(crate) fn forget_results(&mut self, end: End) {
         let me = ProcessId(end.process);
         let life = self.processes[me.index()].life;
@@ -53,16 +54,16 @@ impl State {
         }
     }
 
-    /// Nothing that comes after this message takes effect on its connection, not even late.
+    /// Prevents later messages of the connection from taking effect, even late.
     pub(crate) fn seal(&mut self, id: u32) {
         let message = self.messages.get(id);
         let (to, qp) = (message.to, message.to_qp);
         self.qp_mut(to, qp).gave_up = true;
     }
 
-    /// A message of a connection that this end has given up. Until there is a new one the next write in order may land all
-    /// the same, and its initiator may hear of a success: so it is where the two ends learn of a break at different times.
-    /// What needs a receive finds none any more, whatever its initiator hears.
+    /// Handles a message of a connection that this end has broken. Until there is a new connection, the next write in
+    /// order may still land, and its initiator may get a success, because the two ends notice a break at different
+    /// times. A message that needs a receive no longer finds one, whatever its initiator gets.
     pub(crate) fn arrive_late(&mut self, id: u32) {
         let message = self.messages.get(id);
         let (to, bytes) = (message.to, message.bytes);

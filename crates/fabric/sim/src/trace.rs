@@ -1,4 +1,4 @@
-//! Chrome trace JSON: one track per process, a slice per post and per landing, an arrow per remote write.
+//! Chrome trace JSON: one track for each process, a slice for each post and landing, an arrow for each remote write.
 
 use std::fmt::Write;
 
@@ -36,7 +36,8 @@ impl Trace {
         self.names[process.index()] = Some(name.to_string());
     }
 
-    /// The whole trace as one JSON document. Times are in microseconds with three decimals: nanoseconds exactly.
+    /// Returns the trace as one JSON document. Times are in microseconds with three decimals, which is exact to the
+    /// nanosecond.
     pub(crate) fn json(&self) -> String {
         let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
         for process in 0..self.processes {
@@ -51,7 +52,7 @@ impl Trace {
         for entry in &self.entries {
             entry.write(&mut out);
         }
-        // The list may not end in a comma.
+        // The list must not end with a comma.
         out.push_str("{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"trace_end\",\"args\":{}}\n]}\n");
         out
     }

@@ -1,6 +1,6 @@
-//! What of a run goes into its trace and its transcript.
+//! The entries of traces and transcripts.
 //!
-//! The words of transcripts are in recorded hashes: whoever changes one records them anew.
+//! The words of transcripts are part of recorded hashes. A change of a word requires recording the hashes again.
 
 use stentor_fabric::{Access, ProcessId, QpConfig, QpKind, RegionId};
 
@@ -16,7 +16,7 @@ impl State {
         }
     }
 
-    /// Appends a line without data to the transcript: time, process, and more numbers.
+    /// Appends a line without data to the transcript: time, process, and further numbers.
     fn transcribe<const N: usize>(&mut self, word: &str, process: ProcessId, more: [u64; N]) {
         if let Some(transcript) = &mut self.transcript {
             let numbers = [self.now, process.0.into()];
@@ -28,7 +28,7 @@ impl State {
         let (verb, bytes, to, flow) = (message.kind.name(), message.bytes, message.to.0, message.flow);
         self.trace(message.from, || What::Post { verb, bytes, to, flow });
         if let Some(transcript) = &mut self.transcript {
-            // Copies of a set's write count from 1.
+            // Copies of a set's write are numbered from 1.
             let copy = message.copy.map_or(0, |copy| u64::from(copy) + 1);
             let [a, b, c, d] = arguments(&message.kind);
             let (from, reliable) = (message.from.0.into(), message.reliable.into());
@@ -64,7 +64,8 @@ impl State {
         self.transcribe(name, process, []);
     }
 
-    /// A mark is not in the transcript: it is for people, and what it says is in the history of the run.
+    /// Adds a mark to the trace. Marks are for people and are not in the transcript; the run's history has their
+    /// contents.
     pub(crate) fn trace_mark(&mut self, process: ProcessId, name: impl std::fmt::Display) {
         self.trace(process, || What::Mark(name.to_string()));
     }
@@ -84,7 +85,7 @@ impl State {
         self.transcribe("revoke", me, [spec.writer.0.into(), spec.bytes, peer.0.into()]);
     }
 
-    /// A process makes a queue pair; `peers` are several in a set.
+    /// Records that a process creates a queue pair. A set has several `peers`.
     pub(crate) fn trace_connect(&mut self, me: ProcessId, peers: &[ProcessId], config: QpConfig) {
         let reliable = u64::from(config.kind == QpKind::Reliable);
         let depths = [config.send_depth.into(), config.recv_depth.into()];
@@ -98,7 +99,7 @@ impl State {
     }
 }
 
-/// Returns what a request says besides its data. Keys of regions are left out: they count grants.
+/// Returns the arguments of a request besides its data. Keys of regions are omitted, because they count grants.
 fn arguments(kind: &RequestKind) -> [u64; 4] {
     match *kind {
         RequestKind::Write { target } => [target.offset, 0, 0, 0],

@@ -1,32 +1,32 @@
-//! What happened in a run, line by line, in an encoding that outlives renaming.
+//! Record of the events of a run, line by line, in an encoding that survives renaming of code.
 
 use std::fmt;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes of text that are hashed at once.
+/// Length of the text that is hashed at once, in bytes.
 const CHUNK: usize = 1 << 16;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// A list of lines and its hash. A line is fixed words, decimal numbers and, at its end, hexadecimal bytes. No name of a
-/// type or module and no `Debug` text gets in, so code that behaves the same has the same transcript.
+/// A list of lines and its hash. A line consists of fixed words, decimal numbers and, at its end, hexadecimal bytes. It
+/// contains no name of a type or module and no `Debug` text, so code with the same behaviour has the same transcript.
 #[derive(Clone)]
 pub struct Transcript {
     hash: Xxh3,
     text: Vec<u8>,
-    /// Bytes of `text` that are in `hash`.
+    /// Number of bytes of `text` that are in `hash`.
     hashed: usize,
     keeps: bool,
 }
 
 impl Transcript {
-    /// Creates an empty transcript of which only the hash is kept.
+    /// Creates an empty transcript that keeps only its hash.
     #[must_use]
     pub fn hashing() -> Self {
         Transcript { hash: Xxh3::new(), text: Vec::new(), hashed: 0, keeps: false }
     }
 
-    /// Creates an empty transcript of which the text is kept as well.
+    /// Creates an empty transcript that keeps its text as well.
     #[must_use]
     pub fn keeping() -> Self {
         Transcript { keeps: true, ..Transcript::hashing() }
@@ -43,7 +43,7 @@ impl Transcript {
         self.end();
     }
 
-    /// The same with data in words, whose lowest byte comes first.
+    /// Appends a line whose data is given in words, with the lowest byte first.
     pub fn line_of_words(&mut self, word: &str, numbers: &[u64], data: impl Iterator<Item = u64>) {
         self.begin(word, numbers);
         let mut space: &[u8] = b" ";
@@ -72,7 +72,7 @@ impl Transcript {
         }
     }
 
-    /// Takes the text so far into the hash.
+    /// Adds the text so far to the hash.
     fn settle(&mut self) {
         self.hash.update(&self.text[self.hashed..]);
         if !self.keeps {
@@ -81,7 +81,7 @@ impl Transcript {
         self.hashed = self.text.len();
     }
 
-    /// Returns the xxh3-64 of all lines so far, ends of lines included.
+    /// Returns the xxh3-64 of all lines so far, line ends included.
     pub fn hash(&mut self) -> u64 {
         self.settle();
         self.hash.digest()
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_word_numbers_and_bytes() {
+    fn line_consists_of_word_numbers_and_bytes() {
         let mut transcript = Transcript::keeping();
         transcript.line("post", &[0, 7, u64::MAX], &[0x0f, 0xa0]);
         transcript.line("end", &[], &[]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_that_of_the_text_whether_it_is_kept_or_not() {
+    fn hash_does_not_depend_on_keeping_the_text() {
         let (mut kept, mut hashed) = (Transcript::keeping(), Transcript::hashing());
         for number in 0..20_000 {
             kept.line("landing", &[number], &number.to_le_bytes());

@@ -1,4 +1,4 @@
-//! How data lands in registered memory, torn and late, and what the NIC reads there meanwhile.
+//! Landing of data in registered memory, torn and late, and the NIC's reads meanwhile.
 
 use std::ops::Range;
 
@@ -10,7 +10,8 @@ use crate::memory::{Landing, LandingPlace, last_mask};
 use crate::state::State;
 
 impl State {
-    /// What the NIC reads in a word: the newest thing it executed there, seen by the CPU or not.
+    /// Returns the value that the NIC reads in a word: the newest one that it executed there, visible to the CPU or
+    /// not.
     pub(crate) fn nic_word(&self, process: ProcessId, region: u32, word: usize) -> u64 {
         let region = &self.processes[process.index()].regions[region as usize];
         let seen = region.words[word].load(Ordering::Acquire);
@@ -35,7 +36,7 @@ impl State {
         }
     }
 
-    /// The NIC has `data`; plans when the CPU sees it, and returns when it sees all of it.
+    /// Plans when the CPU sees `data`, which the NIC has. Returns the time at which all of it is visible.
     pub(crate) fn land(&mut self, target: LandingPlace, data: Vec<u64>) -> u64 {
         let LandingPlace { process, region, first, bytes, not_before, flow, result_of } = target;
         let words = data.len();
@@ -48,7 +49,7 @@ impl State {
             self.counts.late_writes += 1;
         }
         let overlap = self.overlap_visible_at(process, region, first, words);
-        // Tearing takes time: where landings queue up already it would make the queue longer and longer.
+        // Tearing takes time. If landings are queued already, it would make the queue longer and longer.
         let crowded = overlap > self.now || not_before > self.now + self.model.tear_gap.most_ns;
         at = at.max(not_before).max(overlap);
         let torn = words > 1 && !crowded && self.rng.chance(self.model.torn_writes);
@@ -82,7 +83,8 @@ impl State {
         at
     }
 
-    /// One location is written in the order in which the NIC executed: an overlapping landing waits for the earlier.
+    /// Returns the time at which earlier landings at the same location are visible. A location is written in the order
+    /// in which the NIC executed, so a later landing waits.
     fn overlap_visible_at(&self, process: ProcessId, region: u32, first: usize, words: usize) -> u64 {
         let pending = &self.processes[process.index()].regions[region as usize].pending;
         let overlapping = pending
@@ -136,7 +138,7 @@ impl State {
         }
     }
 
-    /// Makes everything that the NIC has executed in a region visible at once.
+    /// Makes everything visible at once that the NIC has executed in a region. Returns the number of landings.
     pub(crate) fn land_everything(&mut self, process: ProcessId, region: u32) -> u64 {
         let pending = std::mem::take(&mut self.processes[process.index()].regions[region as usize].pending);
         for id in &pending {

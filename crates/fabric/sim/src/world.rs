@@ -1,4 +1,4 @@
-//! The handle of a simulated world, and how a harness drives it.
+//! The handle of a simulated world, with which a harness drives it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use crate::transcript::Transcript;
 
 /// A process as the scheduler sees it.
 pub trait Actor {
-    /// One round of the process's loop at virtual time `now_ns`. Whether it did anything: then it runs again soon.
-    /// Otherwise it runs when something becomes visible to it, or when a timeout that it gave to
-    /// [`wait`](stentor_fabric::Fabric::wait) is over.
+    /// Runs one round of the process's loop at virtual time `now_ns`. Returns whether it did anything: then it runs
+    /// again soon. Otherwise it runs when something becomes visible to it, or when a timeout that it passed to
+    /// [`wait`](stentor_fabric::Fabric::wait) has elapsed.
     fn step(&mut self, now_ns: u64) -> bool;
 }
 
@@ -26,30 +26,30 @@ impl<T: Actor + ?Sized> Actor for Box<T> {
     }
 }
 
-/// A simulated world. Clones are handles of the same one.
+/// A simulated world. Clones are handles of the same world.
 #[derive(Clone)]
 pub struct World {
     pub(crate) state: Rc<RefCell<State>>,
 }
 
 impl World {
-    /// A new world at time 0; every process is up and due to run.
+    /// Creates a world at time 0. Every process is up and due to run.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         World { state: Rc::new(RefCell::new(State::new(config))) }
     }
 
-    /// The fabric of a process, as it is now. Take it once per life.
+    /// Returns the fabric of a process in its current life. Call this once for each life.
     ///
     /// # Panics
-    /// If there is no such process.
+    /// If the process does not exist.
     #[must_use]
     pub fn fabric(&self, process: ProcessId) -> SimFabric {
         SimFabric::new(Rc::clone(&self.state), process)
     }
 
-    /// Lets things happen until the harness has something to do, at most up to `until_ns`. `None`: nothing is left to
-    /// happen before that.
+    /// Runs the world until the harness has something to do, at most until `until_ns`. Returns `None` if nothing is
+    /// left to happen before that.
     #[must_use]
     pub fn next(&self, until_ns: u64) -> Option<Due> {
         let mut state = self.state.borrow_mut();
@@ -66,14 +66,15 @@ impl World {
         }
     }
 
-    /// The harness ran the process that was due.
+    /// Reports that the harness has run the process that was due.
     pub fn stepped(&self, process: ProcessId, worked: bool) {
         self.state.borrow_mut().stepped(process, worked);
     }
 
-    /// Runs `actors` (the index is the process) until `done` says so, the time is over or nothing is left to happen.
-    /// `done` is asked after every step, with who stepped. Crashed actors become `None`; planned restarts are ignored:
-    /// harnesses that restart drive [`next`](World::next) themselves. Returns whether `done` said so.
+    /// Runs `actors` (the index is the process) until `done` returns `true`, the time is over or nothing is left to
+    /// happen. `done` is called after every step, with the process and its actor. Crashed actors become `None`. Planned
+    /// restarts are ignored: harnesses that restart processes drive [`next`](World::next) themselves. Returns whether
+    /// `done` returned `true`.
     pub fn run<A: Actor>(
         &self,
         actors: &mut [Option<A>],
@@ -97,26 +98,26 @@ impl World {
         false
     }
 
-    /// Lets `ns` pass without running anybody: for tests that are all processes at once.
+    /// Advances the time by `ns` without running any process, for tests that play all processes themselves.
     pub fn advance(&self, ns: u64) {
         let until = self.now_ns() + ns;
         while self.next(until).is_some() {}
         self.state.borrow_mut().now = until;
     }
 
-    /// Virtual time, ns.
+    /// Returns the virtual time, in nanoseconds.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.state.borrow().now
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     #[must_use]
     pub fn processes(&self) -> usize {
         self.state.borrow().processes.len()
     }
 
-    /// Whether the process is up.
+    /// Returns whether the process is up.
     #[must_use]
     pub fn is_up(&self, process: ProcessId) -> bool {
         self.state.borrow().processes[process.index()].up
@@ -129,83 +130,84 @@ impl World {
         state.wake_at(process, at);
     }
 
-    /// A fault happens at `at_ns` (now, if that is over).
+    /// Injects a fault at `at_ns`, or now if that time has passed.
     pub fn inject(&self, at_ns: u64, fault: Fault) {
         let mut state = self.state.borrow_mut();
         let at = at_ns.max(state.now);
         state.plan_fault(at, fault);
     }
 
-    /// The end of the safety phase: partitions heal, stalls end, planned faults are forgotten, except restarts.
+    /// Ends the safety phase: heals partitions, ends stalls, and forgets planned faults, except restarts.
     pub fn stop_faults(&self) {
         self.state.borrow_mut().stop_faults();
     }
 
-    /// Crashes the process now, if it is up: its memory and its queues are gone at once. What left its NIC before still
-    /// arrives, however late, and lands until its target revokes the access or connects to the next life. Peers
-    /// find out when their retries are over. A harness that drives [`next`](World::next) gets [`Due::Crashed`].
+    /// Crashes the process now, if it is up. Its memory and its queues are lost at once. Messages that left its NIC
+    /// before still arrive, however late, and land until their target revokes the access or connects to the next life.
+    /// Peers notice the crash when their retries are exhausted. A harness that drives [`next`](World::next) gets
+    /// [`Due::Crashed`].
     pub fn crash(&self, process: ProcessId) {
         self.state.borrow_mut().crash(process);
     }
 
-    /// Brings the process back with empty memory (crashing it first if it is up) as the next
-    /// [life](SimFabric::life). Its peers find out by their broken queue pairs; those that reset them
-    /// connect to it, as soon as it makes its ends.
+    /// Restarts the process with empty memory (after crashing it, if it is up) as the next [life](SimFabric::life). Its
+    /// peers notice by their broken queue pairs. Peers that reset them connect to the new life as soon as it creates
+    /// its ends.
     #[must_use]
     pub fn restart(&self, process: ProcessId) -> SimFabric {
         self.state.borrow_mut().restart(process);
         self.fabric(process)
     }
 
-    /// Cuts the way from one process to another until [`heal`](World::heal), or
-    /// [`stop_faults`](World::stop_faults): what is sent there is held back, in its order; the other way stays open.
-    /// Queue pairs break when their retries are over.
+    /// Cuts the path from one process to another until [`heal`](World::heal) or [`stop_faults`](World::stop_faults).
+    /// Messages on it are held, in order; the other direction works. Queue pairs break when their retries are
+    /// exhausted.
     pub fn cut_one_way(&self, from: ProcessId, to: ProcessId) {
         self.state.borrow_mut().sever(from, to);
     }
 
-    /// [`cut_one_way`](World::cut_one_way), both ways.
+    /// Cuts the paths between two processes in both directions, as [`cut_one_way`](World::cut_one_way) does.
     pub fn cut(&self, a: ProcessId, b: ProcessId) {
         self.cut_one_way(a, b);
         self.cut_one_way(b, a);
     }
 
-    /// Ends what [`cut`](World::cut) and [`cut_one_way`](World::cut_one_way) began between two processes: what was held
-    /// goes on at once. Partitions of a plan end when they end.
+    /// Ends [`cut`](World::cut) and [`cut_one_way`](World::cut_one_way) between two processes. Held messages continue
+    /// at once. Planned partitions end at their own time.
     pub fn heal(&self, a: ProcessId, b: ProcessId) {
         self.heal_one_way(a, b);
         self.heal_one_way(b, a);
     }
 
-    /// [`heal`](World::heal), one way only.
+    /// Ends a cut in one direction only, as [`heal`](World::heal) does.
     pub fn heal_one_way(&self, from: ProcessId, to: ProcessId) {
         self.state.borrow_mut().heal(from, to);
     }
 
-    /// The process does not run for so long; its NIC goes on serving its memory.
+    /// Stalls the process for `for_ns` nanoseconds: it does not run, but its NIC continues to serve its memory.
     pub fn stall(&self, process: ProcessId, for_ns: u64) {
         self.state.borrow_mut().stall(process, for_ns);
     }
 
-    /// What was done to the processes so far.
+    /// Returns the counts of faults so far.
     #[must_use]
     pub fn fault_counts(&self) -> FaultCounts {
         self.state.borrow().counts
     }
 
-    /// What the network did with sets so far.
+    /// Returns the counts of the network's work with sets so far.
     #[must_use]
     pub fn set_counts(&self) -> SetCounts {
         self.state.borrow().set_counts
     }
 
-    /// The steps of all processes so far.
+    /// Returns the number of steps of all processes so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.state.borrow().process_counts.iter().map(|counts| counts.steps).sum()
     }
 
-    /// What a process posted so far.
+    /// Returns the counts of a process's posts so far.
     #[must_use]
     pub fn process_counts(&self, process: ProcessId) -> ProcessCounts {
         self.state.borrow().process_counts[process.index()].clone()
@@ -218,24 +220,24 @@ impl World {
         }
     }
 
-    /// Puts a mark into the trace. Costs nothing without one.
+    /// Adds a mark to the trace. Costs nothing if no trace is recorded.
     pub fn mark(&self, process: ProcessId, name: impl std::fmt::Display) {
         self.state.borrow_mut().trace_mark(process, name);
     }
 
-    /// Whether a trace is recorded.
+    /// Returns whether a trace is recorded.
     #[must_use]
     pub fn traces(&self) -> bool {
         self.state.borrow().trace.is_some()
     }
 
-    /// Returns the transcript so far, if one was asked for. Nothing is added to it any more.
+    /// Returns the transcript so far, if one was requested, and stops recording it.
     #[must_use]
     pub fn take_transcript(&self) -> Option<Transcript> {
         self.state.borrow_mut().transcript.take()
     }
 
-    /// The trace as Chrome trace JSON, for `ui.perfetto.dev`; an empty list if none was recorded.
+    /// Returns the trace as Chrome trace JSON, for `ui.perfetto.dev`. The list is empty if none was recorded.
     #[must_use]
     pub fn trace_json(&self) -> String {
         let state = self.state.borrow();

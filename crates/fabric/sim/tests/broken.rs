@@ -1,4 +1,4 @@
-//! The conformance suite sees: fabrics with one deliberate defect each fail by name.
+//! The conformance suite detects defects: a fabric with one deliberate defect fails the case that is meant for it.
 
 mod common;
 
@@ -15,51 +15,51 @@ use stentor_fabric::{
 use stentor_fabric_conformance::{Report, suite};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
-/// One defect.
+/// A deliberate defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bug {
     None,
     /// Every other unsignalled write is posted after the next one.
     ReordersWrites,
-    /// Says that access is revoked and leaves it as it is.
+    /// A revocation is reported, but the access remains.
     IgnoresRevoke,
-    /// A READ is reported done while it is still under way.
+    /// A READ is reported done while it is still in flight.
     CompletesReadsEarly,
     /// A write from a region is reported done before its source is read.
     ReadsSourcesAfterCompletion,
-    /// The send queue is deeper than was asked for.
+    /// The send queue is deeper than requested.
     QueueTooDeep,
     /// Every request is reported, signalled or not.
     ReportsEverything,
-    /// Errors of unsignalled requests are kept quiet.
+    /// Errors of unsignalled requests are not reported.
     HidesUnsignalledErrors,
-    /// `wait` never hears of anything.
+    /// `wait` is never notified.
     LosesWakeUps,
-    /// What the responder refused is called a success.
+    /// A refusal by the responder is reported as a success.
     CallsRefusalsSuccess,
-    /// Claims to have tagged messages.
+    /// The capabilities claim tagged messages.
     ClaimsTagged,
-    /// Claims that the bytes of a write land in order, on a network that tears.
+    /// The capabilities claim that the bytes of a write land in order, on a network that tears writes.
     ClaimsOrderedBytes,
-    /// Receives beyond the depth are accepted, and forgotten.
+    /// Receives beyond the depth are accepted and forgotten.
     ForgetsReceives,
-    /// Lets a queue pair be reset that works.
+    /// A working queue pair can be reset.
     ResetsAnything,
-    /// A grant takes effect before it is made.
+    /// Access is granted at registration.
     GrantsAtRegistration,
-    /// Says that nothing of a broken set's writes can land any more, at once.
+    /// A broken set is reported as settled at once.
     SettlesAtOnce,
-    /// Says that a set reaches everybody.
+    /// A set is reported to reach every process.
     ReachesEverybody,
-    /// A copy to somebody whom the set does not reach is forgotten.
+    /// A copy to a process that the set does not reach is dropped silently.
     ForgetsWhoIsNotReached,
     /// The last of several copies is not made.
     ForgetsTheLastCopy,
     /// Every other unsignalled write of a set is posted after the next one.
     ReordersSetWrites,
-    /// A set that breaks breaks a queue pair, too.
+    /// The break of a set breaks a queue pair as well.
     SetBreaksQueuePairs,
-    /// Says that it has no sets, and joins one.
+    /// The capabilities deny sets, but joining one works.
     HidesSets,
 }
 
@@ -74,7 +74,7 @@ struct Broken {
     unsignalled: Vec<u64>,
     /// A set's write to post at the next poll.
     held_set: Option<(QpId, u64, Vec<u8>, Vec<SetTarget>)>,
-    /// Queue pairs that are not of a set.
+    /// Queue pairs that do not belong to a set.
     plain: Vec<QpId>,
 }
 
@@ -112,7 +112,7 @@ impl Broken {
                 Held::Data(data) => Source::Inline(data),
                 Held::Region(span) => Source::Region(*span),
             };
-            // A queue that is full is part of the defect.
+            // A full queue is part of the defect.
             let _ = self.inner.post(qp, WorkRequest { id, verb: Verb::Write { source, target }, signalled: false });
         }
     }
@@ -311,7 +311,7 @@ fn run(bug: Bug) -> Report {
 }
 
 #[test]
-fn the_wrapper_alone_breaks_nothing() {
+fn wrapper_without_a_defect_passes() {
     run(Bug::None).assert_ok();
 }
 

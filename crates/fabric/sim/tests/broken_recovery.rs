@@ -1,5 +1,5 @@
-//! The conformance suite sees what fabrics do wrong when processes crash, links break and access is taken: one deliberate
-//! defect each, found by name.
+//! The conformance suite detects defects in recovery: when processes crash, links break and access is revoked. Each
+//! fabric has one deliberate defect and fails the case that is meant for it.
 
 mod common;
 
@@ -19,47 +19,47 @@ use stentor_fabric::{
 use stentor_fabric_conformance::{Report, suite_of};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
-/// One defect.
+/// A deliberate defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bug {
     None,
-    /// `resolve` gives for ever what it gave first.
+    /// `resolve` always returns the first region that it found.
     KeepsOldRegions,
-    /// What is posted to a region that is gone goes to the one of the same name.
+    /// A post to a region of an earlier life goes to the current region of the same name.
     FollowsNames,
-    /// Process 1 is not told that its queue pairs broke.
+    /// Process 1 gets no events of broken queue pairs.
     HidesBreaks,
-    /// The last write of a connection, or of the last life, comes once more on the next one.
+    /// The last write of a connection or of a life is repeated on the next connection.
     ReplaysWrites,
-    /// What was flushed is reported when the queue pair is connected again.
+    /// Flushed completions are reported only when the queue pair is connected again.
     KeepsCompletions,
-    /// All queue pairs of a peer are said to break together.
+    /// All queue pairs of a peer are reported broken together.
     DisturbsServices,
     /// A peer whose queue pair broke loses its access.
     ForgetsGrants,
-    /// What a peer granted while the connection was broken is known some time after it is connected.
+    /// Grants that a peer made while the connection was broken become known some time after the connection.
     HearsGrantsLate,
-    /// Memory is empty after a revocation.
+    /// A revocation clears the memory.
     ClearsAtRevoke,
-    /// Takes away everything that a peer was granted.
+    /// A revocation revokes everything that the peer was granted.
     RevokesTooMuch,
-    /// Nothing is heard of a revocation while the peer is not connected.
+    /// A revocation is not reported while the peer is not connected.
     RevokesOnlyConnected,
-    /// Every third notification does not come.
+    /// Every third notification is lost.
     LosesNotifications,
-    /// A queue pair can be reset three times.
+    /// A queue pair can be reset only three times.
     ResetsThreeTimes,
     /// Receives survive a reset.
     KeepsReceives,
-    /// Reads from the dead.
+    /// READs from a crashed process succeed.
     ReadsFromTheDead,
-    /// As long as somebody is away nothing completes.
+    /// Nothing completes while a process is down.
     WaitsForEverybody,
-    /// The third life of a process connects to nobody.
+    /// The third life of a process connects to no peer.
     LivesTwice,
 }
 
-/// What a process wrote last: where, by name, and what.
+/// The last write of a process: peer, region name, offset, data.
 type Ghost = Rc<RefCell<Option<(ProcessId, Purpose, u64, Vec<u8>)>>>;
 
 struct Broken {
@@ -102,7 +102,7 @@ impl Broken {
         let Some((of, purpose, offset, data)) = self.ghost.borrow_mut().take() else { return };
         if let Some(region) = self.inner.resolve(peer, purpose).filter(|_| of == peer) {
             let verb = Verb::Write { source: Source::Inline(&data), target: RemoteSpan { region, offset } };
-            // It takes a place in the send queue: part of the defect.
+            // The repeated write takes a place in the send queue, which is part of the defect.
             let _ = self.inner.post(qp, WorkRequest { id: 0, verb, signalled: false });
             self.inner.flush();
         }
@@ -127,7 +127,7 @@ impl Broken {
         self.qps.iter().any(|(qp, _)| self.inner.state(*qp) != QpState::Ready)
     }
 
-    /// The target as the defect has it.
+    /// Returns the target to which the defect redirects a post.
     fn redirect(&mut self, target: RemoteSpan) -> RemoteSpan {
         let name = self.names.get(&target.region.key).copied();
         match name.and_then(|(peer, purpose)| self.inner.resolve(peer, purpose)) {
@@ -348,7 +348,7 @@ const DEFECTS: [(Bug, &str); 30] = [
 ];
 
 #[test]
-fn the_wrapper_alone_breaks_nothing() {
+fn wrapper_without_a_defect_passes() {
     let report = run(Bug::None, |case| TOPICS.iter().any(|topic| case.starts_with(topic)));
     report.assert_ok();
     assert!(report.skipped().is_empty(), "{report}");
@@ -362,9 +362,9 @@ fn every_defect_is_found_by_name() {
     }
 }
 
-/// What is not in the table is found by `broken.rs`.
+/// `broken.rs` covers the cases that are not in the table.
 #[test]
-fn every_case_about_recovery_finds_a_defect() {
+fn every_recovery_case_detects_a_defect() {
     let elsewhere = [
         "heartbeat::counts_up",
         "imm::data_then_notification",

@@ -20,7 +20,7 @@ fn run(name: &str, model: &NetworkModel) -> Report {
     last
 }
 
-/// The same with multicast by the network.
+/// Adds multicast by the network to a model.
 fn copying(mut model: NetworkModel) -> NetworkModel {
     model.hardware_multicast = true;
     model
@@ -66,7 +66,7 @@ fn unordered() {
     assert_eq!(report.skipped(), skipped);
 }
 
-/// Each liberty alone, always taken, on an otherwise calm network.
+/// Runs the suite with each liberty alone, always taken, on an otherwise calm network.
 #[test]
 fn each_liberty_alone() {
     let calm = NetworkModel::calm();
@@ -91,9 +91,9 @@ fn each_liberty_alone() {
     run("unheld", &copying(NetworkModel { hold_until_flush: false, ..NetworkModel::calm() }));
 }
 
-/// What must work any number of times, 200 times in one world.
+/// Runs the cases that must succeed any number of times 200 times in one world.
 #[test]
-fn two_hundred_times() {
+fn repeatable_cases_pass_200_times() {
     let topics = ["restart::", "link::", "fence::", "heartbeat::", "imm::goes_on_after_the_limit", "set::"];
     for model in [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()].map(copying) {
         let make = |processes| SimBed { repeats: 200, ..bed(processes, 77, &model) };

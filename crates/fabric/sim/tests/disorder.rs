@@ -1,4 +1,4 @@
-//! The wrapper that permutes completions: what the contract promises stays true, and it does permute.
+//! The wrapper that permutes completions: the contract still holds, and completions are really permuted.
 
 mod common;
 
@@ -13,7 +13,7 @@ use stentor_fabric_sim::{NetworkModel, SimFabric};
 
 type Disordered = SimBed<FaultInjector<SimFabric>>;
 
-/// Cases that count on completions in the order of posts.
+/// Cases that rely on completions in the order of posts.
 const ORDERED: [&str; 4] = [
     "imm::late_but_not_lost",
     "merge::completions_come_in_order",
@@ -26,7 +26,7 @@ fn disordered(processes: usize, seed: u64, model: &NetworkModel, disorders: Faul
 }
 
 #[test]
-fn the_suite_holds_whatever_order_completions_come_in() {
+fn suite_passes_with_completions_in_any_order() {
     for seed in 0..5 {
         let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
         let report = suite(|processes| {
@@ -43,7 +43,7 @@ struct Sent {
     inbox: RegionId,
 }
 
-/// Two processes, one of which has posted 16 receives for one tag, and the other 16 messages.
+/// Returns two processes: one has posted 16 receives for one tag, and the other 16 messages.
 fn sixteen(disorders: Faults) -> Sent {
     let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
     let mut bed = disordered(2, 1, &model, disorders);
@@ -73,7 +73,7 @@ fn sixteen(disorders: Faults) -> Sent {
     Sent { bed, qps, inbox }
 }
 
-/// What is told at both ends: ids of sends; ids and tags of receives.
+/// Returns the completions at both ends: ids of sends; ids and tags of receives.
 fn told(sent: &mut Sent, rounds: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
     let (mut sends, mut recvs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -113,7 +113,7 @@ fn completions_are_permuted_and_arrivals_are_not() {
 }
 
 #[test]
-fn arrivals_are_permuted_where_that_is_asked_for() {
+fn arrivals_are_permuted_on_request() {
     let mut run = sixteen(Faults { arrivals: true, ..Faults::completions(7) });
     let (sends, recvs) = told(&mut run, 60);
     assert_eq!((sends.len(), recvs.len()), (16, 16));
@@ -121,7 +121,7 @@ fn arrivals_are_permuted_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_queue_that_is_not_protected_loses_what_is_too_much() {
+fn unprotected_queue_loses_excess_completions() {
     let mut run = sixteen(Faults { max_completions: 5, ..Faults::completions(7) });
     assert_eq!(run.bed.fabrics[0].capabilities().max_completions, 5);
     let (sends, recvs) = told(&mut run, 60);
@@ -130,7 +130,7 @@ fn a_queue_that_is_not_protected_loses_what_is_too_much() {
     assert_eq!(sends.len() + recvs.len() + lost as usize, 32);
 }
 
-/// The last of 16 writes to one word.
+/// Returns the value that remains after 16 writes to one word.
 fn last_write(seed: u64) -> u64 {
     let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
     let disorders = Faults { inline_bytes: u32::MAX, ..Faults::efa(seed, u32::MAX, false) };
@@ -175,16 +175,16 @@ fn last_write(seed: u64) -> u64 {
 }
 
 #[test]
-fn writes_have_no_order_where_efa_is_meant() {
+fn writes_are_unordered_with_the_capabilities_of_efa() {
     let last: Vec<u64> = (0..8).map(last_write).collect();
     assert!(last.iter().any(|value| *value != 16) && last.iter().all(|value| (1..=16).contains(value)), "{last:?}");
 }
 
 #[test]
-fn the_suite_holds_with_what_efa_leaves() {
+fn suite_passes_with_the_capabilities_of_efa() {
     for (seed, tags) in [(0, true), (1, false)] {
         let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
-        // The suite posts short data inline.
+        // The suite posts short data inline, so inline data stays permitted.
         let disorders = Faults { hold_polls: 3, inline_bytes: u32::MAX, ..Faults::efa(seed, u32::MAX, tags) };
         let report = suite(|processes| disordered(processes, seed, &model, disorders));
         let failed: Vec<_> = report.failed().into_iter().filter(|case| !ORDERED.contains(case)).collect();

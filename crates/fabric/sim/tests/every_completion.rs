@@ -1,4 +1,5 @@
-//! The wrapper where everything completes, signalled or not, where nothing is inline, and where the queue overruns.
+//! The wrapper in three modes: every request completes, signalled or not; inline data is refused; the completion queue
+//! overruns.
 
 mod common;
 
@@ -12,10 +13,10 @@ use stentor_fabric::{
 use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
-/// WRITEs that are not signalled, before one that is.
+/// Number of unsignalled WRITEs before a signalled one.
 const SILENT: u64 = 12;
 
-/// A process that writes, and its peer, connected.
+/// A process that writes and its peer, connected.
 struct Writer {
     bed: SimBed,
     fabric: FaultInjector<SimFabric>,
@@ -49,7 +50,7 @@ impl Writer {
         }
     }
 
-    /// Writes a word of the source to the same place there.
+    /// Writes a word of the source to the same offset at the peer.
     fn write(&mut self, word: u64, signalled: bool) -> Result<(), PostError> {
         let source = Source::Region(Span { region: self.source, offset: word * 8, bytes: 8 });
         let target = RemoteSpan { offset: word * 8, ..self.target };
@@ -57,7 +58,7 @@ impl Writer {
         self.fabric.post(self.qp, WorkRequest { id: word, verb, signalled })
     }
 
-    /// Polls, and stops when something was told.
+    /// Polls until there are completions.
     fn poll(&mut self) -> Vec<Completion> {
         for _ in 0..1000 {
             self.bed.world.advance(300);
@@ -77,7 +78,7 @@ impl Writer {
 }
 
 #[test]
-fn one_that_is_signalled_is_told_when_all_before_it_are_done_and_nothing_else_is() {
+fn only_the_signalled_request_is_reported_after_all_before_it() {
     for seed in 0..20 {
         let mut writer = Writer::new(Faults::efa(seed, SILENT as u32 + 1, false));
         for word in 0..=SILENT {
@@ -96,7 +97,7 @@ fn one_that_is_signalled_is_told_when_all_before_it_are_done_and_nothing_else_is
 }
 
 #[test]
-fn a_queue_that_overruns_ends_everything_by_name() {
+fn queue_overrun_fails_everything_by_name() {
     let overrun = |all_complete| {
         let mut writer = Writer::new(Faults { all_complete, ..Faults::efa(3, SILENT as u32, false) });
         for word in 0..=SILENT {
@@ -104,11 +105,11 @@ fn a_queue_that_overruns_ends_everything_by_name() {
         }
         writer
     };
-    assert_eq!(overrun(false).poll().len(), 1, "what is not signalled takes no place");
+    assert_eq!(overrun(false).poll().len(), 1, "an unsignalled request takes no place");
     let mut writer = overrun(true);
     let mut told = writer.poll();
     told.sort_unstable_by_key(|told| told.id);
-    assert_eq!(told.len() as u64, SILENT + 1, "also what is not signalled");
+    assert_eq!(told.len() as u64, SILENT + 1, "unsignalled requests, too");
     assert!(told.iter().zip(0..).all(|(told, id)| (told.id, told.status) == (id, Status::QueueOverrun)), "{told:?}");
     let peer = ProcessId(1);
     assert_eq!(writer.fabric.next_event(), Some(Event::Disconnected { qp: writer.qp, peer }));
@@ -119,7 +120,7 @@ fn a_queue_that_overruns_ends_everything_by_name() {
 }
 
 #[test]
-fn receives_take_places_too() {
+fn receives_take_places_in_the_queue_too() {
     let mut writer = Writer::new(Faults::efa(3, 4, true));
     let place = Span { region: writer.source, offset: 0, bytes: 0 };
     for id in 0..4 {
@@ -132,7 +133,7 @@ fn receives_take_places_too() {
 }
 
 #[test]
-fn where_nothing_is_inline_it_is_refused() {
+fn inline_data_is_refused_without_inline_support() {
     let mut writer = Writer::new(Faults::efa(3, u32::MAX, true));
     assert_eq!(writer.fabric.capabilities().inline_bytes, 0);
     let (qp, target) = (writer.qp, writer.target);
@@ -141,17 +142,17 @@ fn where_nothing_is_inline_it_is_refused() {
     let verb = Verb::Send { source: Source::Inline(&[0; 8]), imm: None };
     assert_eq!(writer.fabric.post(qp, WorkRequest { id: 1, verb, signalled: true }), refused);
     writer.write(0, true).unwrap();
-    assert_eq!(writer.poll().len(), 1, "what was refused does not complete");
+    assert_eq!(writer.poll().len(), 1, "a refused request does not complete");
 }
 
-/// What is signalled succeeded, and what is not signalled before it did not: a success would tell of both.
+/// The unsignalled request fails, and the signalled one behind it executes. A reported success would cover both.
 #[test]
-fn no_success_is_told_behind_what_failed_unseen() {
+fn no_success_is_reported_behind_an_unseen_failure() {
     let mut landed = 0;
     for seed in 0..20 {
         let mut writer = Writer::new(Faults::efa(seed, u32::MAX, false));
         let inside = writer.target;
-        // Behind the end of what was granted.
+        // Behind the end of the granted region.
         writer.target.offset = 1 << 20;
         let source = Source::Region(Span { region: writer.source, offset: 0, bytes: 8 });
         let verb = Verb::Write { source, target: writer.target };
@@ -169,7 +170,7 @@ fn no_success_is_told_behind_what_failed_unseen() {
 }
 
 impl Writer {
-    /// A write behind the end of what was granted: the queue pair breaks.
+    /// Writes behind the end of the granted region, which breaks the queue pair.
     fn break_it(&mut self, id: u64, signalled: bool) {
         let source = Source::Region(Span { region: self.source, offset: 0, bytes: 8 });
         let target = RemoteSpan { offset: 1 << 20, ..self.target };
@@ -178,7 +179,7 @@ impl Writer {
         self.fabric.flush();
     }
 
-    /// Begins another life without asking what became of the last one.
+    /// Begins another life without polling the completions of the last one.
     fn begin_anew(&mut self) {
         while self.fabric.state(self.qp) != QpState::Error {
             self.bed.world.advance(300);
@@ -200,7 +201,7 @@ impl Writer {
 }
 
 #[test]
-fn a_life_begins_without_what_was_to_be_posted_in_the_last() {
+fn new_life_drops_requests_that_waited_in_the_last() {
     let mut writer = Writer::new(Faults::efa(3, u32::MAX, false));
     writer.break_it(99, true);
     for word in 0..4 {
@@ -215,9 +216,9 @@ fn a_life_begins_without_what_was_to_be_posted_in_the_last() {
     assert_eq!(writer.landed()[5], 6);
 }
 
-/// Completions that are held, places in the queue, and a failure that nobody was told of: each life has its own.
+/// Held completions, places in the queue, and an unreported failure must not pass to the next life.
 #[test]
-fn a_life_begins_with_an_empty_queue_and_nothing_held() {
+fn new_life_begins_with_an_empty_queue_and_nothing_held() {
     let disorders = Faults { hold_polls: 1000, ..Faults::efa(3, u32::MAX, false) };
     let mut writer = Writer::new(disorders);
     for life in 1..=3 {
@@ -236,7 +237,7 @@ fn a_life_begins_with_an_empty_queue_and_nothing_held() {
         while writer.fabric.state(writer.qp) != QpState::Error {
             writer.bed.world.advance(300);
         }
-        // The wrapper has all of this life then.
+        // After this call the wrapper holds all completions of this life.
         writer.fabric.poll(&mut []);
         writer.begin_anew();
     }

@@ -13,7 +13,7 @@ use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, SimFabric, World};
 const HOP: u64 = 1_000;
 const ROUNDS: u64 = 10;
 
-/// Answers every number it sees with the next one, and notes when it saw it.
+/// A process that answers every number with the next one, and logs the time.
 struct Player {
     fabric: SimFabric,
     qp: QpId,
@@ -64,7 +64,7 @@ impl Actor for Player {
 }
 
 #[test]
-fn a_ball_takes_one_hop_each_way_and_one_post() {
+fn ping_pong_takes_one_hop_and_one_post_each_way() {
     let log = Rc::new(RefCell::new(Vec::new()));
     let world = World::new(SimConfig::new(2, 1, NetworkModel::uniform(HOP)));
     let mut players = [Some(player(&world, 0, 1, &log)), Some(player(&world, 1, 0, &log))];
@@ -83,7 +83,7 @@ fn a_ball_takes_one_hop_each_way_and_one_post() {
 }
 
 #[test]
-fn the_ball_comes_back_in_the_adversarial_model_too() {
+fn ping_pong_completes_in_the_adversarial_model() {
     for seed in 0..20 {
         let log = Rc::new(RefCell::new(Vec::new()));
         let world = World::new(SimConfig::new(2, seed, NetworkModel::adversarial()));

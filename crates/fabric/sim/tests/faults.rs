@@ -1,4 +1,4 @@
-//! Crashes, stalls, partitions and every liberty of the network: they happen, they are survived, they are repeatable.
+//! Crashes, stalls, partitions and every liberty of the network: they occur, are survived, and are reproducible.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn config(seed: u64, network: NetworkModel, mix: FaultMix, trace: bool) -> SimCo
     SimConfig { mix, trace, ..SimConfig::new(usize::from(PROCESSES), seed, network) }
 }
 
-/// Whether everybody who is up has heard enough from everybody else who is up.
+/// Returns whether every running process has received enough from every other running one.
 fn all_heard(chatters: &[Option<Chatter>]) -> bool {
     let up = || (0..PROCESSES).map(ProcessId).filter(|p| chatters[p.index()].is_some());
     up().all(|me| {
@@ -41,7 +41,8 @@ fn all_heard(chatters: &[Option<Chatter>]) -> bool {
     })
 }
 
-/// A safety phase with faults, then a liveness phase without: whether it ended well.
+/// Runs a safety phase with faults, then a liveness phase without. Returns whether all processes communicated in the
+/// end.
 fn run(world: &World) -> bool {
     let mut chatters: Vec<Option<Chatter>> =
         (0..PROCESSES).map(|p| Some(Chatter::new(world.fabric(ProcessId(p)), PROCESSES, 0))).collect();
@@ -73,7 +74,7 @@ fn run(world: &World) -> bool {
 }
 
 #[test]
-fn everybody_hears_everybody_again_after_the_faults_and_every_fault_happened() {
+fn processes_communicate_after_faults_and_every_fault_happened() {
     let mut total = FaultCounts::default();
     for seed in 0..30 {
         for network in [NetworkModel::adversarial(), NetworkModel::unordered()] {
@@ -91,7 +92,7 @@ fn a_calm_network_takes_no_liberty() {
     let world = World::new(config(1, NetworkModel::calm(), FaultMix::default(), false));
     assert!(run(&world));
     let counts = world.fault_counts();
-    // What the chatter does itself: it revokes, and posts too few receives.
+    // These counts come from the chatter itself: it revokes access, and posts too few receives.
     assert!(counts.reordered_across_queue_pairs <= counts.rnr_retries, "only what waited for a receive is overtaken");
     let own = FaultCounts {
         reordered_across_queue_pairs: counts.reordered_across_queue_pairs,
@@ -115,7 +116,7 @@ fn traced(seed: u64) -> (String, FaultCounts) {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn equal_seeds_give_equal_runs() {
     let (first, second, other) = (traced(5), traced(5), traced(6));
     assert!(first == second, "two runs of one seed differ");
     assert!(first.0 != other.0, "two seeds gave one run");
@@ -135,7 +136,7 @@ fn a_trace_is_json_with_a_track_per_process_and_an_arrow_per_write() {
     assert_eq!(of("i", "crash").len() as u64, counts.crashes);
     let (starts, ends) = (of("s", ""), of("f", ""));
     assert!(ends.len() > 1000, "only {} arrows", ends.len());
-    // Every arrow ends at a landing at another process, later than it began.
+    // Every arrow ends at a landing in another process, later than its start.
     let started: std::collections::BTreeMap<u64, _> = starts.iter().map(|e| (e["id"].as_u64().unwrap(), *e)).collect();
     for end in ends {
         let start = started[&end["id"].as_u64().unwrap()];
@@ -145,8 +146,8 @@ fn a_trace_is_json_with_a_track_per_process_and_an_arrow_per_write() {
     assert_eq!(starts.len(), of("X", "").iter().filter(|e| e["cat"] == "post").count());
 }
 
-/// The same constant in debug and release builds and on every machine: if the model or the order of random draws is
-/// changed on purpose, so is this.
+/// The constant is the same in debug and release builds and on every machine. It changes only with a deliberate change
+/// of the model or of the order of random draws.
 #[test]
 fn a_known_seed_gives_a_known_trace() {
     let (json, _) = traced(42);

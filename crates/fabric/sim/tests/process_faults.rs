@@ -1,4 +1,4 @@
-//! One fault at a time, with what its victims and their peers see of it.
+//! One fault at a time, as its victims and their peers observe it.
 
 mod common;
 
@@ -15,7 +15,7 @@ const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
 const RETRY_NS: u64 = 1_000_000;
 
-/// Two connected processes; B has a region for A.
+/// Two connected processes. B has a region for A.
 struct Pair {
     bed: SimBed,
     a: QpId,
@@ -79,7 +79,7 @@ impl Pair {
 }
 
 #[test]
-fn a_crash_takes_the_memory_and_the_peers_find_out_after_their_retries() {
+fn crash_loses_memory_and_peers_notice_after_their_retries() {
     let mut pair = pair(&NetworkModel::calm());
     pair.bed.world.crash(B);
     pair.write(1);
@@ -121,7 +121,7 @@ fn a_restarted_process_has_empty_memory_and_the_old_keys_are_dead() {
 }
 
 #[test]
-fn a_crash_at_a_post_lets_some_of_the_posts_before_it_out_and_none_after() {
+fn crash_at_a_post_transmits_only_a_prefix_of_the_posts() {
     let mut landed = std::collections::BTreeSet::new();
     for seed in 0..40 {
         let model = NetworkModel::calm();
@@ -195,7 +195,7 @@ fn a_long_one_way_partition_of_the_answers_fails_a_write_that_landed() {
     pair.pass(2 * RETRY_NS);
     assert_eq!(pair.seen(), 4, "the way to B is open");
     assert_eq!(pair.statuses(), [(4, Status::RetryExceeded)], "a suspicion, and a false one");
-    // B hears that the queue pair is gone; after resets both go on.
+    // B notices that the queue pair broke. After resets both ends work again.
     assert_eq!(pair.events(B), [Event::Disconnected { qp: pair.b, peer: A }]);
     let (a, b) = (pair.a, pair.b);
     pair.bed.fabric(A).reset(a).unwrap();
@@ -207,7 +207,7 @@ fn a_long_one_way_partition_of_the_answers_fails_a_write_that_landed() {
 }
 
 #[test]
-fn faults_that_were_planned_do_not_happen_after_they_are_stopped() {
+fn planned_faults_do_not_happen_after_stop_faults() {
     let mut pair = pair(&NetworkModel::calm());
     let now = pair.bed.world.now_ns();
     pair.bed.world.inject(now, Fault::Partition { side: vec![B], one_way: false, for_ns: u64::MAX / 2 });
@@ -236,11 +236,11 @@ fn a_clock_jumps_for_one_process_only() {
 }
 
 #[test]
-fn bandwidth_and_the_nic_delay_what_is_large_and_what_queues() {
+fn bandwidth_and_nic_time_delay_messages() {
     let mut model = NetworkModel::uniform(1_000);
     (model.nic_ns, model.ps_per_byte) = (100, 1_000);
     let mut pair = pair(&model);
-    // Three writes of 8 bytes: each 100 ns in the NIC, then 8 ns on the link, then 1000 ns on the way.
+    // Each of three writes of 8 bytes takes 100 ns in the NIC, 8 ns on the link, and 1000 ns of propagation.
     for value in 1..=3 {
         pair.write(value);
     }
@@ -251,7 +251,7 @@ fn bandwidth_and_the_nic_delay_what_is_large_and_what_queues() {
 }
 
 #[test]
-fn success_comes_before_visibility_but_never_before_what_a_read_sees() {
+fn success_may_precede_visibility_but_not_for_later_reads() {
     let mut model = NetworkModel::uniform(1_000);
     (model.landing, model.early_completions) = (Delay::exactly(100_000), true);
     let mut pair = pair(&model);
@@ -276,7 +276,7 @@ fn success_comes_before_visibility_but_never_before_what_a_read_sees() {
 }
 
 #[test]
-fn an_early_reuse_of_a_source_is_seen() {
+fn early_reuse_of_a_source_is_visible() {
     let mut model = NetworkModel::calm();
     model.late_source_reads = stentor_fabric_sim::MILLION;
     let mut pair = pair(&model);

@@ -1,4 +1,4 @@
-//! Processes that use everything the fabric has, for as long as they are let.
+//! Processes that use all verbs of the fabric for as long as they run.
 
 use std::time::Duration;
 
@@ -65,19 +65,19 @@ impl Chatter {
         Chatter { fabric, peers }
     }
 
-    /// Counts what is received from zero again.
+    /// Resets the counts of received values.
     pub(crate) fn forget(&mut self) {
         for peer in &mut self.peers {
             peer.received = 0;
         }
     }
 
-    /// How many values of a peer were seen.
+    /// Returns the number of values received from a peer.
     pub(crate) fn received(&self, from: ProcessId) -> u64 {
         self.peers.iter().find(|peer| peer.id == from).map_or(u64::MAX, |peer| peer.received)
     }
 
-    /// Which peer and line a queue pair belongs to.
+    /// Returns the peer and the line that a queue pair belongs to.
     fn line(&self, qp: QpId) -> (usize, usize) {
         let places = self.peers.iter().enumerate();
         let mut lines =
@@ -111,7 +111,7 @@ impl Chatter {
         for done in &out[..count] {
             let (p, l) = self.line(done.qp);
             match (done.opcode, done.status) {
-                // One in seven is not posted again: then a peer finds none.
+                // Every seventh receive is not posted again, so that a peer finds none.
                 (Opcode::RecvWriteImm, Status::Success) if !self.peers[p].received.is_multiple_of(7) => {
                     let _ = self.fabric.post_recv(done.qp, NOTHING, 1);
                 }

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared by the tests.
 #![allow(dead_code, reason = "each test uses a part of this")]
 
 pub(crate) mod chatter;
@@ -7,13 +7,13 @@ use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_conformance::Testbed;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
-/// All processes of one world; every `advance` is 300 ns.
+/// All processes of one world. Each `advance` takes 300 ns.
 pub(crate) struct SimBed<F = SimFabric> {
     pub(crate) world: World,
     pub(crate) repeats: u64,
     pub(crate) patience: usize,
     pub(crate) fabrics: Vec<F>,
-    /// What a process's fabric is put into.
+    /// Wraps the fabric of a process.
     pub(crate) wrap: Box<dyn Fn(SimFabric) -> F>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn bed(processes: usize, seed: u64, network: &NetworkModel) -> SimBed
     wrapped(processes, seed, network, |fabric| fabric)
 }
 
-/// The same, each fabric in a wrapper.
+/// Creates a bed whose fabrics are wrapped.
 pub(crate) fn wrapped<F>(
     processes: usize,
     seed: u64,
