@@ -1,7 +1,8 @@
-//! Tagged ping-pong on libfabric itself, as small as it can be: what a channel on the same provider is compared with.
+//! Measures a tagged ping-pong directly on libfabric. Channels on the same provider are compared with this lower bound.
 //!
-//! `cargo run --release -p stentor-fabric-ofi --example ping_pong -- PROVIDER ADDRESS [ROUNDS]` starts a second process of
-//! itself. Prints half of the median round trip of 8 bytes, 4 KiB and 64 KiB, and the rate of 1 MiB messages, 16 at a time.
+//! `cargo run --release -p stentor-fabric-ofi --example ping_pong -- PROVIDER ADDRESS [ROUNDS]` starts itself a second
+//! time as the other end. It prints half of the median round-trip time for messages of 8 bytes, 4 KiB and 64 KiB, and
+//! the rate of 1 MiB messages with 16 in flight.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -15,7 +16,8 @@ const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
 const LARGE: usize = 1 << 20;
 const DEEP: usize = 16;
 
-/// One end; places up to `DEEP` are for what is sent or comes in bulk, those behind for answers.
+/// One end of the connection. Places below `DEEP` hold the bulk data that is sent or received; places from `DEEP` on
+/// hold replies.
 struct Side(Bare);
 
 impl Side {
@@ -41,7 +43,7 @@ impl Side {
         Ok(())
     }
 
-    /// Round trips of one size; the median of their halves.
+    /// Returns the median of half the round-trip time for messages of `bytes` bytes.
     fn latency(&mut self, bytes: usize, rounds: usize, begins: bool) -> Result<Duration, Failure> {
         let (mut received, mut sent) = self.0.counts();
         let mut times = Vec::with_capacity(rounds);
@@ -67,7 +69,7 @@ impl Side {
         Ok(times[times.len() / 2])
     }
 
-    /// Messages of 1 MiB one way, then one back; bytes a second.
+    /// Sends batches of 16 messages of 1 MiB, each answered by one small message. Returns the rate in bytes per second.
     fn rate(&mut self, rounds: usize, begins: bool) -> Result<f64, Failure> {
         let (mut received, mut sent) = self.0.counts();
         let start = Instant::now();

@@ -1,4 +1,5 @@
-//! Tagged messages by a provider itself and nothing else: the floor under what the fabric and channels on it cost.
+//! Tagged messages directly on a provider, without the fabric: the lower bound for the cost of the fabric and of the
+//! channels on it.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -17,17 +18,18 @@ use crate::info::{Info, Needs};
 use crate::load::Libfabric;
 use crate::memory::Registration;
 
-/// All messages have it.
+/// Tag of all messages.
 const TAG: u64 = 7;
 
-/// One end: an endpoint, and places in registered memory that messages are sent from and received into.
+/// One end of a bare connection: an endpoint, and places in registered memory from which messages are sent and into
+/// which they are received.
 pub struct Bare {
-    // Dropped in this order: the endpoint before what it uses.
+    // Fields are dropped in this order: the endpoint is closed before the memory that it uses.
     endpoint: Endpoint,
     peer: Option<PeerAddress>,
     memory: Registration,
     scratch: Box<[Scratch]>,
-    /// Places that the provider has.
+    /// `true` for each place that a posted operation is using.
     taken: Box<[bool]>,
     place_bytes: usize,
     received: u64,
@@ -41,7 +43,8 @@ impl fmt::Debug for Bare {
 }
 
 impl Bare {
-    /// An end at an address of this host, for its process of that turn ([`Wish::turn`]), with so many places of so many bytes.
+    /// Opens an end at an address of this host, with `places` places of `place_bytes` bytes. `turn` numbers the
+    /// processes of the host (see [`Wish::turn`]).
     ///
     /// # Errors
     /// See [`StartError`].
@@ -72,60 +75,60 @@ impl Bare {
         })
     }
 
-    /// What is used.
+    /// Returns the provider and device that are in use.
     #[must_use]
     pub fn provider(&self) -> &Info {
         self.endpoint.domain().info()
     }
 
-    /// This end's address, for the other one.
+    /// Returns this end's address, which the other end passes to [`know`](Self::know).
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub fn address(&self) -> Result<Vec<u8>, Errno> {
         self.endpoint.address()
     }
 
-    /// Takes up the other end's address.
+    /// Stores the other end's address. Later sends go there.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub fn know(&mut self, address: &[u8]) -> Result<(), Errno> {
         self.peer = Some(self.endpoint.know(address)?);
         Ok(())
     }
 
-    /// Messages that came, and that went, since the beginning.
+    /// Returns the number of messages received and the number sent since this end was opened.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.received, self.sent)
     }
 
-    /// Sends so many bytes of a place. `Ok(false)`: there is no room now, or the place is in use.
+    /// Sends the first `bytes` bytes of a place. Returns `Ok(false)` if the queue is full or the place is in use.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     ///
     /// # Panics
-    /// If there is no such place, it is shorter, or the other end is not known.
+    /// If the place does not exist, is shorter than `bytes`, or the other end's address is unknown.
     #[inline]
     pub fn send(&mut self, place: usize, bytes: usize) -> Result<bool, Errno> {
-        let peer = self.peer.expect("the other end is known");
-        // SAFETY: memory and scratch belong to this end, which closes its endpoint first; a place that is taken is not used
-        // again before its completion.
+        let peer = self.peer.expect("the other end's address is known");
+        // SAFETY: memory and scratch belong to this end, which closes its endpoint before it frees them. A place in use
+        // is not used again before its completion.
         self.post(place, bytes, |end, local, context| unsafe { end.send_tagged(local, peer, TAG, context) })
     }
 
-    /// Receives so many bytes at most into a place. `Ok(false)` as with [`send`](Self::send).
+    /// Posts a receive of at most `bytes` bytes into a place. Returns `Ok(false)` in the cases of [`send`](Self::send).
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     ///
     /// # Panics
-    /// If there is no such place, or it is shorter.
+    /// If the place does not exist or is shorter than `bytes`.
     #[inline]
     pub fn receive(&mut self, place: usize, bytes: usize) -> Result<bool, Errno> {
-        // SAFETY: as above.
+        // SAFETY: the argument of `send` holds here too.
         self.post(place, bytes, |end, local, context| unsafe { end.receive_tagged(local, TAG, 0, context) })
     }
 
@@ -151,10 +154,10 @@ impl Bare {
         Ok(true)
     }
 
-    /// Lets the provider work, and takes completions. Whether there were any.
+    /// Drives the provider and polls for completions. Returns `true` if there were any.
     ///
     /// # Errors
-    /// An operation that failed.
+    /// The error of an operation that failed.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, Failure> {
         let Bare { endpoint, scratch, taken, received, sent, .. } = self;

@@ -1,4 +1,4 @@
-//! Counters of what peers do to this process's memory.
+//! Counters of the writes that peers make to this process's memory.
 
 use std::ptr;
 
@@ -6,14 +6,14 @@ use crate::domain::{Domain, Fid};
 use crate::errno::Errno;
 use crate::sys;
 
-/// Counts writes of peers that have landed, where the provider can (`FI_RMA_EVENT`).
+/// A counter of peers' writes that have landed, for providers that support `FI_RMA_EVENT`.
 pub(crate) struct Counter {
     raw: Fid<sys::fid_cntr>,
     read: unsafe extern "C" fn(*mut sys::fid_cntr) -> u64,
 }
 
 impl Counter {
-    /// A counter of the domain, which outlives it.
+    /// Creates a counter in `domain`, which must outlive it.
     pub(crate) fn new(domain: &Domain) -> Result<Counter, Errno> {
         let mut attributes = sys::fi_cntr_attr {
             events: sys::FI_CNTR_EVENTS_COMP,
@@ -22,13 +22,13 @@ impl Counter {
             flags: 0,
         };
         let mut raw = ptr::null_mut();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let open = unsafe { (*(*domain.raw()).ops).cntr_open }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the domain lives; whoever asks keeps it longer than the counter.
+        // SAFETY: the domain is live, and the caller keeps it longer than the counter.
         let returned = unsafe { open(domain.raw(), &raw mut attributes, &raw mut raw, ptr::null_mut()) };
-        // SAFETY: `fid_cntr` begins with a `fid`, and was just made.
+        // SAFETY: `fid_cntr` begins with a `fid`, and the object was just created.
         let raw: Fid<sys::fid_cntr> = unsafe { Fid::new(returned, raw) }?;
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let read = unsafe { (*(*raw.raw()).ops).read }.ok_or(Errno::NOT_SUPPORTED)?;
         Ok(Counter { raw, read })
     }
@@ -39,7 +39,7 @@ impl Counter {
 
     #[inline]
     pub(crate) fn value(&self) -> u64 {
-        // SAFETY: the counter lives.
+        // SAFETY: the counter is live.
         unsafe { (self.read)(self.raw.raw()) }
     }
 }

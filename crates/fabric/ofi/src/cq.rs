@@ -1,4 +1,7 @@
 //! Completion queues.
+//!
+//! A [`CompletionQueue`] returns successful operations in batches and failed ones singly. Reading it also drives
+//! providers that make progress only when they are polled.
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -11,36 +14,36 @@ use crate::domain::{Domain, Fid, MakeError};
 use crate::errno::Errno;
 use crate::sys::{self, bit};
 
-/// Completions that are taken in one call.
+/// Maximum number of completions read in one call.
 pub(crate) const BATCH: usize = 16;
 
-/// An operation that succeeded.
+/// A completion of an operation that succeeded.
 #[derive(Clone, Copy, Debug)]
 pub struct Success {
-    /// The context that it was posted with; null for a peer's write with an immediate.
+    /// Context with which the operation was posted; null for a peer's write with an immediate.
     pub context: *mut c_void,
-    /// Whether it was a receive of a plain or tagged message.
+    /// `true` for a receive of a plain or tagged message.
     pub received: bool,
-    /// Bytes received.
+    /// Number of bytes received.
     pub bytes: usize,
-    /// The immediate that came with a message or a write.
+    /// Immediate value that arrived with a message or a write.
     pub immediate: Option<u64>,
-    /// The tag of a message that was received.
+    /// Tag of the received message.
     pub tag: u64,
 }
 
-/// An operation that failed.
+/// A completion of an operation that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The context that it was posted with; null where the provider does not tell.
+    /// Context with which the operation was posted; null if the provider does not report it.
     pub context: *mut c_void,
-    /// Why.
+    /// Error code.
     pub errno: Errno,
-    /// The provider's own number, and what it means.
+    /// The provider's own error number, and its meaning.
     pub detail: (i32, String),
-    /// The tag of a message that was received.
+    /// Tag of the received message.
     pub tag: u64,
-    /// Bytes that did not fit into the receive.
+    /// Number of bytes that did not fit into the receive.
     pub excess: usize,
 }
 
@@ -50,35 +53,35 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a look at a completion queue found first.
+/// First result of polling a completion queue.
 #[derive(Debug)]
 pub enum Polled {
-    /// So many operations succeeded; each was given out.
+    /// Number of operations that succeeded. Each was passed to the caller.
     Entries(usize),
-    /// One failed.
+    /// One operation failed.
     Failed(Failure),
-    /// Nothing more is there.
+    /// The queue is empty.
     Nothing,
 }
 
-/// What one look has taken from a completion queue.
+/// Completions that one poll has read from a completion queue.
 pub(crate) struct Batch {
     raw: [MaybeUninit<sys::fi_cq_tagged_entry>; BATCH],
-    /// Entries that are filled.
+    /// Number of valid entries.
     count: usize,
 }
 
 impl Batch {
-    /// Most looks find nothing: nothing is cleared for them.
+    /// Creates an empty batch. The buffer stays uninitialized because most polls find nothing.
     #[inline]
     pub(crate) fn new() -> Batch {
         Batch { raw: [const { MaybeUninit::uninit() }; BATCH], count: 0 }
     }
 
-    /// The operations that succeeded.
+    /// Returns the operations that succeeded.
     #[inline]
     pub(crate) fn entries(&self) -> impl Iterator<Item = Success> {
-        // SAFETY: the provider has filled as many as it said.
+        // SAFETY: the provider has filled `count` entries.
         self.raw[..self.count].iter().map(|entry| Success::from_raw(unsafe { entry.assume_init_ref() }))
     }
 }
@@ -98,8 +101,8 @@ impl fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// A queue for so many completions at least. With `waits` it has a file descriptor to wait for, if the provider knows
-    /// such a thing: Debian 12's `shm` does not.
+    /// Creates a queue for at least `entries` completions. With `waits` it has a file descriptor to wait on if the
+    /// provider supports one; `shm` in Debian 12 does not.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -123,17 +126,17 @@ impl CompletionQueue {
             wait_set: ptr::null_mut(),
         };
         let mut raw = ptr::null_mut();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let open = unsafe { (*(*domain.raw()).ops).cq_open }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the domain lives while the `Arc` does, which the queue keeps.
+        // SAFETY: the domain lives as long as the `Arc`, which the queue keeps.
         let returned = unsafe { open(domain.raw(), &raw mut attributes, &raw mut raw, ptr::null_mut()) };
-        // SAFETY: `fid_cq` begins with a `fid`, and was just made.
+        // SAFETY: `fid_cq` begins with a `fid`, and the object was just created.
         let raw: Fid<sys::fid_cq> = unsafe { Fid::new(returned, raw) }?;
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let read = unsafe { (*(*raw.raw()).ops).read }.ok_or(Errno::NOT_SUPPORTED)?;
         let mut descriptor = -1;
         if wait == sys::FI_WAIT_FD {
-            // SAFETY: this command takes a place for a descriptor from queues of this kind.
+            // SAFETY: for a queue with `FI_WAIT_FD` this command writes one file descriptor.
             unsafe { raw.control(sys::FI_GETWAIT as i32, ptr::from_mut(&mut descriptor).cast()) }?;
         }
         Ok(CompletionQueue {
@@ -148,31 +151,32 @@ impl CompletionQueue {
         &self.raw
     }
 
-    /// The domain.
+    /// Returns the queue's domain.
     #[must_use]
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
 
-    /// What becomes readable when something comes, after [`may_wait`](Self::may_wait) said yes.
+    /// Returns the file descriptor that becomes readable on a completion, once [`may_wait`](Self::may_wait) has
+    /// returned `true`.
     #[must_use]
     pub fn descriptor(&self) -> Option<RawFd> {
         self.descriptor
     }
 
-    /// Whether the descriptor may be waited for: otherwise something is there already, and must be read first
-    /// (`fi_trywait`).
+    /// Returns whether the caller may wait on the descriptor. If not, completions are already queued and must be read
+    /// first (`fi_trywait`).
     #[must_use]
     pub fn may_wait(&self) -> bool {
         let fabric = self.domain.fabric();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let Some(try_wait) = (unsafe { (*(*fabric).ops).trywait }) else { return false };
         let mut fids = [self.raw.fid()];
-        // SAFETY: fabric and queue live.
+        // SAFETY: fabric and queue are live.
         self.descriptor.is_some() && unsafe { try_wait(fabric, fids.as_mut_ptr(), 1) } == 0
     }
 
-    /// Lets the provider work, and takes completions, 16 at most.
+    /// Drives the provider and passes up to 16 completions to `each`.
     #[inline]
     pub fn poll(&self, each: impl FnMut(Success)) -> Polled {
         let mut batch = Batch::new();
@@ -181,11 +185,11 @@ impl CompletionQueue {
         polled
     }
 
-    /// The same into a batch, in place of what was there.
+    /// Polls like [`poll`](Self::poll), but replaces the contents of `batch`.
     #[inline]
     pub(crate) fn take(&self, batch: &mut Batch) -> Polled {
         batch.count = 0;
-        // SAFETY: the queue lives, and there is room for as many entries of its format as are asked for.
+        // SAFETY: the queue is live, and the buffer has room for `BATCH` entries of the queue's format.
         let count = unsafe { (self.read)(self.raw.raw(), batch.raw.as_mut_ptr().cast(), BATCH) };
         if count > 0 {
             batch.count = (count as usize).min(BATCH);
@@ -201,10 +205,11 @@ impl CompletionQueue {
     #[cold]
     fn failure(&self) -> Option<Failure> {
         let mut raw = sys::fi_cq_err_entry::default();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let ops = unsafe { &*(*self.raw.raw()).ops };
         let read_error = ops.readerr?;
-        // SAFETY: the queue lives; no room for more data is offered, so the provider lends its own until the next read.
+        // SAFETY: the queue is live. No buffer for error data is offered, so the provider lends its own until the next
+        // read.
         let count = unsafe { read_error(self.raw.raw(), &raw mut raw, 0) };
         if count != 1 {
             return (Errno::posted(count) != Err(Errno::AGAIN) && count != 0)
@@ -212,15 +217,16 @@ impl CompletionQueue {
         }
         let meaning = ops.strerror.map(|describe| {
             let mut buffer = [0; 128];
-            // SAFETY: the queue lives; the data is the provider's own, and was not read over yet; the buffer has this size.
+            // SAFETY: the queue is live, the error data is the provider's and no read has replaced it, and the buffer
+            // has this size.
             let text =
                 unsafe { describe(self.raw.raw(), raw.prov_errno, raw.err_data, buffer.as_mut_ptr(), buffer.len()) };
-            // SAFETY: null, or a string that lasts at least until the next call.
+            // SAFETY: the pointer is null or a string that is valid at least until the next call.
             (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         });
         Some(Failure {
             context: raw.op_context,
-            // Debian 12's `shm` gives some of them negated.
+            // `shm` in Debian 12 returns some error codes negated.
             errno: Errno(raw.err.saturating_abs()),
             detail: (raw.prov_errno, meaning.flatten().unwrap_or_default()),
             tag: raw.tag,

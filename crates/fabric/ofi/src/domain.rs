@@ -1,4 +1,4 @@
-//! A provider that is open: its fabric and its domain.
+//! An open provider: its fabric and its domain, and the owner type [`Fid`] of libfabric's objects.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -9,21 +9,22 @@ use crate::info::{Info, has_segments};
 use crate::load::Libfabric;
 use crate::sys;
 
-/// Why an object could not be made.
+/// Reason why an object could not be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{provider} makes no {what}: {errno}; {remedy}")]
 pub struct MakeError {
-    /// The provider.
+    /// Name of the provider.
     pub provider: String,
-    /// What was to be made, with its sizes.
+    /// Object that was to be created, with its sizes.
     pub what: String,
-    /// Why not.
+    /// Error code.
     pub errno: Errno,
-    /// What to do.
+    /// Remedy for the user.
     pub remedy: &'static str,
 }
 
-/// Files in `/dev/shm` are named by pid, which is another process's in another PID namespace.
+/// Remedy for a name in `/dev/shm` that is in use. The files there are named by pid, and a process in another PID
+/// namespace can have the same pid.
 const OF_ANOTHER_NAMESPACE: &str = "its name in /dev/shm holds this process's pid, and a process of another PID namespace that sees the same directory \
      has that pid, too, or had it when it was killed: run all in one PID namespace (docker run --pid=container:NAME), \
      remove what dead ones left there, or name another provider, as \"tcp;ofi_rxm\"";
@@ -43,20 +44,20 @@ impl MakeError {
     }
 }
 
-/// An object of libfabric, closed when it is dropped.
+/// A libfabric object that is closed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Fid<T>(NonNull<T>);
 
-// SAFETY: every domain is asked for with FI_THREAD_SAFE: its objects may be used from any thread.
+// SAFETY: every domain is requested with FI_THREAD_SAFE, so its objects may be used from any thread.
 unsafe impl<T> Send for Fid<T> {}
-// SAFETY: the same: several threads may use one object at once. What closes an object takes it by `&mut` (in `Drop`).
+// SAFETY: as above, several threads may use one object at once. Closing an object requires `&mut` (in `Drop`).
 unsafe impl<T> Sync for Fid<T> {}
 
 impl<T> Fid<T> {
-    /// Takes over what a function made.
+    /// Takes ownership of an object that a libfabric function has created.
     ///
     /// # Safety
-    /// `T` begins with a `fid`, as all of libfabric's objects do; nobody else closes the object.
+    /// `T` begins with a `fid`, as all libfabric objects do, and nothing else closes the object.
     pub(crate) unsafe fn new(returned: i32, raw: *mut T) -> Result<Fid<T>, Errno> {
         Errno::check(returned)?;
         NonNull::new(raw).map(Fid).ok_or(Errno::NOT_SUPPORTED)
@@ -71,58 +72,58 @@ impl<T> Fid<T> {
         self.0.as_ptr().cast()
     }
 
-    /// `fi_control` of the headers.
+    /// Calls `fi_control` of the headers.
     ///
     /// # Safety
-    /// The argument is what the command takes.
+    /// The argument is of the type that the command requires.
     pub(crate) unsafe fn control(&self, command: i32, argument: *mut std::ffi::c_void) -> Result<(), Errno> {
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let control = unsafe { (*(*self.fid()).ops).control }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Errno::check(unsafe { control(self.fid(), command, argument) })
     }
 
-    /// `fi_ep_bind` of the headers, and its kin.
+    /// Calls `fi_ep_bind` of the headers, or its counterpart for another kind of object.
     ///
     /// # Safety
     /// The other object outlives this one.
     pub(crate) unsafe fn bind<O>(&self, other: &Fid<O>, flags: u64) -> Result<(), Errno> {
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let bind = unsafe { (*(*self.fid()).ops).bind }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: both objects live.
+        // SAFETY: both objects are live.
         Errno::check(unsafe { bind(self.fid(), other.fid(), flags) })
     }
 
-    /// Closes it, and says whether that succeeded.
+    /// Closes the object and returns the result.
     pub(crate) fn close(self) -> Result<(), Errno> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `self` is consumed and not dropped: nobody closes it twice.
+        // SAFETY: `self` is consumed and not dropped, so the object is closed only once.
         unsafe { close(this.fid()) }
     }
 }
 
-/// `fi_close` of the headers.
+/// Calls `fi_close` of the headers.
 ///
 /// # Safety
-/// The object lives, and nobody uses it any more.
+/// The object is live, and nothing uses it any more.
 unsafe fn close(fid: *mut sys::fid) -> Result<(), Errno> {
-    // SAFETY: objects have tables of functions as long as they live.
+    // SAFETY: a live libfabric object has a valid function table.
     let close = unsafe { (*(*fid).ops).close }.ok_or(Errno::NOT_SUPPORTED)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Errno::check(unsafe { close(fid) })
 }
 
 impl<T> Drop for Fid<T> {
     fn drop(&mut self) {
-        // SAFETY: whoever holds an object that stands on this one drops it first: see the orders of fields. A provider that
-        // refuses leaks it.
+        // SAFETY: the owner of an object that depends on this one drops it first (see the field orders). If the
+        // provider refuses to close the object, it leaks.
         let _ = unsafe { close(self.fid()) };
     }
 }
 
-/// Memory, queues and endpoints that know each other.
+/// A libfabric domain: memory regions, queues and endpoints of one domain can be used together.
 pub struct Domain {
-    // Dropped in this order.
+    // Fields are dropped in this order.
     raw: Fid<sys::fid_domain>,
     fabric: Fid<sys::fid_fabric>,
     info: Info,
@@ -135,29 +136,29 @@ impl fmt::Debug for Domain {
 }
 
 impl Domain {
-    /// Opens what the description describes.
+    /// Opens the fabric and the domain that `info` describes.
     ///
     /// # Errors
     /// See [`MakeError`].
     pub fn open(library: &'static Libfabric, info: Info) -> Result<Arc<Domain>, MakeError> {
         let mut fabric = ptr::null_mut();
-        // SAFETY: the description lives; the attributes are part of it.
+        // SAFETY: the description is live, and the attributes are part of it.
         let returned =
             unsafe { library.symbols.fi_fabric((*info.raw()).fabric_attr, &raw mut fabric, ptr::null_mut()) };
-        // SAFETY: `fid_fabric` begins with a `fid`, and was just made.
+        // SAFETY: `fid_fabric` begins with a `fid`, and the object was just created.
         let fabric = unsafe { Fid::new(returned, fabric) }.map_err(|errno| MakeError::new(&info, "fabric", errno))?;
         let failed = |errno| MakeError::new(&info, "domain", errno);
         let mut raw = ptr::null_mut();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let open = unsafe { (*(*fabric.raw()).ops).domain }.ok_or(Errno::NOT_SUPPORTED).map_err(failed)?;
-        // SAFETY: fabric and description live; the fabric is closed after the domain.
+        // SAFETY: fabric and description are live, and the fabric is closed after the domain.
         let returned = unsafe { open(fabric.raw(), info.raw(), &raw mut raw, ptr::null_mut()) };
-        // SAFETY: `fid_domain` begins with a `fid`, and was just made.
+        // SAFETY: `fid_domain` begins with a `fid`, and the object was just created.
         let raw = unsafe { Fid::new(returned, raw) }.map_err(failed)?;
         Ok(Arc::new(Domain { raw, fabric, info }))
     }
 
-    /// What was opened.
+    /// Returns the description of the open provider.
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.info

@@ -1,4 +1,4 @@
-//! What providers offer: `fi_getinfo`.
+//! Descriptions of what providers offer, from `fi_getinfo`.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::load::{Libfabric, Version};
 use crate::provider_device::ProviderDevice;
 use crate::sys::{self, bit};
 
-/// What an endpoint is to be able to do. Sends and receives it always can.
+/// Capabilities that an endpoint must have beyond sends and receives, which every endpoint supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
     /// Tagged sends and receives.
@@ -38,24 +38,25 @@ impl fmt::Display for Needs {
     }
 }
 
-/// The names of what there is, or what to say where there is nothing.
+/// Joins the names whose flag is set, or returns `nothing` if there are none.
 fn listed(names: &[(bool, &str)], nothing: &str) -> String {
     let names: Vec<_> = names.iter().filter_map(|(is, name)| is.then_some(*name)).collect();
     if names.is_empty() { nothing.to_owned() } else { names.join(", ") }
 }
 
-/// What a provider wants to be told of memory (`mr_mode`). Raw keys are refused by not offering them.
+/// The provider's requirements for memory registration (`mr_mode`). Raw keys (`FI_MR_RAW`) are not offered, so no
+/// provider requires them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryModes {
-    /// Memory of this process must be registered, too (`FI_MR_LOCAL`).
+    /// Local buffers must be registered, too (`FI_MR_LOCAL`).
     pub local: bool,
-    /// Peers name addresses, not offsets (`FI_MR_VIRT_ADDR`).
+    /// Peers address memory by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
     pub virtual_addresses: bool,
-    /// Memory must be there when it is registered (`FI_MR_ALLOCATED`); ours is.
+    /// Memory must be allocated when it is registered (`FI_MR_ALLOCATED`). Memory of this crate always is.
     pub allocated: bool,
-    /// The provider chooses keys (`FI_MR_PROV_KEY`).
+    /// The provider chooses the keys (`FI_MR_PROV_KEY`).
     pub provider_keys: bool,
-    /// A registration belongs to an endpoint (`FI_MR_ENDPOINT`).
+    /// A registration belongs to one endpoint (`FI_MR_ENDPOINT`).
     pub endpoint: bool,
 }
 
@@ -72,55 +73,55 @@ impl fmt::Display for MemoryModes {
     }
 }
 
-/// Orders that a provider promises between operations of one endpoint with one peer.
+/// Orders that a provider guarantees between operations of one endpoint with one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Orders {
     /// Messages match receives in the order in which they were sent.
     pub send_after_send: bool,
-    /// Writes of up to so many bytes take effect in posting order; 0 where there is no order.
+    /// Maximum length of writes that take effect in posting order, in bytes; 0 if there is no order.
     pub write_after_write_bytes: u64,
-    /// Reads see what writes before them wrote, up to so many bytes.
+    /// Maximum length of reads that see earlier writes, in bytes; 0 if there is no order.
     pub read_after_write_bytes: u64,
 }
 
-/// Why there is no description.
+/// Reason why there is no description.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InfoError {
-    /// Nobody offers that.
+    /// No provider offers the requested capabilities.
     #[error("no provider of libfabric offers {what} on this machine: `stentor doctor` shows what there is")]
     Nobody {
-        /// What was asked for.
+        /// Requested provider and capabilities.
         what: String,
     },
     /// libfabric failed.
     #[error("libfabric cannot list its providers: {errno}")]
     Failed {
-        /// Why.
+        /// Error code.
         errno: Errno,
     },
-    /// A name that cannot be one.
+    /// The name cannot be a provider's.
     #[error("{name:?} is no name of a provider")]
     Name {
-        /// It.
+        /// Name that was asked for.
         name: String,
     },
 }
 
-/// One way to communicate: a provider, and one of its devices.
+/// A way to communicate: a provider with one of its devices.
 pub struct Info {
     library: &'static Libfabric,
     raw: NonNull<sys::fi_info>,
     provider: String,
     domain: String,
     fabric: String,
-    /// Why it was taken, if it was chosen.
+    /// Reason for the choice, if this description was chosen.
     why: Option<String>,
 }
 
-// SAFETY: the description is private memory that is not changed after it was made.
+// SAFETY: the description is private memory that does not change after its creation.
 unsafe impl Send for Info {}
-// SAFETY: the same: reading is all that anybody does.
+// SAFETY: as above, it is only read.
 unsafe impl Sync for Info {}
 
 impl fmt::Debug for Info {
@@ -139,7 +140,7 @@ impl fmt::Display for Info {
 
 impl Clone for Info {
     fn clone(&self) -> Self {
-        // SAFETY: the description lives.
+        // SAFETY: the description is live.
         let mut copy = unsafe { Info::of(self.library, self.raw.as_ptr()) };
         copy.why.clone_from(&self.why);
         copy
@@ -148,34 +149,34 @@ impl Clone for Info {
 
 impl Drop for Info {
     fn drop(&mut self) {
-        // SAFETY: it was made by `fi_dupinfo`, and nobody has it any more.
+        // SAFETY: `fi_dupinfo` created it, and nothing refers to it any more.
         unsafe { self.library.symbols.fi_freeinfo(self.raw.as_ptr()) };
     }
 }
 
-/// A string of libfabric's; empty where there is none.
+/// Copies a string of libfabric; a null pointer gives an empty string.
 ///
 /// # Safety
-/// It is null or a string.
+/// The pointer is null or a terminated string.
 unsafe fn text(raw: *const c_char) -> String {
     if raw.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(raw) }.to_string_lossy().into_owned()
 }
 
 impl Info {
-    /// A copy of one description.
+    /// Copies one description.
     ///
     /// # Safety
-    /// It is a description of libfabric's.
+    /// The pointer is a description from libfabric.
     unsafe fn of(library: &'static Libfabric, raw: *const sys::fi_info) -> Info {
-        // SAFETY: the caller's promise; the copy has all of the original but its neighbours.
+        // SAFETY: guaranteed by the caller. The copy has all parts of the original except its list neighbours.
         let raw = unsafe { library.symbols.fi_dupinfo(raw) };
         let raw = NonNull::new(raw)
             .unwrap_or_else(|| std::alloc::handle_alloc_error(std::alloc::Layout::new::<sys::fi_info>()));
-        // SAFETY: what libfabric describes has all of these attributes.
+        // SAFETY: a description from libfabric has all of these attributes.
         let (provider, domain, fabric) = unsafe {
             let (of, at) = ((*raw.as_ptr()).fabric_attr, (*raw.as_ptr()).domain_attr);
             (text((*of).prov_name), text((*at).name), text((*of).name))
@@ -183,8 +184,10 @@ impl Info {
         Info { library, raw, provider, domain, fabric, why: None }
     }
 
-    /// What is there for reliable datagrams, best first as libfabric says. `provider` is the name of one, `source` where its
-    /// endpoints are to be, on providers that have addresses of the Internet.
+    /// Lists the descriptions for reliable datagrams in libfabric's order, best first.
+    ///
+    /// `provider` restricts the list to one provider, and `source` to an address for the endpoints, on providers with
+    /// Internet addresses.
     ///
     /// # Errors
     /// See [`InfoError`].
@@ -199,7 +202,7 @@ impl Info {
         let flags = if node.is_some() { bit::SOURCE | bit::NUMERIC_HOST } else { 0 };
         let node = node.as_deref().map_or(ptr::null(), CStr::as_ptr);
         let mut first = ptr::null_mut();
-        // SAFETY: strings and hints live during the call, which makes a list of its own.
+        // SAFETY: strings and hints are valid during the call, which allocates the list.
         let returned = unsafe {
             library.symbols.fi_getinfo(
                 library.interface().raw(),
@@ -218,12 +221,12 @@ impl Info {
         }
         let (mut found, mut next) = (Vec::new(), first);
         while !next.is_null() {
-            // SAFETY: a description of the list, which was not freed yet.
+            // SAFETY: a description in the list, which is not freed yet.
             found.push(unsafe { Info::of(library, next) });
-            // SAFETY: the same.
+            // SAFETY: as above.
             next = unsafe { (*next).next };
         }
-        // SAFETY: it is the list that came, and nobody looks at it again.
+        // SAFETY: this is the head of the list, which is not used again.
         unsafe { library.symbols.fi_freeinfo(first) };
         Ok(found)
     }
@@ -234,93 +237,93 @@ impl Info {
     }
 
     fn get(&self) -> &sys::fi_info {
-        // SAFETY: the description lives, and is not changed.
+        // SAFETY: the description is live and does not change.
         unsafe { self.raw.as_ref() }
     }
 
     fn domain_attributes(&self) -> &sys::fi_domain_attr {
-        // SAFETY: every description has them; they live as long as it does.
+        // SAFETY: every description has these attributes, which live as long as it does.
         unsafe { &*self.get().domain_attr }
     }
 
     fn endpoint_attributes(&self) -> &sys::fi_ep_attr {
-        // SAFETY: every description has them; they live as long as it does.
+        // SAFETY: every description has these attributes, which live as long as it does.
         unsafe { &*self.get().ep_attr }
     }
 
     fn sending(&self) -> &sys::fi_tx_attr {
-        // SAFETY: every description has them; they live as long as it does.
+        // SAFETY: every description has these attributes, which live as long as it does.
         unsafe { &*self.get().tx_attr }
     }
 
     fn receiving(&self) -> &sys::fi_rx_attr {
-        // SAFETY: every description has them; they live as long as it does.
+        // SAFETY: every description has these attributes, which live as long as it does.
         unsafe { &*self.get().rx_attr }
     }
 
-    /// The provider: `efa`, `tcp;ofi_rxm`, …
+    /// Returns the provider's name: `efa`, `tcp;ofi_rxm`, …
     #[must_use]
     pub fn provider(&self) -> &str {
         &self.provider
     }
 
-    /// The device, as the provider names it.
+    /// Returns the provider's name for the device.
     #[must_use]
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The network, as the provider names it.
+    /// Returns the provider's name for the network.
     #[must_use]
     pub fn fabric(&self) -> &str {
         &self.fabric
     }
 
-    /// With a reason why it was taken.
+    /// Sets the reason for the choice.
     pub(crate) fn because(mut self, why: String) -> Info {
         self.why = Some(why);
         self
     }
 
-    /// Why it was taken, if it was chosen.
+    /// Returns the reason for the choice, if this description was chosen.
     #[must_use]
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
 
-    /// Its device's name in the kernel, and its place on the PCI bus, where the provider tells them.
+    /// Returns the kernel's name of the device and its address on the PCI bus, if the provider reports them.
     fn card(&self) -> (Option<String>, Option<String>) {
-        // SAFETY: a null pointer, or the card's description, which lives as long as this one.
+        // SAFETY: the pointer is null or a description of the NIC, which lives as long as this description.
         let Some(nic) = (unsafe { self.get().nic.as_ref() }) else { return (None, None) };
-        // SAFETY: the same, and its name is null or a string.
+        // SAFETY: as above. The name is null or a terminated string.
         let name = unsafe { nic.device_attr.as_ref().map(|device| text(device.name)) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let bus = unsafe { nic.bus_attr.as_ref() }.filter(|bus| bus.bus_type == sys::FI_BUS_PCI);
         let bus = bus.map(|bus| {
-            // SAFETY: the type says that it is this one.
+            // SAFETY: the bus type selects this member of the union.
             let pci = unsafe { bus.attr.pci };
             format!("{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id, pci.device_id, pci.function_id)
         });
         (name.filter(|name| !name.is_empty()), bus)
     }
 
-    /// Where its device is.
+    /// Returns the device and its location.
     #[must_use]
     pub fn device(&self) -> ProviderDevice {
         let (name, bus) = self.card();
         let names: Vec<_> = name.as_deref().into_iter().chain([self.domain()]).collect();
         let node = sysfs::device_node(Path::new(sysfs::ROOT), bus.as_deref(), &names);
-        // Addresses of the Internet are on a network; elsewhere all devices of a provider reach each other.
+        // Devices with Internet addresses belong to a network. All other devices of a provider can reach each other.
         let network = self.has_ip().then(|| self.fabric.clone());
         ProviderDevice { provider: self.provider.clone(), name: self.domain.clone(), network, bus, node }
     }
 
-    /// The number of the protocol that its endpoints speak.
+    /// Returns the number of the protocol that its endpoints use.
     pub(crate) fn protocol(&self) -> u32 {
         self.endpoint_attributes().protocol
     }
 
-    /// The provider's version.
+    /// Returns the provider's version.
     #[must_use]
     pub fn provider_version(&self) -> Version {
         // SAFETY: every description has these attributes.
@@ -328,7 +331,7 @@ impl Info {
         Version { major: (raw >> 16) as u16, minor: raw as u16 }
     }
 
-    /// What it can do beyond sends and receives.
+    /// Returns the capabilities beyond sends and receives.
     #[must_use]
     pub fn can(&self) -> Needs {
         let caps = self.get().caps;
@@ -340,7 +343,7 @@ impl Info {
         }
     }
 
-    /// What it wants to be told of memory.
+    /// Returns the requirements for memory registration.
     #[must_use]
     pub fn memory_modes(&self) -> MemoryModes {
         let mode = self.domain_attributes().mr_mode;
@@ -353,10 +356,10 @@ impl Info {
         }
     }
 
-    /// The orders that it promises.
+    /// Returns the guaranteed orders.
     #[must_use]
     pub fn orders(&self) -> Orders {
-        // Both sides must keep an order.
+        // An order holds only if both the sending and the receiving side keep it.
         let kept = self.sending().msg_order & self.receiving().msg_order;
         let of = self.endpoint_attributes();
         let has = |bits: u64| kept & bits != 0;
@@ -368,68 +371,68 @@ impl Info {
         }
     }
 
-    /// The longest message, write or read, bytes.
+    /// Returns the maximum length of a message, write or read, in bytes.
     #[must_use]
     pub fn message_bytes(&self) -> u64 {
         self.endpoint_attributes().max_msg_size as u64
     }
 
-    /// What can be injected (copied while posting), bytes.
+    /// Returns the maximum length of injected data, which is copied during posting, in bytes.
     #[must_use]
     pub fn inject_bytes(&self) -> usize {
         self.sending().inject_size
     }
 
-    /// Operations of one endpoint that may be outstanding.
+    /// Returns the maximum number of outstanding operations of one endpoint.
     #[must_use]
     pub fn send_depth(&self) -> u32 {
         u32::try_from(self.sending().size).unwrap_or(u32::MAX)
     }
 
-    /// Receives of one endpoint that may be posted.
+    /// Returns the maximum number of posted receives of one endpoint.
     #[must_use]
     pub fn recv_depth(&self) -> u32 {
         u32::try_from(self.receiving().size).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of an immediate.
+    /// Returns the length of an immediate, in bytes.
     #[must_use]
     pub fn immediate_bytes(&self) -> usize {
         self.domain_attributes().cq_data_size
     }
 
-    /// Whether writes of peers can be counted.
+    /// Returns whether peers' writes can be counted.
     pub(crate) fn counts_writes(&self) -> bool {
         self.get().caps & bit::RMA_EVENT != 0
     }
 
-    /// Whether its endpoints have addresses of the Internet.
+    /// Returns whether its endpoints have Internet addresses.
     #[must_use]
     pub fn has_ip(&self) -> bool {
         let format = self.get().addr_format;
         [sys::FI_SOCKADDR, sys::FI_SOCKADDR_IN, sys::FI_SOCKADDR_IN6].contains(&format)
     }
 
-    /// The address that it would bind to, where it has one of the Internet.
+    /// Returns the Internet address that it would bind, if it has one.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         let info = self.get();
         if !self.has_ip() || info.src_addr.is_null() {
             return None;
         }
-        // SAFETY: libfabric made an address of so many bytes.
+        // SAFETY: libfabric stores an address of `src_addrlen` bytes there.
         let bytes = unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) };
         ip_of(bytes)
     }
 }
 
-/// Whether a provider maps files in [`DIRECTORY`](crate::DIRECTORY).
+/// Returns whether a provider maps files in [`DIRECTORY`](crate::DIRECTORY).
 #[must_use]
 pub fn has_segments(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "shm" || layer == "sm2" || layer == "lnx")
 }
 
-/// The address in a `sockaddr_in` or `sockaddr_in6`.
+/// Returns the address in a `sockaddr_in` or `sockaddr_in6`.
 fn ip_of(bytes: &[u8]) -> Option<IpAddr> {
     let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
     match family {
@@ -439,14 +442,14 @@ fn ip_of(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// What is asked for.
+/// Hints for `fi_getinfo`.
 struct Hints(Info);
 
 impl Hints {
     fn new(library: &'static Libfabric, provider: Option<&str>, needs: Needs) -> Result<Hints, InfoError> {
         let name = provider.map(|name| CString::new(name).map_err(|_| InfoError::Name { name: name.to_owned() }));
         let name = name.transpose()?;
-        // SAFETY: a null pointer asks for an empty description, which has all attributes.
+        // SAFETY: a null pointer requests an empty description, which has all attributes.
         let hints = Hints(unsafe { Info::of(library, ptr::null()) });
         let raw = hints.0.raw.as_ptr();
         let wants = |is: bool, bits: u64| if is { bits } else { 0 };
@@ -456,13 +459,14 @@ impl Hints {
             | wants(needs.rma || needs.tagged, bit::SEND | bit::RECV)
             | wants(needs.atomics, bit::ATOMIC);
         let order = bit::ORDER_SAS | wants(needs.ordered_writes, bit::ORDER_WAW | bit::ORDER_RMA_WAW);
-        // SAFETY: the description was just made, is nobody else's, and has all attributes. `fi_freeinfo` frees the string.
+        // SAFETY: the description was just created, has all attributes and is not shared. `fi_freeinfo` frees the
+        // string.
         unsafe {
             (*raw).caps = caps;
             (*raw).mode = bit::CONTEXT | bit::CONTEXT2;
             (*(*raw).ep_attr).type_ = sys::FI_EP_RDM;
             (*(*raw).domain_attr).threading = sys::FI_THREAD_SAFE;
-            // Without FI_MR_RAW: keys that do not fit into 64 bits are refused here.
+            // `FI_MR_RAW` is left out, so providers whose keys do not fit into 64 bits are not offered.
             (*(*raw).domain_attr).mr_mode = sys::FI_MR_LOCAL
                 | sys::FI_MR_VIRT_ADDR
                 | sys::FI_MR_ALLOCATED
@@ -484,7 +488,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_both_families_are_read() {
+    fn addresses_of_both_families_are_parsed() {
         let mut four = vec![0; 16];
         four[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
         four[4..8].copy_from_slice(&[127, 0, 0, 1]);
@@ -499,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn providers_are_known_by_their_layers() {
+    fn shared_memory_is_detected_in_any_layer() {
         assert!(has_segments("shm") && has_segments("ofi_rxm;shm") && has_segments("sm2"));
         assert!(!has_segments("tcp;ofi_rxm") && !has_segments("efa"));
     }

@@ -1,17 +1,18 @@
-//! libfabric: one interface to AWS's EFA, to verbs, to shared memory, to TCP and UDP, by its providers.
+//! libfabric: one interface to AWS's EFA, verbs, shared memory, TCP and UDP through its providers.
 //!
-//! [`OfiFabric`] is the contract of `stentor_fabric` on one provider. What it stands on:
+//! [`OfiFabric`] implements the contract of `stentor_fabric` on one provider. It is built from these parts:
 //!
-//! - [`Libfabric`] is the library, found at run time: a program that links this crate starts without it.
-//! - [`Info`] describes what providers offer; [`choose`] takes one, and never another than was named, and of its devices the
-//!   [`nearest`].
-//! - [`Domain`] is an open provider; [`Endpoint`], [`CompletionQueue`] and [`Registration`] are what is made with it. Each
-//!   keeps what it was made with, so they may be dropped in any order.
+//! - [`Libfabric`] is the library, which is loaded at run time. A program that links this crate also starts without it.
+//! - [`Info`] describes what a provider offers. [`choose`] selects a provider and its [`nearest`] device, and never
+//!   replaces a named one.
+//! - [`Domain`] is an open provider. [`Endpoint`], [`CompletionQueue`] and [`Registration`] are created on it. Each
+//!   keeps the objects that it depends on alive, so they may be dropped in any order.
 //!
-//! [`Bare`] is one end of tagged messages on those alone, to compare with.
+//! [`Bare`] is one end of a connection for tagged messages that uses only these parts. Benchmarks compare the fabric
+//! with it.
 //!
-//! The bindings are generated from libfabric's headers and committed (`cargo xtask bindings`); their layouts are asserted
-//! when they are compiled. What the headers define as inline functions goes through the same tables of functions here.
+//! The bindings are generated from libfabric's headers and committed (`cargo xtask bindings`); compiling them asserts
+//! their layouts. Functions that the headers define inline are called through the same function tables here.
 
 mod bare;
 mod choose;

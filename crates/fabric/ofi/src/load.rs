@@ -1,4 +1,4 @@
-//! libfabric, found at run time.
+//! libfabric, loaded at run time.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,22 @@ use stentor_fabric_net::library::loaded_file;
 
 use crate::sys::{self, Symbols};
 
-/// What it is called in every distribution.
+/// File name of the library in every distribution.
 const NAME: &str = "libfabric.so.1";
 
 /// A version of libfabric or of its interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Version {
-    /// The first number.
+    /// Major version.
     pub major: u16,
-    /// The second.
+    /// Minor version.
     pub minor: u16,
 }
 
 impl Version {
-    /// The oldest library that can be used: Debian 12 has 1.17, Ubuntu 22.04 has 1.11 and is too old.
+    /// Oldest usable library. Debian 12 has 1.17; Ubuntu 22.04 has 1.11, which is too old.
     pub const OLDEST: Version = Version { major: 1, minor: 14 };
-    /// The newest interface that is asked for. Who asks for less than 1.18 gets no RDMA from newer EFA.
+    /// Newest interface version that is requested. With less than 1.18, newer EFA providers offer no RDMA.
     pub const NEWEST: Version = Version { major: 1, minor: 18 };
 
     fn from_raw(raw: u32) -> Version {
@@ -43,39 +43,39 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why there is no libfabric.
+/// Reason why libfabric is not available.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The library is not there, or something that it needs.
+    /// The library, or one of its dependencies, is missing.
     #[error("{name} cannot be loaded ({why}): install libfabric (Debian: libfabric1), or use another fabric")]
     Absent {
-        /// What was looked for.
+        /// File name of the library.
         name: String,
-        /// What the loader says.
+        /// Error of the dynamic loader.
         why: String,
     },
-    /// It lacks a function that every libfabric has.
+    /// The library lacks a function that every libfabric has.
     #[error("{name} is not a libfabric that can be used ({why}): install libfabric {} or newer", Version::OLDEST)]
     Incompatible {
-        /// What was loaded.
+        /// Library that was loaded.
         name: String,
-        /// The function.
+        /// Error that names the missing function.
         why: String,
     },
-    /// It is older than what can be used.
+    /// The library is older than the oldest usable version.
     #[error("{name} is of libfabric {found}: {needed} or newer is needed; install a newer one, or use another fabric")]
     TooOld {
-        /// What was loaded.
+        /// Library that was loaded.
         name: String,
-        /// Its version.
+        /// Version of the library.
         found: Version,
-        /// The oldest that can be used.
+        /// Oldest usable version.
         needed: Version,
     },
 }
 
-/// libfabric with all its functions that are called by name.
+/// libfabric with all functions that are called by name.
 #[derive(Debug)]
 pub struct Libfabric {
     pub(crate) symbols: Symbols,
@@ -84,11 +84,11 @@ pub struct Libfabric {
 }
 
 impl Libfabric {
-    /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
-    /// unloaded.
+    /// Returns the library, which the first call loads. It is never unloaded, because its providers do not support
+    /// that.
     ///
     /// # Errors
-    /// See [`LoadError`]; the same each time.
+    /// See [`LoadError`]. Every call returns the same error.
     pub fn load() -> Result<&'static Libfabric, LoadError> {
         static LOADED: OnceLock<Result<Libfabric, LoadError>> = OnceLock::new();
         LOADED.get_or_init(|| Libfabric::open(NAME)).as_ref().map_err(Clone::clone)
@@ -96,54 +96,54 @@ impl Libfabric {
 
     fn open(name: &str) -> Result<Libfabric, LoadError> {
         let signals = Signals::now();
-        // SAFETY: what runs on loading is libfabric's own initialisation, which asks for nothing but to be loaded; whoever may
-        // put another library of this name on the loader's path can make this process do anything anyway.
+        // SAFETY: loading runs libfabric's initialisers, which have no preconditions. Anyone who can put another
+        // library of this name on the loader's path can control this process anyway.
         let library = unsafe { UnixLibrary::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         signals.restore();
         let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: error.to_string() })?;
-        // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
-        // `Symbols` keeps the library. Newer versions of the symbols take structures that have grown at their ends; all such
-        // structures are made by the library itself (`fi_dupinfo`).
+        // SAFETY: the soname (version 1) guarantees that functions of these names have the types of the headers, and
+        // `Symbols` keeps the library loaded. Newer symbol versions take structures that have grown at the end; the
+        // library itself allocates all such structures (`fi_dupinfo`).
         let symbols = unsafe { Symbols::from_library(Library::from(library)) };
         let symbols =
             symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: error.to_string() })?;
-        // SAFETY: it takes nothing.
+        // SAFETY: `fi_version` has no arguments.
         let version = Version::from_raw(unsafe { symbols.fi_version() });
         usable(name, version)?;
         Ok(Libfabric { symbols, path: loaded_file(name), version })
     }
 
-    /// The file that was loaded; none if /proc does not tell.
+    /// Returns the path of the loaded file, or `None` if `/proc` does not show it.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The library's version.
+    /// Returns the library's version.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The interface that is asked for: the newest that both sides know.
+    /// Returns the interface version that is requested: the newest one that both sides support.
     #[must_use]
     pub fn interface(&self) -> Version {
         interface(self.version)
     }
 }
 
-/// What this process does on the signals that libraries for reporting a crash take for themselves: Debian's libfabric brings
-/// `libpsm2` and `libinfinipath`, which on loading set handlers that write a file to the working directory and end the
-/// process with code 1, in place of the program's own and of a core dump.
+/// This process's actions for the signals that crash reporters replace. Debian's libfabric loads `libpsm2` and
+/// `libinfinipath`, which install handlers when they are loaded. These handlers write a file to the working directory
+/// and exit with code 1, instead of running the program's handlers or dumping core.
 struct Signals([(i32, libc::sigaction); 8]);
 
 impl Signals {
     fn now() -> Signals {
         use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGSEGV, SIGTERM, SIGTRAP};
         Signals([SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGSEGV, SIGTERM, SIGTRAP].map(|signal| {
-            // SAFETY: zeros are a `sigaction`: the default, with nothing masked.
+            // SAFETY: all zeros are a valid `sigaction`: the default action, with no signal masked.
             let mut action = unsafe { std::mem::zeroed() };
-            // SAFETY: nothing is set; there is a place for what is told.
+            // SAFETY: no action is set, and there is room for the current one.
             unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
             (signal, action)
         }))
@@ -151,13 +151,13 @@ impl Signals {
 
     fn restore(&self) {
         for (signal, action) in &self.0 {
-            // SAFETY: what was in force a moment ago, and is as good now.
+            // SAFETY: the action was in force before the library was loaded, and it is still valid.
             unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
         }
     }
 }
 
-/// The newest interface that a library of that version and this program know.
+/// Returns the newest interface version that both a library of that version and this program support.
 fn interface(library: Version) -> Version {
     library.min(Version::NEWEST)
 }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_is_absent_is_one_clear_line() {
+    fn missing_library_is_reported_in_one_line() {
         let error = Libfabric::open("libfabric-of-nowhere.so.1").unwrap_err();
         assert!(matches!(error, LoadError::Absent { .. }), "{error}");
         let text = error.to_string();
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_providers_is_told_apart() {
+    fn library_that_is_not_libfabric_is_incompatible() {
         let error = Libfabric::open("libc.so.6").unwrap_err();
         assert!(matches!(&error, LoadError::Incompatible { why, .. } if why.contains("fi_")), "{error}");
     }
 
     #[test]
-    fn a_library_that_is_too_old_is_refused_with_both_versions() {
+    fn too_old_library_is_refused_with_both_versions() {
         let version = |major, minor| Version { major, minor };
         for good in [version(1, 14), version(1, 17), version(2, 5)] {
             assert_eq!(usable("x", good), Ok(()));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_interface_that_both_know_is_asked_for() {
+    fn newest_common_interface_is_requested() {
         let version = |major, minor| Version { major, minor };
         for old in [version(1, 14), version(1, 17), version(1, 18)] {
             assert_eq!(interface(old), old, "an older library knows no newer one");
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// A library with the functions of libfabric that tells this version, as the compiler of this program makes it.
+    /// Compiles a library with libfabric's functions whose `fi_version` returns this version.
     fn library_that_says(folder: &Path, version: Version) -> PathBuf {
         let function = |name: &str, result: u32| {
             format!("#[unsafe(no_mangle)] pub extern \"C\" fn {name}() -> u32 {{ {result} }}\n")
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_library_is_refused_when_it_is_loaded_and_a_young_one_is_not() {
+    fn loading_refuses_an_old_library_and_accepts_a_new_one() {
         let folder = std::env::temp_dir().join(format!("stentor-libfabric-{}", std::process::id()));
         for (version, is_good) in [((1, 13), false), ((1, 14), true), ((2, 1), true)] {
             let version = Version { major: version.0, minor: version.1 };

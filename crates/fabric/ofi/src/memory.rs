@@ -1,4 +1,4 @@
-//! Memory, and its registration.
+//! Registration of memory with a domain.
 
 use std::fmt;
 use std::ptr;
@@ -12,9 +12,9 @@ use crate::endpoint::Endpoint;
 use crate::errno::Errno;
 use crate::sys::{self, bit};
 
-/// Memory that a domain knows.
+/// Memory that is registered with a domain.
 pub struct Registration {
-    // Dropped in this order; the memory last.
+    // Fields are dropped in this order; the memory comes last.
     raw: Option<Fid<sys::fid_mr>>,
     _endpoint: Option<Arc<Endpoint>>,
     domain: Arc<Domain>,
@@ -23,9 +23,10 @@ pub struct Registration {
     descriptor: *mut std::ffi::c_void,
 }
 
-// SAFETY: the descriptor is a name that is handed back to a provider which is asked for with FI_THREAD_SAFE.
+// SAFETY: the descriptor is an opaque value that is only passed back to the provider, which was requested with
+// FI_THREAD_SAFE.
 unsafe impl Send for Registration {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for Registration {}
 
 impl fmt::Debug for Registration {
@@ -35,9 +36,10 @@ impl fmt::Debug for Registration {
 }
 
 impl Registration {
-    /// Registers memory for operations of this process and, with `peers`, for those of peers that know the key. Where
-    /// providers choose keys (`FI_MR_PROV_KEY`) the wish for one means nothing; elsewhere a key is in use once. Providers
-    /// with `FI_MR_ENDPOINT` need the endpoint that peers come by.
+    /// Registers memory for operations of this process and, with `peers`, for operations of peers that know the key.
+    ///
+    /// `wish` is the key to use. It is ignored if the provider chooses keys (`FI_MR_PROV_KEY`); otherwise it must not
+    /// be in use. Providers with `FI_MR_ENDPOINT` need the endpoint through which peers access the memory.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -52,25 +54,26 @@ impl Registration {
         let failed = |errno| MakeError::new(domain.info(), what(), errno);
         let modes = domain.info().memory_modes();
         let mut raw = ptr::null_mut();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let register = unsafe { (*(*domain.raw()).mr).reg }.ok_or(Errno::NOT_SUPPORTED).map_err(failed)?;
-        // SAFETY: the memory is there until the registration is closed, and is seen as atomic words only.
+        // SAFETY: the memory is valid until the registration is closed, and it is accessed only as atomic words.
         let returned = unsafe {
             let fid = ptr::from_mut(&mut (*domain.raw()).fid);
             let (start, bytes) = (memory.at(0).as_ptr().cast(), memory.bytes() as usize);
             register(fid, start, bytes, access(peers), 0, wish, 0, &raw mut raw, ptr::null_mut())
         };
-        // SAFETY: `fid_mr` begins with a `fid`, and was just made.
+        // SAFETY: `fid_mr` begins with a `fid`, and the object was just created.
         let raw = unsafe { Fid::new(returned, raw) }.map_err(failed)?;
         let endpoint = endpoint.filter(|_| modes.endpoint);
         if modes.endpoint {
             let endpoint = endpoint.ok_or_else(|| failed(Errno::INVALID))?;
             // SAFETY: the registration keeps the endpoint.
             unsafe { raw.bind(endpoint.fid(), 0) }.map_err(failed)?;
-            // SAFETY: this command takes nothing.
+            // SAFETY: this command has no argument.
             unsafe { raw.control(sys::FI_ENABLE as i32, ptr::null_mut()) }.map_err(failed)?;
         }
-        // SAFETY: it was just made, and is enabled: now its key and its name are there, and do not change.
+        // SAFETY: the registration was just created and is enabled, so its key and descriptor are set and do not
+        // change.
         let (key, descriptor) = unsafe { ((*raw.raw()).key, (*raw.raw()).mem_desc) };
         if key == u64::MAX {
             return Err(failed(Errno::NOT_SUPPORTED));
@@ -79,26 +82,26 @@ impl Registration {
         Ok(Registration { raw: Some(raw), _endpoint, domain, memory, key, descriptor })
     }
 
-    /// The memory.
+    /// Returns the memory.
     #[inline]
     #[must_use]
     pub fn memory(&self) -> &Arc<PageMemory> {
         &self.memory
     }
 
-    /// What lets a peer use it.
+    /// Returns the key that peers need to access the memory.
     #[must_use]
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// Where it begins, as peers must name it: its address (`FI_MR_VIRT_ADDR`), or 0.
+    /// Returns the start of the memory as peers must address it: its virtual address (`FI_MR_VIRT_ADDR`), or 0.
     #[must_use]
     pub fn base(&self) -> u64 {
         if self.domain.info().memory_modes().virtual_addresses { self.memory.at(0).addr().get() as u64 } else { 0 }
     }
 
-    /// What operations of this process give beside addresses in it.
+    /// Returns the descriptor that operations of this process pass together with addresses in this memory.
     #[inline]
     #[must_use]
     pub fn descriptor(&self) -> *mut std::ffi::c_void {
@@ -111,7 +114,7 @@ impl Drop for Registration {
         if let Some(raw) = self.raw.take()
             && raw.close().is_err()
         {
-            // The provider may still write to it: it must never be used for anything else.
+            // The provider may still write to the memory, so it must never be reused.
             std::mem::forget(Arc::clone(&self.memory));
         }
     }

@@ -1,5 +1,7 @@
-//! Which of a provider's devices is taken, by where it is: the first one that libfabric tells of may be on the far side of the
-//! host, and if every process took it the others would carry nothing.
+//! Choice among a provider's devices by their location.
+//!
+//! The first device that libfabric lists may be on the far side of the host. If every process used it, the other
+//! devices would be idle.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,24 +9,25 @@ use std::path::Path;
 
 use stentor_fabric_net::sysfs;
 
-/// Farther than any node that the firmware tells of.
+/// Distance of a device whose node is unknown: larger than any distance that the firmware reports.
 const UNKNOWN: u32 = u32::MAX;
-/// The distance of a node from itself; of another one of which nothing is said.
+/// Distance of a node from itself.
 const SAME: u32 = 10;
+/// Distance of another node if the firmware reports none.
 const OTHER: u32 = 255;
 
-/// A device that a provider offers, as far as its place matters.
+/// A device that a provider offers, with its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProviderDevice {
-    /// The provider: `efa`, `tcp;ofi_rxm`, …
+    /// Name of the provider: `efa`, `tcp;ofi_rxm`, …
     pub provider: String,
-    /// The device, as the provider names it (a domain).
+    /// The provider's name for the device (a domain).
     pub name: String,
-    /// The network it is on, where devices of one provider are on networks that do not reach each other.
+    /// Network of the device, if devices of the provider are on networks that do not reach each other.
     pub network: Option<String>,
-    /// Its place on the PCI bus (`0000:10:1b.0`), as libfabric tells it.
+    /// PCI address (`0000:10:1b.0`), as libfabric reports it.
     pub bus: Option<String>,
-    /// The NUMA node it is next to, where the kernel knows.
+    /// NUMA node to which the device is attached, if the kernel knows it.
     pub node: Option<u32>,
 }
 
@@ -37,19 +40,20 @@ impl fmt::Display for ProviderDevice {
     }
 }
 
-/// Where a process is among the devices of its host.
+/// Location of a process among the devices of its host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Here {
-    /// The NUMA node that it is kept on; none where it may run on several.
+    /// NUMA node to which the process is bound; `None` if it may run on several.
     pub node: Option<u32>,
-    /// How far each node is from that one, as the firmware says; 10 is the node itself.
+    /// Distance of each node from that one, as the firmware reports it; 10 is the node itself.
     pub distances: Vec<(u32, u32)>,
-    /// Which process of its host it is: those that are equally near to several devices take them in turns.
+    /// Index of this process among those of its host. Processes that are equally near to several devices use them in
+    /// turn.
     pub turn: usize,
 }
 
 impl Here {
-    /// This process, by the kernel's tree (`/sys`).
+    /// Returns the location of this process, according to sysfs below `root`.
     #[must_use]
     pub fn now(root: &Path, turn: usize) -> Here {
         let node = sysfs::own_node(root);
@@ -57,7 +61,8 @@ impl Here {
         Here { node, distances, turn }
     }
 
-    /// How far a device on a node is. To who is on no node all are equally near.
+    /// Returns the distance of a device on a node. For a process that is bound to no node, all devices are equally
+    /// near.
     fn distance(&self, device: Option<u32>) -> u32 {
         let Some(own) = self.node else { return SAME };
         let Some(node) = device else { return UNKNOWN };
@@ -66,9 +71,10 @@ impl Here {
     }
 }
 
-/// The device to take, as its place in the list, and why. Of several descriptions of one device the first counts, because
-/// libfabric puts the best first. Devices on another network than the first one are left alone: processes that take different
-/// ones must reach each other. None of nothing.
+/// Returns the index of the device to use and the reason for the choice, or `None` if there are no devices.
+///
+/// If a device has several descriptions, the first one counts, because libfabric lists the best first. Only devices on
+/// the network of the first one are considered: processes that use different devices must reach each other.
 #[must_use]
 pub fn nearest(devices: &[ProviderDevice], here: &Here) -> Option<(usize, String)> {
     let first = devices.first()?;
@@ -106,7 +112,7 @@ mod tests {
         ProviderDevice { provider: "efa".into(), name: name.into(), network: None, bus: None, node }
     }
 
-    /// As a host with two processors and four cards.
+    /// Returns the devices of a host with two processors and four NICs.
     fn four() -> Vec<ProviderDevice> {
         [("a", 0), ("b", 0), ("c", 1), ("d", 1)].map(|(name, node)| device(name, Some(node))).into()
     }
@@ -120,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_take_the_devices_of_their_node_in_turns_and_not_the_first_one() {
+    fn processes_use_the_devices_of_their_node_in_turn() {
         let on = |node, distances: &[(u32, u32)], turn| {
             taken(&four(), &Here { node: Some(node), distances: distances.to_vec(), turn })
         };
@@ -128,17 +134,17 @@ mod tests {
         let from_one = [(0, 21), (1, 10)];
         assert_eq!([0, 1, 2, 3].map(|turn| on(0, &from_zero, turn)), ["a", "b", "a", "b"]);
         assert_eq!([0, 1, 2, 3].map(|turn| on(1, &from_one, turn)), ["c", "d", "c", "d"]);
-        assert_eq!(on(1, &[], 0), "c", "a firmware that tells no distances");
+        assert_eq!(on(1, &[], 0), "c", "the firmware reports no distances");
     }
 
     #[test]
-    fn who_is_on_no_node_takes_all_in_turns() {
+    fn process_without_a_node_uses_all_devices_in_turn() {
         let turns = [0, 1, 2, 3, 4].map(|turn| taken(&four(), &here(None, turn)));
         assert_eq!(turns, ["a", "b", "c", "d", "a"]);
     }
 
     #[test]
-    fn without_a_device_on_the_node_the_distance_decides_and_an_unknown_place_comes_last() {
+    fn distance_decides_without_a_local_device_and_unknown_nodes_come_last() {
         let devices = [device("lost", None), device("far", Some(3)), device("near", Some(2)), device("nigh", Some(2))];
         let distances = vec![(0, 10), (1, 12), (2, 17), (3, 28)];
         let at = |turn| taken(&devices, &Here { node: Some(0), distances: distances.clone(), turn });
@@ -148,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn one_device_counts_once_and_another_network_not_at_all() {
-        // Each card has several descriptions, the best first.
+    fn device_counts_once_and_other_networks_are_ignored() {
+        // Each NIC has several descriptions, the best first.
         let twice = [device("a", Some(0)), device("a", Some(0)), device("b", Some(0)), device("b", Some(0))];
         let at = |turn| nearest(&twice, &here(Some(0), turn)).unwrap().0;
         assert_eq!([0, 1, 2].map(at), [0, 2, 0]);
@@ -164,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_told() {
+    fn reason_of_the_choice_is_reported() {
         let why = |devices: &[ProviderDevice], here: &Here| nearest(devices, here).unwrap().1;
         assert_eq!(why(&four()[..1], &here(Some(1), 5)), "the only device");
         let next = why(&four(), &here(Some(0), 3));

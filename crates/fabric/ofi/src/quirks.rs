@@ -1,25 +1,27 @@
-//! What providers get wrong, by name and version: found by the tests of this crate, which fail when it is no longer so.
+//! Known defects of providers by name and version. Tests of this crate found them, and fail when a provider no longer
+//! has one.
 
 use crate::info::Info;
 use crate::load::Version;
 
-/// What must not be asked of a provider although it offers it.
+/// Features that must not be used on a provider although it offers them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quirks {
-    /// A tagged receive that ignores bits does not find messages that have come before it.
+    /// A tagged receive with ignored bits does not match messages that arrived before it was posted.
     pub masks_miss_unexpected: bool,
-    /// Fetching atomics complete without the old value.
+    /// Fetching atomics complete without returning the old value.
     pub fetches_nothing: bool,
-    /// Closing an endpoint that has something outstanding may never return.
+    /// Closing an endpoint with outstanding operations may never return.
     pub close_hangs: bool,
-    /// Endpoints of one process share what closing one takes from the other.
+    /// Endpoints of one process share memory, and closing one takes it from the others.
     pub close_harms_neighbours: bool,
-    /// A write that lands is not seen by waiting for the descriptor of a completion queue: a card, or a thread, put it there.
+    /// A landed write does not make the descriptor of a completion queue readable, because the NIC or another thread
+    /// stored it.
     pub silent_writes: bool,
 }
 
 impl Quirks {
-    /// Those of a provider.
+    /// Returns the quirks of a provider.
     #[must_use]
     pub fn of(info: &Info) -> Quirks {
         Quirks::named(info.provider(), info.provider_version())
@@ -28,7 +30,8 @@ impl Quirks {
     fn named(provider: &str, version: Version) -> Quirks {
         let rxd = provider.ends_with("ofi_rxd");
         Quirks {
-            // Debian 12's compares with the mask of the message, which has none. Providers of libfabric 1.18 are 118.0.
+            // Debian 12's version compares with the mask of the message, which has none. Providers of libfabric 1.18
+            // have version 118.0.
             masks_miss_unexpected: provider == "shm" && version < Version { major: 118, minor: 0 },
             fetches_nothing: rxd,
             close_hangs: rxd,

@@ -1,12 +1,14 @@
-//! Room for the files in `/dev/shm` that providers map.
+//! Space for the files in `/dev/shm` that providers map.
 //!
-//! Providers on shared memory make a file there for each endpoint and map it without allocating it. A page for which there is no
-//! room kills whoever touches it with SIGBUS, and `/dev/shm` of a container has 64 MiB unless somebody says otherwise. So the room
-//! is looked at before an endpoint is made. Processes of this library make theirs one after the other: what one of them has
-//! seen is not taken by the next one meanwhile.
+//! Shared-memory providers create a file there for each endpoint and map it without allocating its pages. If there is
+//! no space for a page, the process that touches it is killed by SIGBUS. A container's `/dev/shm` has only 64 MiB by
+//! default.
 //!
-//! An endpoint that is there goes on to touch little more than what it touched when it was made. If other programs fill
-//! `/dev/shm` completely, that can still be too much.
+//! Therefore the free space is checked before an endpoint is created. Processes that use this library create their
+//! endpoints one after another, so that no other process uses up the space between the check and the creation.
+//!
+//! An existing endpoint touches few pages beyond those that its creation touched. If other programs fill `/dev/shm`
+//! completely, even these can be too many.
 
 use std::fmt;
 use std::fs::File;
@@ -20,44 +22,46 @@ use crate::domain::MakeError;
 use crate::errno::Errno;
 use crate::info::{Info, has_segments};
 
-/// Where providers make them.
+/// Directory in which providers create the files.
 pub const DIRECTORY: &str = "/dev/shm";
 
-/// Bytes that an endpoint may take: one of libfabric 1.17's `shm` touches 3.8 MiB when it is made, and 2.3 MiB more at most for
-/// its one peer, if that can only be written to piece by piece. The file is 16 MiB long.
+/// Space that an endpoint may use, in bytes. The `shm` provider of libfabric 1.17 touches 3.8 MiB when an endpoint is
+/// created, and at most 2.3 MiB more for its only peer if that peer can only be written piece by piece. The file is 16
+/// MiB long.
 pub const SEGMENT_BYTES: u64 = 8 << 20;
 
-/// Bytes of the file of an endpoint. libfabric's `shm` looks whether there is room for one of them per processor, and is not there
-/// at all where there is not.
+/// Length of an endpoint's file, in bytes. libfabric's `shm` checks for the space of one such file per processor, and
+/// does not offer itself if there is less.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// A process that is stopped while it makes an endpoint holds up the others no longer than that.
+/// Maximum time to wait for another process's lock. A process that is stopped while it creates an endpoint delays the
+/// others no longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What to do.
+/// Advice for the user.
 pub(crate) const REMEDY: &str = "enlarge it (docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm), remove what dead processes left in \
                       it, or name another provider, as \"tcp;ofi_rxm\"";
 
-/// The room in a directory.
+/// Space of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
-    /// Bytes that are left.
+    /// Number of free bytes.
     pub left: u64,
-    /// Bytes of all.
+    /// Total number of bytes.
     pub total: u64,
 }
 
 impl Space {
-    /// Looks at a directory. `None`: it has no limit, or it cannot be looked at.
+    /// Reads the space of a directory's file system. Returns `None` if it has no limit or cannot be read.
     #[must_use]
     pub fn of(directory: &Path) -> Option<Space> {
         let found = statvfs(directory).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-        // A tmpfs without a limit says that it has no blocks.
+        // A tmpfs without a limit reports 0 blocks.
         (found.f_blocks != 0).then(|| Space { left: bytes(found.f_bavail), total: bytes(found.f_blocks) })
     }
 
-    /// Returns why there is no room for another endpoint, if there is none.
+    /// Returns the reason if there is too little space for another endpoint.
     fn lack(self) -> Option<String> {
         let needed = Mib(SEGMENT_BYTES);
         (self.left < SEGMENT_BYTES).then(|| format!("endpoint, which needs {needed} in {DIRECTORY}, where {self}"))
@@ -78,23 +82,24 @@ impl fmt::Display for Mib {
     }
 }
 
-/// Too little room for a provider to be there.
+/// A lack of space, for which libfabric does not offer a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortage {
-    /// Bytes that libfabric wants to be left before it offers the provider.
+    /// Free space that libfabric requires before it offers the provider, in bytes.
     needed: u64,
     space: Space,
 }
 
 impl Shortage {
-    /// Looks at [`DIRECTORY`]. `None`: if the provider is not there, it is not for want of room.
+    /// Checks [`DIRECTORY`]. Returns `None` if lack of space is not the reason for a missing provider.
     pub(crate) fn of(provider: &str) -> Option<Shortage> {
         let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let (needed, space) = (processors * FILE_BYTES, Space::of(Path::new(DIRECTORY))?);
         (has_segments(provider) && space.left < needed).then_some(Shortage { needed, space })
     }
 
-    /// Whether there would be room if others left what they took. Else no process of this host sees the provider.
+    /// Returns whether the space would suffice if other programs released theirs. If not, no process of this host is
+    /// offered the provider.
     pub(crate) fn passes(self) -> bool {
         self.space.total >= self.needed
     }
@@ -106,17 +111,17 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Held while an endpoint is made: no other process of this library makes one meanwhile.
+/// A guard held while an endpoint is created. No other process that uses this library creates one meanwhile.
 #[derive(Debug)]
 pub(crate) struct Making {
     _turn: Option<File>,
 }
 
 impl Making {
-    /// Waits for its turn, and looks whether there is room.
+    /// Waits for the lock, then checks the free space.
     ///
     /// # Errors
-    /// There is none: what there is, what is needed, and what to do.
+    /// There is too little space. The error names the free and the required space and a remedy.
     pub(crate) fn begin(info: &Info) -> Result<Making, MakeError> {
         if !has_segments(info.provider()) {
             return Ok(Making { _turn: None });
@@ -130,7 +135,8 @@ impl Making {
     }
 }
 
-/// The directory, locked. `None` if that is not possible, or not in time: then nobody is waited for.
+/// Opens and locks the directory. Returns `None` if that is impossible or takes longer than `patience`; the endpoint is
+/// then created without the lock.
 fn turn(directory: &Path, patience: Duration) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(directory, flags, Mode::empty()).ok()?;
@@ -149,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_for_one_endpoint_is_enough_and_less_is_not() {
+    fn space_for_one_endpoint_suffices_and_one_byte_less_does_not() {
         let space = |left| Space { left, total: 64 << 20 };
         assert_eq!(space(SEGMENT_BYTES).lack(), None);
         let why = space(SEGMENT_BYTES - 1).lack().expect("one byte is missing");
@@ -159,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn provider_without_room_is_told_from_one_that_is_not_installed() {
+    fn lack_of_space_is_distinguished_from_a_missing_provider() {
         assert_eq!(Shortage::of("tcp;ofi_rxm"), None);
         let shortage = |total| Shortage { needed: 32 << 20, space: Space { left: 8 << 20, total } };
         assert!(shortage(64 << 20).passes() && !shortage(16 << 20).passes());
@@ -168,15 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_room_or_no_limit() {
+    fn directory_has_space_or_no_limit() {
         assert_eq!(Space::of(Path::new("/nonexistent")), None);
         let space = Space::of(&std::env::temp_dir());
         assert!(space.is_none_or(|space| space.left <= space.total), "{space:?}");
     }
 
-    /// Who does not get its turn goes on without it.
+    /// An endpoint that does not obtain the lock in time is created without it.
     #[test]
-    fn endpoints_are_made_one_after_the_other() {
+    fn only_one_process_creates_an_endpoint_at_a_time() {
         let directory = std::env::temp_dir().join(format!("stentor-turn-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         let first = turn(&directory, Duration::ZERO);

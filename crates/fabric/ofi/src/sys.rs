@@ -1,13 +1,13 @@
-//! Constants of libfabric with the types that its functions take, beside what is generated.
+//! libfabric constants with the types that its functions take, in addition to the generated bindings.
 
 pub(crate) use stentor_libfabric_sys::*;
 
-/// The headers' `FI_VERSION(major, minor)`.
+/// The macro `FI_VERSION(major, minor)` of the headers.
 pub(crate) const fn version(major: u16, minor: u16) -> u32 {
     (major as u32) << 16 | minor as u32
 }
 
-/// Bits of 64, as capabilities, modes, orders, flags of operations and flags of completions are.
+/// 64-bit flags: capabilities, modes, orders, and flags of operations and completions.
 pub(crate) mod bit {
     use stentor_libfabric_sys as raw;
 

@@ -1,4 +1,4 @@
-//! The suite that every fabric passes, on the providers of libfabric that work between processes of one host.
+//! Conformance suite of all fabrics, on the libfabric providers that work between processes of one host.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_conformance::{Processes, Report, Testbed, loopback_addresses, suite_of};
 use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
-/// Control connections.
+/// Port of the control connections.
 const TCP_PORT: u16 = 4795;
 
 fn bed(count: usize, provider: &'static str) -> Processes<OfiFabric> {
@@ -16,9 +16,9 @@ fn bed(count: usize, provider: &'static str) -> Processes<OfiFabric> {
         let net = NetConfig::new("test", process, addresses.clone()).key(*b"a key of this test");
         let config = OfiConfig {
             providers: vec![provider.to_owned()],
-            // Cases wait for a queue pair that gives up.
+            // Some cases wait for a queue pair that runs into this timeout.
             rnr_timeout: Duration::from_millis(100),
-            // A machine that does something else at the same time is slow, not silent.
+            // On a busy machine, a peer may answer slowly without being dead.
             fence_timeout: Duration::from_secs(5),
             ..OfiConfig::default()
         };
@@ -29,9 +29,9 @@ fn bed(count: usize, provider: &'static str) -> Processes<OfiFabric> {
     Processes { drive: OfiFabric::drive, repeats: 4, patience: 400_000, ..Processes::start(count, start) }
 }
 
-/// Runs the suite, or what `STENTOR_CASES` names.
+/// Runs the suite, or the cases whose names begin with the value of `STENTOR_CASES`.
 fn suite(provider: &'static str) -> Report {
-    // One after the other: they measure time.
+    // The suites run one after another because they measure time.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let only = std::env::var("STENTOR_CASES").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Several devices of one provider: in a network namespace of its own, with interfaces as the kernel makes them.
+//! Several devices of one provider, tested in a new network namespace with interfaces that the kernel provides.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use stentor_fabric::ProcessId;
 use stentor_fabric_ofi::{Libfabric, NetConfig, OfiConfig, devices};
 
-/// Says to the second process that it is inside.
+/// Environment variable that marks the inner process.
 const INSIDE: &str = "STENTOR_OFI_RAILS";
-/// Two interfaces on one network, and one on another. A bridge without ports is up as soon as it is told to be.
+/// Two interfaces on one network, and one on another. A bridge without ports is operational as soon as it is set up.
 const RAILS: &str = "set -e; ip link set lo up
 for rail in other=10.8.0.1 rail0=10.9.0.1 rail1=10.9.0.2; do
     ip link add ${rail%=*} type bridge; ip addr add ${rail#*=}/24 dev ${rail%=*}; ip link set ${rail%=*} up
@@ -17,7 +17,7 @@ exec \"$0\" --exact --include-ignored --nocapture inside";
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn processes_of_one_host_take_devices_in_turns() {
+fn processes_of_one_host_use_devices_in_turn() {
     let mut command = Command::new("unshare");
     command.args(["-rn", "sh", "-c", RAILS]).arg(std::env::current_exe().unwrap()).env(INSIDE, "yes");
     let status = command.status().expect("unshare: apt-get install util-linux iproute2");
@@ -25,7 +25,7 @@ fn processes_of_one_host_take_devices_in_turns() {
 }
 
 #[test]
-#[ignore = "the inner process of the others"]
+#[ignore = "the inner process of the other test"]
 fn inside() {
     if std::env::var_os(INSIDE).is_none() {
         return;
@@ -37,7 +37,7 @@ fn inside() {
         let on = |name: &str| all.iter().find(|device| device.name == name).unwrap_or_else(|| panic!("{all:?}"));
         assert_eq!(on("rail0").network, on("rail1").network, "one network");
         assert_ne!(on("rail0").network, on("other").network, "two networks");
-        // Processes that have no address of their own, and so none that decides.
+        // These processes have no address, so no address decides the choice.
         let taken = |me, device: Option<&str>| {
             let net = NetConfig::new("rails", ProcessId(me), vec![None, None, None, None, peer]);
             let device = device.map(str::to_owned);
@@ -45,7 +45,7 @@ fn inside() {
                 .choose(&net)
                 .unwrap_or_else(|error| panic!("{error}"))
         };
-        // The first network that libfabric tells of counts: the one of the interfaces that were made last.
+        // Only the first network that libfabric lists is used: that of the interfaces created last.
         let network = all[0].network.clone();
         let turns: Vec<_> = (0..4).map(|me| taken(me, None)).collect();
         turns.iter().for_each(|info| eprintln!("{info}"));
@@ -55,9 +55,9 @@ fn inside() {
         assert_eq!(names, wanted, "{all:?}");
         assert_eq!(rails.len(), 2, "{all:?}");
         assert!(turns[1].to_string().contains("number 2 of them by turns"), "{}", turns[1]);
-        // One that is named is taken by all of them.
+        // All processes use a device that is named.
         assert!((0..4).all(|me| taken(me, Some("other")).domain() == "other"));
-        // An address decides, too, whatever the turn is.
+        // An address decides as well, whatever the turn.
         let net = NetConfig::new("rails", ProcessId(1), vec![None, Some(([10, 9, 0, 1], 1).into())]);
         let config = OfiConfig { providers: vec![provider.to_owned()], ..OfiConfig::default() };
         assert_eq!(config.choose(&net).unwrap().domain(), "rail0");

@@ -1,4 +1,4 @@
-//! Two processes, one of which is killed and started again: what endpoints of one process cannot show.
+//! Two processes, one of which is killed and restarted. Endpoints within one process do not cover this case.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SURVIVOR: ProcessId = ProcessId(0);
 const MORTAL: ProcessId = ProcessId(1);
 const LIVES: u64 = 4;
-/// Where the second process finds what it is: the provider and the port.
+/// Environment variable with the second process's provider and port.
 const ROLE: &str = "STENTOR_OFI_CHILD";
 fn config(me: ProcessId, provider: &str, port: u16) -> (NetConfig, OfiConfig) {
     let address = |n: u8| Some(SocketAddr::from(([127, 0, 77, n], port)));
@@ -31,9 +31,9 @@ fn begin((net, config): (NetConfig, OfiConfig)) -> OfiFabric {
     OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The one that is killed: grants a region, and stays connected until then.
+/// The process that is killed. It grants a region and stays connected until then.
 #[test]
-#[ignore = "the second process of the others"]
+#[ignore = "the second process of the other tests"]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (provider, port) = role.split_once(' ').unwrap();
@@ -62,7 +62,7 @@ fn spawn(provider: &str, port: u16) -> Child {
         .unwrap()
 }
 
-/// Drives the fabric until something is there.
+/// Drives the fabric until `happened` returns a value.
 fn until<R>(fabric: &mut OfiFabric, what: &str, mut happened: impl FnMut(&mut OfiFabric) -> Option<R>) -> R {
     let start = Instant::now();
     loop {
@@ -86,7 +86,7 @@ fn event(fabric: &mut OfiFabric, expected: Event) {
     until(fabric, "an event", |fabric| fabric.next_event().filter(|event| *event == expected));
 }
 
-/// Processes that are killed and come back; their numbers.
+/// Kills and restarts the peer repeatedly. Returns the process ids of the killed processes.
 fn lives(provider: &str, port: u16) -> Vec<u32> {
     let mut killed = Vec::new();
     let mut fabric = start(SURVIVOR, provider, port);
@@ -99,7 +99,7 @@ fn lives(provider: &str, port: u16) -> Vec<u32> {
         for word in fabric.memory(own) {
             word.store(life, Ordering::Release);
         }
-        // Short and long, and back.
+        // A short and a long write, then a read.
         for (id, bytes) in [(1, 8), (2, 1 << 16)] {
             let source = Source::Region(Span { region: own, offset: 0, bytes });
             let verb = Verb::Write { source, target: RemoteSpan { region, offset: 0 } };
@@ -123,10 +123,11 @@ fn lives(provider: &str, port: u16) -> Vec<u32> {
     killed
 }
 
-/// Processes that took another provider, or are of another version, do not connect; both ends say whom they refused, and why.
+/// Processes with another provider or another version do not connect. Both ends report which process they refused, and
+/// why.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn who_took_another_provider_or_is_of_another_version_is_refused_by_name() {
+fn peer_with_another_provider_or_version_is_refused_by_name() {
     let (net, newer) = config(MORTAL, "tcp;ofi_rxm", 4706);
     let apart: [(u16, (NetConfig, OfiConfig), &[&str]); 2] = [
         (4705, config(MORTAL, "sockets", 4705), &["ofi tcp;ofi_rxm", "ofi sockets"]),
@@ -157,10 +158,11 @@ fn who_took_another_provider_or_is_of_another_version_is_refused_by_name() {
     }
 }
 
-/// A send queue may be deeper than the provider's (256 on `sockets`): what does not fit waits here, and all of it completes.
+/// A send queue may be deeper than the provider's (256 on `sockets`). The remaining requests wait in the fabric, and
+/// all of them complete.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn no_more_is_posted_than_the_providers_queue_holds() {
+fn posts_never_exceed_the_providers_queue() {
     const DEPTH: u32 = 1024;
     let (mut fabric, mut other) = (start(SURVIVOR, "sockets", 4707), start(MORTAL, "sockets", 4707));
     assert!(fabric.device().provider().send_depth() < DEPTH, "a provider with a shorter queue is needed here");
@@ -192,28 +194,29 @@ fn no_more_is_posted_than_the_providers_queue_holds() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_process_is_killed_and_comes_back_on_tcp() {
+fn killed_process_reconnects_on_tcp() {
     lives("tcp;ofi_rxm", 4701);
 }
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_process_is_killed_and_comes_back_on_shm() {
+fn killed_process_reconnects_on_shm() {
     let killed = lives("shm", 4702);
     let left = || std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name().into_string().unwrap());
-    // Of those that were killed the survivor removes the names. Other people's dead may have left theirs.
+    // The survivor removes the names of the killed processes. Processes of other users may have left names of their
+    // own.
     let ours: Vec<_> = killed.into_iter().chain([std::process::id()]).map(|process| format!("{process}:")).collect();
     assert_eq!(left().find(|name| ours.iter().any(|ours| name.starts_with(ours))), None);
 }
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_process_is_killed_and_comes_back_on_udp() {
+fn killed_process_reconnects_on_udp() {
     lives("udp;ofi_rxd", 4703);
 }
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_process_is_killed_and_comes_back_on_sockets() {
+fn killed_process_reconnects_on_sockets() {
     lives("sockets", 4704);
 }

@@ -1,4 +1,4 @@
-//! The raw operations, on every provider of Debian's libfabric that works on one host.
+//! Raw operations on every provider in Debian's libfabric that works on one host.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -18,13 +18,13 @@ const ATOMICS: Needs = Needs { tagged: false, rma: true, atomics: true, ordered_
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn what_is_named_is_taken_and_nothing_else() {
+fn only_the_named_provider_is_used() {
     let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
     let choose = |wish: Wish| choose(library, &wish, MESSAGES);
     let absent = choose(common::wish("no-such-provider")).unwrap_err();
     assert!(matches!(&absent, ChooseError::Absent { there, .. } if there.iter().any(|name| name == "tcp;ofi_rxm")));
     assert!(absent.to_string().contains("name one of those"), "{absent}");
-    // libfabric puts a layer on the provider that is named: that is another one, and it says which.
+    // libfabric puts a layer on the named provider. The result is another provider, and the error names it.
     let layered = choose(common::wish("udp")).unwrap_err();
     assert!(matches!(&layered, ChooseError::Another { offered, .. } if offered == "udp;ofi_rxd"), "{layered}");
     let nowhere = Wish { address: Some("192.0.2.77".parse().unwrap()), ..common::wish("tcp;ofi_rxm") };
@@ -34,7 +34,7 @@ fn what_is_named_is_taken_and_nothing_else() {
     let device = Wish { device: Some("eth77".into()), ..common::wish("tcp;ofi_rxm") };
     let device = choose(device).unwrap_err();
     assert!(matches!(&device, ChooseError::Device { there, .. } if there == &["lo"]), "{device}");
-    // Without a name: shared memory, but only if everybody is here.
+    // Without a name, shared memory is chosen, but only if all peers are on this host.
     let anything = |same_host| Wish { provider: None, same_host, ..common::wish("") };
     let local = choose(anything(true)).unwrap();
     assert!(["efa", "verbs;ofi_rxm", "shm"].contains(&local.provider()), "{local:?}");
@@ -66,7 +66,7 @@ fn messages_arrive_in_the_order_sent() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn tags_match_by_their_bits_and_unexpected_messages_wait() {
+fn tags_match_by_mask_and_unexpected_messages_are_queued() {
     for provider in PROVIDERS {
         let mut pair = Pair::new(provider, MESSAGES);
         let to = pair.peers[0];
@@ -76,7 +76,8 @@ fn tags_match_by_their_bits_and_unexpected_messages_wait() {
             pair.post(|pair| unsafe { pair.sides[0].endpoint.send_tagged(local, to, tag, context) });
         }
         pair.linger();
-        // Where masks do not find what has come already, they must not be used: then this stands for the capability.
+        // On a provider whose masks do not match earlier messages, masks must not be used. Here the quirk stands for
+        // the missing capability.
         if pair.quirks().masks_miss_unexpected {
             let (local, context) = (pair.local(1, 0, 8), pair.context(1, 9));
             pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 1 << 32, 0xffff_ffff, context) });
@@ -84,12 +85,12 @@ fn tags_match_by_their_bits_and_unexpected_messages_wait() {
             assert!(pair.sides[1].done.is_empty(), "{provider} finds them: the quirk is gone");
             continue;
         }
-        // Any message of this kind: the lower half of the tag is its number.
+        // Any message of this kind: the lower half of the tag is a number.
         let (local, context) = (pair.local(1, 0, 8), pair.context(1, 0));
         pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 0x1_0000_0000, 0xffff_ffff, context) });
         let received = pair.completes(1, 0);
         assert_eq!((received.tag, received.bytes, pair.word(1, 0)), (0x1_0000_0007, 8, 0x1_0000_0007), "{provider}");
-        // And its payload receive: exactly this one.
+        // Its payload is received by exactly this tag.
         let (local, context) = (pair.local(1, 8, 64), pair.context(1, 1));
         pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 0x2_0000_0007, 0, context) });
         assert_eq!((pair.completes(1, 1).tag, pair.word(1, 1)), (0x2_0000_0007, 0x2_0000_0007), "{provider}");
@@ -119,7 +120,7 @@ fn injected_messages_are_copied_at_once() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_receive_that_is_asked_back_says_so_and_what_is_too_long_is_an_error() {
+fn cancelled_receive_completes_and_a_too_long_message_fails() {
     for provider in PROVIDERS {
         let mut pair = Pair::new(provider, MESSAGES);
         let (local, context, to) = (pair.local(1, 0, 64), pair.context(1, 0), pair.peers[0]);
@@ -127,14 +128,14 @@ fn a_receive_that_is_asked_back_says_so_and_what_is_too_long_is_an_error() {
         unsafe { pair.sides[1].endpoint.cancel(context) }.unwrap();
         let failure = pair.completion(1, Some(0)).unwrap_err();
         assert_eq!(failure.errno, Errno::CANCELLED, "{provider}: {failure}");
-        // The next receive for this tag takes the message.
+        // The next receive for this tag matches the message.
         let (local, context) = (pair.local(1, 0, 8), pair.context(1, 1));
         pair.post(|pair| unsafe { pair.sides[1].endpoint.receive_tagged(local, 5, 0, context) });
         let (local, context) = (pair.local(0, 0, 24), pair.context(0, 1));
         pair.post(|pair| unsafe { pair.sides[0].endpoint.send_tagged(local, to, 5, context) });
         match pair.completion(1, Some(1)) {
             Err(failure) => assert_eq!(failure.errno, Errno::TRUNCATED, "{provider}: {failure}"),
-            // rxd takes the part that fits, and says how much that is.
+            // `rxd` stores the part that fits and reports its length.
             Ok(entry) => assert_eq!((provider, entry.bytes), ("udp;ofi_rxd", 8)),
         }
     }
@@ -142,7 +143,7 @@ fn a_receive_that_is_asked_back_says_so_and_what_is_too_long_is_an_error() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn writes_land_in_order_and_immediates_are_told() {
+fn writes_land_in_order_and_immediates_are_delivered() {
     for provider in PROVIDERS {
         let mut pair = Pair::new(provider, RMA);
         for n in 0..50_usize {
@@ -163,7 +164,7 @@ fn writes_land_in_order_and_immediates_are_told() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn reads_bring_what_is_there_long_ones_too() {
+fn long_reads_return_the_peers_data() {
     for provider in PROVIDERS {
         let mut pair = Pair::new(provider, RMA);
         for word in 0..4096 {
@@ -180,7 +181,7 @@ fn reads_bring_what_is_there_long_ones_too() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn atomics_where_the_provider_has_them() {
+fn atomics_return_the_old_value() {
     for provider in PROVIDERS {
         let mut pair = Pair::new(provider, ATOMICS);
         pair.store(1, 0, 40);
@@ -203,11 +204,11 @@ fn atomics_where_the_provider_has_them() {
     }
 }
 
-/// `shm` gives endpoints of one process each other's memory as it is: one that was closed took it from under the other, which
-/// had heard of it by then but was not yet heard of.
+/// `shm` maps endpoints of one process into each other directly. Closing one used to take its memory from another that
+/// already knew it, but whose address the closed one had not yet inserted.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_neighbour_that_closes_before_it_knows_its_peer_harms_nobody() {
+fn endpoint_closed_before_it_knows_its_peer_harms_no_neighbour() {
     for provider in PROVIDERS {
         eprintln!("on {provider}");
         let open =
@@ -216,7 +217,7 @@ fn a_neighbour_that_closes_before_it_knows_its_peer_harms_nobody() {
         stays.know(&goes.address().unwrap()).unwrap();
         drop(goes);
         for round in 0..64 {
-            // Whatever the provider says of it.
+            // Either result of the provider is accepted here.
             let _ = stays.send(round % 4, 64);
             let _ = stays.progress();
         }

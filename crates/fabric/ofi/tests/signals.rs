@@ -1,10 +1,10 @@
-//! A process of its own, which loads the library once.
+//! Signal handlers after loading libfabric. The test has a process of its own, which loads the library once.
 
 use std::fs;
 
 use stentor_fabric_ofi::{Libfabric, Needs, Wish, choose};
 
-/// Signals that are ignored, and that are caught, as masks.
+/// Returns the masks of caught and of ignored signals.
 fn answers() -> Vec<String> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     status.lines().filter(|line| line.starts_with("SigCgt") || line.starts_with("SigIgn")).map(str::to_owned).collect()
@@ -12,7 +12,7 @@ fn answers() -> Vec<String> {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_process_keeps_its_own_answers_to_signals() {
+fn loading_libfabric_keeps_the_signal_handlers() {
     let before = answers();
     assert_eq!(before.len(), 2, "{before:?}");
     let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");

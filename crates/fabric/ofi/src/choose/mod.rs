@@ -1,4 +1,7 @@
-//! Which provider is taken, and which of its devices.
+//! Choice of the provider and of one of its devices.
+//!
+//! [`choose`] takes the provider that the configuration names, or the first available one of [`ORDER`]. A named
+//! provider or device is never replaced by another.
 
 pub(crate) mod order;
 
@@ -13,29 +16,30 @@ use crate::provider_device::{Here, ProviderDevice, nearest};
 use crate::segments::{REMEDY, Shortage};
 use order::Asked;
 
-/// Providers in the order in which they are tried where none is named.
+/// Providers in the order in which they are tried if none is named.
 pub const ORDER: [&str; 5] = ["efa", "verbs;ofi_rxm", "shm", "tcp;ofi_rxm", "udp;ofi_rxd"];
 
-/// Who makes EFA's cards.
+/// PCI vendor id of Amazon, which makes the EFA devices.
 const AMAZON: &str = "0x1d0f";
 
-/// What to choose among.
+/// Constraints for the choice of a provider and a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wish {
-    /// A provider, and no other; `None` tries [`ORDER`].
+    /// The only provider to use. `None` tries the providers of [`ORDER`].
     pub provider: Option<String>,
-    /// Where the endpoints are to be, on providers that have addresses of the Internet. Others bind where they like.
+    /// Address of the endpoints, for providers with Internet addresses. Other providers ignore it and bind as they
+    /// choose.
     pub address: Option<IpAddr>,
-    /// A device, and no other; see [`Info::domain`]. `None` takes the nearest: see [`nearest`].
+    /// The only device to use (see [`Info::domain`]). `None` uses the nearest device (see [`nearest`]).
     pub device: Option<String>,
-    /// Which process of its host this one is: see [`Here::turn`].
+    /// Index of this process among those of its host; see [`Here::turn`].
     pub turn: usize,
-    /// Whether all peers are on this host: only then `shm` comes into question without being named.
+    /// `true` if all peers are on this host. Only then is `shm` considered without being named.
     pub same_host: bool,
 }
 
 impl Wish {
-    /// The names that are tried.
+    /// Returns the names of the providers to try, in order.
     #[must_use]
     pub fn candidates(&self) -> Vec<String> {
         match &self.provider {
@@ -45,70 +49,71 @@ impl Wish {
     }
 }
 
-/// Why no provider was chosen.
+/// Reason why no provider was chosen.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChooseError {
-    /// What was named is not there. Nothing else is taken instead.
+    /// The named provider is not available. No other provider is used instead.
     #[error(
         "provider {provider:?} is not there ({why}); there are: {}; name one of those, or install what {provider:?} needs",
         there.join(", ")
     )]
     Absent {
-        /// What was named.
+        /// Name that was asked for.
         provider: String,
-        /// What libfabric said.
+        /// Reason that libfabric returned.
         why: InfoError,
-        /// What there is.
+        /// Available providers.
         there: Vec<String>,
     },
-    /// None of those that were named is there. Nothing else is taken instead.
+    /// None of the named providers is available. No other provider is used instead.
     #[error(
         "none of the providers {} is there; there are: {}; name one of those, or install what one of them needs",
         asked.join(", "),
         there.join(", ")
     )]
     NoneOf {
-        /// What was named.
+        /// Names that were asked for.
         asked: Vec<String>,
-        /// What there is.
+        /// Available providers.
         there: Vec<String>,
     },
-    /// It is not there because the directory of its memory has no room.
+    /// The provider is not available because the directory for its memory has too little room.
     #[error("provider {provider:?} is not there: {shortage}; {REMEDY}")]
     NoRoom {
-        /// The provider.
+        /// Name of the provider.
         provider: String,
-        /// What there is, and what is needed.
+        /// Free and required space.
         shortage: Shortage,
     },
-    /// It is there, and not at this address.
+    /// The provider is available, but not at this address.
     #[error("provider {provider:?} has no device with the address {address}: name one of this host")]
     Address {
-        /// The provider.
+        /// Name of the provider.
         provider: String,
-        /// Where this process is to be.
+        /// Address that this process was to bind.
         address: IpAddr,
     },
     /// libfabric offers another provider under this name.
     #[error("asked for provider {asked:?}, libfabric offers {offered:?}: name that one if it is meant")]
     Another {
-        /// What was named.
+        /// Name that was asked for.
         asked: String,
-        /// What came.
+        /// Name that libfabric returned.
         offered: String,
     },
-    /// There is no such device.
+    /// The provider has no device of this name.
     #[error("provider {provider:?} has no device {device:?}; it has: {}", there.join(", "))]
     Device {
-        /// The provider.
+        /// Name of the provider.
         provider: String,
-        /// What was named.
+        /// Device that was asked for.
         device: String,
-        /// What there is.
+        /// Devices that the provider has.
         there: Vec<String>,
     },
-    /// Its devices are there, and it is not. Nobody has asked for what would be taken instead.
+    /// The provider's devices are present, but libfabric does not offer the provider. The next provider in the order is
+    /// not used because nobody has asked for it.
     #[error(
         "there are devices of {provider:?} ({}), and libfabric does not offer it: install a libfabric that has it, see that this \
          user may use the devices, or name another provider; there are: {}",
@@ -116,27 +121,27 @@ pub enum ChooseError {
         there.join(", ")
     )]
     PassedOver {
-        /// It.
+        /// Name of the provider.
         provider: String,
-        /// What the kernel shows.
+        /// Devices that the kernel lists.
         devices: Vec<String>,
-        /// What there is.
+        /// Available providers.
         there: Vec<String>,
     },
-    /// None of them is there.
+    /// None of the providers in [`ORDER`] is available.
     #[error("none of the providers {} is there: install a libfabric that has one", ORDER.join(", "))]
     None,
 }
 
-/// Chooses. What was chosen says its name: print it.
+/// Chooses a provider and a device. The caller should print the name of the result.
 ///
 /// # Errors
-/// See [`ChooseError`]; what was named is never replaced by something else.
+/// See [`ChooseError`]. A named provider or device is never replaced by another.
 pub fn choose(library: &'static Libfabric, wish: &Wish, needs: Needs) -> Result<Info, ChooseError> {
     first(library, &wish.candidates(), wish.provider.is_some(), |name| named(library, name, wish, needs))
 }
 
-/// The first of these that can be taken.
+/// Returns the first provider in `names` that can be used.
 pub(crate) fn first(
     library: &'static Libfabric,
     names: &[String],
@@ -161,7 +166,7 @@ fn named(library: &'static Libfabric, provider: &str, wish: &Wish, needs: Needs)
         }
     };
     let mut offered = Info::list(library, Some(provider), None, needs).map_err(absent)?;
-    // Where it has addresses, it is asked for the one that is meant: one that is not configured anywhere is an error.
+    // A provider with Internet addresses is asked for the intended address: an address that no device has is an error.
     if offered.first().is_some_and(Info::has_ip)
         && let Some(address) = wish.address
     {
@@ -176,7 +181,7 @@ fn named(library: &'static Libfabric, provider: &str, wish: &Wish, needs: Needs)
     Ok(offered.swap_remove(at).because(why))
 }
 
-/// Picks one of a provider's devices, as its place in the list, and says why.
+/// Picks one of a provider's devices. Returns its index in the list and the reason for the choice.
 fn pick(
     offered: &[ProviderDevice],
     provider: &str,
@@ -202,7 +207,7 @@ fn pick(
     })
 }
 
-/// One description of each provider that can send and receive reliably here.
+/// Returns one description of each provider that can send and receive reliably on this host.
 #[must_use]
 pub fn providers(library: &'static Libfabric) -> Vec<Info> {
     let mut found: Vec<Info> = Vec::new();
@@ -214,7 +219,7 @@ pub fn providers(library: &'static Libfabric) -> Vec<Info> {
     found
 }
 
-/// The devices of all those providers, each once, provider by provider as libfabric tells of them.
+/// Returns the devices of all those providers, each once, in the order in which libfabric lists them.
 #[must_use]
 pub fn devices(library: &'static Libfabric) -> Vec<ProviderDevice> {
     let mut found: Vec<ProviderDevice> = Vec::new();
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_named_is_taken_however_far_and_only_of_the_provider() {
+    fn named_device_is_chosen_at_any_distance_but_only_from_its_provider() {
         let offered = [
             device("tcp", "a", 1),
             device("efa", "a", 0),

@@ -1,24 +1,27 @@
-//! The order in which providers are tried.
+//! The order in which providers are tried, and the rules for passing over one of them.
 
 use super::{ChooseError, ORDER};
 use crate::info::InfoError;
 
-/// Who said which providers are tried.
+/// How the list of providers to try was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked<'a> {
-    /// Somebody: those that are named, in this order.
+    /// The configuration names the providers, in this order.
     ByName,
-    /// Nobody. The kernel shows these devices of EFA.
+    /// The configuration names none. The kernel lists these EFA devices.
     ByNobody(&'a [String]),
 }
 
-/// The names that are tried if nobody names one.
+/// Returns the names to try if the configuration names none.
 pub(crate) fn usual(same_host: bool) -> Vec<String> {
     ORDER.into_iter().filter(|name| *name != "shm" || same_host).map(str::to_owned).collect()
 }
 
-/// The first of them that can be taken. What is not there is passed over, and so are, if they were named, those that fail; but
-/// nobody is given another one in place of a device that is there, or of a provider that fails, without having asked for it.
+/// Returns the first provider in `names` that can be used.
+///
+/// Providers that are not available are passed over. If the providers were named, those that fail are passed over as
+/// well. Otherwise a provider that fails, or one whose devices are present but that libfabric does not offer, is an
+/// error: the process may not switch to another provider that nobody asked for.
 pub(crate) fn first<T>(
     names: &[String],
     asked: Asked<'_>,
@@ -37,7 +40,8 @@ pub(crate) fn first<T>(
                     let devices = efa.to_vec();
                     return Err(ChooseError::PassedOver { provider: name.clone(), devices, there: there() });
                 }
-                // Others of this host saw it while there was room, and would be met by nobody.
+                // Other processes of this host chose the provider while there was room. A process that chose another
+                // provider would not reach them.
                 ChooseError::NoRoom { shortage, .. } if shortage.passes() => return Err(error),
                 ChooseError::Absent { why: InfoError::Nobody { .. }, .. }
                 | ChooseError::NoRoom { .. }
@@ -51,7 +55,7 @@ pub(crate) fn first<T>(
     }
     Err(match last {
         Some(only) if names.len() == 1 => only,
-        // A device that is named, or an address, is in the way of a provider that is there.
+        // The named device or address excluded a provider that is available.
         Some(error @ (ChooseError::Device { .. } | ChooseError::Address { .. })) => error,
         _ if asked != Asked::ByName => ChooseError::None,
         _ => ChooseError::NoneOf { asked: names.to_vec(), there: there() },
@@ -63,7 +67,7 @@ mod tests {
     use super::*;
     use crate::errno::Errno;
 
-    /// A host on which these are there.
+    /// A host on which only these providers are available.
     struct Host<'a>(&'a [&'a str]);
 
     impl Host<'_> {
@@ -91,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_that_is_there_is_taken_in_the_usual_order() {
+    fn best_available_provider_is_chosen_in_the_usual_order() {
         let all = ["udp;ofi_rxd", "tcp;ofi_rxm", "sockets", "shm", "verbs;ofi_rxm", "efa"];
         let order = ["efa", "verbs;ofi_rxm", "shm", "tcp;ofi_rxm", "udp;ofi_rxd"];
         for gone in 0..order.len() {
@@ -100,14 +104,14 @@ mod tests {
             let between = if order[gone] == "shm" { "tcp;ofi_rxm" } else { order[gone] };
             assert_eq!(Host(&there).usual(false, &[]).as_deref(), Ok(between), "{there:?}");
         }
-        // What is not in the order is never taken unnamed.
+        // A provider outside the usual order is used only if it is named.
         assert_eq!(Host(&["sockets", "psm2", "tcp"]).usual(true, &[]), Err(ChooseError::None));
         assert_eq!(Host(&["shm"]).usual(false, &[]), Err(ChooseError::None));
         assert_eq!(Host(&["sockets"]).named(&["sockets"]).as_deref(), Ok("sockets"));
     }
 
     #[test]
-    fn what_is_named_is_taken_in_the_order_of_the_names_and_nothing_else() {
+    fn named_providers_are_tried_in_order_and_no_others() {
         let host = Host(&["efa", "shm", "tcp;ofi_rxm"]);
         assert_eq!(host.named(&["tcp;ofi_rxm", "efa"]).as_deref(), Ok("tcp;ofi_rxm"));
         assert_eq!(host.named(&["verbs;ofi_rxm", "tcp;ofi_rxm"]).as_deref(), Ok("tcp;ofi_rxm"));
@@ -118,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_there_is_not_passed_over_unless_another_provider_is_named() {
+    fn present_device_is_not_passed_over_unless_another_provider_is_named() {
         let host = Host(&["shm", "tcp;ofi_rxm"]);
         for same_host in [true, false] {
             let error = host.usual(same_host, &["rdmap0s6"]).unwrap_err();
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_fails_is_an_error_and_not_a_reason_for_the_next_one() {
+    fn failing_provider_is_an_error_and_the_next_is_not_tried() {
         let failed = |name: &str| {
             let why = InfoError::Failed { errno: Errno::NO_MEMORY };
             Err(ChooseError::Absent { provider: name.to_owned(), why, there: Vec::new() })
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_or_a_device_in_the_way_is_what_is_told() {
+    fn excluding_address_is_the_reported_error() {
         let address = ChooseError::Address { provider: "tcp;ofi_rxm".into(), address: [192, 0, 2, 77].into() };
         let take = |name: &str| -> Result<(), _> {
             if name == "tcp;ofi_rxm" { Err(address.clone()) } else { Host(&[]).take(name).map(|_| ()) }

@@ -1,4 +1,7 @@
-//! Endpoints for reliable datagrams, and the peers that they know.
+//! Endpoints for reliable datagrams, and the addresses of their peers.
+//!
+//! An [`Endpoint`] owns its address vector, completion queue and counter of landed writes. The submodule `operations`
+//! holds the functions that post operations.
 
 mod operations;
 
@@ -19,16 +22,16 @@ use crate::sys::{self, bit};
 use operations::Operations;
 pub use operations::{Completes, Local, Remote, Scratch};
 
-/// The longest address of an endpoint, bytes: `shm` has names, the others far less.
+/// Maximum length of an endpoint's address, in bytes. `shm` uses names; all other addresses are far shorter.
 pub const MAX_ADDRESS: usize = 256;
 
-/// A peer, as one endpoint names it.
+/// A peer's entry in the address vector of one endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerAddress(pub(crate) sys::fi_addr_t);
 
 /// An endpoint with its address vector and its completion queue.
 pub struct Endpoint {
-    // Dropped in this order: what others are bound to last.
+    // Fields are dropped in this order: objects to which others are bound come last.
     raw: ManuallyDrop<Fid<sys::fid_ep>>,
     addresses: ManuallyDrop<Fid<sys::fid_av>>,
     queue: ManuallyDrop<CompletionQueue>,
@@ -41,16 +44,17 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         let quirks = Quirks::of(self.domain.info());
         let address = self.address().unwrap_or_default();
-        // Held while closing: nobody comes to know it meanwhile.
+        // The lock is held while the endpoint closes, so that no neighbour inserts its address meanwhile.
         let mut neighbours = quirks.close_harms_neighbours.then(neighbours);
         let is_known = neighbours.as_mut().and_then(|them| them.remove(name(&address))).unwrap_or(false);
         if quirks.close_hangs || is_known {
-            // Nobody reads its queue any more, so nothing of it moves. What it stands on must stay.
+            // Nothing polls this endpoint's queue any more, so none of its operations makes progress. The objects that
+            // it depends on must stay alive.
             std::mem::forget(Arc::clone(&self.domain));
             remove_segment(&address);
             return;
         }
-        // SAFETY: nobody uses the fields any more; the endpoint is closed before what it is bound to.
+        // SAFETY: the fields are not used any more, and the endpoint is closed before the objects to which it is bound.
         unsafe {
             ManuallyDrop::drop(&mut self.raw);
             ManuallyDrop::drop(&mut self.addresses);
@@ -67,8 +71,9 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Makes and enables one, with a completion queue for so many entries. Every operation that succeeds has an entry there.
-    /// When it is dropped, what is outstanding ends: nothing of it touches memory any more.
+    /// Creates and enables an endpoint with a completion queue of `entries` entries. Every operation that succeeds has
+    /// a completion there. Dropping the endpoint ends its outstanding operations: none of them accesses memory
+    /// afterwards.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -78,24 +83,25 @@ impl Endpoint {
         let queue = CompletionQueue::new(domain, entries, waits)?;
         let addresses = open_addresses(domain).map_err(failed("address vector"))?;
         let mut raw = ptr::null_mut();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let open = unsafe { (*(*domain.raw()).ops).endpoint };
         let open = open.ok_or(Errno::NOT_SUPPORTED).map_err(failed("endpoint"))?;
-        // SAFETY: the domain lives while the `Arc` does, which the endpoint keeps; so does the description.
+        // SAFETY: the domain lives as long as the `Arc`, which the endpoint keeps, and so does the description.
         let returned = unsafe { open(domain.raw(), domain.info().raw(), &raw mut raw, ptr::null_mut()) };
-        // SAFETY: `fid_ep` begins with a `fid`, and was just made.
+        // SAFETY: `fid_ep` begins with a `fid`, and the object was just created.
         let raw: Fid<sys::fid_ep> = unsafe { Fid::new(returned, raw) }.map_err(failed("endpoint"))?;
-        // SAFETY: queue and addresses are closed after the endpoint, as the order of fields says.
+        // SAFETY: queue and address vector are closed after the endpoint, by the order of fields.
         unsafe { raw.bind(queue.fid(), bit::SEND | bit::RECV) }.map_err(failed("binding to a completion queue"))?;
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { raw.bind(&addresses, 0) }.map_err(failed("binding to an address vector"))?;
         let counter = Counter::new(domain).ok().filter(|_| domain.info().counts_writes()).filter(|counter| {
-            // SAFETY: the counter is closed after the endpoint. A provider that cannot count goes without.
+            // SAFETY: the counter is closed after the endpoint. If the provider cannot count writes, the endpoint has
+            // no counter.
             unsafe { raw.bind(counter.fid(), bit::REMOTE_WRITE) }.is_ok()
         });
-        // SAFETY: this command takes nothing.
+        // SAFETY: this command has no argument.
         unsafe { raw.control(sys::FI_ENABLE as i32, ptr::null_mut()) }.map_err(failed("enabled endpoint"))?;
-        // SAFETY: the endpoint lives, is enabled, and its tables do not change any more.
+        // SAFETY: the endpoint is live and enabled, and its tables do not change any more.
         let operations = unsafe { Operations::of(raw.raw()) }.map_err(failed("operations"))?;
         let (raw, addresses, queue) = (ManuallyDrop::new(raw), ManuallyDrop::new(addresses), ManuallyDrop::new(queue));
         let counter = ManuallyDrop::new(counter);
@@ -107,13 +113,13 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The domain.
+    /// Returns the endpoint's domain.
     #[must_use]
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
 
-    /// Where its completions come.
+    /// Returns the queue of this endpoint's completions.
     #[inline]
     #[must_use]
     pub fn queue(&self) -> &CompletionQueue {
@@ -134,39 +140,41 @@ impl Endpoint {
         &self.raw
     }
 
-    /// How many writes of peers have landed in this process's memory by way of this endpoint; `None` where the provider does
-    /// not count them.
+    /// Returns the number of peers' writes that have landed in this process's memory through this endpoint, or `None`
+    /// if the provider does not count them.
     #[inline]
     #[must_use]
     pub fn writes_landed(&self) -> Option<u64> {
         self.counter.as_ref().map(Counter::value)
     }
 
-    /// Its address, for its peers' [`know`](Self::know); bytes that mean something to the same provider only.
+    /// Returns this endpoint's address, which peers pass to [`know`](Self::know). Its bytes have a meaning only to the
+    /// same provider.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub fn address(&self) -> Result<Vec<u8>, Errno> {
         let mut address = vec![0; MAX_ADDRESS];
         let mut length = address.len();
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let name = unsafe { (*(*self.raw.raw()).cm).getname }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: there is room for as many bytes as are offered.
+        // SAFETY: the buffer has room for `length` bytes.
         Errno::check(unsafe { name(self.raw.fid(), address.as_mut_ptr().cast(), &raw mut length) })?;
         address.truncate(length);
         Ok(address)
     }
 
-    /// Makes a peer known. Bytes that come from others are looked at before: see [`is_address`].
+    /// Inserts a peer's address into the address vector. The bytes come from another process, so [`is_address`] checks
+    /// them first.
     ///
     /// # Errors
-    /// What the provider says; [`Errno::INVALID`] for bytes that are no address of this provider.
+    /// The provider's error, or [`Errno::INVALID`] for bytes that are not an address of this provider.
     pub fn know(&self, address: &[u8]) -> Result<PeerAddress, Errno> {
         let own = self.address()?;
         if !is_address(address, &own, self.domain.info().has_ip()) {
             return Err(Errno::INVALID);
         }
-        // Held until the provider has looked for the other end.
+        // The lock is held until the provider has looked up the other end.
         let mut neighbours = Quirks::of(self.domain.info()).close_harms_neighbours.then(neighbours);
         if let Some(them) = neighbours.as_mut().filter(|them| them.contains_key(name(address))) {
             them.extend([name(address), name(&own)].map(|name| (name.to_vec(), true)));
@@ -174,9 +182,9 @@ impl Endpoint {
         let mut padded = vec![0; MAX_ADDRESS];
         padded[..address.len()].copy_from_slice(address);
         let mut peer = u64::MAX;
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let insert = unsafe { (*(*self.addresses.raw()).ops).insert }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: one address, with zeros behind it, so a name ends; a place for one number.
+        // SAFETY: one address, padded with zeros so that a name is terminated, and room for one number.
         let count =
             unsafe { insert(self.addresses.raw(), padded.as_ptr().cast(), 1, &raw mut peer, 0, ptr::null_mut()) };
         match count {
@@ -186,23 +194,23 @@ impl Endpoint {
         }
     }
 
-    /// Asks an operation back. It completes all the same.
+    /// Cancels an operation. It still has a completion.
     ///
     /// # Errors
-    /// What the provider says: [`Errno::NOT_SUPPORTED`], or that there is no such operation.
+    /// The provider's error: [`Errno::NOT_SUPPORTED`], or that there is no such operation.
     ///
     /// # Safety
-    /// The context is one that an operation was posted with; its [`Scratch`](crate::Scratch) is still there.
+    /// An operation was posted with this context, and its [`Scratch`](crate::Scratch) still exists.
     pub unsafe fn cancel(&self, context: *mut c_void) -> Result<(), Errno> {
-        // SAFETY: objects have tables of functions as long as they live.
+        // SAFETY: a live libfabric object has a valid function table.
         let cancel = unsafe { (*(*self.raw.raw()).ops).cancel }.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Errno::posted(unsafe { cancel(self.raw.fid(), context) })
     }
 }
 
-/// Whether bytes from elsewhere can be an address of an endpoint like the one whose address is `own`: providers read as many
-/// bytes as their addresses have, and believe what is in them.
+/// Returns whether bytes from another process can be an address of an endpoint like the one with the address `own`.
+/// Providers read as many bytes as their addresses have and trust the contents, so the bytes are checked here.
 #[must_use]
 pub fn is_address(address: &[u8], own: &[u8], internet: bool) -> bool {
     if address.is_empty() || address.len() >= MAX_ADDRESS {
@@ -211,7 +219,7 @@ pub fn is_address(address: &[u8], own: &[u8], internet: bool) -> bool {
     if internet {
         return address.len() == own.len() && address[..2] == own[..2];
     }
-    // A name, whose length is its own, or numbers.
+    // The address is either a name of variable length or a number of fixed length.
     let scheme = |name: &[u8]| name.windows(3).position(|window| window == b"://").map(|at| name[..at].to_vec());
     match scheme(own) {
         Some(of) => scheme(address) == Some(of) && address.iter().filter(|byte| **byte == 0).count() <= 1,
@@ -219,26 +227,28 @@ pub fn is_address(address: &[u8], own: &[u8], internet: bool) -> bool {
     }
 }
 
-/// Removes the name of an endpoint's shared memory, for those that are not closed, or whose process was killed. Whoever has
-/// it open keeps it; nobody finds it any more. Addresses without a name have no such memory.
+/// Removes the name of an endpoint's shared memory, for endpoints that are not closed or whose process was killed.
+/// Processes that have the memory open keep it; no other process can open it any more. Addresses without a name have no
+/// such memory.
 pub(crate) fn remove_segment(address: &[u8]) {
     let name = address.strip_prefix(b"fi_shm://").and_then(|name| CStr::from_bytes_until_nul(name).ok());
-    // Process, user, number: no other name is touched, whoever says so.
+    // A valid name consists of process, user and number. No other name is removed, whatever a peer has sent.
     let is_segment = |name: &&CStr| name.to_bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
     if let Some(name) = name.filter(is_segment) {
-        // SAFETY: a string.
+        // SAFETY: the pointer is to a terminated string.
         unsafe { libc::shm_unlink(name.as_ptr()) };
     }
 }
 
-/// This process's endpoints by name, and whether they know, or are known to, another of them. A provider with this quirk hands
-/// out one endpoint's memory to its neighbours, and takes no notice of them when that one closes; so those are not closed.
+/// Returns this process's endpoints by name, each with `true` once its address was exchanged with another of them. A
+/// provider with the quirk `close_harms_neighbours` maps one endpoint's memory into its neighbours and does not detach
+/// it when that endpoint closes. An endpoint that is marked `true` is therefore never closed.
 fn neighbours() -> MutexGuard<'static, BTreeMap<Vec<u8>, bool>> {
     static NEIGHBOURS: Mutex<BTreeMap<Vec<u8>, bool>> = Mutex::new(BTreeMap::new());
     NEIGHBOURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An address that is a name, without what may stand behind it.
+/// Returns the name in an address, without the bytes behind its terminator.
 fn name(address: &[u8]) -> &[u8] {
     address.split(|byte| *byte == 0).next().unwrap_or_default()
 }
@@ -246,11 +256,11 @@ fn name(address: &[u8]) -> &[u8] {
 fn open_addresses(domain: &Domain) -> Result<Fid<sys::fid_av>, Errno> {
     let mut attributes = sys::fi_av_attr { count: 1, ..sys::fi_av_attr::default() };
     let mut raw = ptr::null_mut();
-    // SAFETY: objects have tables of functions as long as they live.
+    // SAFETY: a live libfabric object has a valid function table.
     let open = unsafe { (*(*domain.raw()).ops).av_open }.ok_or(Errno::NOT_SUPPORTED)?;
-    // SAFETY: the domain lives; whoever asks keeps it longer than the addresses.
+    // SAFETY: the domain is live, and the caller keeps it longer than the address vector.
     let returned = unsafe { open(domain.raw(), &raw mut attributes, &raw mut raw, ptr::null_mut()) };
-    // SAFETY: `fid_av` begins with a `fid`, and was just made.
+    // SAFETY: `fid_av` begins with a `fid`, and the object was just created.
     unsafe { Fid::new(returned, raw) }
 }
 
@@ -259,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_no_address_of_this_provider_are_refused() {
+    fn bytes_that_are_not_an_address_of_the_provider_are_refused() {
         let own = [2, 0, 0x12, 0x34, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         assert!(is_address(&own, &own, true));
         assert!(!is_address(&own[..15], &own, true), "short");

@@ -1,8 +1,10 @@
-//! Operations of endpoints: what the headers' inline functions do, by functions that are looked up once.
+//! Operations of endpoints: the functions behind the headers' inline functions, looked up once per endpoint.
 //!
-//! All return [`Errno::AGAIN`] when there is no room: nothing was done then; let the provider work by reading the completion
-//! queue, and post again. `FI_MORE` is not offered: a provider may hold back what was posted with it until something is
-//! posted without, and what follows may be refused with `FI_EAGAIN`; then the promise cannot be kept.
+//! Every operation returns [`Errno::AGAIN`] if the provider's queue is full. Nothing was posted then: drive the
+//! provider by reading the completion queue, and post again.
+//!
+//! `FI_MORE` is not offered. A provider may hold back operations that were posted with it until one is posted without
+//! it. That later post may fail with `FI_EAGAIN`, so the promise that more follows cannot be kept.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -11,7 +13,7 @@ use super::{Endpoint, PeerAddress};
 use crate::errno::Errno;
 use crate::sys::{self, bit};
 
-/// A place that a provider may write to while an operation is under way (`FI_CONTEXT`, `FI_CONTEXT2`).
+/// Memory that a provider may write while an operation is outstanding (`FI_CONTEXT`, `FI_CONTEXT2`).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Scratch([*mut c_void; 8]);
@@ -22,42 +24,42 @@ impl Default for Scratch {
     }
 }
 
-/// Memory of this process that an operation uses, and its registration's [descriptor](crate::Registration::descriptor),
-/// which is null where the provider wants none.
+/// Memory of this process that an operation uses, and the [descriptor](crate::Registration::descriptor) of its
+/// registration, which is null if the provider requires none.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
-    /// Where.
+    /// Start of the memory.
     pub start: NonNull<u8>,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: usize,
-    /// Which registration.
+    /// Descriptor of the registration.
     pub descriptor: *mut c_void,
 }
 
 /// Memory of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remote {
-    /// The peer.
+    /// Address of the peer.
     pub peer: PeerAddress,
-    /// From its registration's [base](crate::Registration::base) on.
+    /// Address in the peer's memory, counted from its registration's [base](crate::Registration::base).
     pub address: u64,
-    /// Its registration's [key](crate::Registration::key).
+    /// [Key](crate::Registration::key) of the peer's registration.
     pub key: u64,
 }
 
-/// When a write is complete.
+/// Event at which a write completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completes {
-    /// When its source may be used again; it may still be lost.
+    /// The source may be reused. The write may still be lost.
     Sent,
-    /// When its data is in the peer's memory (`FI_DELIVERY_COMPLETE`).
+    /// The data is in the peer's memory (`FI_DELIVERY_COMPLETE`).
     Delivered,
 }
 
 type Ep = *mut sys::fid_ep;
 type Ptr = *mut c_void;
 
-/// The functions, of which a provider may lack those of one kind.
+/// Function pointers of an endpoint's operations. A provider may lack optional groups of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Operations {
     send: unsafe extern "C" fn(Ep, *const c_void, usize, Ptr, u64, Ptr) -> isize,
@@ -121,15 +123,16 @@ struct Atomic {
 }
 
 impl Operations {
-    /// Looks them up.
+    /// Looks up the functions of an endpoint.
     ///
     /// # Safety
-    /// The endpoint lives and is enabled.
+    /// The endpoint is live and enabled.
     pub(crate) unsafe fn of(ep: Ep) -> Result<Operations, Errno> {
-        // SAFETY: the caller's promise: tables are there, or null where the provider has nothing of a kind.
+        // SAFETY: guaranteed by the caller. A table pointer is valid, or null if the provider has no operations of its
+        // kind.
         let (ep, message) = unsafe { (&*ep, (*ep).msg.as_ref()) };
         let message = message.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the same.
+        // SAFETY: as above.
         let (tagged, rma, atomic) = unsafe { (ep.tagged.as_ref(), ep.rma.as_ref(), ep.atomic.as_ref()) };
         Ok(Operations {
             send: message.send.ok_or(Errno::NOT_SUPPORTED)?,
@@ -143,11 +146,12 @@ impl Operations {
     }
 }
 
-/// Each of these is posted with a context, which comes back in the completion.
+/// Every operation is posted with a context, which its completion returns.
 ///
 /// # Safety
-/// For all of them: local memory and the context's [`Scratch`] stay until the completion has come or the endpoint is dropped,
-/// and are not used otherwise; what is sent is not changed until then. The peer is one of this endpoint's.
+/// For all operations: local memory and the context's [`Scratch`] stay valid until the completion arrives or the
+/// endpoint is dropped, and nothing else uses them meanwhile. The source of a send or write is not changed until then.
+/// The peer was inserted by this endpoint.
 impl Endpoint {
     /// Sends a message.
     ///
@@ -155,27 +159,27 @@ impl Endpoint {
     /// See the module.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     #[inline]
     pub unsafe fn send(&self, local: Local, to: PeerAddress, context: Ptr) -> Result<(), Errno> {
         let (start, bytes) = (local.start.as_ptr().cast_const().cast(), local.bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Errno::posted(unsafe { (self.operations().send)(self.raw(), start, bytes, local.descriptor, to.0, context) })
     }
 
-    /// Sends a message that lies in two places.
+    /// Sends one message from two parts.
     ///
     /// # Errors
     /// See the module.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     #[inline]
     pub unsafe fn send_two(&self, parts: [Local; 2], to: PeerAddress, context: Ptr) -> Result<(), Errno> {
         let places = parts.map(|part| sys::iovec { iov_base: part.start.as_ptr().cast(), iov_len: part.bytes });
         let mut descriptors = parts.map(|part| part.descriptor);
         let count = if parts[1].bytes == 0 { 1 } else { 2 };
-        // SAFETY: the caller's promise; the lists are copied during the call.
+        // SAFETY: guaranteed by the caller; the provider copies the lists during the call.
         let returned = unsafe {
             let (places, descriptors) = (places.as_ptr(), descriptors.as_mut_ptr());
             (self.operations().send_parts)(self.raw(), places, descriptors, count, to.0, context)
@@ -183,108 +187,109 @@ impl Endpoint {
         Errno::posted(returned)
     }
 
-    /// Posts a receive, for a message of anybody.
+    /// Posts a receive for a message from any peer.
     ///
     /// # Errors
     /// See the module.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     #[inline]
     pub unsafe fn receive(&self, local: Local, context: Ptr) -> Result<(), Errno> {
         let Local { start, bytes, descriptor } = local;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let returned = unsafe {
             (self.operations().receive)(self.raw(), start.as_ptr().cast(), bytes, descriptor, u64::MAX, context)
         };
         Errno::posted(returned)
     }
 
-    /// Sends a short message (see [`Info::inject_bytes`](crate::Info::inject_bytes)), which is copied at once. There is no
-    /// completion of it but a failure's.
+    /// Sends a short message (see [`Info::inject_bytes`](crate::Info::inject_bytes)), which the provider copies during
+    /// the call. It has a completion only if it fails.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there is no such thing.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject.
     pub fn inject(&self, data: &[u8], to: PeerAddress) -> Result<(), Errno> {
         if data.len() > self.domain().info().inject_bytes() {
             return Err(Errno::INVALID);
         }
         let inject = self.operations().inject.ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the data is there during the call, and not longer than what is copied.
+        // SAFETY: the data is valid during the call and not longer than the provider copies.
         Errno::posted(unsafe { inject(self.raw(), data.as_ptr().cast(), data.len(), to.0) })
     }
 
     /// Sends a tagged message.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there are no tags.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider has no tagged messages.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     #[inline]
     pub unsafe fn send_tagged(&self, local: Local, to: PeerAddress, tag: u64, context: Ptr) -> Result<(), Errno> {
         let tagged = self.operations().tagged.as_ref().ok_or(Errno::NOT_SUPPORTED)?;
         let (start, bytes) = (local.start.as_ptr().cast_const().cast(), local.bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Errno::posted(unsafe { (tagged.send)(self.raw(), start, bytes, local.descriptor, to.0, tag, context) })
     }
 
-    /// Posts a receive for a message whose tag is this one in all bits but those of `ignore`.
+    /// Posts a receive for a message whose tag equals `tag` in all bits that are clear in `ignore`.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there are no tags.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider has no tagged messages.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     #[inline]
     pub unsafe fn receive_tagged(&self, local: Local, tag: u64, ignore: u64, context: Ptr) -> Result<(), Errno> {
         let tagged = self.operations().tagged.as_ref().ok_or(Errno::NOT_SUPPORTED)?;
         let Local { start, bytes, descriptor } = local;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let returned = unsafe {
             (tagged.receive)(self.raw(), start.as_ptr().cast(), bytes, descriptor, u64::MAX, tag, ignore, context)
         };
         Errno::posted(returned)
     }
 
-    /// Sends a short tagged message, which is copied at once. There is no completion of it but a failure's.
+    /// Sends a short tagged message, which the provider copies during the call. It has a completion only if it fails.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there is no such thing.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider cannot inject.
     pub fn inject_tagged(&self, data: &[u8], to: PeerAddress, tag: u64) -> Result<(), Errno> {
         if data.len() > self.domain().info().inject_bytes() {
             return Err(Errno::INVALID);
         }
         let inject = self.operations().tagged.and_then(|tagged| tagged.inject).ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the data is there during the call, and not longer than what is copied.
+        // SAFETY: the data is valid during the call and not longer than the provider copies.
         Errno::posted(unsafe { inject(self.raw(), data.as_ptr().cast(), data.len(), to.0, tag) })
     }
 
-    /// Reads a peer's memory.
+    /// Reads from a peer's memory.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there is no such thing.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider has no RMA.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     #[inline]
     pub unsafe fn read(&self, local: Local, from: Remote, context: Ptr) -> Result<(), Errno> {
         let rma = self.operations().rma.as_ref().ok_or(Errno::NOT_SUPPORTED)?;
         let (start, bytes) = (local.start.as_ptr().cast(), local.bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let returned = unsafe {
             (rma.read)(self.raw(), start, bytes, local.descriptor, from.peer.0, from.address, from.key, context)
         };
         Errno::posted(returned)
     }
 
-    /// Writes to a peer's memory; with an immediate, the peer's completion queue has an entry of it.
+    /// Writes to a peer's memory. With an immediate, the write also produces a completion in the peer's completion
+    /// queue.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there is no such thing.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider has no RMA.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     #[inline]
     pub unsafe fn write(
         &self,
@@ -310,20 +315,20 @@ impl Endpoint {
         };
         let delivered = if completes == Completes::Delivered { bit::DELIVERY_COMPLETE } else { 0 };
         let data = if immediate.is_some() { bit::REMOTE_CQ_DATA } else { 0 };
-        // SAFETY: the caller's promise; the lists are copied during the call.
+        // SAFETY: guaranteed by the caller; the provider copies the lists during the call.
         Errno::posted(unsafe { (rma.write)(self.raw(), &raw const message, bit::COMPLETION | delivered | data) })
     }
 
-    /// Adds to a word of a peer's memory; the old value goes to `old`, 8 bytes, and the operand is in `operand`, 8 bytes.
+    /// Adds the 8-byte `operand` to a word of a peer's memory and stores the old value in `old`, which has 8 bytes.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there is no such thing.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider has no atomics.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     pub unsafe fn fetch_add(&self, old: Local, operand: Local, to: Remote, context: Ptr) -> Result<(), Errno> {
         let atomic = self.operations().atomic.as_ref().ok_or(Errno::NOT_SUPPORTED)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let returned = unsafe {
             (atomic.fetch)(
                 self.raw(),
@@ -343,18 +348,18 @@ impl Endpoint {
         Errno::posted(returned)
     }
 
-    /// Puts `operands[0]` into a word of a peer's memory if it equals `operands[1]`; the old value goes to `old`. All are of 8
-    /// bytes.
+    /// Stores `operands[0]` in a word of a peer's memory if that word equals `operands[1]`. The old value is stored in
+    /// `old`. All operands have 8 bytes.
     ///
     /// # Errors
-    /// See the module; [`Errno::NOT_SUPPORTED`] where there is no such thing.
+    /// See the module; [`Errno::NOT_SUPPORTED`] if the provider has no atomics.
     ///
     /// # Safety
-    /// See above.
+    /// See the `impl` block.
     pub unsafe fn compare_swap(&self, old: Local, operands: [Local; 2], to: Remote, context: Ptr) -> Result<(), Errno> {
         let atomic = self.operations().atomic.as_ref().ok_or(Errno::NOT_SUPPORTED)?;
         let [new, expected] = operands;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let returned = unsafe {
             (atomic.compare)(
                 self.raw(),

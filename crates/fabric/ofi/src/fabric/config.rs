@@ -1,4 +1,4 @@
-//! What a process must know to start.
+//! Configuration with which a process starts, and the check that the chosen provider can implement the contract.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::domain::MakeError;
 use crate::info::{Info, Needs};
 use crate::load::{Libfabric, LoadError};
 
-/// What a provider is asked for, best first: without RDMA it cannot be a fabric.
+/// Capabilities to request, best first. RMA is always required: without it a provider cannot be a fabric.
 const WISHES: [Needs; 5] = [
     wish(true, true, true),
     wish(false, true, true),
@@ -24,29 +24,31 @@ const fn wish(atomics: bool, tagged: bool, ordered_writes: bool) -> Needs {
     Needs { rma: true, tagged, atomics, ordered_writes }
 }
 
-/// How a process chooses and uses its provider. What is taken must be equal at every process: peers with another one are refused.
+/// Configuration of the choice and use of a provider. All processes must end up with the same provider: peers with
+/// another one are refused.
 #[derive(Clone, Debug)]
 pub struct OfiConfig {
-    /// Providers in the order in which they are tried, and no others; if there are none, those of [`ORDER`](crate::ORDER).
+    /// Providers to try, in order. If the list is empty, the providers of [`ORDER`](crate::ORDER) are tried.
     pub providers: Vec<String>,
-    /// The provider's device; `None` takes the nearest, and where several are as near each process of a host another one: see
-    /// [`nearest`](crate::nearest).
+    /// Device of the provider. `None` uses the nearest one; if several are equally near, the processes of a host use
+    /// them in turn (see [`nearest`](crate::nearest)).
     pub device: Option<String>,
-    /// Limit of one message or write, bytes.
+    /// Maximum length of one message or write, in bytes.
     pub message_bytes: u32,
-    /// Whether the process ever sleeps for what comes. Completion queues that can be waited for cost system calls at every look;
-    /// without, a process that sleeps looks every 50 us.
+    /// `true` if the process may sleep until a completion arrives. Completion queues with a wait object cost system
+    /// calls at every poll. Without it, a sleeping process polls every 50 us.
     pub waits: bool,
-    /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    /// Approximate time for which a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Duration,
-    /// How long a peer may take to say that it leaves a revoked region alone, before all connections with it are broken.
+    /// Maximum time that a peer may take to confirm that it has stopped using a revoked region. After that, all
+    /// connections with it are broken.
     pub fence_timeout: Duration,
-    /// What is hidden of the provider's capabilities.
+    /// Capabilities of the provider that are hidden.
     pub mask: CapabilityMask,
 }
 
 impl Default for OfiConfig {
-    /// Messages of 256 KiB, any provider.
+    /// Returns the configuration for messages of up to 256 KiB on any provider.
     fn default() -> OfiConfig {
         OfiConfig {
             providers: Vec::new(),
@@ -61,10 +63,10 @@ impl Default for OfiConfig {
 }
 
 impl OfiConfig {
-    /// Which provider a process of this configuration would take: the first that is there, whether or not it can be a fabric.
+    /// Returns the provider that a process with this configuration would use.
     ///
     /// # Errors
-    /// As those of [`NetFabric::start`](stentor_fabric_net::NetFabric::start).
+    /// The errors of [`NetFabric::start`](stentor_fabric_net::NetFabric::start).
     pub fn choose(&self, net: &NetConfig) -> Result<Info, StartError> {
         let address = net.own_address().ok().map(|address| address.ip());
         let same_host = net.addresses.iter().flatten().all(|address| address.ip().is_loopback());
@@ -79,7 +81,7 @@ impl OfiConfig {
     }
 }
 
-/// How many processes before this one are on its host; its number where it has no address.
+/// Returns the number of earlier processes on this process's host, or the process's index if it has no address.
 fn turn(net: &NetConfig) -> usize {
     let ip = |address: &Option<SocketAddr>| address.map(|address| address.ip());
     let me = net.me.index();
@@ -88,7 +90,7 @@ fn turn(net: &NetConfig) -> usize {
     net.addresses[..me].iter().filter_map(ip).filter(beside).count()
 }
 
-/// The provider that is named, with as much of what it can do as is useful.
+/// Returns the wished-for provider with the most useful set of capabilities that it supports.
 fn with_most(library: &'static Libfabric, wish: &Wish) -> Result<Info, ChooseError> {
     let mut last = ChooseError::None;
     for needs in WISHES {
@@ -100,7 +102,7 @@ fn with_most(library: &'static Libfabric, wish: &Wish) -> Result<Info, ChooseErr
     Err(last)
 }
 
-/// Whether the contract can stand on it.
+/// Checks that the provider can implement the contract.
 fn fits(info: &Info) -> Result<(), StartError> {
     let lacks = match () {
         () if info.memory_modes().endpoint => "its memory belongs to endpoints (FI_MR_ENDPOINT)",
@@ -111,28 +113,28 @@ fn fits(info: &Info) -> Result<(), StartError> {
     Err(StartError::Unfit { provider: info.provider().to_owned(), lacks })
 }
 
-/// Why a process could not start.
+/// Reason why a process could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There is no libfabric.
+    /// libfabric could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// There is no such provider.
+    /// No provider could be chosen.
     #[error(transparent)]
     Choose(#[from] ChooseError),
-    /// The provider does not open.
+    /// The provider could not be opened.
     #[error(transparent)]
     Make(#[from] MakeError),
-    /// It cannot do what the contract needs.
+    /// The provider cannot implement the contract.
     #[error("provider {provider:?} cannot be a fabric: {lacks}; name another one")]
     Unfit {
-        /// The provider.
+        /// Name of the provider.
         provider: String,
-        /// What it lacks.
+        /// Missing capability.
         lacks: &'static str,
     },
-    /// Peers cannot be met.
+    /// The connection manager could not be started.
     #[error(transparent)]
     Net(#[from] stentor_fabric_net::StartError),
 }
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_of_one_host_have_turns_of_their_own() {
+    fn processes_of_one_host_have_different_turns() {
         let on = |host: [u8; 4], port| Some(SocketAddr::from((host, port)));
         let two_hosts = vec![
             on([10, 0, 0, 1], 1),

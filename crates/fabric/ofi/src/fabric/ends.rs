@@ -1,4 +1,5 @@
-//! The ends of all connections, as the control plane drives them.
+//! The ends of all connections, as the connection manager drives them through [`Transport`], and the state that they
+//! share.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,52 +19,55 @@ use crate::PageMemory;
 use crate::endpoint::Endpoint;
 use crate::quirks::Quirks;
 
-/// The epoll instance's data for completion queues.
+/// epoll data of completion queues.
 pub(super) const QUEUE: u64 = 1;
 
-/// What all queue pairs share.
+/// State shared by all queue pairs.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Completions to be polled, and for requests the life that they are of and how many of its requests are done with it.
+    /// Completions that wait to be polled. For a request, also the life that posted it and the number of that life's
+    /// requests that are finished with it.
     pub(super) ready: VecDeque<(Completion, Option<(u32, u64)>)>,
     pub(super) broken: VecDeque<QpId>,
-    /// Keys of peers' regions that are not used any more.
+    /// Keys of peers' regions that must not be used any more.
     pub(super) fenced: HashSet<u64>,
-    /// Peers that have said that they leave a region alone, by queue pair, life and key.
+    /// Peers that have confirmed a fence, by queue pair, life and key.
     pub(super) answered: Vec<(QpId, u32, u64)>,
-    /// By region.
+    /// Memory of the regions, by region.
     pub(super) memories: Vec<Arc<PageMemory>>,
-    /// Whether something landed since [`arm`](stentor_fabric::Fabric::arm).
+    /// `true` if something has landed since [`arm`](stentor_fabric::Fabric::arm).
     pub(super) rung: bool,
     pub(super) armed: bool,
-    /// Whether the provider promises order between writes.
+    /// `true` if the provider guarantees order between writes.
     pub(super) ordered: bool,
-    /// Whether completion queues have descriptors, where the provider has such a thing.
+    /// `true` if completion queues should have descriptors, on providers that support them.
     pub(super) waits: bool,
-    /// Operations of one endpoint that the provider may have at a time.
+    /// Maximum number of operations of one endpoint that are posted to the provider at a time.
     pub(super) depth: usize,
-    /// The most bytes of writes that become one.
+    /// Maximum length of a merged write, in bytes.
     pub(super) most_merged: usize,
     pub(super) rnr_timeout: Duration,
-    /// Whether immediates have 64 bits.
+    /// `true` if immediates have 64 bits.
     pub(super) wide: bool,
     pub(super) epoll: Arc<OwnedFd>,
 }
 
 impl Shared {
-    /// An immediate as the provider carries it: with the length, if there is room. Not all providers tell that.
+    /// Returns an immediate as the provider carries it. It includes the length if there is room, because not all
+    /// providers report the length.
     pub(super) fn immediate(&self, imm: u32, bytes: usize) -> u64 {
         if self.wide { u64::from(imm) | (bytes as u64) << 32 } else { imm.into() }
     }
 
+    /// Returns the 32-bit immediate and the length of a write that has landed.
     pub(super) fn told(&self, data: u64, bytes: usize) -> (u32, u32) {
         (data as u32, if self.wide { (data >> 32) as u32 } else { bytes as u32 })
     }
 
-    /// An endpoint is about to be closed.
+    /// Removes an endpoint's descriptor from epoll. Called before the endpoint is closed.
     pub(super) fn forget(&self, endpoint: &Endpoint) {
         if let Some(descriptor) = endpoint.queue().descriptor() {
-            // SAFETY: the endpoint is open still, and its descriptor with it.
+            // SAFETY: the endpoint is still open, and its descriptor with it.
             let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
             let _ = epoll::delete(&self.epoll, descriptor);
         }
@@ -71,12 +75,12 @@ impl Shared {
 
     fn watch(&self, endpoint: &Endpoint) -> Result<(), SystemError> {
         let Some(descriptor) = endpoint.queue().descriptor() else { return Ok(()) };
-        // SAFETY: the endpoint is open, and `forget` comes before it is closed.
+        // SAFETY: the endpoint is open, and `forget` is called before it is closed.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
         epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(QUEUE), epoll::EventFlags::IN)
     }
 
-    /// Sleeps; whether a completion queue has something.
+    /// Sleeps for at most `slice`. Returns `true` if a completion queue has become readable.
     pub(super) fn doze(&self, slice: Duration) -> Result<bool, SystemError> {
         let slice = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: slice.subsec_nanos().into() };
         let mut events = Vec::with_capacity(8);
@@ -88,11 +92,11 @@ impl Shared {
     }
 }
 
-/// Why endpoints cannot be made, for a person.
+/// Reason why endpoints cannot be created, for the user.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     why: Option<String>,
-    /// Whether it was taken since an endpoint was made last: what stays the same is not said again.
+    /// `true` if the reason was reported since the last endpoint was created. A lasting error is reported only once.
     told: bool,
 }
 
@@ -107,7 +111,7 @@ impl Trouble {
         }
     }
 
-    /// Takes it.
+    /// Takes the reason.
     pub(super) fn next(&mut self) -> Option<String> {
         let why = self.why.take();
         self.told |= why.is_some();
@@ -116,19 +120,20 @@ impl Trouble {
 }
 
 impl OfiDevice {
-    /// Whether all endpoints have a descriptor to wait for.
+    /// Returns whether all endpoints have a descriptor to wait on.
     pub(super) fn has_queue_descriptors(&self) -> bool {
         let mut lives = self.ends.iter().filter_map(|qp| qp.life.as_ref());
         lives.all(|life| life.endpoint().queue().descriptor().is_some())
     }
 
-    /// Whether all descriptors may be waited for.
+    /// Returns whether all descriptors may be waited on.
     pub(super) fn may_wait(&self) -> bool {
         let mut lives = self.ends.iter().filter_map(|qp| qp.life.as_ref());
         lives.all(|life| life.endpoint().queue().may_wait())
     }
 
-    /// Lets the provider work; how many completions there were that go to `out` at once. The others wait to be polled.
+    /// Drives the provider. Returns the number of completions that were written directly to `out`; the others are
+    /// queued in `ready`.
     #[inline]
     pub(super) fn drive_into(&mut self, out: &mut [Completion]) -> usize {
         if self.shared.armed && !self.shared.rung {
@@ -148,7 +153,7 @@ impl OfiDevice {
     }
 }
 
-/// The token in front, then the provider's address.
+/// Splits an end into its token and the provider's address.
 fn parts(end: &End) -> Result<(u64, &[u8]), String> {
     let End::Opaque(bytes) = end else { return Err("it is none of libfabric".to_owned()) };
     let (token, address) = bytes.split_first_chunk().ok_or("it has no address")?;
@@ -191,14 +196,15 @@ impl Transport for OfiDevice {
     fn ready(&mut self, qp: QpId, _: &End, _: &End) -> Result<(), String> {
         let end = &mut self.ends[qp.index()];
         if let Some(life) = &mut end.life {
-            // The first word; until then the peer does not know that the provider has connected the two.
+            // This is the first frame. Until it arrives, the peer does not know that the provider has connected the two
+            // endpoints.
             life.say(FrameKind::Bell);
         }
         end.advance(&mut self.shared);
         Ok(())
     }
 
-    /// Lets the provider work.
+    /// Drives the provider.
     fn drive(&mut self) {
         self.drive_into(&mut []);
     }

@@ -1,33 +1,34 @@
-//! What ends of a connection tell each other in messages of their own: SENDs in pieces, receives that were posted, fences.
+//! Frames: control messages between the ends of a connection, which carry SENDs in pieces, credits for posted receives,
+//! and fences.
 //!
-//! Every frame begins with the token that its receiver has put into its offer. So what comes late from an end that is gone, or
-//! from somebody who knows the address alone, is not taken.
+//! Every frame begins with the token that its receiver has put into its connection offer. Late frames from a closed
+//! end, and frames from a process that only knows the address, carry another token and are dropped.
 
-/// Bytes in front of a frame's data.
+/// Length of a frame's header, in bytes.
 pub(super) const HEADER: usize = 32;
-/// The longest frame, bytes.
+/// Maximum length of a frame, in bytes.
 pub(super) const FRAME: usize = 4096;
-/// The most data in one frame, bytes.
+/// Maximum length of a frame's data, in bytes.
 pub(super) const PIECE: usize = FRAME - HEADER;
 
-/// What a frame is.
+/// Type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameKind {
-    /// A piece of a SEND: `value` is the length of the whole, `offset` where the piece goes.
+    /// A piece of a SEND: `whole` is the length of the message, `offset` the position of the piece in it.
     Piece { whole: u32, offset: u32, imm: Option<u32> },
-    /// The next SEND would be longer than its receive: it does not come, and the connection is over.
+    /// The next SEND is longer than its receive. The sender does not send it, and the connection breaks.
     TooLong,
-    /// Receives were posted: the data is the length of each, in 4 bytes.
+    /// Receives were posted. The data is the length of each, in 4 bytes.
     Credits,
-    /// The region of this key is to be left alone: say when nothing of it is under way any more.
+    /// Stop using the region with this key, and confirm when no operation on it is outstanding any more.
     Fence { key: u64 },
-    /// Nothing of the region of this key is under way any more, nor will be.
+    /// No operation on the region with this key is outstanding, and none will be posted.
     Fenced { key: u64 },
-    /// Something was written: for receivers that cannot see it otherwise.
+    /// Something was written. Sent to receivers that cannot detect a write otherwise.
     Bell,
 }
 
-/// Writes a header.
+/// Encodes a header.
 pub(super) fn encode(token: u64, kind: FrameKind) -> [u8; HEADER] {
     let (code, a, b, imm) = match kind {
         FrameKind::Piece { whole, offset, imm } => {
@@ -48,7 +49,7 @@ pub(super) fn encode(token: u64, kind: FrameKind) -> [u8; HEADER] {
     to
 }
 
-/// Reads a header; `None` for what is none, or has another token.
+/// Decodes a header. Returns `None` if it is invalid or has another token.
 pub(super) fn decode(token: u64, header: &[u8; HEADER]) -> Option<FrameKind> {
     let number = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     let imm = header[12..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_survive_and_only_with_their_token() {
+    fn frames_round_trip_only_with_their_token() {
         for kind in [
             FrameKind::Piece { whole: 70_000, offset: 65_536, imm: Some(9) },
             FrameKind::Piece { whole: 0, offset: 0, imm: None },

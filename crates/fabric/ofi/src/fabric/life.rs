@@ -1,5 +1,7 @@
-//! One life of a queue pair: an endpoint of its own, which is closed when the queue pair breaks. So nothing of an old life comes
-//! to a new one, and nothing that was posted to an old one lands after it.
+//! One life of a queue pair.
+//!
+//! Each life has an endpoint of its own, which is closed when the queue pair breaks. A new life therefore receives
+//! nothing from an old one, and nothing that was posted in an old life lands after its end.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -17,42 +19,42 @@ use crate::endpoint::{Local, Scratch};
 use crate::errno::Errno;
 use crate::memory::Registration;
 
-/// The largest inline source, bytes.
+/// Maximum length of an inline source, in bytes.
 pub(super) const INLINE: usize = 1024;
-/// Bytes of one send's own memory: a frame's header.
+/// Size of the memory that one send has for a frame header, in bytes.
 const SLOT: usize = 64;
-/// Receives for frames that are posted ahead.
+/// Number of receives for frames that are posted in advance.
 const FRAMES: usize = 32;
-/// Frames of ours that are under way at the same time.
+/// Maximum number of control frames of this end that are in flight.
 const SPEECHES: usize = 8;
-/// The most receives that one frame tells of.
+/// Maximum number of receives that one credit frame reports.
 const CREDITS: usize = (FRAME - HEADER) / 4;
 
-/// What an operation belongs to.
+/// Resource to which an operation belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
-    /// A place in the send queue.
+    /// A slot of the send queue.
     Send(usize),
     /// A receive for frames.
     Frame(usize),
-    /// A frame of ours that is no SEND.
+    /// A control frame of this end, which is not part of a SEND.
     Speech(usize),
     /// A tagged receive.
     Tagged(usize),
 }
 
-/// A look at what came.
+/// An event that polling has returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Came {
     /// An operation succeeded.
     Done(Owner, Success),
-    /// One failed.
+    /// An operation failed.
     Failed(Option<Owner>, Errno),
     /// A peer's write with an immediate landed.
     Immediate(u64, usize),
 }
 
-/// Sizes of one queue pair.
+/// Queue sizes of one queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) sends: usize,
@@ -60,42 +62,45 @@ pub(super) struct Sizes {
     pub(super) receives: usize,
 }
 
-/// Scratch that providers write to, at addresses that do not change.
+/// Scratch memory that providers write. Its addresses do not change.
 struct Scratches(Box<[Scratch]>);
 
-// SAFETY: the pointers in them are the provider's, whose objects may be used from any thread.
+// SAFETY: the pointers belong to the provider, whose objects may be used from any thread.
 unsafe impl Send for Scratches {}
 
 pub(super) struct Life {
-    // Dropped in this order: the endpoint first, then what it may use.
+    // Fields are dropped in this order: first the endpoint, then the memory that it may use.
     endpoint: Endpoint,
     peer: Option<PeerAddress>,
     scratch: Scratches,
     sizes: Sizes,
-    /// Headers of frames, by place in the send queue, then inline data.
+    /// Headers of frames by slot of the send queue, followed by inline data.
     sending: Registration,
     inline: InlineRing,
     frames: Registration,
     speeches: Registration,
-    /// Receives for frames that must be posted again, and frames of ours whose places are free.
+    /// Frame receives that must be posted again.
     unposted: Vec<usize>,
+    /// Free buffers for control frames.
     free: Vec<usize>,
     speech: Vec<u8>,
-    /// What is to be said.
+    /// Control frames that are still to be sent.
     unsaid: VecDeque<FrameKind>,
-    /// Lengths of receives that the peer was not told of.
+    /// Lengths of receives that are not yet reported to the peer.
     untold: VecDeque<u32>,
-    /// What frames of the peer must begin with, and frames to it.
+    /// Token of the peer's frames.
     pub(super) token: u64,
+    /// Token of frames to the peer.
     pub(super) their_token: u64,
     their_address: Vec<u8>,
-    /// Operations that the provider has.
+    /// Number of operations that are posted to the provider.
     pub(super) under_way: usize,
     landed: u64,
 }
 
 impl Drop for Life {
-    /// An endpoint has one peer in its life: nobody needs the other end's name any more, and who was killed cannot remove it.
+    /// Removes the name of the peer's shared memory. An endpoint has only one peer in its life, so no process needs the
+    /// name any more, and a killed process cannot remove it.
     fn drop(&mut self) {
         remove_segment(&self.their_address);
     }
@@ -183,8 +188,8 @@ impl Life {
         (&raw mut self.scratch.0[n]).cast()
     }
 
-    /// Looks at what came. What succeeded is in the batch; what failed is returned. Whether that is all: another look may be a
-    /// system call for nothing.
+    /// Polls the completion queue. Successes are stored in the batch, a failure is returned. The flag is `true` if the
+    /// queue is then empty; a further poll could cost a system call for nothing.
     #[inline]
     pub(super) fn poll(&mut self, batch: &mut Batch) -> (Option<Came>, bool) {
         match self.endpoint.queue().take(batch) {
@@ -198,7 +203,7 @@ impl Life {
         }
     }
 
-    /// What an entry of a batch says.
+    /// Classifies one entry of a batch.
     #[inline]
     pub(super) fn came(&mut self, entry: Success) -> Came {
         let came = match (self.owner(entry.context), entry.immediate) {
@@ -210,7 +215,7 @@ impl Life {
         came
     }
 
-    /// Whether a write of the peer has landed since the last look, as far as the provider tells.
+    /// Returns whether a write of the peer has landed since the last call, if the provider counts writes.
     pub(super) fn has_landed(&mut self) -> bool {
         let landed = self.endpoint.writes_landed().unwrap_or(0);
         std::mem::replace(&mut self.landed, landed) != landed
@@ -224,30 +229,30 @@ impl Life {
         }
     }
 
-    /// Copies inline data, right behind what was copied before if there is room: the data of WRITEs that adjoin adjoin. Of at most
-    /// as many requests as the send queue holds it is in use.
+    /// Copies inline data, directly behind the previous copy if there is room, so that the data of adjoining WRITEs
+    /// also adjoins. At most as many requests as the send queue holds use this memory at once.
     pub(super) fn copy_inline(&mut self, data: &[u8]) -> Local {
         let bytes = data.len().next_multiple_of(WORD) as u64;
-        let offset = self.inline.take(bytes).expect("there is room for as many as the send queue holds");
+        let offset = self.inline.take(bytes).expect("the ring holds inline data for the whole send queue");
         let offset = self.sizes.sends * SLOT + offset as usize;
         store(self.sending.memory().words(), offset, data);
         let (start, descriptor) = (self.sending.memory().at(offset as u64), self.sending.descriptor());
         Local { start, bytes: data.len(), descriptor }
     }
 
-    /// Which inline data is free when the requests are over that are posted so far.
+    /// Returns the position up to which inline data is free once all requests posted so far are finished.
     #[inline]
     pub(super) fn inline_taken(&self) -> u64 {
         self.inline.taken()
     }
 
-    /// Requests are over: see [`inline_taken`](Life::inline_taken).
+    /// Frees the inline data of finished requests, up to a value of [`inline_taken`](Life::inline_taken).
     #[inline]
     pub(super) fn free_inline(&mut self, taken: u64) {
         self.inline.free_up_to(taken);
     }
 
-    /// Sends one piece of a SEND, whose data is `local`.
+    /// Sends one piece of a SEND, with the data in `local`.
     pub(super) fn send_piece(&mut self, slot: usize, kind: FrameKind, local: Local) -> Result<(), Errno> {
         let peer = self.peer.ok_or(Errno::AGAIN)?;
         let header = frame::encode(self.their_token, kind);
@@ -255,20 +260,20 @@ impl Life {
         let start = self.sending.memory().at((slot * SLOT) as u64);
         let header = Local { start, bytes: HEADER, descriptor: self.sending.descriptor() };
         let context = self.context(Owner::Send(slot));
-        // SAFETY: this life keeps the header and the scratch; the data is memory of a region, which is never given back while
-        // there are lives, or inline data. The place is free, or its last piece has completed.
+        // SAFETY: this life keeps the header and the scratch. The data is either inline data or memory of a region,
+        // which is not freed while there are lives. The slot is free, or its last piece has completed.
         unsafe { self.endpoint.send_two([header, local], peer, context) }?;
         self.has_one_more();
         Ok(())
     }
 
-    /// Sends a short tagged message that the provider copies at once, if it has such a thing.
+    /// Sends a short tagged message that the provider copies during the call, if it supports that.
     #[inline]
     pub(super) fn inject_tagged(&self, data: &[u8], tag: u64) -> Result<(), Errno> {
         self.endpoint.inject_tagged(data, self.peer.ok_or(Errno::AGAIN)?, tag)
     }
 
-    /// Posts something that needs no frame.
+    /// Posts an operation that needs no frame header.
     pub(super) fn post(
         &mut self,
         slot: usize,
@@ -281,7 +286,8 @@ impl Life {
         Ok(())
     }
 
-    /// The provider has another operation. One that is given more than its queue holds may lose completions.
+    /// Counts an operation that was posted to the provider. A provider with more operations than its queue holds may
+    /// lose completions.
     #[inline]
     fn has_one_more(&mut self) {
         self.under_way += 1;
@@ -291,18 +297,19 @@ impl Life {
 
     pub(super) fn receive_tagged(&mut self, n: usize, local: Local, tag: u64, ignore: u64) -> Result<(), Errno> {
         let context = self.context(Owner::Tagged(n));
-        // SAFETY: this life keeps the scratch, whose place is free; the memory is a region's, which is never given back while
-        // there are lives.
+        // SAFETY: this life keeps the scratch, whose slot is free. The memory belongs to a region, which is not freed
+        // while there are lives.
         unsafe { self.endpoint.receive_tagged(local, tag, ignore, context) }
     }
 
     pub(super) fn cancel_tagged(&mut self, n: usize) {
         let context = self.context(Owner::Tagged(n));
-        // SAFETY: a receive was posted with this context, which is still there. One that has completed is not found.
+        // SAFETY: a receive was posted with this context, which still exists. The provider does not find a receive that
+        // has completed.
         let _ = unsafe { self.endpoint.cancel(context) };
     }
 
-    /// A frame that came into this place; its data follows the header there.
+    /// Returns the type and the data length of the frame in this buffer. The data follows the header.
     pub(super) fn frame(&self, n: usize, bytes: usize) -> Option<(FrameKind, usize)> {
         let mut header = [0; HEADER];
         load(self.frames.memory().words(), n * FRAME, &mut header);
@@ -315,7 +322,7 @@ impl Life {
         load(self.frames.memory().words(), n * FRAME + HEADER, to);
     }
 
-    /// The place may be used again.
+    /// Marks the frame receive as ready to be posted again.
     pub(super) fn done_with(&mut self, n: usize) {
         self.unposted.push(n);
     }
@@ -325,7 +332,7 @@ impl Life {
             let start = self.frames.memory().at((n * FRAME) as u64);
             let local = Local { start, bytes: FRAME, descriptor: self.frames.descriptor() };
             let context = self.context(Owner::Frame(n));
-            // SAFETY: this life keeps the memory and the scratch, and nobody looks at the place before the completion.
+            // SAFETY: this life keeps the memory and the scratch, and nothing reads the buffer before the completion.
             if unsafe { self.endpoint.receive(local, context) }.is_err() {
                 self.unposted.push(n);
                 return;
@@ -343,7 +350,7 @@ impl Life {
         self.untold.push_back(bytes);
     }
 
-    /// Posts receives for frames again, and says what is to be said.
+    /// Posts frame receives again and sends pending credits and control frames.
     #[inline]
     pub(super) fn talk(&mut self) {
         if !(self.unposted.is_empty() && self.unsaid.is_empty() && self.untold.is_empty()) {
@@ -383,7 +390,7 @@ impl Life {
     }
 }
 
-/// Stores bytes in words, from a multiple of 8 on.
+/// Stores bytes in words. `offset` is a multiple of 8.
 pub(super) fn store(words: &[Word], offset: usize, data: &[u8]) {
     let first = offset / WORD;
     for (word, bytes) in words[first..].iter().zip(data.chunks(WORD)) {
@@ -393,7 +400,7 @@ pub(super) fn store(words: &[Word], offset: usize, data: &[u8]) {
     }
 }
 
-/// The reverse.
+/// Loads bytes from words. `offset` is a multiple of 8.
 pub(super) fn load(words: &[Word], offset: usize, data: &mut [u8]) {
     let first = offset / WORD;
     for (word, bytes) in words[first..].iter().zip(data.chunks_mut(WORD)) {

@@ -1,13 +1,22 @@
-//! The contract of `stentor-fabric`, on one provider: its endpoints as the device of a [`NetFabric`].
+//! The contract of `stentor-fabric` on a libfabric provider: endpoints are the device of a [`NetFabric`].
 //!
-//! Every life of a queue pair has an endpoint of its own. WRITE, READ, atomics and tagged messages are the provider's; SENDs go
-//! in pieces into memory of the receiving end, and from there into the receive (a copy), because the provider's receives know
-//! neither WRITE_WITH_IMM nor budgets. A request that needs a receive waits at the sender until the receiver has told of one.
+//! Every life of a queue pair has an endpoint of its own. The provider executes WRITE, READ, atomics and tagged
+//! messages. A SEND is cut into pieces, which arrive in memory of the receiving end and are copied from there into the
+//! receive, because the provider's receives know neither WRITE_WITH_IMM nor budgets. A request that needs a receive
+//! waits at the sender until the receiver has reported one.
 //!
-//! What a peer would refuse is refused here, by what it has granted; its provider refuses the rest, by keys that nobody guesses.
-//! Data moves only while the process calls the fabric, on providers that have no hardware. The control connections are
-//! authenticated; what goes over the provider is not, nor is it encrypted: frames and keys are known to the two ends only, but
-//! who learns an endpoint's address can send tagged messages to it. For networks that are trusted, like RDMA itself.
+//! # Protection
+//!
+//! The sender checks its own grants and refuses what a peer would refuse. The peer's provider refuses the rest by keys
+//! that cannot be guessed.
+//!
+//! The control connections are authenticated. Traffic on the provider is neither authenticated nor encrypted. Only the
+//! two ends know the tokens and keys, but a process that learns an endpoint's address can send it tagged messages. Like
+//! RDMA itself, this fabric is for trusted networks.
+//!
+//! # Progress
+//!
+//! On providers without hardware, data moves only while the process calls the fabric.
 
 mod config;
 mod ends;
@@ -42,20 +51,20 @@ use ends::{QUEUE, Shared, Trouble};
 use queue::Qp;
 use regions::{Grant, Revocation, fresh_key};
 
-/// The deepest queues.
+/// Maximum depth of a queue.
 const DEPTH_LIMIT: u32 = 1 << 11;
-/// The longest sleep where completion queues have no descriptor: then somebody must look.
+/// Maximum sleep if completion queues have no descriptor, because the process must then poll.
 const LOOKING: Duration = Duration::from_micros(50);
 
-/// One process of a cluster on a provider of libfabric.
+/// One process of a cluster on a libfabric provider.
 pub type OfiFabric = NetFabric<OfiDevice>;
 
-/// The provider, with all that was made of it.
+/// An open provider with the objects that were created on it.
 #[derive(Debug)]
 pub struct OfiDevice {
-    // Dropped in this order: endpoints, then registrations.
+    // Fields are dropped in this order: first endpoints, then registrations.
     ends: Vec<Qp>,
-    /// For operations of this process, where the provider wants them; by region.
+    /// Registrations for this process's own operations if the provider requires them, by region.
     locals: Vec<Option<Registration>>,
     granted: HashMap<(RegionId, ProcessId), Grant>,
     revocations: Vec<Revocation>,
@@ -71,25 +80,26 @@ pub struct OfiDevice {
 }
 
 impl OfiDevice {
-    /// Returns the provider that is used, and its device.
+    /// Returns the provider and device in use.
     #[must_use]
     pub fn provider(&self) -> &Info {
         self.domain.info()
     }
 
-    /// Returns what is hidden of the provider's capabilities.
+    /// Returns the mask of hidden capabilities.
     #[must_use]
     pub fn mask(&self) -> CapabilityMask {
         self.mask
     }
 
-    /// Returns why connections cannot be made again, once until one can.
+    /// Returns the reason why connections cannot be re-established. Each reason is returned once until a connection
+    /// succeeds.
     pub fn next_trouble(&mut self) -> Option<String> {
         self.trouble.next()
     }
 }
 
-/// Names the provider and its protocol, and what else its processes must share to reach each other.
+/// Returns the name of the provider, its protocol, and the namespace that its processes must share to reach each other.
 fn protocol(info: &Info) -> String {
     let protocol = format!("ofi {} protocol {}", info.provider(), info.protocol());
     match pid_namespace() {
@@ -98,13 +108,13 @@ fn protocol(info: &Info) -> String {
     }
 }
 
-/// Whether a provider finds the memory of a peer by its process id, which is another one in every PID namespace: across them
-/// processes never meet, or meet a stranger.
+/// Returns whether a provider finds a peer's memory by process id. A process has another id in every PID namespace, so
+/// across namespaces processes do not find their peer or find another process.
 fn names_by_pid(provider: &str) -> bool {
     has_segments(provider)
 }
 
-/// The number of this process's PID namespace; `None` where `/proc` does not tell.
+/// Returns the number of this process's PID namespace, or `None` if `/proc` does not show it.
 fn pid_namespace() -> Option<String> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(link.to_str()?.trim_matches(|c: char| !c.is_ascii_digit()).to_owned())
@@ -121,7 +131,7 @@ fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {
         max_send_depth: DEPTH_LIMIT,
         max_recv_depth: DEPTH_LIMIT.min(info.recv_depth()),
         max_message_bytes: message_bytes,
-        // Each life has a queue that holds all that it may have outstanding.
+        // Each life has a completion queue that is large enough for all its outstanding operations.
         max_completions: u32::MAX,
         atomics: can.atomics && !quirks.fetches_nothing,
         unreliable: false,
@@ -140,7 +150,7 @@ impl Device for OfiDevice {
     type Sets = NoSets<Self>;
     type StartError = StartError;
 
-    /// Opens a provider. [`provider`](OfiDevice::provider) says which one was taken: print it.
+    /// Opens a provider. The caller should print [`provider`](OfiDevice::provider), which is the one that was chosen.
     fn open(net: &NetConfig, config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<(Self, NoSets<Self>), StartError> {
         let info = config.choose(net)?;
         let capabilities = capabilities(&config, &info);
@@ -183,13 +193,14 @@ impl Device for OfiDevice {
         &self.capabilities
     }
 
-    /// One provider may speak two protocols (`efa` and `efa-direct`); versions of one protocol are between the providers.
+    /// A provider may support two protocols (`efa` and `efa-direct`). The providers negotiate versions of one protocol
+    /// themselves.
     fn protocol(&self) -> String {
         protocol(self.domain.info())
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
-        // A number that is given again takes the place of one whose life did not begin.
+        // A repeated number replaces a queue pair whose life did not begin.
         self.ends.truncate(qp.index());
         self.ends.push(Qp::new(qp, peer, config, false));
         Ok(())
@@ -287,7 +298,7 @@ impl Device for OfiDevice {
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
-        // Posts what could not be posted before, too.
+        // This also posts requests that could not be posted before.
         let mut count = self.drive_into(out);
         while count < out.len()
             && let Some((completion, frees)) = self.shared.ready.pop_front()
@@ -305,9 +316,9 @@ impl Device for OfiDevice {
     }
 
     fn arm(&mut self) {
-        // What lands from here on is news.
+        // Only writes that land from here on count as news.
         self.ends.iter_mut().filter_map(|qp| qp.life.as_mut()).for_each(|life| _ = life.has_landed());
-        // What the descriptors have signalled already is taken back by asking.
+        // `may_wait` resets descriptors that have signalled already.
         for _ in 0..4 {
             self.drive();
             if self.may_wait() {
@@ -336,7 +347,7 @@ impl Device for OfiDevice {
         } else if self.may_wait() {
             longest
         } else {
-            // Something is there already.
+            // Completions are queued already.
             Duration::ZERO
         }
     }
@@ -349,7 +360,8 @@ impl Device for OfiDevice {
         self.shared.armed = false;
     }
 
-    /// Without descriptors of completion queues nobody could wait for what lands.
+    /// Returns `false` if completion queues have no descriptors, because the process could not wait for landed writes
+    /// then.
     fn has_descriptors(&self) -> bool {
         self.has_queue_descriptors()
     }
@@ -360,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_providers_that_name_peers_by_pid_are_bound_to_a_pid_namespace() {
+    fn only_providers_with_pid_addresses_require_one_pid_namespace() {
         assert!(names_by_pid("shm") && names_by_pid("ofi_rxm;shm"));
         assert!(!names_by_pid("tcp") && !names_by_pid("efa") && !names_by_pid("ofi_rxd;udp"));
         let namespace = pid_namespace().unwrap();

@@ -1,4 +1,4 @@
-//! Posting: the contract's work requests, as the provider has them.
+//! Translation of the contract's work requests into operations of the provider, and requests of a process to itself.
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, PostError, QpId, RegionId, RemoteSpan, Source, Span, Verb, WorkRequest};
@@ -10,7 +10,7 @@ use super::work::{There, Work};
 use crate::endpoint::Local;
 
 impl OfiDevice {
-    /// Memory of a region, as operations name it; the span was checked.
+    /// Returns a region's memory in the form that operations require. The span was checked.
     pub(super) fn local(&self, span: Span) -> Local {
         let local = self.locals.get(span.region.index()).and_then(Option::as_ref);
         let descriptor = local.map_or(std::ptr::null_mut(), |made| made.descriptor());
@@ -21,7 +21,7 @@ impl OfiDevice {
         Local { start, bytes: span.bytes as usize, descriptor }
     }
 
-    /// A place of a peer's memory, if what is meant to be done there was granted.
+    /// Returns a location in a peer's memory if the peer has granted the access that is needed there.
     fn there(&self, remotes: &Remotes, qp: QpId, span: &RemoteSpan, bytes: u64, needs: Access) -> Option<There> {
         let of = self.ends[qp.index()].peer;
         let granted = remotes.granted(&span.region).filter(|_| span.region.peer == of)?;
@@ -73,7 +73,7 @@ impl OfiDevice {
         work.unwrap_or(Work::Refused)
     }
 
-    /// One-sided verbs of a process to itself are done at once, word by word.
+    /// Executes one-sided verbs of a process to itself at once, word by word.
     pub(super) fn post_to_itself(
         &mut self,
         remotes: &Remotes,

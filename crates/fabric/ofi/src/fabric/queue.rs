@@ -1,11 +1,13 @@
-//! A queue pair over all its lives: the send queue, the receives, and what happens to them.
+//! A queue pair over all its lives: the send queue, the receives, and their completion.
 //!
-//! Work is posted to the provider in order, and reported in order, whatever the order of the provider's completions. A request
-//! that needs a receive of the peer's waits until the peer has told of one, and everything behind it with it.
+//! Requests are posted to the provider in order and reported in order, whatever the order of the provider's
+//! completions. A request that needs a receive of the peer waits until the peer has reported one, and all later
+//! requests wait behind it.
 //!
-//! Where the owner allows it, writes wait for others that adjoin until the process flushes, or something else is posted, or there
-//! are enough bytes. What adjoins is one operation of the provider, under the place of its first request, whose `joined` counts the
-//! others: they are posted, done and over with it.
+//! If the owner allows merging, a write waits for further writes that adjoin it. The wait ends when the process
+//! flushes, posts another verb, or enough bytes are queued. Adjoining writes become one operation of the provider in
+//! the slot of the first request. Its `joined` counts the other requests, which are posted, completed and reported
+//! together with it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,25 +22,25 @@ use crate::cq::{Batch, Success};
 use crate::endpoint::{Completes, Local, Remote};
 use crate::errno::Errno;
 
-/// How long a connection whose peer was told that it is over waits for the peer to say so.
+/// Time that the sender of a `TooLong` frame waits for the peer to break the connection.
 const DOOM: Duration = Duration::from_millis(100);
 
-/// How many times longer a request waits for a receive while nothing at all has come from the peer.
+/// Factor by which a request waits longer for a receive while no frame has arrived from the peer.
 const UNHEARD: u32 = 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Queued,
-    /// The provider has it.
+    /// The request is posted to the provider.
     Posted,
     Done,
-    /// It fails when all before it are done.
+    /// The request fails when all earlier requests are complete.
     Failing(Status),
-    /// The peer was told that the connection is over.
+    /// The peer was sent a `TooLong` frame, at this time.
     Doomed(Status, Instant),
 }
 
-/// One entry of the send queue.
+/// An entry of the send queue.
 #[derive(Debug)]
 struct Request {
     id: u64,
@@ -46,13 +48,13 @@ struct Request {
     signalled: bool,
     state: State,
     work: Work,
-    /// How many requests behind it went with it.
+    /// Number of following requests that were merged into this one.
     joined: usize,
-    /// Inline data in front of this position is free when it is over.
+    /// Inline data before this position is free once the request is finished.
     taken: u64,
 }
 
-/// A receive that is posted.
+/// A posted receive.
 #[derive(Clone, Copy, Debug)]
 struct Receive {
     id: u64,
@@ -64,21 +66,22 @@ pub(super) struct Qp {
     pub(super) id: QpId,
     pub(super) peer: ProcessId,
     pub(super) config: QpConfig,
-    /// Whether it is not broken.
+    /// `true` unless the queue pair is broken.
     pub(super) alive: bool,
-    /// None while it is broken, and for connections of a process to itself.
+    /// The current life. `None` if the queue pair is broken, and for connections of a process to itself.
     pub(super) life: Option<Life>,
-    /// Counts lives.
+    /// Number of lives so far.
     pub(super) lives: u32,
-    /// Whether the peer must be told that something was written, to see it.
+    /// `true` if the peer cannot detect a write and needs a `Bell` frame after it.
     pub(super) bells: bool,
     sends: VecDeque<Request>,
-    /// The number of the first of `sends`; of the next that is posted to the provider, from there.
+    /// Number of the first request in `sends`.
     first: u64,
+    /// Index in `sends` of the next request to post to the provider.
     next: usize,
-    /// Requests up to this number have left their places.
+    /// Requests before this number have released their slots.
     freed: u64,
-    /// Lengths of the peer's receives that nothing was sent to.
+    /// Lengths of the peer's receives that are not used yet.
     credits: VecDeque<u32>,
     starving: Option<Instant>,
     receives: VecDeque<Receive>,
@@ -86,9 +89,9 @@ pub(super) struct Qp {
     free_tagged: Vec<usize>,
     fences: Vec<u64>,
     wrote: bool,
-    /// Bytes of writes that wait for others that adjoin.
+    /// Total length of the writes that wait to be merged, in bytes.
     waiting: usize,
-    /// Whether a frame has come in this life.
+    /// `true` if a frame has arrived in this life.
     heard: bool,
 }
 
@@ -118,7 +121,7 @@ impl Qp {
         }
     }
 
-    /// A life begins, with empty queues.
+    /// Starts a life with empty queues.
     pub(super) fn begin(&mut self, life: Option<Life>) {
         let places = self.config.recv_depth as usize;
         (self.life, self.alive, self.wrote, self.heard) = (life, true, false, false);
@@ -136,7 +139,7 @@ impl Qp {
         self.first + self.sends.len() as u64
     }
 
-    /// Whether something of it moves only while somebody looks.
+    /// Returns whether a request makes progress only while the process polls.
     pub(super) fn is_busy(&self) -> bool {
         self.starving.is_some() || self.next < self.sends.len()
     }
@@ -150,13 +153,14 @@ impl Qp {
         (number & (self.slots() - 1)) as usize
     }
 
-    /// As many as the send queue is deep, or more: a power of two, so that nothing is divided.
+    /// Returns the number of slots: the depth of the send queue, rounded up to a power of two so that no division is
+    /// needed.
     #[inline]
     pub(super) fn slots(&self) -> u64 {
         u64::from(self.config.send_depth.max(1)).next_power_of_two()
     }
 
-    /// A completion was polled: what was posted up to it has left.
+    /// Releases the slots of all requests before `number`. Called when a completion is polled.
     pub(super) fn free_up_to(&mut self, number: u64) {
         self.freed = self.freed.max(number);
     }
@@ -167,7 +171,8 @@ impl Qp {
         self.sends.push_back(Request { id, opcode, signalled, state, work, joined: 0, taken });
     }
 
-    /// Whether what was pushed last is a write that may wait for others that adjoin. `most`: how many bytes may.
+    /// Returns whether the request pushed last is a write that may wait to be merged. At `most` waiting bytes, it may
+    /// not.
     #[inline]
     pub(super) fn may_wait(&mut self, most: usize) -> bool {
         let last = self.sends.back().filter(|entry| self.config.merges && entry.state == State::Queued);
@@ -176,8 +181,8 @@ impl Qp {
         self.waiting < most
     }
 
-    /// A short tagged message goes to the provider at once, which copies it, if nothing is in front of it. Whether it did: then it
-    /// is done.
+    /// Injects a short tagged message if no request is queued before it. Returns `true` if the provider took it; the
+    /// request is complete then.
     #[inline]
     pub(super) fn inject_tagged(&mut self, data: &[u8], tag: u64, (id, signalled): (u64, bool)) -> bool {
         let is_next = self.next == self.sends.len();
@@ -188,7 +193,7 @@ impl Qp {
         injected
     }
 
-    /// Something was done already.
+    /// Adds a request that is already complete.
     pub(super) fn push_done(&mut self, id: u64, opcode: Opcode, signalled: bool) {
         let (state, work) = (State::Done, Work::Refused);
         let taken = self.life.as_ref().map_or(0, Life::inline_taken);
@@ -207,7 +212,7 @@ impl Qp {
         }
     }
 
-    /// Posts a tagged receive; `false` if there is no place.
+    /// Posts a tagged receive. Returns `false` if no slot is free or the provider has no room.
     pub(super) fn push_tagged(&mut self, id: u64, local: Local, tag: u64, ignore: u64) -> bool {
         let (Some(life), Some(n)) = (&mut self.life, self.free_tagged.pop()) else { return false };
         if life.receive_tagged(n, local, tag, ignore).is_err() {
@@ -226,8 +231,8 @@ impl Qp {
         }
     }
 
-    /// One round: takes in what came, posts what can be posted, says what is to be said. Tagged messages come to `out` while there
-    /// is room and nothing waits to be polled before them; how many.
+    /// Runs one round: handles completions, posts requests and sends control frames. Completions of tagged messages are
+    /// written to `out` while there is room and no earlier completion waits in `ready`. Returns their number.
     #[inline]
     pub(super) fn drive(&mut self, shared: &mut Shared, out: &mut [Completion]) -> usize {
         let mut count = 0;
@@ -240,17 +245,17 @@ impl Qp {
         count
     }
 
-    /// Takes in what one look finds. Whether that is all.
+    /// Polls the provider once and handles the result. Returns `true` if its queue is empty.
     #[inline]
     fn look(&mut self, shared: &mut Shared, out: &mut [Completion], count: &mut usize) -> bool {
         let Some(life) = &mut self.life else { return true };
         let mut batch = Batch::new();
         let (failed, is_all) = life.poll(&mut batch);
-        // Reading a counter lets a provider work once more: only who is about to sleep asks.
+        // Reading the counter drives the provider once more, so it is read only before the process sleeps.
         shared.rung |= shared.armed && life.has_landed();
         for entry in batch.entries() {
             shared.rung = true;
-            // What is left of a life that has ended was given back with it.
+            // If the life has ended, the rest of the batch was flushed with it.
             let Some(life) = &mut self.life else { return true };
             let came = life.came(entry);
             if let Came::Done(Owner::Tagged(n), entry) = came
@@ -273,7 +278,7 @@ impl Qp {
         is_all
     }
 
-    /// Posts what can be posted, and reports what is done.
+    /// Posts requests that can be posted, and reports finished ones.
     #[inline]
     pub(super) fn advance(&mut self, shared: &mut Shared) {
         if self.next < self.sends.len() {
@@ -287,7 +292,7 @@ impl Qp {
         }
     }
 
-    /// Whether there may be something to report.
+    /// Returns whether there may be something to report.
     #[inline]
     fn has_news(&self) -> bool {
         let waits = |entry: &Request| matches!(entry.state, State::Queued | State::Posted);
@@ -320,7 +325,8 @@ impl Qp {
             let needs = matches!(entry.work, Work::Send { sent: 0, .. } | Work::Write { imm: Some(_), .. });
             if needs && self.credits.is_empty() {
                 let since = *self.starving.get_or_insert_with(Instant::now);
-                // A provider may take its time to connect; that is not the peer's.
+                // Until the first frame has arrived, the provider may still be connecting. The peer's time limit does
+                // not include that time.
                 let patience = if self.heard { 1 } else { UNHEARD };
                 if since.elapsed() > shared.rnr_timeout * patience {
                     self.sends[self.next].state = State::Failing(Status::RnrRetryExceeded);
@@ -336,7 +342,8 @@ impl Qp {
         }
     }
 
-    /// The writes that go with the next one: how many, with how many bytes in all, and whether anybody waits for one of them.
+    /// Returns the number of writes that can be merged into the next one, their total length in bytes, and whether one
+    /// of them is signalled.
     fn adjoining(&self, most: usize) -> (usize, usize, bool) {
         let mut rest = self.sends.range(self.next..);
         let Some(first) = rest.next() else { return (0, 0, false) };
@@ -352,7 +359,7 @@ impl Qp {
         (joined, bytes, signalled)
     }
 
-    /// Posts the next request, a write, and those that adjoin it.
+    /// Posts the next request, which is a write, together with the writes that adjoin it.
     fn post_write(&mut self, shared: &Shared, (local, to, imm): (Local, There, Option<u32>)) -> Result<(), Errno> {
         let (joined, bytes, signalled) = self.adjoining(shared.most_merged);
         let slot = self.slot_of(self.first + self.next as u64);
@@ -363,8 +370,9 @@ impl Qp {
         let imm = imm.map(|imm| shared.immediate(imm, local.bytes));
         life.post(slot, |endpoint, peer, context| {
             let to = Remote { peer, address: to.address, key: to.key };
-            // SAFETY: the source is memory of a region or of the life's own, which outlive the operation; its owner
-            // does not change it until the completion, as the contract asks. Sources that adjoin are of the same memory.
+            // SAFETY: the source is memory of a region or of this life, both of which outlive the operation. Its owner
+            // does not change it until the completion, as the contract requires. Adjoining sources are parts of the
+            // same memory.
             unsafe { endpoint.write(local, to, imm, completes, context) }
         })?;
         self.wrote |= self.bells;
@@ -372,7 +380,7 @@ impl Qp {
         Ok(())
     }
 
-    /// The provider has the next request, and with it so many behind it.
+    /// Marks the next request and the `joined` requests after it as posted.
     fn note_posted(&mut self, joined: usize) {
         self.sends[self.next].joined = joined;
         self.sends.range_mut(self.next..=self.next + joined).for_each(|entry| entry.state = State::Posted);
@@ -385,7 +393,7 @@ impl Qp {
         let mut last = true;
         match entry.work {
             Work::Write { local, imm: None, .. } if local.bytes == 0 => {
-                // Nothing is nowhere: not all providers know that.
+                // Not all providers accept a write of 0 bytes.
                 entry.state = State::Done;
                 self.next += 1;
                 return Ok(());
@@ -400,28 +408,29 @@ impl Qp {
             }
             Work::Read { local, from } => life.post(slot, |endpoint, peer, context| {
                 let from = Remote { peer, address: from.address, key: from.key };
-                // SAFETY: the target is memory of a region, which outlives the operation and is seen as atomic words only.
+                // SAFETY: the target is memory of a region, which outlives the operation and is accessed only as atomic
+                // words.
                 unsafe { endpoint.read(local, from, context) }
             })?,
             Work::FetchAdd { old, operand, to } => {
                 life.post(slot, |endpoint, peer, context| {
                     let to = Remote { peer, address: to.address, key: to.key };
-                    // SAFETY: memory of a region and of the life's own, which outlive the operation.
+                    // SAFETY: the memory belongs to a region and to this life, which outlive the operation.
                     unsafe { endpoint.fetch_add(old, operand, to, context) }
                 })?;
             }
             Work::CompareSwap { old, operands, to } => {
                 let new = Local { bytes: 8, ..operands };
-                // SAFETY: the second of the two words that were stored there.
+                // SAFETY: `work_of` stored two words there; this is the second.
                 let expected = Local { start: unsafe { operands.start.add(8) }, ..new };
                 life.post(slot, |endpoint, peer, context| {
                     let to = Remote { peer, address: to.address, key: to.key };
-                    // SAFETY: memory of a region and of the life's own, which outlive the operation.
+                    // SAFETY: the memory belongs to a region and to this life, which outlive the operation.
                     unsafe { endpoint.compare_swap(old, [new, expected], to, context) }
                 })?;
             }
             Work::Tagged { local, tag } => life.post(slot, |endpoint, peer, context| {
-                // SAFETY: as with a write.
+                // SAFETY: the argument for a write holds here too.
                 unsafe { endpoint.send_tagged(local, peer, tag, context) }
             })?,
             Work::Send { local, imm, ref mut sent } => {
@@ -443,7 +452,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Deals with one thing that came.
+    /// Handles one event.
     fn take(&mut self, came: Came, shared: &mut Shared) {
         match came {
             Came::Done(Owner::Send(slot), _) => self.completed(slot),
@@ -474,13 +483,13 @@ impl Qp {
                         Completion { bytes, imm: Some(imm), ..self.completion(id, opcode, Status::Success) };
                     shared.ready.push_back((completion, None));
                 }
-                // Nobody was promised one.
+                // The peer had no credit for this write.
                 None => self.fail_itself(Status::Flushed, shared),
             },
         }
     }
 
-    /// Which entry of the send queue a place belongs to.
+    /// Returns the index in the send queue of the request in `slot`.
     fn place(&self, slot: usize) -> Option<usize> {
         let at = (slot as u64).wrapping_sub(self.first) & (self.slots() - 1);
         (at < self.sends.len() as u64).then_some(at as usize)
@@ -489,7 +498,7 @@ impl Qp {
     fn completed(&mut self, slot: usize) {
         let Some(at) = self.place(slot) else { return };
         let entry = &mut self.sends[at];
-        // Pieces of a SEND go one after the other.
+        // The pieces of a SEND are sent one after another.
         entry.state = match entry.work {
             Work::Send { local, sent, .. } if (sent as usize) < local.bytes => State::Queued,
             _ => State::Done,
@@ -558,7 +567,7 @@ impl Qp {
         }
     }
 
-    /// Says of which fenced regions nothing is under way any more.
+    /// Answers the fences of regions on which no operation is outstanding any more.
     fn answer_fences(&mut self) {
         let Some(life) = &mut self.life else { return };
         let sends = &self.sends;
@@ -575,7 +584,7 @@ impl Qp {
         Completion { qp: self.id, id, opcode, status, bytes: 0, imm: None, tag: 0 }
     }
 
-    /// Reports what is done, in order.
+    /// Reports finished requests in order.
     fn report(&mut self, shared: &mut Shared) {
         while let Some(entry) = self.sends.front() {
             match entry.state {
@@ -609,10 +618,11 @@ impl Qp {
         }
     }
 
-    /// The life ends: what is outstanding can be polled. What fails for a reason of its own says so.
+    /// Ends the life and completes all outstanding requests. A request that failed for its own reason reports that
+    /// reason.
     pub(super) fn fail(&mut self, status: Status, shared: &mut Shared) {
         self.alive = false;
-        // From here on the provider touches nothing of it.
+        // Dropping the life closes its endpoint. The provider accesses none of its memory afterwards.
         if let Some(life) = self.life.take() {
             shared.forget(life.endpoint());
         }
@@ -639,11 +649,11 @@ impl Qp {
     }
 }
 
-/// Sends the next piece of a SEND; whether it is the last.
+/// Sends the next piece of a SEND. Returns whether it is the last one.
 fn send_piece(life: &mut Life, slot: usize, (local, imm): (Local, Option<u32>), sent: &mut u32) -> Result<bool, Errno> {
     let (whole, offset) = (local.bytes as u32, *sent);
     let bytes = (whole - offset).min(PIECE as u32) as usize;
-    // SAFETY: inside the source, whose length is `whole`.
+    // SAFETY: the offset is inside the source, whose length is `whole`.
     let start = unsafe { local.start.add(offset as usize) };
     life.send_piece(slot, FrameKind::Piece { whole, offset, imm }, Local { start, bytes, ..local })?;
     *sent += bytes as u32;
@@ -681,7 +691,7 @@ mod tests {
         }
     }
 
-    /// A queue pair with writes of 64 bytes that adjoin, of which these are signalled.
+    /// Returns a queue pair with adjoining writes of 64 bytes, one for each element of `signalled`.
     fn queue(config: QpConfig, signalled: &[bool]) -> Qp {
         let mut qp = Qp::new(QpId(0), ProcessId(1), config, false);
         qp.begin(None);
@@ -694,7 +704,7 @@ mod tests {
         qp
     }
 
-    /// What posting does to the queue.
+    /// Changes the queue as posting does.
     fn posted(qp: &mut Qp) {
         let (joined, ..) = qp.adjoining(MOST);
         qp.note_posted(joined);
@@ -706,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_adjoin_are_one_up_to_the_limit_where_the_owner_allows_it() {
+    fn adjoining_writes_merge_up_to_the_limit_if_the_owner_allows_it() {
         let config = QpConfig::reliable(16, 0);
         let qp = queue(config.merging(), &[false, true, false]);
         assert_eq!(qp.adjoining(MOST), (2, 192, true));
@@ -714,22 +724,22 @@ mod tests {
         assert_eq!(queue(config, &[false, true]).adjoining(MOST), (0, 64, false));
         let mut qp = queue(config.merging(), &[false; 3]);
         qp.push(9, Opcode::Read, true, Work::Refused);
-        assert_eq!(qp.adjoining(MOST), (2, 192, false), "the write that is refused is behind");
+        assert_eq!(qp.adjoining(MOST), (2, 192, false), "the refused request is not merged");
     }
 
     #[test]
-    fn a_write_waits_for_others_until_there_are_enough_bytes() {
+    fn write_waits_to_be_merged_until_enough_bytes_are_queued() {
         let mut qp = queue(QpConfig::reliable(16, 0).merging(), &[false]);
         assert!(qp.may_wait(129) && qp.may_wait(129) && !qp.may_wait(129));
         qp.pump(&mut shared());
-        assert!(qp.may_wait(129), "the others have left");
+        assert!(qp.may_wait(129), "the other writes were posted");
         qp.push(1, Opcode::Write, true, Work::Refused);
-        assert!(!qp.may_wait(129), "nothing else waits");
+        assert!(!qp.may_wait(129), "only a write may wait");
         assert!(!queue(QpConfig::reliable(16, 0), &[false]).may_wait(129));
     }
 
     #[test]
-    fn parts_are_done_together_and_each_that_is_signalled_is_told_of() {
+    fn merged_writes_complete_together_and_signalled_ones_are_reported() {
         let (mut qp, mut shared) = (queue(QpConfig::reliable(16, 0).merging(), &[true, false, true]), shared());
         posted(&mut qp);
         assert_eq!((qp.next, qp.is_busy()), (3, false));
@@ -739,9 +749,9 @@ mod tests {
         assert_eq!((qp.sends.len(), qp.first, qp.next), (0, 3, 0));
     }
 
-    /// Nobody knows which part failed: the first says why.
+    /// The failing part of a merged write is unknown, so its first request reports the cause.
     #[test]
-    fn of_parts_that_fail_the_first_says_why_and_all_are_told_of() {
+    fn first_request_of_a_failed_merge_reports_the_cause() {
         let (mut qp, mut shared) = (queue(QpConfig::reliable(16, 0).merging(), &[false, true, false]), shared());
         posted(&mut qp);
         qp.take(Came::Failed(Some(Owner::Send(0)), Errno::ACCESS), &mut shared);
@@ -753,7 +763,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_takes_a_place() {
+    fn each_merged_write_occupies_a_slot() {
         let mut qp = queue(QpConfig::reliable(4, 0).merging(), &[false; 4]);
         posted(&mut qp);
         assert!(qp.is_full());

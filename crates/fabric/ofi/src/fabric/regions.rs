@@ -1,9 +1,12 @@
-//! Regions: making, granting, revoking.
+//! Registration, grants and revocation of regions.
 //!
-//! Each grant is a registration of its own, with a key that nobody has seen before. A revocation closes it, which on no provider
-//! says what becomes of a write that is half there. So the peer is asked first, on every connection with it, to leave the region
-//! alone; it answers when nothing of it is under way any more, and the registration is closed then. If it does not answer in
-//! time, all connections with it are broken: an endpoint that is closed takes nothing any more, and the answer is not needed.
+//! Each grant is a registration of its own with a key that was never used before. A revocation closes the registration.
+//! No provider specifies what then happens to a write that has landed partly. Therefore the peer is first asked, on
+//! every connection with it, to stop using the region. It answers when none of its operations on the region is
+//! outstanding any more, and only then is the registration closed.
+//!
+//! If the peer does not answer in time, all connections with it are broken. No operation lands through a closed
+//! endpoint, so the answer is not needed.
 
 use std::time::Instant;
 
@@ -15,30 +18,30 @@ use super::frame::FrameKind;
 use crate::PageMemory;
 use crate::memory::Registration;
 
-/// A grant of a region.
+/// A grant of a region to a peer.
 #[derive(Debug)]
 pub(super) struct Grant {
-    /// None for this process itself: then nothing goes through the provider.
+    /// `None` for a grant to this process itself, which does not use the provider.
     _registration: Option<Registration>,
     key: u64,
 }
 
-/// A revocation that has not taken effect.
+/// A revocation that has not taken effect yet.
 #[derive(Debug)]
 pub(super) struct Revocation {
     region: RegionId,
     peer: ProcessId,
     grant: Grant,
-    /// Who has not answered: queue pairs and their lives.
+    /// Queue pairs, with their lives, whose answer is missing.
     waiting: Vec<(QpId, u32)>,
     since: Instant,
-    /// It was said that it takes too long.
+    /// `true` once the delay was reported.
     late: bool,
 }
 
-/// A key that nobody has seen.
+/// Returns a random key that was never used before.
 pub(super) fn fresh_key() -> u64 {
-    // All ones means that there is none.
+    // A key of all ones means that there is none, so the top bit stays clear.
     u64::from_be_bytes(nonce()) >> 1
 }
 
@@ -86,7 +89,7 @@ impl OfiDevice {
         Fence::Waits
     }
 
-    /// Returns the next revocation that has been answered, and whose registration is closed; or a peer that does not answer.
+    /// Returns the next revocation that is answered, after closing its registration, or a peer whose answer is late.
     pub(super) fn next_revocation(&mut self) -> Option<Waiting> {
         let (ends, answered) = (&self.ends, &self.shared.answered);
         for (n, of) in self.revocations.iter_mut().enumerate() {
@@ -95,7 +98,7 @@ impl OfiDevice {
                 end.alive && end.lives == *life && !answered.contains(&(*qp, *life, of.grant.key))
             });
             if of.waiting.is_empty() {
-                // Closed before anybody is told.
+                // This drops the grant: the registration is closed before the caller learns that the revocation holds.
                 let Revocation { region, peer, .. } = self.revocations.remove(n);
                 return Some(Waiting::Holds(region, peer));
             }
@@ -104,7 +107,7 @@ impl OfiDevice {
                 return Some(Waiting::Late(of.peer));
             }
         }
-        // All answers were looked at.
+        // All answers were evaluated.
         self.shared.answered.clear();
         None
     }

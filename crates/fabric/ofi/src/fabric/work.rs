@@ -1,25 +1,25 @@
-//! What is to be done, as the provider is asked for it, and which writes become one.
+//! Work of the send queue in the form of provider operations, and the test whether two writes can be merged.
 //!
-//! Writes wait in the send queue until the process flushes. Those next to each other that adjoin, at the peer and here, then go to
-//! the provider as one: inline data was copied behind each other for that.
+//! Writes wait in the send queue until the process flushes. Consecutive writes that adjoin both locally and at the peer
+//! are then posted as one. Inline data is copied contiguously for this purpose.
 
 use stentor_fabric::RegionId;
 
 use crate::endpoint::Local;
 
-/// A place of a peer's memory.
+/// A location in a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct There {
     pub(super) key: u64,
     pub(super) address: u64,
 }
 
-/// What is to be done.
+/// An operation to post.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     Write {
         local: Local,
-        /// Where the data lies; none of inline data.
+        /// Region of the source; `None` for inline data.
         region: Option<RegionId>,
         to: There,
         imm: Option<u32>,
@@ -44,15 +44,15 @@ pub(super) enum Work {
     },
     CompareSwap {
         old: Local,
-        /// The new value, then the expected one.
+        /// The new value, followed by the expected one.
         operands: Local,
         to: There,
     },
-    /// What the peer would refuse.
+    /// An operation that the peer would refuse.
     Refused,
 }
 
-// SAFETY: the pointers are names of memory that is used by posting only, which says why it may.
+// SAFETY: the pointers only name memory. Only posting uses them, and its safety comments say why it may.
 unsafe impl Send for Work {}
 
 impl Work {
@@ -64,7 +64,7 @@ impl Work {
         }
     }
 
-    /// The bytes of a write that may wait for others; `None` of everything else.
+    /// Returns the length of a write that may be merged, or `None` for any other work.
     #[inline]
     pub(super) fn plain_write(&self) -> Option<usize> {
         match self {
@@ -73,7 +73,8 @@ impl Work {
         }
     }
 
-    /// The bytes of `next` if it is a write that adjoins this plain one, which has so many bytes by now.
+    /// Returns the length of `next` if it is a plain write that adjoins this one, whose merged length is `bytes` so
+    /// far.
     #[inline]
     pub(super) fn adjoining(&self, bytes: usize, next: &Work) -> Option<usize> {
         let (Work::Write { local, region, to, .. }, Work::Write { local: source, region: from, to: place, .. }) =
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_adjoins_right_behind_at_both_ends() {
+    fn write_merges_only_if_it_adjoins_at_both_ends() {
         let first = write(4096, 64, 128);
         assert_eq!(first.adjoining(64, &write(4160, 40, 192)), Some(40));
         assert_eq!(first.adjoining(104, &write(4200, 8, 232)), Some(8), "behind two");
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_plain_write_to_and_from_the_same_memory_stays_apart() {
+    fn only_plain_writes_within_the_same_memory_are_merged() {
         let first = write(4096, 64, 128);
         let to = There { key: 1, address: 192 };
         let next = local(4160, 8);

@@ -1,8 +1,9 @@
-//! What two processes get from the contract on a provider of libfabric is as it was recorded.
+//! Compares the results of the contract's calls on a libfabric provider with recorded ones.
 //!
-//! They go through the script of `crates/fabric/net/tests/calls`. `calls.txt` has what they call, and the completions, events and
-//! errors that they get; what the provider is asked for is not in there. Whoever changes results on purpose records them anew with
-//! `STENTOR_RECORD=1 cargo test -p stentor-fabric-ofi --test calls -- --include-ignored`, and says in the commit why.
+//! Two processes run the script of `crates/fabric/net/tests/calls`. `calls.txt` contains their calls and the
+//! completions, events and errors that they receive, but not the operations of the provider. To change results on
+//! purpose, record them again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-ofi --test calls --
+//! --include-ignored` and give the reason in the commit message.
 
 #[path = "../../../net/tests/calls/mod.rs"]
 mod calls;
@@ -16,10 +17,10 @@ use calls::script::Script;
 use stentor_fabric::ProcessId;
 use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
-/// The port of the connections over which processes meet.
+/// Port of the control connections.
 const TCP_PORT: u16 = 4795;
 
-/// Addresses of this host that no other test has.
+/// Returns an address of this host that no other test uses.
 fn address(process: u8) -> Option<SocketAddr> {
     let second = 64 + (std::process::id() % 128) as u8;
     Some(SocketAddr::new(Ipv4Addr::new(127, second, 77, 1 + process).into(), TCP_PORT))
@@ -29,9 +30,9 @@ fn start(me: ProcessId) -> OfiFabric {
     let net = NetConfig::new("calls", me, vec![address(0), address(1)]).key(*b"a key of this test");
     let config = OfiConfig {
         providers: vec!["tcp;ofi_rxm".to_owned()],
-        // The script waits for a queue pair that gives up.
+        // The script waits for a queue pair that runs into this timeout.
         rnr_timeout: Duration::from_millis(100),
-        // A machine that does something else at the same time is slow, not silent.
+        // On a busy machine, a peer may answer slowly without being dead.
         fence_timeout: Duration::from_secs(30),
         ..OfiConfig::default()
     };
@@ -40,7 +41,7 @@ fn start(me: ProcessId) -> OfiFabric {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn results_are_as_recorded() {
+fn results_match_the_recording() {
     let mut script = Script::new(start);
     script.run();
     script.end();

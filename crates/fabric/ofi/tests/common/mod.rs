@@ -1,4 +1,4 @@
-//! Two endpoints of one provider in one process, driven by turns.
+//! Two endpoints of one provider in one process, driven alternately.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,10 +12,10 @@ use stentor_fabric_ofi::{
     Remote, Scratch, Success, Wish, choose,
 };
 
-/// The providers of Debian's libfabric that work between processes of one host.
+/// Providers in Debian's libfabric that work between processes of one host.
 pub(crate) const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "shm", "udp;ofi_rxd", "sockets"];
 
-/// How long anything may take.
+/// Maximum duration of any single step.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn wish(provider: &str) -> Wish {
@@ -30,12 +30,12 @@ pub(crate) fn open(provider: &str, needs: Needs) -> Arc<Domain> {
     Domain::open(library, info).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// One side.
+/// One endpoint with its registered memory.
 pub(crate) struct Side {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) memory: Registration,
     scratch: Vec<Scratch>,
-    /// What came, by the number of its scratch; `None` for a peer's write with an immediate.
+    /// Completions, by the index of the operation's scratch; `None` for a peer's write with an immediate.
     pub(crate) done: Vec<(Option<usize>, Result<Success, Failure>)>,
 }
 
@@ -72,7 +72,7 @@ impl Pair {
         Local { start: memory.memory().at(offset), bytes, descriptor: memory.descriptor() }
     }
 
-    /// Memory of the other side, as this one names it.
+    /// Returns a location in the other side's memory.
     pub(crate) fn remote(&self, side: usize, offset: u64) -> Remote {
         let memory = &self.sides[1 - side].memory;
         Remote { peer: self.peers[side], address: memory.base() + offset, key: memory.key() }
@@ -90,7 +90,7 @@ impl Pair {
         self.sides[side].memory.memory().words()[word].store(value, Ordering::Release);
     }
 
-    /// Posts, letting providers work while there is no room.
+    /// Posts an operation. Drives the providers while the queue is full.
     pub(crate) fn post(&mut self, mut post: impl FnMut(&Pair) -> Result<(), Errno>) {
         let start = Instant::now();
         loop {
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    /// Lets providers work for a while.
+    /// Drives the providers for 50 ms.
     pub(crate) fn linger(&mut self) {
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(50) {
