@@ -1,4 +1,4 @@
-//! Being told of completions instead of asking.
+//! Completion channels: notifications that a completion queue is no longer empty, instead of polling.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use crate::context::{Context, Handle, non_blocking};
 use crate::domain::MakeError;
 use crate::{Errno, sys};
 
-/// Completion queues say here that something has completed, once after each
+/// A channel on which completion queues report a completion, once after each
 /// [`request`](crate::CompletionQueue::request_notification).
 pub struct CompletionChannel {
     context: Arc<Context>,
@@ -23,31 +23,32 @@ impl fmt::Debug for CompletionChannel {
 }
 
 impl CompletionChannel {
-    /// A channel for queues of this device. Reading it never blocks.
+    /// Creates a channel for completion queues of this device. Reading it never blocks.
     ///
     /// # Errors
     /// See [`MakeError`].
     pub fn new(context: &Arc<Context>) -> Result<Arc<CompletionChannel>, MakeError> {
         let failed = |errno| MakeError::new(context, "completion channel".into(), errno);
-        // SAFETY: the context is open while the `Arc` lives, which the channel keeps.
+        // SAFETY: the context is open as long as the `Arc`, which the channel keeps.
         let raw = Handle::new(unsafe { context.symbols().ibv_create_comp_channel(context.raw()) }).map_err(failed)?;
         let channel = CompletionChannel { context: Arc::clone(context), raw };
         non_blocking(channel.as_fd()).map_err(failed)?;
         Ok(Arc::new(channel))
     }
 
-    /// Takes what queues have said; returns how often.
+    /// Takes and acknowledges all notifications. Returns their number.
     pub fn take(&self) -> u32 {
         let symbols = self.context.symbols();
         let mut taken = 0;
         loop {
             let (mut queue, mut own) = (ptr::null_mut(), ptr::null_mut());
-            // SAFETY: the channel lives; both are written during the call, if it returns 0.
+            // SAFETY: the channel is live; the call writes both pointers if it returns 0.
             let returned = unsafe { symbols.ibv_get_cq_event(self.raw.raw(), &raw mut queue, &raw mut own) };
             if returned != 0 {
                 return taken;
             }
-            // SAFETY: the queue that spoke; it cannot end before what it said is acknowledged, here.
+            // SAFETY: this is the queue that sent the notification. It is not destroyed before its notification is
+            // acknowledged here.
             unsafe { symbols.ibv_ack_cq_events(queue, 1) };
             taken += 1;
         }
@@ -64,14 +65,15 @@ impl CompletionChannel {
 
 impl AsFd for CompletionChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel lives, and its descriptor is open as long.
+        // SAFETY: the channel is live, and its descriptor is open as long as the channel.
         unsafe { BorrowedFd::borrow_raw((*self.raw.raw()).fd) }
     }
 }
 
 impl Drop for CompletionChannel {
     fn drop(&mut self) {
-        // SAFETY: queues hold an `Arc` of their channel, so none is left; nobody ends it twice.
+        // SAFETY: every queue holds an `Arc` of its channel, so no queue is left, and the channel is destroyed only
+        // once.
         let returned = unsafe { self.context.symbols().ibv_destroy_comp_channel(self.raw.raw()) };
         debug_assert_eq!(Errno::check(returned), Ok(()));
     }

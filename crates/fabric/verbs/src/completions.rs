@@ -1,4 +1,6 @@
 //! Completion queues.
+//!
+//! A [`CompletionQueue`] wraps an `ibv_cq` and translates its entries into [`WorkCompletion`].
 
 use std::fmt;
 use std::ptr;
@@ -11,31 +13,31 @@ use crate::context::{Context, Handle};
 use crate::domain::MakeError;
 use crate::{Errno, sys};
 
-/// Completions that are taken in one call.
+/// Maximum number of completions read in one call.
 const BATCH: usize = 16;
 
-/// How an operation ended: an `ibv_wc_status`. Not all of them have a counterpart in the fabric contract.
+/// Result of an operation: an `ibv_wc_status`. Not all values have a counterpart in the fabric contract.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkStatus(pub u32);
 
 impl WorkStatus {
-    /// Done.
+    /// The operation succeeded.
     pub const SUCCESS: WorkStatus = WorkStatus(sys::IBV_WC_SUCCESS);
-    /// The queue pair was in the error state before the operation could start.
+    /// The queue pair entered the error state before the operation started.
     pub const FLUSHED: WorkStatus = WorkStatus(sys::IBV_WC_WR_FLUSH_ERR);
-    /// What came is longer than the receive.
+    /// The message is longer than the receive.
     pub const LOCAL_LENGTH: WorkStatus = WorkStatus(sys::IBV_WC_LOC_LEN_ERR);
-    /// The request itself is wrong.
+    /// The request is invalid.
     pub const LOCAL_OPERATION: WorkStatus = WorkStatus(sys::IBV_WC_LOC_QP_OP_ERR);
-    /// Memory of this side is not registered, or not for that.
+    /// Local memory is not registered, or not for this access.
     pub const LOCAL_PROTECTION: WorkStatus = WorkStatus(sys::IBV_WC_LOC_PROT_ERR);
-    /// The responder refused the request as wrong in itself.
+    /// The responder refused the request as invalid.
     pub const REMOTE_INVALID: WorkStatus = WorkStatus(sys::IBV_WC_REM_INV_REQ_ERR);
-    /// The responder could not.
+    /// The responder could not execute the request.
     pub const REMOTE_OPERATION: WorkStatus = WorkStatus(sys::IBV_WC_REM_OP_ERR);
-    /// Nobody acknowledged it.
+    /// No acknowledgement arrived.
     pub const RETRY_EXCEEDED: WorkStatus = WorkStatus(sys::IBV_WC_RETRY_EXC_ERR);
-    /// The responder had no receive for it.
+    /// The responder had no receive for the request.
     pub const RNR_RETRY_EXCEEDED: WorkStatus = WorkStatus(sys::IBV_WC_RNR_RETRY_EXC_ERR);
     /// The responder refused the access.
     pub const REMOTE_ACCESS: WorkStatus = WorkStatus(sys::IBV_WC_REM_ACCESS_ERR);
@@ -67,27 +69,27 @@ impl fmt::Debug for WorkStatus {
     }
 }
 
-/// A completion, as the device says it.
+/// A completion as the device reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkCompletion {
-    /// The id given when it was posted.
+    /// Id with which the request was posted.
     pub id: u64,
-    /// The queue pair's number.
+    /// Number of the queue pair.
     pub qp_number: u32,
-    /// How it ended.
+    /// Result of the operation.
     pub status: WorkStatus,
-    /// What more the card says of an error; its maker knows what it means.
+    /// Vendor-specific error code of the NIC.
     pub vendor_error: u32,
-    /// Which operation; none after an error, because the device does not say it then.
+    /// Kind of the operation; `None` after an error, because the device does not report it then.
     pub opcode: Option<Opcode>,
-    /// Bytes received.
+    /// Number of bytes received.
     pub bytes: u32,
-    /// The immediate, for receives that carry one.
+    /// Immediate value, for receives that carry one.
     pub imm: Option<u32>,
 }
 
 impl WorkCompletion {
-    /// None: a place for one.
+    /// Placeholder for a completion in an output buffer.
     pub const NONE: WorkCompletion = WorkCompletion {
         id: 0,
         qp_number: 0,
@@ -112,7 +114,7 @@ impl WorkCompletion {
         };
         let received = matches!(opcode, Some(Opcode::Recv | Opcode::RecvWriteImm));
         let has_imm = received && raw.wc_flags & sys::IBV_WC_WITH_IMM != 0;
-        // SAFETY: both fields of the union are a number of 32 bits; with this flag it is the immediate.
+        // SAFETY: both fields of the union are 32-bit numbers. With this flag, the field holds the immediate.
         let imm = unsafe { raw.__bindgen_anon_1.imm_data };
         WorkCompletion {
             id: raw.wr_id,
@@ -129,7 +131,7 @@ impl WorkCompletion {
 /// A completion queue.
 pub struct CompletionQueue {
     context: Arc<Context>,
-    /// Stays as long as the queue.
+    /// Channel of the queue, which must live as long as the queue.
     _channel: Option<Arc<CompletionChannel>>,
     raw: Handle<sys::ibv_cq>,
     poll: unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i32,
@@ -143,7 +145,7 @@ impl fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// A queue for so many completions at least. Who lets more come than it holds breaks it.
+    /// Creates a queue for at least `entries` completions. More pending completions than that overrun and break it.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -151,7 +153,7 @@ impl CompletionQueue {
         Self::make(context, entries, None)
     }
 
-    /// The same, of which a channel tells.
+    /// Creates a queue that reports completions on `channel`.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -172,32 +174,33 @@ impl CompletionQueue {
             return Err(failed(Errno::NOT_SUPPORTED));
         };
         let raw_channel = channel.as_ref().map_or(ptr::null_mut(), |channel| channel.raw());
-        // SAFETY: the context is open while the `Arc` lives, which the queue keeps, and so does the channel, if there is one; no
-        // value of ours is given.
+        // SAFETY: the context is open as long as the `Arc`, which the queue keeps together with the channel, if any. No
+        // user context is passed.
         let raw = unsafe { context.symbols().ibv_create_cq(context.raw(), count, ptr::null_mut(), raw_channel, 0) };
         let raw = Handle::new(raw).map_err(failed)?;
         Ok(Arc::new(CompletionQueue { context: Arc::clone(context), _channel: channel, raw, poll, request }))
     }
 
-    /// Asks the channel to tell of the next completion. Poll once more after this: what came before is not told of.
+    /// Requests a notification of the next completion. The caller must poll once more afterwards, because earlier
+    /// completions are not reported.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub fn request_notification(&self) -> Result<(), Errno> {
-        // SAFETY: the queue lives.
+        // SAFETY: the queue is live.
         Errno::check(unsafe { (self.request)(self.raw.raw(), 0) })
     }
 
-    /// Takes completions: returns how many were written to `out`.
+    /// Polls completions into `out` and returns their number.
     ///
     /// # Errors
-    /// What the provider says when the queue is broken.
+    /// The provider's error if the queue is broken.
     pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Errno> {
         let mut taken = 0;
         while taken < out.len() {
             let mut raw = [sys::ibv_wc::default(); BATCH];
             let room = BATCH.min(out.len() - taken);
-            // SAFETY: the queue lives, and there is room for as many as are asked for.
+            // SAFETY: the queue is live, and the buffer has room for `room` entries.
             let count = unsafe { (self.poll)(self.raw.raw(), room as i32, raw.as_mut_ptr()) };
             let count = usize::try_from(count).map_err(|_| Errno(count.abs()))?;
             for (to, from) in out[taken..].iter_mut().zip(&raw[..count]) {
@@ -222,7 +225,7 @@ impl CompletionQueue {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        // SAFETY: queue pairs hold an `Arc` of their queues, so none is left; nobody ends it twice.
+        // SAFETY: every queue pair holds an `Arc` of its queues, so none is left, and the queue is destroyed only once.
         unsafe { self.context.symbols().ibv_destroy_cq(self.raw.raw()) };
     }
 }
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_immediate_is_there_only_where_the_device_says_so() {
+    fn immediate_is_returned_only_if_the_device_flags_it() {
         assert_eq!(raw(sys::IBV_WC_RECV, 0, sys::IBV_WC_WITH_IMM).imm, Some(7));
         assert_eq!(raw(sys::IBV_WC_RECV, 0, 0).imm, None);
         assert_eq!(raw(sys::IBV_WC_RECV_RDMA_WITH_IMM, 0, sys::IBV_WC_WITH_IMM).bytes, 9);
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_error_nothing_but_the_id_and_the_status_is_believed() {
+    fn only_id_and_status_are_valid_after_an_error() {
         let failed = raw(sys::IBV_WC_RECV, sys::IBV_WC_WR_FLUSH_ERR, sys::IBV_WC_WITH_IMM);
         assert_eq!((failed.opcode, failed.imm, failed.bytes), (None, None, 0));
         assert_eq!((failed.status, failed.status.to_string().as_str()), (WorkStatus::FLUSHED, "flushed"));

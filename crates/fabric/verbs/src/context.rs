@@ -1,4 +1,4 @@
-//! An open device.
+//! Open devices: their attributes, limits and ports, and the owner type of libibverbs objects.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -13,18 +13,19 @@ use crate::device;
 use crate::load::Verbs;
 use crate::sys::{self, Symbols};
 
-/// An object of libibverbs. Its functions may be called from any thread.
+/// A pointer to a libibverbs object. Verbs may be called on it from any thread.
 #[derive(Debug)]
 pub(crate) struct Handle<T>(pub(crate) NonNull<T>);
 
-// SAFETY: libibverbs promises that verbs may be called from any thread; objects are not tied to the one that made them.
+// SAFETY: libibverbs guarantees that verbs may be called from any thread. An object is not tied to the thread that
+// created it.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: it also promises that verbs on one object may be called from several threads at once; providers lock. What ends
-// an object takes it by `&mut` (in `Drop`).
+// SAFETY: libibverbs also guarantees that several threads may call verbs on one object at once; providers lock.
+// Destroying an object requires `&mut` (in `Drop`).
 unsafe impl<T> Sync for Handle<T> {}
 
 impl<T> Handle<T> {
-    /// From what a verb returned: a null pointer means that it failed.
+    /// Wraps the pointer that a verb returned. A null pointer means that the verb failed.
     pub(crate) fn new(raw: *mut T) -> Result<Self, Errno> {
         NonNull::new(raw).map(Handle).ok_or_else(Errno::last)
     }
@@ -34,31 +35,31 @@ impl<T> Handle<T> {
     }
 }
 
-/// Why a device could not be opened.
+/// Reason why a device could not be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// libibverbs cannot ask the kernel.
+    /// libibverbs cannot query the kernel.
     #[error("libibverbs cannot list devices: {errno}; {}", remedy(*errno))]
     List {
-        /// What it says.
+        /// Error code.
         errno: Errno,
     },
-    /// libibverbs does not show it.
+    /// libibverbs does not list the device.
     #[error(
         "libibverbs does not know {name}: install the provider of this device (Debian: ibverbs-providers); in a container, pass \
              /dev/infiniband in"
     )]
     Unknown {
-        /// The device.
+        /// Name of the device.
         name: String,
     },
-    /// It shows it, and cannot open it.
+    /// libibverbs lists the device but cannot open it.
     #[error("{name} cannot be opened: {errno}; {}", remedy(*errno))]
     Refused {
-        /// The device.
+        /// Name of the device.
         name: String,
-        /// Why.
+        /// Error code.
         errno: Errno,
     },
 }
@@ -72,23 +73,23 @@ fn remedy(errno: Errno) -> &'static str {
     }
 }
 
-/// Why a device does not answer a question.
+/// Reason why a device did not answer a query.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{device} does not tell its {what}: {errno}")]
 pub struct QueryError {
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// What was asked for.
+    /// Attribute that was queried.
     pub what: &'static str,
-    /// Why not.
+    /// Error code.
     pub errno: Errno,
 }
 
-/// A port of a device, counted from 1.
+/// Number of a port of a device, starting at 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortNumber(pub u8);
 
-/// The largest payload of a packet.
+/// Maximum payload of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Mtu {
@@ -96,7 +97,7 @@ pub enum Mtu {
     B256 = 1,
     /// 512 bytes.
     B512 = 2,
-    /// 1024 bytes: what fits into Ethernet's 1500.
+    /// 1024 bytes, the largest that fits into Ethernet's 1500.
     B1024 = 3,
     /// 2048 bytes.
     B2048 = 4,
@@ -105,16 +106,16 @@ pub enum Mtu {
 }
 
 impl Mtu {
-    /// All of them.
+    /// All values in ascending order.
     pub const ALL: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
 
-    /// Bytes.
+    /// Returns the payload in bytes.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         128 << self as u8
     }
 
-    /// The largest that is not above so many bytes.
+    /// Returns the largest MTU of at most `bytes` bytes.
     #[must_use]
     pub fn at_most(bytes: u32) -> Option<Mtu> {
         Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= bytes)
@@ -125,43 +126,43 @@ impl Mtu {
     }
 }
 
-/// What a port says of itself.
+/// Attributes of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortAttributes {
-    /// Whether packets go through.
+    /// `true` if the port can carry packets.
     pub active: bool,
-    /// The MTU that is in force; none if the port says nothing that makes sense.
+    /// Active MTU; `None` if the port reports an invalid value.
     pub mtu: Option<Mtu>,
-    /// Entries of its GID table.
+    /// Number of entries in the GID table.
     pub gids: u32,
-    /// Its address on InfiniBand; 0 on Ethernet.
+    /// LID of the port on InfiniBand; 0 on Ethernet.
     pub lid: u16,
-    /// The longest message, bytes.
+    /// Maximum length of a message, in bytes.
     pub message_bytes: u32,
 }
 
-/// What a device can do at most.
+/// Limits of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Queue pairs.
+    /// Maximum number of queue pairs.
     pub queue_pairs: u32,
-    /// Work requests in one queue.
+    /// Maximum number of work requests in one queue.
     pub queue_depth: u32,
-    /// Completion queues.
+    /// Maximum number of completion queues.
     pub completion_queues: u32,
-    /// Entries of one.
+    /// Maximum number of entries in one completion queue.
     pub completions: u32,
-    /// Memory regions.
+    /// Maximum number of memory regions.
     pub regions: u32,
-    /// Bytes of one.
+    /// Maximum length of one memory region, in bytes.
     pub region_bytes: u64,
-    /// Protection domains.
+    /// Maximum number of protection domains.
     pub domains: u32,
-    /// READs and atomics from peers that one queue pair answers at a time.
+    /// Maximum number of READs and atomics that one queue pair accepts from peers at a time.
     pub reads_answered: u8,
-    /// READs and atomics that one queue pair has under way at a time.
+    /// Maximum number of READs and atomics that one queue pair has outstanding at a time.
     pub reads_asked: u8,
-    /// Whether it has atomics.
+    /// `true` if the device supports atomics.
     pub atomics: bool,
 }
 
@@ -179,28 +180,28 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    /// Opens a device by its name.
+    /// Opens a device by name.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(verbs: &'static Verbs, name: &str) -> Result<Arc<Context>, OpenError> {
         let symbols = &verbs.symbols;
         let mut count = 0;
-        // SAFETY: `count` is written during the call. The list is freed below; an open device keeps itself alive.
+        // SAFETY: the call writes `count`. The list is freed below; an open device keeps itself alive.
         let list = Handle::new(unsafe { symbols.ibv_get_device_list(&raw mut count) });
         let list = list.map_err(|errno| OpenError::List { errno })?;
-        // SAFETY: the list has as many pointers as the call said, and none is written by anybody.
+        // SAFETY: the list has `count` pointers, and nothing writes it.
         let devices = unsafe { std::slice::from_raw_parts(list.raw(), usize::try_from(count).unwrap_or(0)) };
         let is_named = |device: &&*mut sys::ibv_device| {
-            // SAFETY: it is a device of a list that was not freed yet.
+            // SAFETY: the device is in a list that is not freed yet.
             let its = unsafe { symbols.ibv_get_device_name(**device) };
-            // SAFETY: a string inside the device.
+            // SAFETY: the name is a terminated string inside the device.
             unsafe { CStr::from_ptr(its) }.to_bytes() == name.as_bytes()
         };
-        // SAFETY: as before: the list was not freed yet.
+        // SAFETY: as above, the list is not freed yet.
         let open = |device: &*mut sys::ibv_device| Handle::new(unsafe { symbols.ibv_open_device(*device) });
         let opened = devices.iter().find(is_named).map(open);
-        // SAFETY: it is the list that came, and nobody looks at it again.
+        // SAFETY: the list is the one returned above, and it is not used again.
         unsafe { symbols.ibv_free_device_list(list.raw()) };
         match opened {
             None => Err(OpenError::Unknown { name: name.to_owned() }),
@@ -214,7 +215,7 @@ impl Context {
         }
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -232,13 +233,13 @@ impl Context {
         self.raw.raw()
     }
 
-    /// What a port says of itself, now.
+    /// Queries the current attributes of a port.
     ///
     /// # Errors
     /// See [`QueryError`].
     pub fn port(&self, port: PortNumber) -> Result<PortAttributes, QueryError> {
         let mut raw = sys::ibv_port_attr::default();
-        // SAFETY: the context is open while `self` lives.
+        // SAFETY: the context is open while `self` is live.
         let returned = unsafe { sys::query_port(&self.verbs.symbols, self.raw.raw(), port.0, &mut raw) };
         self.answered(returned, "port")?;
         Ok(PortAttributes {
@@ -250,13 +251,13 @@ impl Context {
         })
     }
 
-    /// What the device can do.
+    /// Queries the limits of the device.
     ///
     /// # Errors
     /// See [`QueryError`].
     pub fn limits(&self) -> Result<Limits, QueryError> {
         let mut raw = sys::ibv_device_attr::default();
-        // SAFETY: the context is open while `self` lives; the structure is written during the call.
+        // SAFETY: the context is open while `self` is live; the call writes the structure.
         let returned = unsafe { self.verbs.symbols.ibv_query_device(self.raw.raw(), &raw mut raw) };
         self.answered(returned, "limits")?;
         let depth = |most: i32| u8::try_from(number(most)).unwrap_or(u8::MAX);
@@ -279,7 +280,8 @@ impl Context {
     }
 }
 
-/// Why its file does not open, if it is there: libibverbs, which looks elsewhere after that, says that there is none.
+/// Returns the error of opening the device file, if the file exists. libibverbs tries other paths after a failure and
+/// then reports that there is none.
 fn closed(name: &str) -> Option<Errno> {
     let devices = device::devices(Path::new(device::ROOT));
     let file = devices.into_iter().find(|device| device.name == name)?.file?;
@@ -287,9 +289,9 @@ fn closed(name: &str) -> Option<Errno> {
     opened.err()?.raw_os_error().map(Errno)
 }
 
-/// What is read from it never blocks.
+/// Makes reads from a descriptor non-blocking.
 pub(crate) fn non_blocking(descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open while it is borrowed; both calls change nothing but its flags.
+    // SAFETY: the descriptor is open while it is borrowed. Both calls change only its flags.
     let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFL) };
     if flags < 0 {
         return Err(Errno::last());
@@ -299,14 +301,15 @@ pub(crate) fn non_blocking(descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
     Errno::check(set)
 }
 
-/// The C interface has its counts as `int`.
+/// Converts a count, which is an `int` in the C interface.
 fn number(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: everything that was made with it holds an `Arc` of it, so nothing is left; nobody closes it twice.
+        // SAFETY: every object created with the context holds an `Arc` of it, so none is left, and it is closed only
+        // once.
         unsafe { self.verbs.symbols.ibv_close_device(self.raw.raw()) };
     }
 }
@@ -327,9 +330,9 @@ mod tests {
         );
     }
 
-    /// Where libibverbs is installed; elsewhere there is nothing to ask.
+    /// Checks only machines on which libibverbs is installed.
     #[test]
-    fn a_device_that_is_not_there_is_told() {
+    fn missing_device_is_an_error() {
         if let Ok(verbs) = Verbs::load() {
             let error = Context::open(verbs, "nowhere0").unwrap_err();
             assert!(matches!(error, OpenError::Unknown { .. } | OpenError::List { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! Protection domains and the memory in them.
+//! Protection domains and their memory regions.
 
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
@@ -11,17 +11,17 @@ use stentor_fabric::memory::{WORD, Word};
 use crate::context::{Context, Handle};
 use crate::{Errno, PageMemory, sys};
 
-/// Why an object could not be made.
+/// Reason why an object could not be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{device} makes no {what}: {errno}; {remedy}")]
 pub struct MakeError {
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// What was to be made, with its sizes.
+    /// Object that was to be created, with its sizes.
     pub what: String,
-    /// Why not.
+    /// Error code.
     pub errno: Errno,
-    /// What to do.
+    /// Remedy for the user.
     pub remedy: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl MakeError {
                 "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or ask for less"
             }
             Errno::INVALID => "ask for less: `stentor doctor` shows the device's limits",
-            // Also of memory, if nothing at all may be locked.
+            // Registration also fails with this error if no memory may be locked at all.
             Errno::NOT_PERMITTED | Errno::ACCESS => {
                 "allow this user the device, raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or raise \
                  rdma.max of its control group"
@@ -44,7 +44,7 @@ impl MakeError {
     }
 }
 
-/// A protection domain: queue pairs reach only the memory of their own.
+/// A protection domain. Queue pairs can access only memory in their own domain.
 pub struct Domain {
     context: Arc<Context>,
     raw: Handle<sys::ibv_pd>,
@@ -57,18 +57,18 @@ impl fmt::Debug for Domain {
 }
 
 impl Domain {
-    /// A new one.
+    /// Creates a protection domain.
     ///
     /// # Errors
     /// See [`MakeError`].
     pub fn new(context: &Arc<Context>) -> Result<Arc<Domain>, MakeError> {
-        // SAFETY: the context is open while the `Arc` lives, which the domain keeps.
+        // SAFETY: the context is open as long as the `Arc`, which the domain keeps.
         let raw = Handle::new(unsafe { context.symbols().ibv_alloc_pd(context.raw()) });
         let raw = raw.map_err(|errno| MakeError::new(context, "protection domain".into(), errno))?;
         Ok(Arc::new(Domain { context: Arc::clone(context), raw }))
     }
 
-    /// The device.
+    /// Returns the device.
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
@@ -81,12 +81,13 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: regions and queue pairs hold an `Arc` of their domain, so none is left; nobody gives it back twice.
+        // SAFETY: every region and queue pair holds an `Arc` of its domain, so none is left, and the domain is
+        // deallocated only once.
         unsafe { self.context.symbols().ibv_dealloc_pd(self.raw.raw()) };
     }
 }
 
-/// Memory that is registered in one protection domain.
+/// Memory that is registered in a protection domain.
 pub struct Region {
     domain: Arc<Domain>,
     raw: Handle<sys::ibv_mr>,
@@ -105,7 +106,7 @@ impl fmt::Debug for Region {
 }
 
 impl Region {
-    /// Registers memory of its own, and says what peers that have its key may do; `None` is nothing.
+    /// Allocates and registers memory. `peers` is the access of peers that have its key; `None` means no access.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -115,7 +116,7 @@ impl Region {
         Region::over(domain, &PageMemory::zeroed(bytes).ok_or_else(failed)?, peers)
     }
 
-    /// Registers memory, which may be registered elsewhere besides.
+    /// Registers existing memory, which may also be registered elsewhere.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -123,55 +124,56 @@ impl Region {
         let bytes = memory.bytes() as usize;
         let flags = (sys::IBV_ACCESS_LOCAL_WRITE | flags(peers)).cast_signed();
         let symbols = domain.context.symbols();
-        // SAFETY: the memory is there until the region is taken back (see `Drop`), and is seen as atomic words only.
+        // SAFETY: the memory is valid until the region is deregistered (see `Drop`), and it is accessed only as atomic
+        // words.
         let raw = Handle::new(unsafe { symbols.ibv_reg_mr(domain.raw(), memory.at(0).as_ptr().cast(), bytes, flags) });
         let failed = |errno| MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
         let raw = raw.map_err(failed)?;
-        // SAFETY: it was just made; its keys do not change.
+        // SAFETY: the region was just created, and its keys do not change.
         let (local_key, remote_key) = unsafe { ((*raw.raw()).lkey, (*raw.raw()).rkey) };
         Ok(Region { domain: Arc::clone(domain), raw, memory: Arc::clone(memory), local_key, remote_key })
     }
 
-    /// Takes it back. From then on its keys are refused, and nothing that a peer sent lands any more.
+    /// Deregisters the memory. Afterwards the device refuses the keys, and no peer's operation lands any more.
     ///
     /// # Errors
-    /// The region, if the device does not give it back, and what the device says.
+    /// The region and the device's error, if the device refuses.
     pub fn deregister(self) -> Result<(), (Region, Errno)> {
-        // SAFETY: `self` ends here if it worked, and nobody takes it back twice.
+        // SAFETY: `self` is consumed if the call succeeds, so the region is deregistered only once.
         let returned = unsafe { self.domain.context.symbols().ibv_dereg_mr(self.raw.raw()) };
         if let Err(errno) = Errno::check(returned) {
             return Err((self, errno));
         }
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so each of the two is read out of it once.
+        // SAFETY: `this` is not dropped, so each of the two fields is moved out only once.
         drop(unsafe { (ptr::read(&raw const this.memory), ptr::read(&raw const this.domain)) });
         Ok(())
     }
 
-    /// The memory.
+    /// Returns the memory as words.
     #[must_use]
     pub fn words(&self) -> &[Word] {
         self.memory.words()
     }
 
-    /// The memory, which outlives the registration.
+    /// Returns the memory, which outlives the registration.
     pub(crate) fn memory(&self) -> &Arc<PageMemory> {
         &self.memory
     }
 
-    /// Its size.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// Where it begins, as peers name it.
+    /// Returns the start address that peers must use.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    /// What lets a peer use it.
+    /// Returns the key that peers need to access the region.
     #[must_use]
     pub fn remote_key(&self) -> u32 {
         self.remote_key
@@ -181,13 +183,13 @@ impl Region {
         self.local_key
     }
 
-    /// Whether so many bytes from there lie inside.
+    /// Returns whether `bytes` bytes from `offset` on are inside the region.
     pub(crate) fn contains(&self, offset: u64, bytes: u32) -> bool {
         offset.checked_add(u64::from(bytes)).is_some_and(|end| end <= self.bytes())
     }
 }
 
-/// What a peer may do, as verbs say it: who may write may read.
+/// Converts an access into verbs' flags. Write access includes read access.
 pub(crate) fn flags(peers: Option<Access>) -> sys::ibv_access_flags {
     let (read, write) = (sys::IBV_ACCESS_REMOTE_READ, sys::IBV_ACCESS_REMOTE_WRITE);
     match peers {
@@ -200,10 +202,10 @@ pub(crate) fn flags(peers: Option<Access>) -> sys::ibv_access_flags {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: nobody takes it back twice. Work that is under way with it fails from now on.
+        // SAFETY: the region is deregistered only once. Outstanding work that uses it fails from now on.
         let returned = unsafe { self.domain.context.symbols().ibv_dereg_mr(self.raw.raw()) };
         if Errno::check(returned).is_err() {
-            // The device may still write to it: it must never be used for anything else.
+            // The device may still write to the memory, so it must never be reused.
             mem::forget(Arc::clone(&self.memory));
         }
     }

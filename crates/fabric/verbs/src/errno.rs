@@ -1,4 +1,4 @@
-//! Error numbers, as verbs return them.
+//! Error numbers in the form in which verbs return them.
 
 use std::fmt;
 use std::io;
@@ -8,34 +8,34 @@ use std::io;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// An attribute or an argument is wrong; verbs do not say which.
+    /// An attribute or argument is invalid; verbs do not report which one.
     pub const INVALID: Errno = Errno(22);
-    /// No memory, or more than may be locked.
+    /// Out of memory, or over the limit of locked memory.
     pub const NO_MEMORY: Errno = Errno(12);
-    /// Not permitted.
+    /// Operation not permitted.
     pub const NOT_PERMITTED: Errno = Errno(1);
-    /// The device file may not be opened.
+    /// Permission to open the device file is missing.
     pub const ACCESS: Errno = Errno(13);
-    /// The device was taken away.
+    /// The device was removed.
     pub const IO: Errno = Errno(5);
-    /// No such device, or not any more.
+    /// The device does not exist, or not any more.
     pub const NO_DEVICE: Errno = Errno(19);
 
-    /// The provider lacks a function that every one has.
+    /// The provider lacks a function that every provider should have.
     pub const NOT_SUPPORTED: Errno = Errno(95);
 
-    /// Whether this is what a device says that is gone, or was taken from under this process.
+    /// Returns whether a device that was removed, or taken from this process, reports this error.
     #[must_use]
     pub fn is_gone(self) -> bool {
         [Errno::NO_DEVICE, Errno::IO].contains(&self)
     }
 
-    /// What the last call of this thread left, for those verbs that return a null pointer.
+    /// Returns the thread's `errno`, for verbs that return a null pointer.
     pub(crate) fn last() -> Errno {
         Errno(io::Error::last_os_error().raw_os_error().unwrap_or_default())
     }
 
-    /// From what a verb returned: an error number, negated by some providers; -1 means that it is in `errno`.
+    /// Converts a verb's return value: an error number, which some providers negate, or -1 if the error is in `errno`.
     pub(crate) fn check(returned: i32) -> Result<(), Errno> {
         match returned {
             0 => Ok(()),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_signs_are_understood() {
+    fn both_signs_are_converted() {
         assert_eq!(Errno::check(0), Ok(()));
         assert_eq!(Errno::check(22), Err(Errno::INVALID));
         assert_eq!(Errno::check(-22), Err(Errno::INVALID));

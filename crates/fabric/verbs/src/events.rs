@@ -1,4 +1,4 @@
-//! What a device says by itself.
+//! Asynchronous events of a device.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -7,28 +7,28 @@ use std::sync::Arc;
 use crate::context::{Context, PortNumber};
 use crate::sys;
 
-/// Something happened to a device, or to what was made with it.
+/// An asynchronous event of a device or of an object created on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceEvent {
-    /// A queue pair is in the error state, because of what it or its peer did.
+    /// A queue pair entered the error state because of its own or its peer's action.
     QueuePair {
-        /// Its number.
+        /// Number of the queue pair.
         number: u32,
-        /// Which event.
+        /// Type of the event.
         what: EventKind,
     },
     /// A completion queue was overrun, or cannot be read any more.
     CompletionQueue(EventKind),
-    /// Something about a port: it is up, or down, or its address has changed.
+    /// A port went up or down, or its address changed.
     Port {
-        /// The port.
+        /// Number of the port.
         port: PortNumber,
-        /// Which event.
+        /// Type of the event.
         what: EventKind,
     },
-    /// Something about the device as a whole: it does not work any more.
+    /// The device as a whole does not work any more.
     Device(EventKind),
-    /// Nothing that matters.
+    /// An event that needs no reaction.
     Other(EventKind),
 }
 
@@ -37,9 +37,9 @@ pub enum DeviceEvent {
 pub struct EventKind(pub u32);
 
 impl EventKind {
-    /// Packets do not go through the port any more.
+    /// The port does not carry packets any more.
     pub const PORT_DOWN: EventKind = EventKind(sys::IBV_EVENT_PORT_ERR);
-    /// They do again.
+    /// The port carries packets again.
     pub const PORT_UP: EventKind = EventKind(sys::IBV_EVENT_PORT_ACTIVE);
 }
 
@@ -67,11 +67,11 @@ impl fmt::Debug for EventKind {
 }
 
 impl Context {
-    /// The next event. Reading never blocks.
+    /// Returns the next event, or `None` if there is none. This never blocks.
     #[must_use]
     pub fn next_event(self: &Arc<Context>) -> Option<DeviceEvent> {
         let mut raw = sys::ibv_async_event::default();
-        // SAFETY: the context is open while `self` lives; the event is written during the call, if it returns 0.
+        // SAFETY: the context is open while `self` is live; the call writes the event if it returns 0.
         let returned = unsafe { self.symbols().ibv_get_async_event(self.raw(), &raw mut raw) };
         if returned != 0 {
             return None;
@@ -79,7 +79,8 @@ impl Context {
         let what = EventKind(raw.event_type);
         let event = match raw.event_type {
             sys::IBV_EVENT_QP_FATAL | sys::IBV_EVENT_QP_REQ_ERR | sys::IBV_EVENT_QP_ACCESS_ERR => {
-                // SAFETY: these events are about a queue pair, which cannot end before they are acknowledged, below.
+                // SAFETY: these events refer to a queue pair, which is not destroyed before they are acknowledged
+                // below.
                 let number = unsafe { (*raw.element.qp).qp_num };
                 DeviceEvent::QueuePair { number, what }
             }
@@ -88,22 +89,22 @@ impl Context {
             | sys::IBV_EVENT_PORT_ERR
             | sys::IBV_EVENT_LID_CHANGE
             | sys::IBV_EVENT_GID_CHANGE => {
-                // SAFETY: these events are about a port.
+                // SAFETY: these events refer to a port.
                 let port = unsafe { raw.element.port_num };
                 DeviceEvent::Port { port: PortNumber(u8::try_from(port).unwrap_or(0)), what }
             }
             sys::IBV_EVENT_DEVICE_FATAL => DeviceEvent::Device(what),
             _ => DeviceEvent::Other(what),
         };
-        // SAFETY: it came from the call above, and is acknowledged once.
+        // SAFETY: the event was returned by the call above, and it is acknowledged once.
         unsafe { self.symbols().ibv_ack_async_event(&raw mut raw) };
         Some(event)
     }
 
-    /// Readable when there is an event.
+    /// Returns the descriptor that is readable when an event is pending.
     #[must_use]
     pub fn event_descriptor(&self) -> BorrowedFd<'_> {
-        // SAFETY: the context is open while `self` lives, and its descriptor as long.
+        // SAFETY: the context and its descriptor are open while `self` is live.
         unsafe { BorrowedFd::borrow_raw((*self.raw()).async_fd) }
     }
 }

@@ -1,15 +1,16 @@
-//! RDMA cards and Soft-RoCE through rdma-core's libibverbs.
+//! RDMA NICs and Soft-RoCE through rdma-core's libibverbs.
 //!
-//! - [`VerbsFabric`] is the contract of `stentor-fabric` on a device; peers meet over TCP, each showing that it has the
-//!   cluster's key. It stands on the rest:
-//! - [`Verbs`] is libibverbs, found at run time: a program that links this crate starts without it.
-//! - [`device`] knows the devices, ports and GIDs of this machine, without libibverbs, and chooses among them.
-//! - [`Context`] is an open device; [`Domain`], [`Region`] and [`CompletionQueue`] are what is made with it. Each keeps what it
-//!   was made with, so they may be dropped in any order.
-//! - [`qp`] has queue pairs: made, brought up with errors that say what was wrong, used by the provider's own functions.
+//! - [`VerbsFabric`] implements the contract of `stentor-fabric` on a device. Peers connect over TCP and authenticate
+//!   with the cluster's key. The fabric is built from these parts:
+//! - [`Verbs`] is libibverbs, which is loaded at run time. A program that links this crate also starts without it.
+//! - [`device`] lists the devices, ports and GIDs of this machine without libibverbs, and chooses among them.
+//! - [`Context`] is an open device. [`Domain`], [`Region`] and [`CompletionQueue`] are created on it. Each keeps the
+//!   objects that it depends on alive, so they may be dropped in any order.
+//! - [`qp`] contains queue pairs: their creation, their state transitions with errors that name the wrong attribute,
+//!   and posting through the provider's functions.
 //!
-//! The bindings are generated from rdma-core's headers and committed (`cargo xtask bindings`); their layouts are asserted
-//! when they are compiled.
+//! The bindings are generated from rdma-core's headers and committed (`cargo xtask bindings`); compiling them asserts
+//! their layouts.
 
 mod channel;
 mod completions;

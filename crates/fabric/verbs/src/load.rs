@@ -1,4 +1,4 @@
-//! libibverbs, found at run time.
+//! libibverbs, loaded at run time.
 
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
@@ -9,79 +9,80 @@ use stentor_fabric_net::library::loaded_file;
 
 use crate::sys::{self, Symbols};
 
-/// What it is called in every distribution.
+/// File name of the library in every distribution.
 const NAME: &str = "libibverbs.so.1";
 
-/// Why there are no verbs.
+/// Reason why libibverbs is not available.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The library is not there, or something that it needs.
+    /// The library, or one of its dependencies, is missing.
     #[error(
         "{name} cannot be loaded ({why}): install rdma-core (Debian: libibverbs1 ibverbs-providers), or use another fabric"
     )]
     Absent {
-        /// What was looked for.
+        /// File name of the library.
         name: String,
-        /// What the loader says.
+        /// Error of the dynamic loader.
         why: String,
     },
-    /// It lacks a function that every libibverbs since rdma-core 15 has.
+    /// The library lacks a function that every libibverbs since rdma-core 15 has.
     #[error("{name} is not a libibverbs that can be used ({why}): install rdma-core 15 or newer")]
     Incompatible {
-        /// What was loaded.
+        /// Library that was loaded.
         name: String,
-        /// The function.
+        /// Error that names the missing function.
         why: String,
     },
 }
 
-/// `ibv_query_qp_data_in_order`, since libibverbs 1.14.
+/// Type of `ibv_query_qp_data_in_order`, which exists since libibverbs 1.14.
 pub(crate) type DataInOrder = unsafe extern "C" fn(*mut sys::ibv_qp, sys::ibv_wr_opcode, u32) -> c_int;
 
-/// libibverbs with all its functions that are called here.
+/// libibverbs with all functions that this crate calls.
 #[derive(Debug)]
 pub struct Verbs {
     pub(crate) symbols: Symbols,
-    /// Only newer libraries have it.
+    /// Present only in newer libraries.
     pub(crate) data_in_order: Option<DataInOrder>,
     path: Option<PathBuf>,
 }
 
 impl Verbs {
-    /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
-    /// unloaded.
+    /// Returns the library, which the first call loads. It is never unloaded, because its providers do not support
+    /// that.
     ///
     /// # Errors
-    /// See [`LoadError`]; the same each time.
+    /// See [`LoadError`]. Every call returns the same error.
     pub fn load() -> Result<&'static Verbs, LoadError> {
         static LOADED: OnceLock<Result<Verbs, LoadError>> = OnceLock::new();
         LOADED.get_or_init(|| Verbs::open(NAME)).as_ref().map_err(Clone::clone)
     }
 
     fn open(name: &str) -> Result<Verbs, LoadError> {
-        // SAFETY: what runs on loading is libibverbs' own initialisation, which asks for nothing but to be loaded; whoever may
-        // put another library of this name on the loader's path can make this process do anything anyway.
+        // SAFETY: loading runs libibverbs' initialisers, which have no preconditions. Anyone who can put another
+        // library of this name on the loader's path can control this process anyway.
         let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: error.to_string() })?;
-        // SAFETY: a function of this name has this type in the headers that have it; it is called only while `Symbols`, made
-        // below, keeps the library.
+        // SAFETY: headers that declare a function of this name give it this type. It is called only while `Symbols`,
+        // created below, keeps the library loaded.
         let data_in_order =
             unsafe { library.get::<DataInOrder>(b"ibv_query_qp_data_in_order\0") }.ok().map(|symbol| *symbol);
-        // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
-        // `Symbols` keeps the library.
+        // SAFETY: the soname (version 1) guarantees that functions of these names have the types of the headers, and
+        // `Symbols` keeps the library loaded.
         let symbols = unsafe { Symbols::from_library(library) };
         let symbols =
             symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: error.to_string() })?;
         Ok(Verbs { symbols, data_in_order, path: loaded_file(name) })
     }
 
-    /// The file that was loaded, with its full version in its name; none if /proc does not tell.
+    /// Returns the path of the loaded file, whose name contains the full version, or `None` if `/proc` does not show
+    /// it.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The version of libibverbs: interface and rdma-core's release (`1.14.44.0` is of rdma-core 44).
+    /// Returns the version of libibverbs: its interface and rdma-core's release (`1.14.44.0` belongs to rdma-core 44).
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.path.as_deref()?.file_name()?.to_str()?.strip_prefix("libibverbs.so.")
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_is_absent_is_one_clear_line() {
+    fn missing_library_is_reported_in_one_line() {
         let error = Verbs::open("libibverbs-of-nowhere.so.1").unwrap_err();
         assert!(matches!(error, LoadError::Absent { .. }), "{error}");
         let text = error.to_string();
@@ -102,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_verbs_is_told_apart() {
+    fn library_that_is_not_libibverbs_is_incompatible() {
         let error = Verbs::open("libc.so.6").unwrap_err();
         assert!(matches!(&error, LoadError::Incompatible { why, .. } if why.contains("ibv_")), "{error}");
     }
 
-    /// Whichever way it goes here, it goes the same way each time.
+    /// Every call returns the same result, whether or not libibverbs is installed.
     #[test]
-    fn loading_twice_gives_the_same() {
+    fn loading_twice_returns_the_same_result() {
         match (Verbs::load(), Verbs::load()) {
             (Ok(a), Ok(b)) => assert!(std::ptr::eq(a, b) && a.version().is_some_and(|v| v.starts_with("1."))),
             (a, b) => assert_eq!(a.err(), b.err()),

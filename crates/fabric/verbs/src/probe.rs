@@ -1,4 +1,5 @@
-//! What a device really gives, tried out: it tells its limits, but not who may have what, nor how much inline data.
+//! Probe of a device's resources. Its limits do not show what this process is permitted to use, nor the length of
+//! inline data.
 
 use std::sync::Arc;
 
@@ -7,27 +8,28 @@ use stentor_fabric::QpKind;
 use crate::qp::{QueuePair, Size};
 use crate::{CompletionQueue, Context, Domain, Limits, MakeError, Region};
 
-/// Queues of the queue pairs that show what the device grants: as deep as common ones.
+/// Depth of the queues of the probing queue pairs, the same as in common use.
 const DEPTH: u32 = 256;
-/// Memory that is registered, bytes: as much as many systems let every user lock, 64 KiB, has to hold the queues, too.
+/// Length of the memory that is registered for the probe, in bytes. Many systems let every user lock only 64 KiB, which
+/// must also hold the queues.
 const MEMORY_BYTES: usize = 16 << 10;
 
-/// What a device grants to this process.
+/// Resources that a device grants to this process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Granted {
-    /// Bytes of inline data of every queue pair, at most as many as were asked for.
+    /// Length of inline data of every queue pair, in bytes; at most the requested length.
     pub inline_bytes: u32,
-    /// Whether the bytes of what a peer writes land in rising order.
+    /// `true` if the bytes of a peer's write land in ascending order.
     pub ordered_bytes: bool,
-    /// Whether there are unreliable connections.
+    /// `true` if unreliable connections are available.
     pub unreliable: bool,
 }
 
 impl Granted {
-    /// Makes a queue pair of each kind and registers a little memory, to see. All of it is given back.
+    /// Creates a queue pair of each kind and registers a little memory. All of it is released again.
     ///
     /// # Errors
-    /// What the device does not make, why, and what to do: see [`MakeError`].
+    /// See [`MakeError`], which names the object that the device did not create, the reason and a remedy.
     pub fn by(context: &Arc<Context>, limits: &Limits, inline_bytes: u32) -> Result<Granted, MakeError> {
         let depth = DEPTH.min(limits.queue_depth);
         let (domain, queue) = (Domain::new(context)?, CompletionQueue::new(context, 2 * depth)?);

@@ -1,5 +1,5 @@
-//! The suite that every fabric passes, on the kernel's Soft-RoCE: all processes on one device. Ignored unless asked for: it
-//! needs that device, which `cargo xtask test --only verbs-conformance` makes in a guest.
+//! Conformance suite of all fabrics, on the kernel's Soft-RoCE, with all processes on one device. It is ignored by
+//! default because it needs that device, which `cargo xtask test --only verbs-conformance` creates in a guest.
 
 mod bed;
 mod processes;
@@ -9,7 +9,7 @@ use stentor_fabric_conformance::suite;
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
-fn the_suite() {
+fn conformance_suite() {
     let report = suite(|count| bed(count, |_, _| {}));
     println!("{report}");
     report.assert_ok();
@@ -20,7 +20,7 @@ fn the_suite() {
         "tagged::masks_find_what_came_early",
         "tagged::cancelled_receives_come_back",
     ];
-    // Nothing here copies for a set: see `sets.rs`.
+    // Without a switch, nothing copies writes for fan-out sets; see `sets.rs`.
     let others: Vec<_> = report.skipped().into_iter().filter(|case| !case.starts_with("set::")).collect();
     assert_eq!(others, skipped);
 }

@@ -1,4 +1,4 @@
-# Inside a guest: Soft-RoCE on an interface that leads nowhere, so that queue pairs of this guest talk to each other.
+# Runs inside a guest: creates Soft-RoCE on a dummy interface, so that queue pairs of this guest reach each other.
 ip link set lo up
 ip link add d0 type dummy
 ip addr add 10.0.0.1/24 dev d0

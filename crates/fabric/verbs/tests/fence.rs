@@ -1,5 +1,5 @@
-//! Fencing on a real kernel: an old leader floods a region with writes of many packets while its owner takes the access away,
-//! again and again. Nothing of it lands after the revocation. Ignored unless asked for: see `conformance.rs`.
+//! Fencing on a real kernel. An old leader floods a region with writes of many packets while its owner repeatedly
+//! revokes the access. No part of a write lands after the revocation. Ignored by default: see `conformance.rs`.
 
 mod processes;
 mod survivor;
@@ -20,28 +20,29 @@ const WRITER: ProcessId = ProcessId(1);
 const TARGET: Purpose = Purpose(1);
 const SERVICE: Service = Service(1);
 const DEPTH: u32 = 16;
-/// Many packets.
+/// Length of a write, which takes many packets.
 const BYTES: usize = 32 << 10;
 const WORDS: usize = BYTES / 8;
 const ROUNDS: usize = 40;
-/// How long the owner looks at its memory after a fence, while the writer goes on.
+/// Time for which the owner watches its memory after a fence while the writer continues.
 const WATCH: Duration = Duration::from_millis(15);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Budgets, by the median: taking a grant back, which is all that a new leader waits for; and from a grant until the writer, whom
-/// the fence broke, has reset its end, was met again and has written. The owner waits 30 ms of it for what may be on its way still.
-/// A tenth of a second is what fail-over may take in all.
+/// Budget for the median duration of a revocation, for which a new leader waits.
 const FENCE_BUDGET: Duration = Duration::from_millis(2);
+/// Budget for the median time from a grant until the writer, whose queue pair the fence broke, has reset it,
+/// reconnected and written. The owner spends 30 ms of this waiting for writes that may still be in flight. Fail-over as
+/// a whole may take 100 ms.
 const BACK_BUDGET: Duration = Duration::from_millis(100);
-/// From the reset of both ends until both have written.
+/// Budget from the reset of both ends until both have written.
 const RECONNECT_BUDGET: Duration = Duration::from_millis(50);
 
-/// What the two threads tell each other beside the fabric.
+/// State that the two threads share in addition to the fabric.
 #[derive(Default)]
 struct Shared {
-    /// The last write that the writer knows to be done.
+    /// Number of the last write that completed at the writer.
     done: AtomicU64,
-    /// Writes that were refused, of those that were posted with a key that was taken back long ago.
+    /// Number of writes that were refused because their key was revoked before.
     refused: AtomicU64,
     over: AtomicBool,
 }
@@ -56,7 +57,7 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, target: RemoteRegion, id: u64) -> bool {
-        // Each outstanding write has a source of its own, and all of it says which write it is.
+        // Each outstanding write has a source of its own, filled with its number.
         let place = (id % u64::from(DEPTH)) as usize * WORDS;
         for word in &self.fabric.memory(self.source)[place..place + WORDS] {
             word.store(id, Ordering::Relaxed);
@@ -79,7 +80,7 @@ impl Writer {
         count > 0
     }
 
-    /// Writes as fast as it can, and comes back as soon as it is let: an old leader that does not know that it is one.
+    /// Writes as fast as possible and reconnects at once, like an old leader that does not know that it was replaced.
     fn flood(&mut self, shared: &Shared) {
         while !shared.over.load(Ordering::SeqCst) {
             while self.poll(shared) {}
@@ -91,7 +92,7 @@ impl Writer {
                 }
                 QpState::Connecting => std::thread::sleep(Duration::from_micros(200)),
                 QpState::Ready => {
-                    // Every now and then it tries what was taken back long ago.
+                    // From time to time it uses a key that was revoked long ago.
                     let stale = self.old.filter(|_| self.next.is_multiple_of(97));
                     let fresh = self.fabric.resolve(OWNER, TARGET);
                     let Some(target) = stale.or(fresh) else { continue };
@@ -151,7 +152,7 @@ fn pair() -> (Owner, Writer) {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn nothing_of_a_writer_that_floods_lands_after_the_revocation() {
+fn no_write_of_a_flooding_writer_lands_after_the_revocation() {
     let (mut owner, mut writer) = pair();
     let shared = Arc::new(Shared::default());
     let thread = {
@@ -165,7 +166,7 @@ fn nothing_of_a_writer_that_floods_lands_after_the_revocation() {
     for round in 0..ROUNDS {
         let before = shared.done.load(Ordering::SeqCst);
         owner.until("the writer is at it", |_| shared.done.load(Ordering::SeqCst) > before + 3);
-        // At another moment of its stream each time.
+        // Each round revokes at another moment of the stream.
         std::thread::sleep(Duration::from_micros(137 * (round as u64 % 11)));
         let done = shared.done.load(Ordering::SeqCst);
         let since = Instant::now();
@@ -210,10 +211,10 @@ fn within(what: &str, mut took: Vec<Duration>, budget: Duration) {
     assert!(median <= budget, "{what}: {median:?}, where {budget:?} are allowed");
 }
 
-/// The other way to keep a writer out: breaking its queue pair. What it costs until both are back.
+/// The other way to fence a writer is to break its queue pair. This measures the time until both ends have reconnected.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn a_reset_and_a_reconnect_keep_to_their_budget() {
+fn reset_and_reconnect_stay_within_the_budget() {
     let addresses = addresses(2);
     let [mut one, mut other] = [survivor::SURVIVOR, survivor::PEER].map(|me| survivor::End::new(me, &addresses));
     survivor::connect(&mut one, &mut other);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Inside a guest with Soft-RoCE: a test. WORK, HERE and TEST are set by cargo xtask, and UNDER if another program is to run it.
+# Runs a test inside a guest with Soft-RoCE. `cargo xtask` sets WORK, HERE and TEST, and UNDER if another program is to
+# run the test.
 set -eu
 cd "$WORK"
 exec >guest.log 2>&1

@@ -1,6 +1,6 @@
-//! The suite that every fabric passes, between the two that speak RoCEv2: one end on the kernel's Soft-RoCE, the other one in
-//! user space, and the other way round. Ignored unless asked for: it needs the devices and the network namespace of
-//! `interop.sh`, which `cargo xtask test --only verbs-conformance` makes in a guest.
+//! Conformance suite between the two RoCEv2 fabrics: one end on the kernel's Soft-RoCE, the other in user space, in
+//! both assignments. It is ignored by default because it needs the devices and the network namespace of `interop.sh`,
+//! which `cargo xtask test --only verbs-conformance` creates in a guest.
 
 mod interop_end;
 mod processes;
@@ -16,10 +16,10 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_conformance::{Testbed, suite};
 use stentor_fabric_roce::{NetConfig, RoceConfig};
 
-/// Where processes in user space are: the first one of them here, the next ones behind it.
+/// Address of the first user-space process; the others follow it.
 const FAR: [u8; 4] = [10, 0, 0, 65];
 
-/// Which end a process has.
+/// Fabric of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Verbs,
@@ -27,7 +27,7 @@ enum Kind {
 }
 
 struct Bed {
-    /// By process, in turn.
+    /// Kinds of the processes, alternating.
     kinds: [Kind; 2],
     ends: Vec<Option<End>>,
     addresses: Vec<Option<SocketAddr>>,
@@ -42,7 +42,8 @@ impl Bed {
     }
 }
 
-/// Processes on verbs share an address, each in user space has one of its own. No port is used again.
+/// Returns the processes' addresses. Processes on verbs share one; each user-space process has its own. No port is used
+/// twice.
 fn addresses(count: usize, kinds: [Kind; 2]) -> Vec<Option<SocketAddr>> {
     static NEXT: AtomicU16 = AtomicU16::new(5000);
     let first = NEXT.fetch_add(count as u16, Ordering::Relaxed);
@@ -65,21 +66,21 @@ impl Testbed for Bed {
     }
 
     fn fabric(&mut self, process: ProcessId) -> &mut End {
-        self.ends[process.index()].as_mut().expect("it is up")
+        self.ends[process.index()].as_mut().expect("the process is running")
     }
 
-    /// The kernel works while this process does not; what is in user space is driven.
+    /// The kernel works while this process pauses. The user-space processes must be driven.
     fn advance(&mut self) {
         self.ends.iter_mut().flatten().for_each(End::drive);
         std::thread::sleep(Duration::from_micros(20));
     }
 
-    /// A round takes the guest most of a millisecond, and packets come while they are sent.
+    /// A round takes most of a millisecond in the guest, and packets arrive while they are sent.
     fn settling(&self) -> usize {
         50
     }
 
-    /// As far as that goes inside one process.
+    /// Simulates a crash within this process by dropping the fabric.
     fn crash(&mut self, process: ProcessId) {
         self.ends[process.index()] = None;
     }
@@ -89,15 +90,15 @@ impl Testbed for Bed {
             Kind::Verbs => End::verbs(process, &self.addresses),
             Kind::Roce => {
                 let net = NetConfig::new("test", process, self.addresses.clone()).key(KEY);
-                // Cases wait for a queue pair that gives up.
+                // Some cases wait for a queue pair that runs into this timeout.
                 End::roce(net, RoceConfig { rnr_timeout: Duration::from_millis(60), ..RoceConfig::default() })
             }
         };
         self.ends[process.index()] = Some(end);
     }
 
-    /// On the cable: packets that go by it are lost meanwhile, what goes by TCP comes later. Others' packets, too, which no case
-    /// needs.
+    /// Cuts the cable for packets that leave this end. RDMA packets are lost meanwhile; TCP data is delayed. Packets of
+    /// other processes on the same end are lost as well, which no case depends on.
     fn cut(&mut self, from: ProcessId, _: ProcessId) -> bool {
         tc(self.kinds[from.index() % 2], "add", &["netem", "loss", "100%"]);
         true
@@ -108,7 +109,7 @@ impl Testbed for Bed {
     }
 }
 
-/// Changes what becomes of packets that leave one end of the cable.
+/// Changes the queueing discipline for packets that leave one end of the cable.
 fn tc(from: Kind, what: &str, discipline: &[&str]) {
     let (namespace, device): (&[&str], _) = match from {
         Kind::Verbs => (&[], "d0"),
@@ -130,19 +131,19 @@ fn run(kinds: [Kind; 2]) {
         "tagged::masks_find_what_came_early",
         "tagged::cancelled_receives_come_back",
     ];
-    // Nothing here copies for a set.
+    // Nothing copies writes for fan-out sets here.
     let others: Vec<_> = report.skipped().into_iter().filter(|case| !case.starts_with("set::")).collect();
     assert_eq!(others, skipped);
 }
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
-fn the_suite_from_the_kernel_to_user_space() {
+fn conformance_from_kernel_to_user_space() {
     run([Kind::Verbs, Kind::Roce]);
 }
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
-fn the_suite_from_user_space_to_the_kernel() {
+fn conformance_from_user_space_to_kernel() {
     run([Kind::Roce, Kind::Verbs]);
 }

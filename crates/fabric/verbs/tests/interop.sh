@@ -1,6 +1,6 @@
 #!/bin/bash
-# Inside the guest: Soft-RoCE at one end of a cable, and a network namespace for processes in user space at the other, because
-# Soft-RoCE has UDP port 4791 of its own namespace. WORK and TEST are set by cargo xtask.
+# Runs inside the guest: creates Soft-RoCE at one end of a cable, and a network namespace for user-space processes at
+# the other, because Soft-RoCE occupies UDP port 4791 of its own namespace. `cargo xtask` sets WORK and TEST.
 set -eu
 cd "$WORK"
 exec >interop.log 2>&1

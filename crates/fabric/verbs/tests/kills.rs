@@ -1,5 +1,5 @@
-//! Processes that are killed with queue pairs in every state: the kernel has nothing of theirs afterwards. Ignored unless asked
-//! for: they need a device, which `cargo xtask test --only verbs` makes in a guest.
+//! Kills processes whose queue pairs are in every state, and checks that the kernel has none of their objects
+//! afterwards. Ignored by default: the tests need a device, which `cargo xtask test --only verbs` creates in a guest.
 
 mod common;
 mod kernel;
@@ -14,7 +14,8 @@ use stentor_fabric::{Access, Opcode, QpKind};
 use stentor_fabric_verbs::qp::{Data, Tuning, Work};
 use stentor_fabric_verbs::{Domain, Region};
 
-/// How far a process comes before it is killed. Those whose names end in -ing do something over and over until they are dead.
+/// States in which processes are killed. A process in a state whose name ends in -ing repeats an operation until it is
+/// killed.
 const STAGES: [&str; 14] = [
     "opened",
     "reset",
@@ -31,13 +32,13 @@ const STAGES: [&str; 14] = [
     "making",
     "connecting",
 ];
-/// Processes that are killed.
+/// Number of processes to kill.
 const PROCESSES: usize = 8 * STAGES.len();
-/// How often each connects and disconnects before; a little work goes over each connection.
+/// Number of times that each process connects and disconnects first. A little work runs over each connection.
 const CONNECTS: usize = 2;
-/// A fifth of them is killed at any time, at most so late, milliseconds.
+/// Latest time at which every fifth process is killed, in milliseconds, whatever its state.
 const ANY_TIME: u64 = 150;
-/// The others so long after they are where they should be, at most, milliseconds.
+/// Maximum time after which the other processes are killed in their state, in milliseconds.
 const TOIL: u64 = 13;
 const STAGE: &str = "STENTOR_VERBS_STAGE";
 
@@ -45,7 +46,7 @@ fn meet(host: &Host, end: &End, peer: &End) {
     end.qp.ready_to_receive(host.own, &peer.endpoint(host, 1), &Tuning::default()).unwrap();
 }
 
-/// What a process has when it is where it should be.
+/// Creates the objects of a process in the state `stage`.
 fn reach(stage: &str, host: &Host) -> Vec<End> {
     let new = || End::new(host, QpKind::Reliable);
     match stage {
@@ -83,7 +84,7 @@ fn reach(stage: &str, host: &Host) -> Vec<End> {
     }
 }
 
-/// Work that never ends, some of it; whether there is any.
+/// Repeats the operation of a state once. Returns whether the state has one.
 fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
     let bytes = BYTES as u32 / 2;
     match stage {
@@ -93,7 +94,7 @@ fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
                 "reading" => Work::Read { local: a.local(0, bytes), remote: b.remote(0) },
                 _ => Work::Write { data: Data::Region(a.local(0, bytes)), remote: b.remote(0), imm: None },
             };
-            // Some are on their way at any time.
+            // Some requests are outstanding at any time.
             (0..8).for_each(|id| a.qp.post(id, &work, true).unwrap());
             (0..8).for_each(|_| assert_eq!(a.completion().opcode.is_none(), stage == "flushing"));
         }
@@ -117,9 +118,9 @@ fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
     true
 }
 
-/// What the killed processes run; by itself it does nothing.
+/// The program of the killed processes. Run by itself, it does nothing.
 #[test]
-#[ignore = "a part of `whoever_is_killed_leaves_nothing_behind`"]
+#[ignore = "a part of `killed_processes_leave_no_objects_in_the_kernel`"]
 fn a_process_that_is_killed() {
     let Ok(stage) = std::env::var(STAGE) else { return };
     let host = host();
@@ -137,7 +138,7 @@ fn a_process_that_is_killed() {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn whoever_is_killed_leaves_nothing_behind() {
+fn killed_processes_leave_no_objects_in_the_kernel() {
     let before = resources();
     assert!(before.contains("qp") && before.contains("mr") && before.contains("cq"), "{before}");
     let (begin, mut held) = (Instant::now(), 0);
@@ -155,7 +156,7 @@ fn whoever_is_killed_leaves_nothing_behind() {
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
             let reached = lines.by_ref().any(|line| line.unwrap().ends_with("reached"));
             assert!(reached, "round {round}: the process ended before `{stage}`");
-            // In the middle of what it does over and over.
+            // The process is killed in the middle of its repeated operation.
             std::thread::sleep(Duration::from_millis(round as u64 * 5 % TOIL));
             held += usize::from(resources() != before);
         }

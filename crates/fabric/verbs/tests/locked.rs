@@ -1,5 +1,6 @@
-//! A process that may lock no more memory: what needs that is refused with the remedy, which is told once, all else goes on, and
-//! later it goes. Ignored unless asked for: see `conformance.rs`.
+//! A process that may not lock more memory. Operations that need more are refused, and the remedy is reported once.
+//! Other operations continue, and the refused ones succeed once the limit is raised. Ignored by default: see
+//! `conformance.rs`.
 
 mod processes;
 mod survivor;
@@ -15,11 +16,12 @@ use stentor_fabric::{
 use stentor_fabric_verbs::Trouble;
 use survivor::{End, PEER, SURVIVOR};
 
-/// Bytes that may be locked: what two processes have granted here and use themselves, but no large region.
+/// Limit of locked memory, in bytes: enough for the granted regions and the local memory of both processes, but not for
+/// a large region.
 const LIMIT: u64 = 256 << 10;
 const LARGE: u64 = 1 << 20;
 
-/// This thread may not lock what it likes any more.
+/// Drops this thread's capability to lock memory without limit.
 fn give_up_privilege() {
     let mut sets = capabilities(None).unwrap();
     sets.effective.remove(CapabilitySet::IPC_LOCK);
@@ -37,7 +39,7 @@ fn troubles(end: &mut End) -> Vec<Trouble> {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn memory_that_cannot_be_registered_is_told_once_and_all_else_goes_on() {
+fn failed_registration_is_reported_once_and_other_operations_continue() {
     give_up_privilege();
     may_lock(Some(LIMIT));
     let addresses = processes::addresses(2);
@@ -64,14 +66,14 @@ fn memory_that_cannot_be_registered_is_told_once_and_all_else_goes_on() {
     }
     let told = troubles(&mut one);
     let [Trouble::NotRegistered { peer: PEER, bytes: LARGE, why }] = told.as_slice() else {
-        panic!("once, and nothing else: {told:?}")
+        panic!("expected one report: {told:?}")
     };
     println!("{}", told[0]);
     assert!(why.contains("ulimit -l"), "{why}");
     let refused = one.fabric.grant(ungranted, PEER, Access::Write).unwrap_err();
     println!("{refused}");
     assert!(matches!(&refused, AccessError::System { reason, .. } if reason.contains("ulimit -l")), "{refused}");
-    // Whatever needs no more memory goes on, on the same queue pair.
+    // Operations that need no more memory continue on the same queue pair.
     survivor::write_both_ways(&mut one, &mut other);
     may_lock(None);
     write(&mut one).unwrap();
@@ -87,10 +89,10 @@ fn memory_that_cannot_be_registered_is_told_once_and_all_else_goes_on() {
     assert_eq!((done.status, troubles(&mut one)), (Status::Success, vec![]));
 }
 
-/// Kernels take requests only from who is whom he was when he opened the device.
+/// The kernel accepts requests only from a process with the credentials that it had when it opened the device.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn whoever_gives_up_privileges_after_the_start_is_told_why_nothing_can_be_posted() {
+fn dropping_privileges_after_the_start_is_reported_as_the_cause() {
     let addresses = processes::addresses(2);
     let [mut one, mut other] = [SURVIVOR, PEER].map(|me| End::new(me, &addresses));
     survivor::connect(&mut one, &mut other);

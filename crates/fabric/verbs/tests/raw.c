@@ -1,12 +1,13 @@
-// What libibverbs gives to a program of nothing but calls of it: the measure for `stentor bench fabric --fabric verbs`. Two
-// processes on one device, as ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw have them, which yield while they wait,
-// so that a guest with one processor will do.
+// Measures what a program achieves that only calls libibverbs: the lower bound for `stentor bench fabric --fabric
+// verbs`. Two processes use one device like ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw. They yield while
+// they wait, so that a guest with one processor suffices.
 //
 //   raw DEVICE GID_INDEX write|send lat|lazy|bw BYTES ITERATIONS
 //
-// Prints half the median round trip in microseconds, or MB/s to the last completion. `lat` waits for the completion of each of
-// its messages, as ib_write_lat and ib_send_lat do; `lazy` asks for one now and then, as the bench does. Depth of the queues and
-// pause between completions are the bench's. What is sent always goes to the same place, as ib_send_bw has it.
+// Prints half of the median round-trip time in microseconds, or the rate up to the last completion in MB/s. `lat` waits
+// for the completion of each of its messages, like ib_write_lat and ib_send_lat. `lazy` requests one only for every
+// EACH messages, like the bench. The depth of the queues and the number of messages per completion are the bench's. All
+// messages have the same target address, as in ib_send_bw.
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@
 
 enum { DEPTH = 64, INLINE = 220, EACH = 32 };
 
-// Names a queue pair and its memory to the other side.
+// Describes a queue pair and its memory to the other process.
 struct told {
 	uint64_t va;
 	uint32_t number, rkey;
@@ -47,7 +48,7 @@ static uint64_t now(void) {
 	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// The memory: what is sent, then what comes.
+// Memory layout: the source of sent data, followed by the target of received data.
 static void open_device(const char *name, int gid_index, size_t bytes, int other) {
 	int count = 0;
 	struct ibv_device **list = ibv_get_device_list(&count);
@@ -140,17 +141,17 @@ static int by_size(const void *a, const void *b) {
 	return (x > y) - (x < y);
 }
 
-// Room for one more request, where each EACH is signalled.
+// Waits for room for one more request, if every EACH-th is signalled.
 static void make_room(uint64_t n, size_t bytes) {
 	while (n > sent * EACH + DEPTH)
 		poll_once(bytes);
 }
 
-// One way of ITERATIONS: the last byte of what comes says which.
+// Measures one-way latency. The last byte of a message identifies the iteration.
 static void latency(int send, size_t bytes, uint64_t iterations, int first, int lazy) {
 	uint64_t *took = calloc(iterations, sizeof *took);
 	volatile uint8_t *last = memory + 2 * bytes - 1;
-	// The clock is read once for each, as the bench does: in a guest that costs as much as a round trip's tenth.
+	// The clock is read once per iteration, as in the bench: in a guest, reading it takes a tenth of a round trip.
 	uint64_t before = now();
 	for (uint64_t n = 1; n <= iterations; n++) {
 		for (int turn = 0; turn < 2; turn++) {
@@ -178,7 +179,7 @@ static void latency(int send, size_t bytes, uint64_t iterations, int first, int 
 		printf("%.3f\n", took[iterations / 2] / 2000.0);
 }
 
-// The sender has DEPTH requests on their way and asks for a completion of each EACH.
+// The sender keeps DEPTH requests outstanding and requests a completion for every EACH-th.
 static void bandwidth(int send, size_t bytes, uint64_t iterations, int first) {
 	iterations = iterations / EACH * EACH;
 	if (!first) {
@@ -212,7 +213,7 @@ int main(int argc, char **argv) {
 	open_device(argv[1], atoi(argv[2]), bytes, other);
 	for (int n = 0; send && n < DEPTH; n++)
 		receive(bytes);
-	// Both are ready before either begins, and neither leaves before both are done.
+	// Both processes are ready before either begins, and neither exits before both are done.
 	if (write(other, &byte, 1) != 1 || read(other, &byte, 1) != 1)
 		no("begin");
 	if (strcmp(argv[4], "bw"))

@@ -1,6 +1,6 @@
-//! A thousand connections that begin and end between two processes, in every way that one ends; then peers that are killed in
-//! every state of a connection's life. Neither leaves anything behind in the kernel, or at who stays. Ignored unless asked for:
-//! see `conformance.rs`.
+//! A thousand connections between two processes that are broken in every way, followed by peers that are killed in
+//! every state of a connection. Neither leaves objects in the kernel or at the survivor. Ignored by default: see
+//! `conformance.rs`.
 
 mod kernel;
 mod processes;
@@ -18,24 +18,25 @@ use processes::addresses;
 use stentor_fabric::{Access, Fabric, QpState};
 use survivor::{End, PATIENCE, PEER, SURVIVOR};
 
-/// Lives of the peer: the survivor has one. In each life the connection is made, and after each break made again.
+/// Number of lives of the peer; the survivor has only one. In each life, the ends connect, and reconnect after each
+/// break.
 const LIVES: usize = 60;
-/// How often it breaks in each way, in a life.
+/// Number of breaks of each kind in a life.
 const TIMES: usize = 4;
 const CONNECTIONS: usize = LIVES * (1 + TIMES * BREAKS.len());
-/// After so many lives the kernel and the survivor are looked at.
+/// Number of lives after which the objects of the kernel and of the survivor are checked.
 const LOOK: usize = 10;
 
-/// How a connection breaks whose ends live on.
+/// Ways to break a connection while both processes live.
 #[derive(Clone, Copy, Debug)]
 enum Break {
     /// Both ends use a wrong key.
     Both,
-    /// The survivor does, and the peer has posted receives and writes.
+    /// The survivor uses a wrong key while the peer has posted receives and writes.
     Survivor,
-    /// The survivor takes its grant back while the peer writes.
+    /// The survivor revokes its grant while the peer writes.
     Fenced,
-    /// Both use a wrong key behind as many writes as the queue takes.
+    /// Both ends use a wrong key after as many writes as the queue takes.
     Full,
 }
 
@@ -52,7 +53,7 @@ fn break_it(survivor: &mut End, peer: &mut End, how: Break) {
         Break::Fenced => {
             peer.flood(4);
             survivor.fabric.revoke(survivor.region, PEER).unwrap();
-            // With what it knows still.
+            // The peer still uses the revoked grant.
             peer.flood(4);
             survivor::until(survivor, Some(peer), "the revocation is told", |_, peer| {
                 peer.is_some_and(|peer| peer.target().is_none())
@@ -61,7 +62,7 @@ fn break_it(survivor: &mut End, peer: &mut End, how: Break) {
         }
         Break::Full => {
             for end in [survivor, peer] {
-                // The last completion was not polled yet, perhaps.
+                // The last completion may not have been polled yet.
                 end.flood(survivor::DEPTH as usize - 2);
                 end.write_with_wrong_key();
             }
@@ -69,7 +70,7 @@ fn break_it(survivor: &mut End, peer: &mut End, how: Break) {
     }
 }
 
-/// One life of the peer; at its end it is gone, every third time in the middle of writes.
+/// Runs one life of the peer, which is dropped at its end, every third time in the middle of writes.
 fn one_life(survivor: &mut End, addresses: &[Option<SocketAddr>], life: usize) {
     let mut peer = End::new(PEER, addresses);
     survivor::connect(survivor, &mut peer);
@@ -92,11 +93,11 @@ fn one_life(survivor: &mut End, addresses: &[Option<SocketAddr>], life: usize) {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn a_thousand_connections_begin_and_end_and_leave_nothing_behind() {
+fn a_thousand_connections_leave_no_objects_behind() {
     let before = resources();
     let (addresses, begin) = (addresses(2), Instant::now());
     let mut survivor = End::new(SURVIVOR, &addresses);
-    // What the survivor makes once for a peer is made then.
+    // In the first life, the survivor creates the objects that it keeps for a peer.
     one_life(&mut survivor, &addresses, 0);
     survivor.let_go();
     let (alone, files) = (settled(None), survivor::open_files());
@@ -126,16 +127,16 @@ fn a_thousand_connections_begin_and_end_and_leave_nothing_behind() {
     assert_eq!(settled(Some(&before)), before);
 }
 
-/// Where a peer is killed. Those whose names end in -ing do something over and over until they are dead.
+/// States in which peers are killed. A peer in a state whose name ends in -ing repeats an operation until it is killed.
 const STAGES: [&str; 9] =
     ["started", "unmet", "ready", "receives posted", "broken", "writing", "fencing", "resetting", "starting"];
 const KILLS: usize = 6 * STAGES.len();
 const STAGE: &str = "STENTOR_VERBS_PEER";
 const PORT: &str = "STENTOR_VERBS_PORT";
 
-/// What the killed peers run; by itself it does nothing.
+/// The program of the killed peers. Run by itself, it does nothing.
 #[test]
-#[ignore = "a part of `peers_that_are_killed_in_every_state_leave_nothing_behind`"]
+#[ignore = "a part of `peers_killed_in_every_state_leave_no_objects_behind`"]
 fn a_peer_that_is_killed() {
     let Ok(stage) = std::env::var(STAGE) else { return };
     let first: u16 = std::env::var(PORT).unwrap().parse().unwrap();
@@ -183,7 +184,7 @@ fn a_peer_that_is_killed() {
     }
 }
 
-/// A peer, and whether it is where it should be.
+/// Starts a peer. Returns it with a flag that becomes `true` when the peer has reached its state.
 fn peer(stage: &str, first: u16) -> (Child, Arc<AtomicBool>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "a_peer_that_is_killed", "--nocapture"])
@@ -203,7 +204,7 @@ fn peer(stage: &str, first: u16) -> (Child, Arc<AtomicBool>) {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn peers_that_are_killed_in_every_state_leave_nothing_behind() {
+fn peers_killed_in_every_state_leave_no_objects_behind() {
     let before = resources();
     let (addresses, begin) = (addresses(2), Instant::now());
     let first = addresses[0].unwrap().port();
@@ -215,7 +216,7 @@ fn peers_that_are_killed_in_every_state_leave_nothing_behind() {
         let stage = STAGES[round % STAGES.len()];
         let (mut child, reached) = peer(stage, first);
         let since = Instant::now();
-        // One in seven is killed at any time.
+        // One peer in seven is killed at an arbitrary time.
         let (any, at) = (round % 7 == 6, Duration::from_millis(round as u64 * 11 % 90));
         let mut told = None;
         loop {
@@ -224,7 +225,7 @@ fn peers_that_are_killed_in_every_state_leave_nothing_behind() {
             if told.is_none() && reached.load(Ordering::SeqCst) {
                 told = Some(Instant::now());
             }
-            // And some time later, in the middle of what it does over and over.
+            // The others are killed some time later, in the middle of their repeated operation.
             let later = Duration::from_millis(round as u64 * 5 % 23);
             if if any { since.elapsed() >= at } else { told.is_some_and(|told| told.elapsed() >= later) } {
                 break;

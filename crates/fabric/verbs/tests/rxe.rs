@@ -1,5 +1,5 @@
-//! Queue pairs on the kernel's Soft-RoCE, looped back in one process. Ignored unless asked for: they need a device, which
-//! `cargo xtask test --only verbs` makes in a guest.
+//! Queue pairs on the kernel's Soft-RoCE, looped back in one process. Ignored by default: the tests need a device,
+//! which `cargo xtask test --only verbs` creates in a guest.
 
 mod common;
 mod kernel;
@@ -26,7 +26,7 @@ fn every_operation_on_a_reliable_connection() {
     );
     assert_eq!((b.word(0), b.word(8), b.word(16)), (0, 0x1122_3344_5566_7788, 0), "inline WRITE");
 
-    // Several packets, from a region.
+    // A WRITE of several packets, from a region.
     for n in 0..1000 {
         a.set(8 * n, n as u64 + 1);
     }
@@ -58,9 +58,9 @@ fn every_operation_on_a_reliable_connection() {
         a.run(Work::CompareSwap { local: old, remote: b.remote(49152), expected, new }, Opcode::Atomic);
         assert_eq!(a.word(24576), before, "compare-and-swap");
     }
-    assert_eq!(b.word(49152), 100, "a compare-and-swap that compares in vain changes nothing");
+    assert_eq!(b.word(49152), 100, "a compare-and-swap with another expected value changes nothing");
 
-    // Unsignalled: only the last is heard of, and all have landed.
+    // Unsignalled WRITEs: only the last one completes, and all have landed.
     for n in 0..10_u64 {
         let data = n.to_ne_bytes();
         a.qp.post(n, &Work::Write { data: Data::Inline(&data), remote: b.remote(57344 + 8 * n), imm: None }, n == 9)
@@ -88,14 +88,14 @@ fn writes_and_sends_on_an_unreliable_connection() {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn a_wrong_key_breaks_the_queue_pair_and_a_reset_mends_it() {
+fn wrong_key_breaks_the_queue_pair_and_a_reset_restores_it() {
     let host = host();
     let [a, b] = pair(&host, QpKind::Reliable);
     let wrong = Remote { key: b.memory.remote_key() ^ 0x55, ..b.remote(0) };
     a.qp.post(1, &Work::Write { data: Data::Inline(&[9; 8]), remote: wrong, imm: None }, true).unwrap();
     assert_eq!(a.completion().status, WorkStatus::REMOTE_ACCESS);
     assert_eq!((a.qp.state(), b.word(0)), (Ok(State::Error), 0));
-    // What is posted to a broken queue pair is flushed.
+    // A request posted to a broken queue pair is flushed.
     a.qp.post(2, &Work::Write { data: Data::Inline(&[9; 8]), remote: b.remote(0), imm: None }, true).unwrap();
     let flushed = a.completion();
     assert_eq!((flushed.id, flushed.status, flushed.opcode), (2, WorkStatus::FLUSHED, None));
@@ -113,14 +113,14 @@ fn a_wrong_key_breaks_the_queue_pair_and_a_reset_mends_it() {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn a_transition_that_fails_names_itself_the_attribute_and_the_remedy() {
+fn failed_transition_names_states_attribute_and_remedy() {
     let host = host();
     let end = End::new(&host, QpKind::Reliable);
     let (peer, tuning) = (end.endpoint(&host, 1), Tuning::default());
     let blamed = |result: Result<(), stentor_fabric_verbs::qp::TransitionError>| {
         let error = result.unwrap_err();
         println!("{error}");
-        (error.from, error.to, error.attribute.expect("an attribute to blame").0)
+        (error.from, error.to, error.attribute.expect("the wrong attribute").0)
     };
     let early = end.qp.ready_to_receive(host.own, &peer, &tuning);
     assert_eq!(blamed(early), (State::Reset, State::Rtr, "qp_state"));
@@ -132,7 +132,7 @@ fn a_transition_that_fails_names_itself_the_attribute_and_the_remedy() {
     assert_eq!(rtr(host.own, large, tuning), of("path_mtu"));
     assert_eq!(rtr(host.own, peer, Tuning { reads_answered: 255, ..tuning }), of("max_dest_rd_atomic"));
     assert_eq!(rtr(Own { gid_index: 200, ..host.own }, peer, tuning), of("ah_attr.grh.sgid_index"));
-    assert_eq!(end.qp.state(), Ok(State::Init), "nothing of it did anything");
+    assert_eq!(end.qp.state(), Ok(State::Init), "failed transitions change nothing");
     end.qp.ready_to_receive(host.own, &peer, &tuning).unwrap();
     let late = end.qp.ready_to_send(host.own, 1, &Tuning { retries: 8, ..tuning });
     assert_eq!(blamed(late), (State::Rtr, State::Rts, "retry_cnt"));
@@ -140,7 +140,7 @@ fn a_transition_that_fails_names_itself_the_attribute_and_the_remedy() {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn what_cannot_be_is_refused_with_a_reason() {
+fn invalid_requests_are_refused_with_a_reason() {
     let host = host();
     assert_eq!(host.choice.gid.kind, GidKind::RoceV2);
     let [a, b] = pair(&host, QpKind::Reliable);
@@ -154,17 +154,17 @@ fn what_cannot_be_is_refused_with_a_reason() {
     let error = CompletionQueue::new(&host.context, limits.completions + 1).unwrap_err();
     assert_eq!(error.errno, Errno::INVALID);
     println!("{error}");
-    // Another opening of the same device is another device.
+    // A second context of the same device counts as another device.
     let other = Context::open(Verbs::load().unwrap(), &host.choice.device).unwrap();
     let (domain, queue) = (Domain::new(&other).unwrap(), CompletionQueue::new(&host.context, 1).unwrap());
     let size = Size { kind: QpKind::Reliable, send_depth: 1, recv_depth: 1, inline_bytes: 0 };
     assert_eq!(QueuePair::new(&domain, &queue, &queue, size).unwrap_err().errno, Errno::INVALID);
 }
 
-/// Drops in an order that only the `Arc`s make right, with work under way: nothing is left.
+/// Drops objects in an order that only the `Arc`s make valid, with work outstanding. No object is left.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn objects_go_in_the_right_order_whoever_is_dropped_first() {
+fn objects_are_destroyed_in_the_right_order_for_any_drop_order() {
     let mut host = host();
     let before = resources();
     assert!(before.contains("qp"), "{before}");
@@ -179,14 +179,15 @@ fn objects_go_in_the_right_order_whoever_is_dropped_first() {
     assert_eq!(settled(Some(&before)), before);
 }
 
-/// What valgrind must see, if it is asked for: a word beyond what was allocated, or memory that nobody gives back.
+/// Faults that valgrind must detect, if it runs: a read of a word beyond an allocation, and memory that is never freed.
 #[test]
 #[ignore = "planted faults: run by `cargo xtask test --only verbs`"]
 fn what_valgrind_must_see() {
     let planted = std::env::var("STENTOR_PLANTED").unwrap_or_default();
     let words = vec![7_u64; std::hint::black_box(4)];
     if planted == "overrun" {
-        // SAFETY: none; it is a word behind the last one, which is never used and only valgrind hears of.
+        // SAFETY: none, deliberately. It reads the word behind the last one, whose value is not used, so that valgrind
+        // reports it.
         std::hint::black_box(unsafe { words.as_ptr().add(words.len()).read_volatile() });
     }
     if planted == "leak" {

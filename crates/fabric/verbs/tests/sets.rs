@@ -1,6 +1,6 @@
-//! Sets of processes on the kernel's Soft-RoCE, with the software switch: the contract's cases, and what becomes of a switch that
-//! cannot be reached. Ignored unless asked for: `cargo xtask test --only switch-guests` makes a guest with that device and a
-//! switch beside it.
+//! Fan-out sets on the kernel's Soft-RoCE with the software switch: the contract's cases, and a switch that cannot be
+//! reached. Ignored by default: `cargo xtask test --only switch-guests` creates a guest with that device and a switch
+//! beside it.
 
 mod bed;
 mod processes;
@@ -14,7 +14,7 @@ use stentor_fabric_conformance::{Processes, Testbed, suite_of};
 use stentor_fabric_net::Sets;
 use stentor_fabric_verbs::{NetConfig, SwitchConfig, VerbsConfig};
 
-/// How often what must work any number of times is tried: each break of a set takes the guest a second or so.
+/// Number of repetitions in cases that repeat. Each break of a set takes the guest about a second.
 const REPEATS: u64 = 3;
 const NEEDS: &str = "run by `cargo xtask test --only switch-guests`";
 
@@ -27,31 +27,31 @@ fn with_switch(_: &mut NetConfig, config: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH");
 }
 
-/// A list of two receivers is longer than what may be inline.
+/// With this configuration, a list of two receivers is longer than inline data may be.
 fn with_little_inline(net: &mut NetConfig, config: &mut VerbsConfig) {
     with_switch(net, config);
     config.inline_bytes = 24;
 }
 
-/// Its addresses for packets are where no packet finds them.
+/// The packet addresses of this switch cannot be reached.
 fn with_switch_out_of_reach(_: &mut NetConfig, config: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH_AFAR");
 }
 
 #[test]
 #[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
-fn the_contracts_cases() {
+fn contract_cases() {
     let began = Instant::now();
     let make = |count| Processes { repeats: REPEATS, ..bed(count, with_switch) };
     let report = suite_of(make, |name| name.starts_with("set::"));
     println!("{report}\nin {:.1} s", began.elapsed().as_secs_f64());
     report.assert_ok();
-    assert_eq!(report.skipped(), ["set::survives_a_cut"], "no way can be cut here");
+    assert_eq!(report.skipped(), ["set::survives_a_cut"], "no path can be cut here");
 }
 
 #[test]
 #[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
-fn lists_that_are_longer_than_inline_data() {
+fn member_lists_longer_than_inline_data_are_sent() {
     let some = ["set::copies_to_whom_it_says", "set::in_order_at_each_target", "set::one_refusal_breaks_it_for_all"];
     let mut seen = 0;
     let report = suite_of(
@@ -68,11 +68,11 @@ fn lists_that_are_longer_than_inline_data() {
     assert_eq!((seen, report.skipped().len()), (some.len(), 0));
 }
 
-/// The switch answers where hosts ask it, and not where packets go: everybody is told once what is wrong, no set is ever ready,
-/// and queue pairs between processes work meanwhile.
+/// The switch answers on its control address but cannot be reached by packets. Every process is informed once of the
+/// cause, no set becomes ready, and queue pairs between processes work meanwhile.
 #[test]
 #[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
-fn a_switch_out_of_reach_is_named_once_and_nothing_else_suffers() {
+fn unreachable_switch_is_reported_once_and_queue_pairs_keep_working() {
     const MEMBERS: [ProcessId; 2] = [ProcessId(0), ProcessId(1)];
     let mut bed = bed(2, with_switch_out_of_reach);
     let spec = SetSpec { number: 0, members: &MEMBERS };
@@ -86,7 +86,7 @@ fn a_switch_out_of_reach_is_named_once_and_nothing_else_suffers() {
         ends.push((set, link));
     }
     let (began, mut longest) = (Instant::now(), Duration::ZERO);
-    // Three tries, by what is waited between them.
+    // This time covers three attempts with the pauses between them.
     while began.elapsed() < Duration::from_secs(5) {
         bed.advance();
         for (process, notes) in MEMBERS.into_iter().zip(&mut notes) {

@@ -1,5 +1,5 @@
-//! A device that goes away in use: its processes hear of it by name, those on another device go on. Ignored unless asked for:
-//! see `conformance.rs`.
+//! A device that disappears in use. Its processes receive an event that names it, and processes on another device
+//! continue. Ignored by default: see `conformance.rs`.
 
 mod processes;
 
@@ -44,7 +44,7 @@ impl Half {
         self.troubles.extend(std::iter::from_fn(|| self.fabric.device_mut().next_trouble()));
     }
 
-    /// Writes the next value, if it can.
+    /// Writes the next value, if the request can be posted.
     fn write(&mut self) {
         let Some(region) = self.fabric.resolve(self.peer, Purpose(1)) else { return };
         let value = self.written + 1;
@@ -71,7 +71,7 @@ fn until(what: &str, halves: &mut [Half], mut happened: impl FnMut(&mut [Half]) 
     }
 }
 
-/// Both write to each other, and see it.
+/// Checks that both ends write to each other and see the values.
 fn works(pair: &mut [Half]) {
     for _ in 0..20 {
         let target: Vec<u64> = pair.iter().map(|half| half.written + 1).collect();
@@ -86,7 +86,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(done.success(), "{program} {arguments:?}: {done}");
 }
 
-/// Four processes: two on the device that goes, two on one that stays.
+/// Starts four processes: two on the device that disappears, two on the other one.
 fn cluster(first_port: u16) -> [Half; 4] {
     let address = |n: u16| {
         let ip = if n < 2 { processes::SECOND } else { processes::ADDRESS };
@@ -100,7 +100,7 @@ fn cluster(first_port: u16) -> [Half; 4] {
     all
 }
 
-/// A second device, made for one test.
+/// A second device, created for one test.
 struct SecondDevice;
 
 impl SecondDevice {
@@ -115,13 +115,13 @@ impl SecondDevice {
 
 impl Drop for SecondDevice {
     fn drop(&mut self) {
-        // What a test has taken away is not there any more.
+        // The test may have deleted the device already.
         let _ = Command::new("rdma").args(["link", "delete", "rxe1"]).status();
         let _ = Command::new("ip").args(["link", "delete", "d1"]).status();
     }
 }
 
-/// Those on the other device have noticed nothing.
+/// Checks that processes on the other device are not affected.
 fn others_go_on(all: &mut [Half]) {
     works(&mut all[2..]);
     assert!(all[2..].iter().all(|half| half.troubles.is_empty() && half.failures.is_empty()));
@@ -145,7 +145,7 @@ fn is_up(trouble: &Trouble) -> bool {
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn a_port_that_goes_down_is_told_and_others_go_on() {
+fn port_down_is_reported_and_other_devices_keep_working() {
     let _device = SecondDevice::new();
     let mut all = cluster(6100);
     run("ip", &["link", "set", "d1", "down"]);
@@ -157,10 +157,10 @@ fn a_port_that_goes_down_is_told_and_others_go_on() {
     others_go_on(&mut all);
 }
 
-/// The interface goes, and the device's addresses with it.
+/// Deleting the interface also deletes the device's addresses.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn who_writes_when_the_interface_goes_hears_of_it_by_name_and_others_go_on() {
+fn deleted_interface_is_reported_by_name_and_other_devices_keep_working() {
     let device = SecondDevice::new();
     let mut all = cluster(6300);
     let mut delete = Command::new("ip").args(["link", "delete", "d1"]).spawn().unwrap();
@@ -169,7 +169,7 @@ fn who_writes_when_the_interface_goes_hears_of_it_by_name_and_others_go_on() {
         all[..2].iter().all(|half| half.fabric.state(half.qp) == QpState::Error && has_told(half, is_lost))
     });
     all[0].troubles.iter().for_each(|trouble| println!("{trouble}"));
-    assert!(all[..2].iter().all(|half| !half.failures.is_empty()), "what was posted has failed");
+    assert!(all[..2].iter().all(|half| !half.failures.is_empty()), "posted requests have failed");
     let qp = all[0].qp;
     let refused = all[0].fabric.reset(qp).unwrap_err();
     println!("{refused}");
@@ -180,11 +180,11 @@ fn who_writes_when_the_interface_goes_hears_of_it_by_name_and_others_go_on() {
     drop(device);
 }
 
-/// Soft-RoCE takes a device away only when nobody has it open any more: until then its processes go on, and nobody else finds
-/// it.
+/// Soft-RoCE removes a device only when no process has it open any more. Until then its processes continue, and no
+/// other process can find it.
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
-fn a_device_that_is_deleted_in_use_is_not_found_any_more_and_goes_with_its_last_process() {
+fn device_deleted_in_use_is_hidden_and_removed_with_its_last_process() {
     let device = SecondDevice::new();
     let mut all = cluster(6200);
     let mut delete = Command::new("rdma").args(["link", "delete", "rxe1"]).spawn().unwrap();
@@ -200,7 +200,7 @@ fn a_device_that_is_deleted_in_use_is_not_found_any_more_and_goes_with_its_last_
     assert!(matches!(refused, StartError::Choose(_)), "{refused}");
     works(&mut all[..2]);
     others_go_on(&mut all);
-    assert!(delete.try_wait().unwrap().is_none(), "it is in use still");
+    assert!(delete.try_wait().unwrap().is_none(), "the device is still in use");
     let mut all = Vec::from(all);
     drop(all.drain(..2));
     assert!(delete.wait().unwrap().success());

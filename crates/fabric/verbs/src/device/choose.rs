@@ -1,4 +1,4 @@
-//! Which device, port and GID to use.
+//! Choice of the device, port and GID that a process uses.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,28 +6,29 @@ use std::path::Path;
 
 use super::{Device, Gid, GidKind, Port, infiniband_gid, own_node};
 
-/// What is configured; the rest is chosen.
+/// Configured choices and facts about the process. [`choose`] fills in the rest.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Wanted {
-    /// The device's name.
+    /// Name of the device.
     pub device: Option<String>,
-    /// The port's number.
+    /// Number of the port.
     pub port: Option<u8>,
-    /// The GID's place in the port's table.
+    /// Index of the GID in the port's table.
     pub gid_index: Option<u32>,
-    /// The address by which peers know this process: the GID that stands for it, and so its interface.
+    /// Address under which peers know this process. It selects the GID that represents it, and thus the interface.
     pub address: Option<IpAddr>,
-    /// The GID of the InfiniBand port under that address's interface, if it is one: see [`infiniband_gid`](super::infiniband_gid).
+    /// GID of the InfiniBand port under that address's interface, if it is one; see
+    /// [`infiniband_gid`](super::infiniband_gid).
     pub infiniband: Option<Ipv6Addr>,
-    /// The NUMA node whose devices are preferred, if there are several that would do.
+    /// NUMA node whose devices are preferred if several are suitable.
     pub numa_node: Option<u32>,
-    /// The NUMA node that this process is kept on: see [`own_node`](super::own_node). It decides where `numa_node` says nothing,
-    /// and only among ports of one network: processes that differ in their nodes must reach each other.
+    /// NUMA node to which this process is bound; see [`own_node`](super::own_node). It is used if `numa_node` is not
+    /// set, and only among ports of one network: processes on different nodes must reach each other.
     pub own_node: Option<u32>,
 }
 
 impl Wanted {
-    /// What can be known of a process with this address besides what is configured.
+    /// Returns what is known about a process with this address without configuration.
     #[must_use]
     pub fn here(root: &Path, address: Option<IpAddr>) -> Wanted {
         let infiniband = address.and_then(|address| infiniband_gid(root, address));
@@ -35,51 +36,51 @@ impl Wanted {
     }
 }
 
-/// What to use.
+/// Device, port and GID to use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// The port's number.
+    /// Number of the port.
     pub port: u8,
-    /// The GID.
+    /// GID of the port.
     pub gid: Gid,
-    /// What decided, for people.
+    /// Reason for the choice, for the user.
     pub why: String,
 }
 
-/// Why there is nothing to use.
+/// Reason why no device can be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChooseError {
-    /// The machine has none, or the container shows none.
+    /// The machine has no RDMA device, or the container does not expose one.
     #[error(
         "there is no RDMA device: load the card's driver, or make one in software: rdma link add rxe0 type rxe netdev eth0"
     )]
     NoDevice,
-    /// The configured one is not there.
+    /// The configured device does not exist.
     #[error("there is no RDMA device {wanted}; there are: {present}")]
     NoSuchDevice {
-        /// As configured.
+        /// Configured name.
         wanted: String,
-        /// The names of those that are.
+        /// Names of the existing devices.
         present: String,
     },
-    /// The kernel's module for access by processes does not serve it.
+    /// The kernel module for access from user space (`ib_uverbs`) does not serve the device.
     #[error("{device} cannot be reached by processes: modprobe ib_uverbs; in a container, pass /dev/infiniband in")]
     NoFile {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
-    /// The configured one is not there.
+    /// The configured port does not exist.
     #[error("no device has a port {wanted}; there are: {present}")]
     NoSuchPort {
-        /// As configured.
+        /// Configured number.
         wanted: u8,
         /// Devices with their ports.
         present: String,
     },
-    /// No packets go through any port.
+    /// No port is active.
     #[error(
         "no port is active ({present}): connect the cable, set the network interface up, or on InfiniBand start a subnet manager"
     )]
@@ -87,34 +88,34 @@ pub enum ChooseError {
         /// Ports with their states.
         present: String,
     },
-    /// The configured entry is empty.
+    /// The configured GID entry is empty.
     #[error("there is no GID {wanted}; there are: {present}")]
     NoSuchGid {
-        /// As configured.
+        /// Configured index.
         wanted: u32,
-        /// The GIDs that are set.
+        /// GIDs that are set.
         present: String,
     },
-    /// The ports have none at all.
+    /// The ports have no GIDs.
     #[error("no port has a GID ({present}): give the network interface an address")]
     NoGid {
-        /// The ports.
+        /// Ports without a GID.
         present: String,
     },
-    /// None stands for the address.
+    /// No GID represents the address.
     #[error(
         "no GID stands for {wanted}; there are: {present}. Give the address to the interface of an RDMA device, make a device for \
              its interface (rdma link add rxe0 type rxe netdev INTERFACE), or name device and GID"
     )]
     NoGidForAddress {
-        /// The address.
+        /// Address of this process.
         wanted: IpAddr,
-        /// The GIDs that are set.
+        /// GIDs that are set.
         present: String,
     },
 }
 
-/// One GID, with where it is.
+/// A GID with its port and device.
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
     device: &'a Device,
@@ -122,10 +123,15 @@ struct Candidate<'a> {
     gid: &'a Gid,
 }
 
-/// Chooses among devices: what is configured; of that the GID of the address, or the InfiniBand port under the address's
-/// interface, or, where addresses are on neither, any InfiniBand port; RoCE v2 before v1; an address that routers know before one
-/// that only neighbours know; then the first by name, port and index, or rather one of its network whose device is next to the
-/// process's processors.
+/// Chooses a device, a port and a GID. The criteria apply in this order:
+///
+/// 1. The configured device, port and GID index.
+/// 2. The GID of the process's address, or the InfiniBand port under that address's interface. If the address belongs
+///    to neither, any InfiniBand port.
+/// 3. RoCE v2 before InfiniBand before RoCE v1.
+/// 4. A routable GID before a link-local one.
+/// 5. A device of the same network on the process's NUMA node.
+/// 6. The first by name, port and index.
 ///
 /// # Errors
 /// See [`ChooseError`].
@@ -155,7 +161,7 @@ pub fn choose(devices: &[Device], wanted: &Wanted) -> Result<Choice, ChooseError
         }
     }
     let first = left.iter().min_by_key(|c| (c.gid.kind, Reverse(!c.gid.is_link_local())));
-    let first = first.expect("whatever leaves nothing was refused above");
+    let first = first.expect("an empty list was refused above");
     let best = left.iter().find(|c| c.is_as_good_as(first) && is_near(c, first, wanted)).unwrap_or(first);
     let (device, port) = (best.device.name.clone(), best.port.number);
     Ok(Choice { device, port, gid: best.gid.clone(), why: why(best, wanted, left.len()) })
@@ -168,9 +174,11 @@ impl Candidate<'_> {
     }
 }
 
-/// Whether a candidate's device is where it should be. One that nobody asked for must be in the same network as the one that
-/// would be taken without: on InfiniBand in a subnet that has a number of its own, because rails that were not numbered apart
-/// look alike; on Ethernet routers are between them.
+/// Returns whether a candidate's device is on the preferred NUMA node.
+///
+/// If the node is not configured, the candidate must also be in the network of `first`, the choice without this rule.
+/// On InfiniBand this requires a subnet with a number of its own, because rails with the default subnet number look
+/// alike. On Ethernet, routers connect the networks.
 fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) -> bool {
     let subnet = |c: &Candidate<'_>| (!c.gid.is_link_local()).then(|| c.gid.bytes.octets()[..8].to_owned());
     let is_reached = first.gid.kind != GidKind::Ib || subnet(first).is_some_and(|own| subnet(candidate) == Some(own));
@@ -181,7 +189,7 @@ fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) ->
     }
 }
 
-/// The ports that are configured and active, of devices that processes can reach.
+/// Returns the active ports that match the configuration, of devices that processes can open.
 fn usable_ports<'a>(devices: &'a [Device], wanted: &Wanted) -> Result<Vec<(&'a Device, &'a Port)>, ChooseError> {
     if devices.is_empty() {
         return Err(ChooseError::NoDevice);
@@ -263,7 +271,7 @@ mod tests {
         Device { name: name.into(), file, numa_node: Some(numa_node), firmware: String::new(), ports: vec![port] }
     }
 
-    /// As a card with one IPv4 address shows itself.
+    /// Returns a device with the GIDs that a NIC with one IPv4 address has.
     fn card(name: &str, numa_node: u32, host: u8) -> Device {
         let (local, address) = (format!("fe80::{host}"), format!("::ffff:10.0.0.{host}"));
         let gids = vec![
@@ -294,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_decides_before_the_node_and_the_node_before_the_name() {
+    fn address_outranks_node_and_node_outranks_name() {
         let cards = [card("a", 0, 1), card("b", 1, 2), card("c", 1, 3)];
         assert_eq!(chosen(&cards, &Wanted::default()), ("a".into(), 3));
         let near = Wanted { numa_node: Some(1), ..Wanted::default() };
@@ -307,16 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn the_processors_decide_as_the_configuration_does_but_only_within_one_network() {
+    fn own_node_decides_only_within_one_network() {
         let cards = [card("a", 0, 1), card("b", 1, 2)];
         let own = Wanted { own_node: Some(1), ..Wanted::default() };
         assert_eq!(chosen(&cards, &own), ("b".into(), 3));
         assert!(choose(&cards, &own).unwrap().why.contains("NUMA node 1"));
         let configured = Wanted { numa_node: Some(0), ..own.clone() };
-        assert_eq!(chosen(&cards, &configured), ("a".into(), 3), "what is configured comes first");
+        assert_eq!(chosen(&cards, &configured), ("a".into(), 3), "the configured node comes first");
         let worse = device("c", 1, vec![gid(0, "fd00::1", GidKind::RoceV1)]);
         assert_eq!(chosen(&[card("a", 0, 1), worse], &own), ("a".into(), 3), "RoCE v2 before the node");
-        // Two rails: in one subnet, in two, and in two that were not numbered apart.
+        // Two rails: in one subnet, in two subnets, and in two subnets with the default number.
         let rails = |first: &str, second: &str| {
             let rail = |name, node, prefix: &str| {
                 device(name, node, vec![gid(0, &format!("{prefix}::2:c903:31:7c9{node}"), GidKind::Ib)])
@@ -327,32 +335,32 @@ mod tests {
         assert_eq!(chosen(&rails("fec0:1", "fec0:2"), &own).0, "ib0");
         assert_eq!(chosen(&rails("fe80", "fe80"), &own).0, "ib0");
         let configured = Wanted { numa_node: Some(1), ..Wanted::default() };
-        assert_eq!(chosen(&rails("fe80", "fe80"), &configured).0, "ib1", "whoever says so knows the network");
+        assert_eq!(chosen(&rails("fe80", "fe80"), &configured).0, "ib1", "a configured node applies across subnets");
     }
 
     #[test]
-    fn what_is_configured_is_taken_even_if_it_is_worse() {
+    fn configured_choice_is_used_even_if_it_is_worse() {
         let cards = [card("a", 0, 1), card("b", 1, 2)];
         let wanted = Wanted { device: Some("b".into()), port: Some(1), gid_index: Some(0), ..Wanted::default() };
         assert_eq!(chosen(&cards, &wanted), ("b".into(), 0));
     }
 
     #[test]
-    fn an_address_on_infiniband_is_not_in_a_gid() {
+    fn address_on_infiniband_selects_the_port_under_its_interface() {
         let ib = device("ib", 0, vec![gid(0, "fe80::2:c903:31:7c91", GidKind::Ib)]);
         let wanted = Wanted { address: Some("10.1.0.1".parse().unwrap()), ..Wanted::default() };
         assert_eq!(chosen(&[card("a", 0, 1), ib.clone()], &wanted), ("ib".into(), 0));
-        // But the interface that has it is over a port.
+        // The interface with this address runs over a port.
         let other = device("ib2", 1, vec![gid(0, "fe80::2:c903:31:7c92", GidKind::Ib)]);
         let under = Wanted { infiniband: Some(other.ports[0].gids[0].bytes), own_node: Some(0), ..wanted.clone() };
         let choice = choose(&[ib.clone(), other], &under).unwrap();
         assert_eq!((choice.device.as_str(), choice.why.as_str()), ("ib2", "the port under the interface of 10.1.0.1"));
         let gone = Wanted { infiniband: Some("fe80::9".parse().unwrap()), ..wanted };
-        assert_eq!(chosen(&[ib], &gone), ("ib".into(), 0), "a port of another device, which is not there");
+        assert_eq!(chosen(&[ib], &gone), ("ib".into(), 0), "a port of a device that does not exist");
     }
 
     #[test]
-    fn whatever_is_not_there_is_told_with_what_is_and_what_to_do() {
+    fn errors_list_what_exists_and_a_remedy() {
         let cards = [card("a", 0, 1)];
         assert!(refused(&[], &Wanted::default()).contains("rdma link add"));
         assert!(refused(&cards, &Wanted { device: Some("x".into()), ..Wanted::default() }).ends_with("there are: a"));
@@ -374,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn any_address_is_no_address() {
+    fn unspecified_address_is_ignored() {
         let wanted = Wanted { address: Some("0.0.0.0".parse().unwrap()), ..Wanted::default() };
         assert_eq!(chosen(&[card("a", 0, 1)], &wanted), ("a".into(), 3));
     }

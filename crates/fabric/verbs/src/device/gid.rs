@@ -1,16 +1,16 @@
-//! Addresses of ports.
+//! GIDs: the addresses of ports.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// How packets with a GID look. The order is that of preference.
+/// Packet format of a GID, in the order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum GidKind {
-    /// UDP and IP: goes through routers.
+    /// UDP over IP, which routers forward.
     RoceV2,
     /// InfiniBand.
     Ib,
-    /// An Ethernet type of its own: stays in one Ethernet.
+    /// An Ethernet type of its own, which stays within one Ethernet.
     RoceV1,
 }
 
@@ -24,27 +24,27 @@ impl fmt::Display for GidKind {
     }
 }
 
-/// One entry of a port's table.
+/// An entry of a port's GID table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gid {
-    /// Its place in the table.
+    /// Index in the table.
     pub index: u32,
-    /// The 16 bytes, which are written as an IPv6 address.
+    /// The 16 bytes of the GID, in the form of an IPv6 address.
     pub bytes: Ipv6Addr,
-    /// How packets look.
+    /// Packet format.
     pub kind: GidKind,
-    /// The network interface it comes from; none on InfiniBand.
+    /// Network interface from which the GID is derived; `None` on InfiniBand.
     pub interface: Option<String>,
 }
 
 impl Gid {
-    /// The address that it stands for: IPv4 where it is one in disguise.
+    /// Returns the address that the GID represents: an IPv4 address if it is an IPv4-mapped one.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.bytes.to_ipv4_mapped().map_or(IpAddr::V6(self.bytes), IpAddr::V4)
     }
 
-    /// Whether it is made from the interface's own number, so that only neighbours can be reached.
+    /// Returns whether the GID is link-local, so that only neighbours can be reached with it.
     #[must_use]
     pub fn is_link_local(&self) -> bool {
         self.bytes.is_unicast_link_local()

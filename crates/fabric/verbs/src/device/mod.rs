@@ -1,4 +1,4 @@
-//! The RDMA devices of this machine, as the kernel shows them: found without libibverbs.
+//! RDMA devices of this machine as the kernel lists them in sysfs, without libibverbs.
 
 mod choose;
 mod gid;
@@ -16,47 +16,47 @@ pub use stentor_fabric_net::sysfs::{ROOT, own_node};
 /// An RDMA device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// Its name, such as `mlx5_0` or `rxe0`.
+    /// Name of the device, such as `mlx5_0` or `rxe0`.
     pub name: String,
-    /// The file by which processes reach it; none if `ib_uverbs` does not serve it.
+    /// Device file through which processes use it; `None` if `ib_uverbs` does not serve it.
     pub file: Option<PathBuf>,
-    /// The NUMA node it is next to, where the machine has several.
+    /// NUMA node to which it is attached, if the machine has several.
     pub numa_node: Option<u32>,
-    /// The version of its firmware, as it says.
+    /// Firmware version as the device reports it.
     pub firmware: String,
-    /// Its ports.
+    /// Ports of the device.
     pub ports: Vec<Port>,
 }
 
 /// A port of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
-    /// Counted from 1.
+    /// Number of the port, starting at 1.
     pub number: u8,
-    /// What it is connected to.
+    /// Type of the network.
     pub link: LinkLayer,
-    /// `ACTIVE` when it can be used; otherwise `DOWN`, `INIT`, `ARMED`.
+    /// `ACTIVE` if the port can be used; otherwise `DOWN`, `INIT` or `ARMED`.
     pub state: String,
-    /// Its speed, as the kernel says it.
+    /// Data rate as the kernel prints it.
     pub rate: String,
-    /// Its addresses, those that are set.
+    /// GIDs that are set.
     pub gids: Vec<Gid>,
 }
 
 impl Port {
-    /// Whether packets can go through it.
+    /// Returns whether the port can carry packets.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.state == "ACTIVE"
     }
 }
 
-/// What a port is connected to.
+/// Type of the network to which a port is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkLayer {
-    /// A switched fabric of its own.
+    /// A switched InfiniBand fabric.
     InfiniBand,
-    /// RoCE or iWARP.
+    /// Ethernet, with RoCE or iWARP.
     Ethernet,
 }
 

@@ -1,4 +1,4 @@
-//! The interface of this process's address, as far as it matters to the choice of a device.
+//! The network interface of this process's address, for the choice of a device.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,11 +6,12 @@ use std::path::Path;
 
 use stentor_host::interface_of;
 
-/// Hardware addresses of IP over InfiniBand are a queue pair, and then, here, the port's GID; those of others are shorter.
+/// Offset of the port's GID in the hardware address of IP over InfiniBand, which begins with a queue pair number. Other
+/// hardware addresses are shorter.
 const GID_AT: usize = 4;
 
-/// The GID of the InfiniBand port under the interface that has this address; none if it is on an interface of another kind,
-/// whose GIDs are made of its addresses, or on none.
+/// Returns the GID of the InfiniBand port under the interface that has this address. Returns `None` if no interface has
+/// it, or one of another kind, whose GIDs are derived from its addresses.
 #[must_use]
 pub fn infiniband_gid(root: &Path, address: IpAddr) -> Option<Ipv6Addr> {
     gid_under(root, &interface_of(address)?)
@@ -30,7 +31,7 @@ mod tests {
     use stentor_testutil::TempDir;
 
     #[test]
-    fn an_infiniband_port_is_known_by_the_hardware_address_of_its_interface() {
+    fn infiniband_port_is_found_by_its_interfaces_hardware_address() {
         let ib = "80:00:00:49:fe:80:00:00:00:00:00:01:00:02:c9:03:00:31:7c:91";
         let tree =
             TempDir::with_lines(&[("class/net/ib0/address", ib), ("class/net/eth0/address", "02:00:00:00:00:01")]);
@@ -39,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_of_another_kind_has_none() {
+    fn other_interfaces_have_no_infiniband_gid() {
         assert_eq!(infiniband_gid(Path::new("/sys"), "127.0.0.1".parse().unwrap()), None);
     }
 }

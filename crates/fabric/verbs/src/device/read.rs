@@ -1,4 +1,4 @@
-//! Reads `/sys/class/infiniband`.
+//! Reader of `/sys/class/infiniband`.
 
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use stentor_fabric_net::sysfs::{line, names};
 
 use super::{Device, Gid, GidKind, LinkLayer, Port};
 
-/// All devices below the kernel's tree (`/sys`), in the order of their names. Empty without the kernel's RDMA modules, or
-/// where a container hides them.
+/// Returns all devices below `root` (`/sys`), sorted by name. The list is empty without the kernel's RDMA modules, or
+/// if a container hides them.
 #[must_use]
 pub fn devices(root: &Path) -> Vec<Device> {
     names(&root.join("class/infiniband")).into_iter().map(|name| device(root, name)).collect()
 }
 
-/// The place in a port's table at which a GID stands now: where it stood, if it is there still.
+/// Returns the current index of a GID in a port's table. Its former index is checked first.
 #[must_use]
 pub fn index_of(root: &Path, device: &str, port: u8, wanted: &Gid) -> Option<u32> {
     let path = root.join("class/infiniband").join(device).join("ports").join(port.to_string());
     let stands = |gid: &Gid| (gid.bytes, gid.kind, &gid.interface) == (wanted.bytes, wanted.kind, &wanted.interface);
-    // The link counts only where the table does not say the kind.
+    // The link layer matters only if the table does not report the kind.
     let link = if wanted.kind == GidKind::Ib { LinkLayer::InfiniBand } else { LinkLayer::Ethernet };
     let at = |index: &str| gid(&path, link, index).filter(stands).map(|gid| gid.index);
     at(&wanted.index.to_string()).or_else(|| names(&path.join("gids")).iter().find_map(|index| at(index)))
@@ -38,14 +38,15 @@ fn device(root: &Path, name: String) -> Device {
     }
 }
 
-/// The character device that `ib_uverbs` made for it.
+/// Returns the character device that `ib_uverbs` has created for the device.
 fn file(root: &Path, name: &str) -> Option<PathBuf> {
     let class = root.join("class/infiniband_verbs");
     let is_its = |entry: &String| line(&class.join(entry).join("ibdev")).is_some_and(|device| device == name);
     names(&class).into_iter().find(is_its).map(|entry| Path::new("/dev/infiniband").join(entry))
 }
 
-/// A card's own; for a device in software that of the network card under it. The kernel says -1 where it does not know.
+/// Returns the NIC's NUMA node; for a software device, that of the network interface under it. The kernel reports -1 if
+/// it does not know the node.
 fn numa_node(root: &Path, path: &Path) -> Option<u32> {
     let under = || line(&path.join("parent")).map(|parent| root.join("class/net").join(parent));
     let of = |path: &Path| line(&path.join("device/numa_node"))?.parse().ok();
@@ -62,14 +63,14 @@ fn port(device: &Path, number: &str) -> Option<Port> {
     Some(Port {
         number: number.parse().ok()?,
         link,
-        // As in `4: ACTIVE`.
+        // The text has the form `4: ACTIVE`.
         state: state.rsplit(": ").next().unwrap_or_default().to_owned(),
         rate: line(&path.join("rate")).unwrap_or_default(),
         gids,
     })
 }
 
-/// An entry that is set.
+/// Returns the entry if it is set.
 fn gid(port: &Path, link: LinkLayer, index: &str) -> Option<Gid> {
     let bytes: Ipv6Addr = line(&port.join("gids").join(index))?.parse().ok()?;
     if bytes.is_unspecified() {
@@ -78,7 +79,7 @@ fn gid(port: &Path, link: LinkLayer, index: &str) -> Option<Gid> {
     let kind = match (line(&port.join("gid_attrs/types").join(index)).as_deref(), link) {
         (Some("RoCE v2"), _) => GidKind::RoceV2,
         (_, LinkLayer::InfiniBand) => GidKind::Ib,
-        // `IB/RoCE v1`, and what kernels before 4.5 had on Ethernet.
+        // This is `IB/RoCE v1`, or the type that kernels before 4.5 reported on Ethernet.
         (_, LinkLayer::Ethernet) => GidKind::RoceV1,
     };
     let interface = line(&port.join("gid_attrs/ndevs").join(index));
@@ -110,7 +111,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_device_is_read_with_its_ports_and_the_gids_that_are_set() {
+    fn device_is_read_with_its_ports_and_set_gids() {
         let tree = TempDir::with_lines(&RXE);
         let found = devices(&tree);
         assert_eq!(found.len(), 1);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_knows_its_node_and_an_infiniband_port_its_kind() {
+    fn unknown_node_and_infiniband_gids_are_read() {
         let tree = TempDir::with_lines(&[
             ("class/infiniband/mlx5_0/device/numa_node", "-1"),
             ("class/infiniband/mlx5_0/ports/1/state", "1: DOWN"),
@@ -138,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gid_is_found_where_it_stands_by_now() {
+    fn gid_is_found_at_its_current_index() {
         let tree = TempDir::with_lines(&RXE);
         let first = devices(&tree)[0].ports[0].gids[0].clone();
         let index = |wanted: &Gid| index_of(&tree, "rxe0", 1, wanted);
         assert_eq!(index(&first), Some(0));
-        assert_eq!(index(&Gid { index: 7, ..first.clone() }), Some(0), "it stood elsewhere");
-        assert_eq!(index(&Gid { kind: GidKind::RoceV1, ..first.clone() }), None, "the same address, other packets");
+        assert_eq!(index(&Gid { index: 7, ..first.clone() }), Some(0), "it has another index now");
+        assert_eq!(index(&Gid { kind: GidKind::RoceV1, ..first.clone() }), None, "same address, other packet format");
         let moved = tree.join("class/infiniband/rxe0/ports/1");
         fs::write(moved.join("gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n").unwrap();
         assert_eq!(index(&first), None);
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_rdma_has_no_devices() {
+    fn machine_without_rdma_has_no_devices() {
         assert_eq!(devices(Path::new("/nonexistent")), []);
     }
 }

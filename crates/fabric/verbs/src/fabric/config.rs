@@ -1,4 +1,4 @@
-//! What a process must know to start.
+//! Configuration with which a process starts, and the errors of the start.
 
 use std::path::PathBuf;
 
@@ -9,37 +9,38 @@ use crate::device::{ChooseError, ROOT};
 use crate::qp::Tuning;
 use crate::{Errno, LoadError, MakeError, OpenError, QueryError};
 
-/// How a process chooses and uses its device.
+/// Configuration of the choice and use of a device.
 #[derive(Clone, Debug)]
 pub struct VerbsConfig {
-    /// The device; `None`: the one whose GID stands for this process's address.
+    /// Name of the device. `None` uses the device whose GID represents this process's address.
     pub device: Option<String>,
-    /// Its port; `None`: as the device.
+    /// Number of the port. `None` chooses it like the device.
     pub port: Option<u8>,
-    /// The place of the address in the port's table of GIDs; `None`: where this process's address stands.
+    /// Index of the GID in the port's table. `None` uses the GID that represents this process's address.
     pub gid_index: Option<u32>,
-    /// The NUMA node whose devices are preferred; `None`: the one that this process is kept on, within one network.
+    /// NUMA node whose devices are preferred. `None` uses the node to which this process is bound, within one network.
     pub numa_node: Option<u32>,
-    /// Payload of a packet, bytes; the smaller one of both ends counts. `None`: what the port has.
+    /// Payload of a packet, in bytes; the smaller value of both ends is used. `None` uses the port's MTU.
     pub mtu: Option<u32>,
-    /// Timeouts, retries and depths; READs are limited to what the devices of both ends have.
+    /// Timeouts, retries and depths. READs are also limited to what the devices of both ends support.
     pub tuning: Tuning,
-    /// Inline data that is asked for, bytes; what the device grants counts.
+    /// Requested length of inline data, in bytes; the device may grant another value.
     pub inline_bytes: u32,
-    /// Completions of one completion queue; there are as many queues as queue pairs need.
+    /// Number of entries of a completion queue. As many queues are created as the queue pairs need.
     pub completions: u32,
-    /// The deepest queue that may be asked for; the device may have less.
+    /// Maximum depth of a queue that may be requested; the device may support less.
     pub max_depth: u32,
-    /// The switch that copies writes of sets, if there is one. It copies packets of RoCE v2 over IPv4 alone: with another GID it
-    /// is not used, and [`Trouble::NoCopies`](crate::Trouble::NoCopies) says so.
+    /// Switch that copies the writes of fan-out sets, if there is one. It copies only RoCE v2 packets over IPv4. With
+    /// another GID it is not used, which [`Trouble::NoCopies`](crate::Trouble::NoCopies) reports.
     pub switch: Option<SwitchConfig>,
-    /// The kernel's tree, in which devices are found: `/sys`, except in tests.
+    /// Root of sysfs, in which devices are found: `/sys`, except in tests.
     pub sysfs: PathBuf,
 }
 
 impl Default for VerbsConfig {
-    /// The device chosen by the process's address, its MTU, 512 bytes inline; gives up after about a second without an
-    /// acknowledgement, and about a quarter without a receive.
+    /// Returns the default configuration: the device is chosen by the process's address, with its MTU and 512 bytes of
+    /// inline data. A request fails after about a second without an acknowledgement, or about a quarter of a second
+    /// without a receive.
     fn default() -> VerbsConfig {
         VerbsConfig {
             device: None,
@@ -63,53 +64,54 @@ impl Default for VerbsConfig {
     }
 }
 
-/// The code of 134 ms, as `roce` has it: a peer in user space answers when it has the processor.
+/// Code for a timeout of 134 ms, the value that `roce` uses: a user-space peer answers only when it is scheduled.
 const TIMEOUT_134_MS: u8 = 15;
-/// One more is without end: for receivers that are not ready everywhere, and on Soft-RoCE for a peer that does not answer, too.
+/// Number of retries. The value 7 means no limit: for receivers that are not ready on all devices, and on Soft-RoCE
+/// also for a peer that does not answer.
 const RETRIES: u8 = 6;
-/// The code of 40.96 ms.
+/// Code for 40.96 ms.
 const RNR_41_MS: u8 = 24;
 
-/// Why a process could not start.
+/// Reason why a process could not start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// No libibverbs.
+    /// libibverbs could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// No device, port or GID.
+    /// No device, port or GID can be used.
     #[error(transparent)]
     Choose(#[from] ChooseError),
     /// The device cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The device does not tell what it is.
+    /// The device did not answer a query.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The device makes not even one queue pair.
+    /// The device cannot create even one queue pair.
     #[error(transparent)]
     Make(#[from] MakeError),
-    /// Not a path MTU, or more than the port has.
+    /// The configured value is not a path MTU, or is larger than the port's MTU.
     #[error(
         "path MTU {asked}: {device} has {most}; it is one of 256, 512, 1024, 2048, 4096 up to that (raise the interface's MTU for more)"
     )]
     Mtu {
-        /// As configured.
+        /// Configured value, in bytes.
         asked: u32,
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What the port has.
+        /// MTU of the port, in bytes.
         most: u32,
     },
-    /// Meeting the peers.
+    /// The connection manager could not be started.
     #[error(transparent)]
     Net(#[from] stentor_fabric_net::StartError),
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot {what}: {errno}")]
     System {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// What the system said.
+        /// Error code.
         errno: Errno,
     },
 }

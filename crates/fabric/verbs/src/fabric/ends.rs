@@ -1,8 +1,11 @@
 //! The ends of connections on the device.
 //!
-//! Each life of an end has a queue pair of its own: what is late from an earlier life is for a queue pair that does not exist
-//! any more. When an end breaks its queue pair is taken to ERR, what it completed is taken in, and it is destroyed: after that
-//! nothing of it moves, and whatever is still outstanding is told as flushed, without waiting for the device to say so.
+//! Each life of an end has a queue pair of its own. Late packets of an earlier life are therefore addressed to a queue
+//! pair that does not exist any more.
+//!
+//! When an end breaks, its queue pair is moved to ERR, its completions are polled, and it is destroyed. From then on
+//! none of its operations makes progress. All requests that are still outstanding are completed as flushed, without
+//! waiting for the device to report them.
 
 use std::sync::Arc;
 
@@ -19,12 +22,12 @@ use crate::device;
 use crate::qp::{Endpoint, QueuePair, Size, Tuning, WorkError};
 use crate::{CompletionQueue, DeviceEvent, Domain, EventKind, MakeError, Mtu, Region, WorkCompletion, WorkStatus};
 
-/// Completions that are taken from a queue in one call.
+/// Maximum number of completions polled from a queue in one call.
 const BATCH: usize = 16;
-/// Things worth telling that are kept.
+/// Maximum number of troubles that are kept.
 const MAX_TROUBLES: usize = 64;
 
-/// A completion queue, and how many of its places are promised to queue pairs.
+/// A completion queue with the number of entries that are reserved for queue pairs.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) queue: Arc<CompletionQueue>,
@@ -38,26 +41,26 @@ pub(super) struct Half {
     pub(super) peer: ProcessId,
     pub(super) config: QpConfig,
     queue: usize,
-    /// None between a break and the next life.
+    /// Queue pair of the current life; `None` between a break and the next life.
     pub(super) pair: Option<QueuePair>,
     pub(super) life: u16,
     pub(super) sends: Outstanding,
     pub(super) receives: Outstanding,
-    /// WRITEs that wait for others that adjoin, where the owner allows it, and the memory of their inline data.
+    /// WRITEs that wait to be merged with adjoining ones, if the owner allows it, and the memory for their inline data.
     pub(super) holder: Option<Holder>,
     pub(super) inline: Option<Region>,
-    /// Of an end of a set, which a switch is at the other end of.
+    /// `Some` for the end of a fan-out set, whose other end is a switch.
     pub(super) set: Option<SetEnd>,
 }
 
 impl Half {
-    /// Places that it needs in a completion queue.
+    /// Returns the number of entries that it needs in a completion queue.
     fn places(config: QpConfig) -> u32 {
         config.send_depth.max(1) + config.recv_depth.max(1)
     }
 }
 
-/// What an end says of itself that this fabric can reach.
+/// Returns the peer's queue pair, if the end is one.
 fn pair(end: &End) -> Result<&Pair, String> {
     match end {
         End::QueuePair(pair) => Ok(pair),
@@ -66,7 +69,7 @@ fn pair(end: &End) -> Result<&Pair, String> {
 }
 
 impl VerbsDevice {
-    /// The protection domain of a peer.
+    /// Returns the protection domain of a peer, and creates it if necessary.
     pub(super) fn domain(&mut self, peer: ProcessId) -> Result<Arc<Domain>, MakeError> {
         let place = &mut self.domains[peer.index()];
         if let Some(domain) = place {
@@ -75,10 +78,10 @@ impl VerbsDevice {
         Ok(Arc::clone(place.insert(Domain::new(&self.context)?)))
     }
 
-    /// Makes an end without a life.
+    /// Creates an end without a life.
     pub(super) fn make_end(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), MakeError> {
         for half in self.halves.drain(qp.index()..) {
-            // Its life did not begin.
+            // The life of this end did not begin.
             self.queues[half.queue].used -= Half::places(half.config);
         }
         let merges = config.merges && config.kind == QpKind::Reliable;
@@ -101,7 +104,7 @@ impl VerbsDevice {
         Ok(())
     }
 
-    /// Takes completions; returns how many were written to `out`.
+    /// Polls completions into `out` and returns their number.
     #[inline]
     pub(super) fn poll_queues(&mut self, out: &mut [Completion]) -> usize {
         self.post_all_held();
@@ -125,8 +128,8 @@ impl VerbsDevice {
         count
     }
 
-    /// One batch of a queue, of at most `room`: how many completions were written, and whether there may be more. For those that
-    /// find no place in `out` one is kept.
+    /// Polls one batch of at most `room` completions from a queue. Returns the number of completions written, and
+    /// whether there may be more. Completions that do not fit into `out` are kept in `taken`.
     fn poll_queue(&mut self, queue: usize, room: usize, out: &mut [Completion]) -> (usize, bool) {
         let mut raw = [WorkCompletion::NONE; BATCH];
         let taken = match self.queues[queue].queue.poll(&mut raw[..room]) {
@@ -143,8 +146,8 @@ impl VerbsDevice {
         (count, taken == room)
     }
 
-    /// Tells whoever waits for a completion of the device. Returns how many of ours were written to `out`; it may be several, of
-    /// requests that became one, and none if nobody waits any more.
+    /// Translates a completion of the device into completions of the contract. Returns the number written to `out`:
+    /// several for merged requests, none if the request is no longer outstanding.
     fn sort(&mut self, raw: &WorkCompletion, out: &mut [Completion]) -> usize {
         let Name { receive, qp, life, sequence } = Name::decode(raw.id);
         let Some(half) = self.halves.get_mut(qp.index()).filter(|half| half.life == life) else { return 0 };
@@ -163,7 +166,8 @@ impl VerbsDevice {
         self.put(done, out)
     }
 
-    /// The same of requests that became one. Where it failed nobody knows which of them did: the first counts as the one.
+    /// Completes merged requests. If the merged request failed, the failing part is unknown, and the first one reports
+    /// the error.
     fn sort_parts(&mut self, qp: QpId, sequence: u32, parts: u32, mut status: Status, out: &mut [Completion]) -> usize {
         let mut count = 0;
         for before in (0..parts).rev() {
@@ -179,7 +183,7 @@ impl VerbsDevice {
         count
     }
 
-    /// Writes a completion to `out`, or keeps it, if there is no room, or others are kept that come before. Returns how many were
+    /// Writes a completion to `out`, or keeps it if `out` is full or earlier completions are kept. Returns the number
     /// written.
     #[inline]
     fn put(&mut self, done: Completion, out: &mut [Completion]) -> usize {
@@ -195,7 +199,7 @@ impl VerbsDevice {
         }
     }
 
-    /// How a request ended. Of one that failed the queue pair is broken soon.
+    /// Returns the status of a request. A failed request marks its queue pair to be broken.
     #[inline]
     fn status(&mut self, qp: QpId, raw: &WorkCompletion, receive: bool) -> Status {
         match raw.status {
@@ -213,7 +217,7 @@ impl VerbsDevice {
         }
     }
 
-    /// Takes in what has completed.
+    /// Polls all completions into `taken`.
     fn take_in(&mut self) {
         let mut queue = 0;
         while queue < self.queues.len() {
@@ -222,8 +226,8 @@ impl VerbsDevice {
         }
     }
 
-    /// Looks at the port: not every device tells of what happens to it. Who cannot tell just now is asked when the next request
-    /// fails.
+    /// Queries the state of the port, because not every device reports its changes. If the query fails, it is repeated
+    /// when the next request fails.
     fn look(&mut self) {
         match self.context.port(self.place.port) {
             Err(error) if error.errno.is_gone() => self.lose(&error.errno.to_string()),
@@ -240,7 +244,7 @@ impl VerbsDevice {
         self.down = down;
     }
 
-    /// Ends whose requests failed are broken.
+    /// Breaks the ends whose requests failed.
     pub(super) fn settle(&mut self) {
         if std::mem::take(&mut self.doubtful) {
             self.look();
@@ -253,7 +257,8 @@ impl VerbsDevice {
         }
     }
 
-    /// A request was not taken though it was checked and there is room: the queue pair, the device or the permission is gone.
+    /// Handles a request that the device refused although it was checked and there is room. The queue pair, the device
+    /// or the permission is lost.
     #[cold]
     pub(super) fn not_posted(&mut self, qp: QpId, error: &WorkError) -> PostError {
         self.tell(Trouble::NotPosted { qp, why: error.to_string() });
@@ -263,10 +268,10 @@ impl VerbsDevice {
         PostError::NotReady { qp, state: QpState::Error }
     }
 
-    /// Ends the life of an end. Of what is outstanding the first request ends with `status`.
+    /// Ends the life of an end. The first outstanding request completes with `status`, all others as flushed.
     fn shut(&mut self, qp: QpId, status: Status) {
         let Some(pair) = self.halves[qp.index()].pair.take() else { return };
-        // A device that is gone refuses; the queue pair is destroyed all the same.
+        // A device that was removed refuses this, but the queue pair is destroyed all the same.
         let _ = pair.fail();
         self.take_in();
         drop(pair);
@@ -293,7 +298,7 @@ impl VerbsDevice {
         self.troubles.push_back(trouble);
     }
 
-    /// The same of what is tried again and again.
+    /// Reports a trouble of an operation that is retried, once per peer.
     pub(super) fn tell_once(&mut self, trouble: Trouble) {
         let Trouble::NotRegistered { peer, .. } = &trouble else { return self.tell(trouble) };
         if !self.unregistered.contains(peer) {
@@ -302,8 +307,8 @@ impl VerbsDevice {
         }
     }
 
-    /// Where this process's address stands in the port's table by now, if nobody has set that: it moves when an interface
-    /// loses its addresses and has them again.
+    /// Looks up the current index of this process's GID, unless it is configured. It changes when an interface loses
+    /// its addresses and gets them again.
     fn find_gid(&mut self) {
         if self.config.gid_index.is_none() {
             let (device, port) = (self.context.name(), self.place.port.0);
@@ -312,7 +317,7 @@ impl VerbsDevice {
         }
     }
 
-    /// The device is gone: nothing on it goes on.
+    /// Handles the loss of the device: all ends break, and none begins again.
     pub(super) fn lose(&mut self, what: &str) {
         if self.lost.is_some() {
             return;
@@ -321,13 +326,13 @@ impl VerbsDevice {
         let trouble = Trouble::DeviceLost { device, what: what.to_owned() };
         self.lost = Some(trouble.to_string());
         self.tell(trouble);
-        // The descriptors of a device that is gone are ready for ever.
+        // The descriptors of a removed device stay readable for ever.
         let _ = epoll::delete(&self.epoll, &self.channel);
         let _ = epoll::delete(&self.epoll, self.context.event_descriptor());
         self.failing.extend((0..self.halves.len()).map(|n| QpId(n as u32)));
     }
 
-    /// Takes in what the device says by itself.
+    /// Handles the device's asynchronous events.
     pub(super) fn handle_device_events(&mut self) {
         while let Some(event) = self.context.next_event() {
             match event {
@@ -376,11 +381,11 @@ impl VerbsDevice {
     }
 }
 
-/// The contract's word for it.
+/// Converts a device's status into the contract's.
 fn status_of(status: WorkStatus, receive: bool) -> Status {
     match status {
         WorkStatus::LOCAL_LENGTH => Status::LocalLength,
-        // Soft-RoCE says one of these of a receive that is too short.
+        // Soft-RoCE reports one of these for a receive that is too short.
         WorkStatus::REMOTE_INVALID | WorkStatus::LOCAL_OPERATION if receive => Status::LocalLength,
         WorkStatus::LOCAL_PROTECTION => Status::LocalProtection,
         WorkStatus::REMOTE_INVALID => Status::RemoteInvalidRequest,

@@ -1,15 +1,17 @@
-//! WRITEs that adjoin leave as one: the WRITE that a queue pair holds back, and its inline data.
+//! Merging of WRITEs that adjoin: the WRITE that a queue pair holds back, and its inline data.
 //!
-//! A device begins a request as soon as it is posted. So a WRITE waits here, until the process flushes, for others that adjoin:
-//! they go to the place right behind it, and their data comes from right behind its own, or is inline as its own is.
+//! A device starts a request as soon as it is posted. A WRITE therefore waits here for adjoining ones until the process
+//! flushes. A WRITE adjoins the held one if its target begins where the held one's ends, and its data either begins
+//! where the held one's ends or is inline like the held one's.
 //!
 //! # Invariants
-//! - What is held is the last request of its queue pair: another one joins it, or is posted behind it.
-//! - All parts are in the send queue ([`Outstanding`](super::outstanding::Outstanding)) from the moment they are posted, and count
-//!   there. Only the device does not know of them yet.
-//! - A part lies within the peer's region, so one that the device would refuse never takes others with it.
-//! - Inline data stays in `short` while the device takes as much inline. What is longer lies in registered memory, which is free
-//!   again when the WRITE, or a later request of the queue pair, completes. If there is no room, the part does not join.
+//! - The held WRITE is the last request of its queue pair: the next request joins it, or is posted after it.
+//! - All parts are in the send queue ([`Outstanding`](super::outstanding::Outstanding)) and occupy slots from the
+//!   moment at which they are posted. Only the device does not have them yet.
+//! - A part lies within the peer's region. A WRITE that the device would refuse is therefore never merged with others.
+//! - Inline data stays in `short` up to the length that the device takes inline. Longer data is stored in registered
+//!   memory, which is freed when the WRITE or a later request of the queue pair completes. If there is no room, the
+//!   part does not join.
 
 use std::sync::Arc;
 
@@ -20,66 +22,68 @@ use stentor_fabric_net::{InlineRing, MOST_MERGED};
 use crate::qp::Remote;
 use crate::{Domain, MakeError, PageMemory, Region};
 
-/// The most bytes of inline data of one queue pair that are registered.
+/// Maximum length of one queue pair's registered inline data, in bytes.
 const MOST_INLINE: u64 = 64 << 10;
-/// The unit in which devices register memory.
+/// Unit in which devices register memory, in bytes.
 const PAGE: u64 = 4096;
 
-/// Where the data of a held WRITE lies.
+/// Location of the data of a held WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// In memory that the device copies from while the WRITE is posted.
+    /// In unregistered memory, from which the device copies when the WRITE is posted.
     Short,
-    /// In registered memory, from this offset on.
+    /// In registered memory, at this offset.
     Long(u64),
-    /// In a region, from the offset of this span on.
+    /// In a region, at the offset of this span.
     Region(Span),
 }
 
-/// A WRITE that waits for others that adjoin.
+/// A WRITE that waits for adjoining ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) place: Place,
     pub(super) remote: Remote,
     pub(super) bytes: u32,
-    /// Whether a part of it is signalled.
+    /// `true` if one of its parts is signalled.
     pub(super) signalled: bool,
 }
 
-/// What one queue pair holds back.
+/// The held WRITE of one queue pair, with the memory for its inline data.
 #[derive(Debug)]
 pub(super) struct Holder {
     held: Option<Held>,
     short: Box<[u8]>,
     ring: InlineRing,
     memory: Option<Arc<PageMemory>>,
-    /// Whether the device's list names this queue pair.
+    /// `true` if the device's list of holding ends contains this queue pair.
     pub(super) is_listed: bool,
 }
 
-/// The registered memory of a queue pair whose send queue is so deep; `None` if it never needs any.
+/// Registers memory for the inline data of a queue pair whose send queue has this depth. Returns `None` if it never
+/// needs any.
 pub(super) fn register(domain: &Arc<Domain>, depth: u32, inline_bytes: u32) -> Result<Option<Region>, MakeError> {
     let bytes = (u64::from(depth) * u64::from(inline_bytes)).min(MOST_INLINE).next_multiple_of(PAGE);
     if bytes == 0 { Ok(None) } else { Region::register(domain, bytes as usize, None).map(Some) }
 }
 
 impl Holder {
-    /// Of a queue pair that takes so many bytes inline. `memory`: what [`register`] made.
+    /// Creates a holder for a queue pair that takes `inline_bytes` bytes inline. `memory` is the memory that
+    /// [`register`] created.
     pub(super) fn new(inline_bytes: u32, memory: Option<Arc<PageMemory>>) -> Holder {
         let ring = InlineRing::new(memory.as_ref().map_or(0, |memory| memory.bytes()));
         Holder { held: None, short: vec![0; inline_bytes as usize].into(), ring, memory, is_listed: false }
     }
 
-    /// Whether a WRITE may be held.
+    /// Returns whether a WRITE of this length may be held.
     #[inline]
     pub(super) fn takes(source: &Source<'_>) -> bool {
         (1..u64::from(MOST_MERGED)).contains(&source.bytes())
     }
 
-    /// Holds a WRITE. Nothing else is held.
+    /// Holds a WRITE. No other WRITE may be held.
     #[inline]
     pub(super) fn hold(&mut self, source: &Source<'_>, remote: Remote, signalled: bool) {
-        debug_assert!(self.held.is_none(), "what is held goes first");
+        debug_assert!(self.held.is_none(), "the held WRITE must be posted first");
         let place = match source {
             Source::Inline(data) => {
                 self.short[..data.len()].copy_from_slice(data);
@@ -90,7 +94,7 @@ impl Holder {
         self.held = Some(Held { place, remote, bytes: source.bytes() as u32, signalled });
     }
 
-    /// Makes a WRITE part of the one that is held, if they adjoin. Returns whether it did.
+    /// Merges a WRITE into the held one if they adjoin. Returns whether it did.
     #[inline]
     pub(super) fn join(&mut self, source: &Source<'_>, remote: Remote, signalled: bool) -> bool {
         let Some(mut held) = self.held else { return false };
@@ -116,7 +120,7 @@ impl Holder {
         true
     }
 
-    /// Puts data behind what is in `short`; where it grows too long, all of it moves to registered memory.
+    /// Appends data to `short`. If that becomes too long, all of it moves to registered memory.
     fn append(&mut self, begin: usize, data: &[u8]) -> Option<Place> {
         let end = begin + data.len();
         if end <= self.short.len() {
@@ -137,30 +141,30 @@ impl Holder {
         true
     }
 
-    /// Takes what is held.
+    /// Takes the held WRITE.
     #[inline]
     pub(super) fn take(&mut self) -> Option<Held> {
         self.held.take()
     }
 
-    /// The data of a held WRITE that is short.
+    /// Returns the data of a held WRITE that is in `short`.
     pub(super) fn short(&self, bytes: u32) -> &[u8] {
         &self.short[..bytes as usize]
     }
 
-    /// Which inline data is free when the request that was posted last is done.
+    /// Returns the position up to which inline data is free once the last posted request is complete.
     #[inline]
     pub(super) fn taken(&self) -> u64 {
         self.ring.taken()
     }
 
-    /// A request is done: see [`taken`](Holder::taken).
+    /// Frees the inline data of a completed request, up to a value of [`taken`](Holder::taken).
     #[inline]
     pub(super) fn free_up_to(&mut self, taken: u64) {
         self.ring.free_up_to(taken);
     }
 
-    /// The queue pair broke, and its requests are over.
+    /// Drops everything after the queue pair broke and its requests were flushed.
     pub(super) fn clear(&mut self) {
         self.held = None;
         self.ring.clear();
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn adjoining_inline_data_is_one_piece_short_or_long() {
+    fn adjoining_inline_data_is_contiguous_whether_short_or_long() {
         let mut holder = holder(4096);
         holder.hold(&Source::Inline(&[1; 40]), at(1000), false);
         assert!(holder.join(&Source::Inline(&[2; 24]), at(1040), false));
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_does_not_adjoin_stays_apart() {
+    fn writes_that_do_not_adjoin_are_not_merged() {
         let mut holder = holder(4096);
         holder.hold(&region(128, 64), at(512), false);
         let other = Source::Region(Span { region: RegionId(4), offset: 192, bytes: 64 });
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_grows_to_the_limit_and_no_further() {
+    fn merged_write_does_not_exceed_the_limit() {
         let mut holder = holder(4096);
         holder.hold(&region(0, MOST_MERGED - 64), at(0), false);
         assert!(!holder.join(&region((MOST_MERGED - 64).into(), 72), at((MOST_MERGED - 64).into()), false));
@@ -248,9 +252,9 @@ mod tests {
         assert!(Holder::takes(&region(0, MOST_MERGED - 8)) && Holder::takes(&Source::Inline(&[0; 8])));
     }
 
-    /// Data of WRITEs that are under way is not written over: without room a part goes by itself.
+    /// The data of outstanding WRITEs is not overwritten: without room, a part is posted separately.
     #[test]
-    fn without_room_for_its_data_a_part_does_not_join() {
+    fn part_without_room_for_its_data_is_not_merged() {
         let mut holder = holder(128);
         holder.hold(&Source::Inline(&[1; 64]), at(0), false);
         assert!(holder.join(&Source::Inline(&[1; 64]), at(64), false));
@@ -258,7 +262,7 @@ mod tests {
         let taken = holder.taken();
         holder.take();
         holder.hold(&Source::Inline(&[2; 64]), at(0), false);
-        assert!(!holder.join(&Source::Inline(&[2; 8]), at(64), false), "the first one is under way");
+        assert!(!holder.join(&Source::Inline(&[2; 8]), at(64), false), "the first one is outstanding");
         assert!(Holder::new(INLINE, None).append(64, &[3; 8]).is_none(), "no memory");
         holder.free_up_to(taken);
         assert!(holder.join(&Source::Inline(&[2; 8]), at(64), false));

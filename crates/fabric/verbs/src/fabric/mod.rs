@@ -1,8 +1,8 @@
-//! The contract of `stentor-fabric`, on a device: a card, or Soft-RoCE, as the device of a [`NetFabric`].
+//! The contract of `stentor-fabric` on an RDMA device: a NIC, or Soft-RoCE, as the device of a [`NetFabric`].
 //!
-//! The device moves data by itself, also while this process does something else or stands still. It tells of completions, and
-//! of WRITEs that a peer makes it tells nothing. So a sleeping process wakes after the poll interval that [`arm`](Device::arm)
-//! sets, to look at its memory. The interval grows while nothing completes.
+//! The device moves data without the process, even while the process is busy or stopped. A device reports its own
+//! completions but not a peer's WRITE. A sleeping process therefore wakes after the poll interval that
+//! [`arm`](Device::arm) sets, 1–4 ms, to check its memory. The interval grows while nothing completes.
 
 mod config;
 mod ends;
@@ -40,17 +40,19 @@ use post::{data, own_span, remote};
 use regions::Regions;
 pub use trouble::Trouble;
 
-/// The shortest and the longest poll interval.
+/// Shortest and longest poll interval.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
-/// The epoll instance's data for completions, for events of the device, and for the end of a poll interval.
+/// epoll data of the completion channel.
 const CHANNEL: u64 = 1;
+/// epoll data of the device's events.
 const DEVICE: u64 = 2;
+/// epoll data of the poll timer.
 const POLL_TIMER: u64 = 3;
 
 /// One process of a cluster on an RDMA device.
 pub type VerbsFabric = NetFabric<VerbsDevice>;
 
-/// The device, with all that was made on it.
+/// An open device with the objects that were created on it.
 #[derive(Debug)]
 pub struct VerbsDevice {
     me: ProcessId,
@@ -69,50 +71,50 @@ pub struct VerbsDevice {
     domains: Vec<Option<Arc<Domain>>>,
     queues: Vec<Queue>,
     halves: Vec<Half>,
-    /// Ends that hold a WRITE back, or did.
+    /// Ends that may hold a WRITE back.
     holding: Vec<QpId>,
     // Dropped after the queue pairs that use the memory.
     regions: Regions,
-    /// Completions that were taken in before anybody polled.
+    /// Completions that wait to be polled.
     taken: VecDeque<Completion>,
-    /// Ends of which a request failed.
+    /// Ends on which a request failed.
     failing: Vec<QpId>,
-    /// Ends that broke by themselves.
+    /// Ends that broke because of a failure, and are not yet reported.
     broken: VecDeque<QpId>,
     troubles: VecDeque<Trouble>,
-    /// For whom it was told that memory cannot be registered.
+    /// Peers for which a failed registration was reported.
     unregistered: Vec<ProcessId>,
-    /// The device is gone, and why.
+    /// Reason for the loss of the device, if it is lost.
     lost: Option<String>,
-    /// Whether it was told that the port is down.
+    /// `true` if the port was reported as down.
     down: bool,
-    /// Nobody answered: perhaps the port is down, or the device gone.
+    /// `true` after a failure that may mean that the port is down or the device lost.
     doubtful: bool,
     epoll: Arc<OwnedFd>,
     poll_timer: OwnedFd,
     poll_interval: Duration,
-    /// Whether somebody may write to this process without a completion here.
+    /// `true` if a peer may write to this process without a completion here.
     watched: bool,
-    /// Whether something may have happened since [`arm`](Device::arm).
+    /// `true` if something may have happened since [`arm`](Device::arm).
     rung: bool,
-    /// A system call failed.
+    /// Error of a failed system call.
     failure: Option<String>,
 }
 
 impl VerbsDevice {
-    /// Returns the device, port and GID that are used, and why.
+    /// Returns the device, port and GID in use, and the reason for the choice.
     #[must_use]
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// Returns the path MTU that is offered to peers, bytes.
+    /// Returns the path MTU that is offered to peers, in bytes.
     #[must_use]
     pub fn mtu(&self) -> u32 {
         self.mtu.bytes()
     }
 
-    /// Returns the next thing about the device that a person should know. The newest 64 are kept.
+    /// Returns the next event of the device that the user should know. The newest 64 are kept.
     pub fn next_trouble(&mut self) -> Option<Trouble> {
         self.troubles.pop_front()
     }
@@ -122,7 +124,7 @@ fn span(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
 }
 
-/// Whether there is a number for another queue pair.
+/// Checks that another queue pair can be numbered.
 fn check_room(qp: QpId) -> Result<(), String> {
     if qp.index() < MAX_PAIRS {
         return Ok(());
@@ -192,7 +194,7 @@ impl Device for VerbsDevice {
         let local = |span: Span| self.regions.local(peer, span);
         let at = |span: &RemoteSpan| remote(remotes, span);
         let work = match &request.verb {
-            // A READ of nothing is a WRITE of nothing: neither looks at memory, and both are answered.
+            // A READ of 0 bytes is posted as a WRITE of 0 bytes: neither accesses memory, and both are acknowledged.
             Verb::Read { local: Span { bytes: 0, .. }, remote } => {
                 Work::Write { data: Data::Inline(&[]), remote: at(remote), imm: None }
             }
@@ -247,7 +249,7 @@ impl Device for VerbsDevice {
         self.handle_device_events();
     }
 
-    /// From here on completions are reported, and a poll interval begins.
+    /// Requests notifications of completions, and starts a poll interval.
     fn arm(&mut self) {
         self.rung = false;
         for queue in self.queues.iter().filter(|_| self.lost.is_none()) {
@@ -255,7 +257,7 @@ impl Device for VerbsDevice {
                 self.failure.get_or_insert(format!("completions cannot be told of: {errno}"));
             }
         }
-        // Where nobody may write nothing lands unseen.
+        // If no peer may write, nothing can land without a completion.
         let poll_interval = if self.watched { self.poll_interval } else { Duration::ZERO };
         let times = Itimerspec { it_interval: span(Duration::ZERO), it_value: span(poll_interval) };
         if let Err(error) = timerfd_settime(&self.poll_timer, TimerfdTimerFlags::empty(), &times) {

@@ -1,11 +1,11 @@
-//! What is in a queue of the device, and what the caller called it.
+//! The outstanding requests of a queue of the device, with the caller's ids.
 
 use stentor_fabric::{Opcode, QpId};
 
-/// Queue pairs that names have room for.
+/// Maximum number of queue pairs that fit into a name.
 pub(super) const MAX_PAIRS: usize = 1 << 15;
 
-/// How a work request is named to the device: whose it is, in which life, and the how-manieth.
+/// Name under which a work request is posted to the device: its queue pair, life and sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     pub(super) receive: bool,
@@ -28,15 +28,15 @@ impl Name {
     }
 }
 
-/// One request, as the caller knows it.
+/// A request as the caller knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Posted {
     pub(super) id: u64,
     pub(super) opcode: Opcode,
     pub(super) signalled: bool,
-    /// Whether it is part of the device's request that the next one is part of, too.
+    /// `true` if the next request is part of the same request of the device.
     joined: bool,
-    /// Inline data in front of this position is free when it is done.
+    /// Inline data before this position is free once the request is complete.
     pub(super) taken: u64,
 }
 
@@ -47,8 +47,8 @@ impl Posted {
     }
 }
 
-/// The requests of one queue that are not done. A request that is not signalled keeps its place until a later one is. Requests
-/// that became one are in here one by one; the device knows them by the number of the last.
+/// The requests of one queue that are not complete. An unsignalled request keeps its slot until a later one completes.
+/// Merged requests have one entry each; the device knows them by the sequence number of the last one.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     entries: Box<[Posted]>,
@@ -69,13 +69,13 @@ impl Outstanding {
         self.posted.wrapping_sub(self.done) >= self.depth
     }
 
-    /// The number of the next request.
+    /// Returns the sequence number of the next request.
     #[inline]
     pub(super) fn next(&self) -> u32 {
         self.posted
     }
 
-    /// It was posted.
+    /// Adds a request that was posted.
     #[inline]
     pub(super) fn push(&mut self, entry: Posted) {
         let place = self.posted as usize & (self.entries.len() - 1);
@@ -83,28 +83,28 @@ impl Outstanding {
         self.posted = self.posted.wrapping_add(1);
     }
 
-    /// The request that was posted last goes with the next one, as one request of the device.
+    /// Marks the request posted last as merged with the next one.
     #[inline]
     pub(super) fn join_last(&mut self) {
         let place = self.posted.wrapping_sub(1) as usize & (self.entries.len() - 1);
         self.entries[place].joined = true;
     }
 
-    /// The request of a number, which is not done, or was done by the last [`complete`](Outstanding::complete).
+    /// Returns a request that is not complete, or that the last call of [`complete`](Outstanding::complete) completed.
     #[inline]
     pub(super) fn at(&self, sequence: u32) -> Posted {
         self.entries[sequence as usize & (self.entries.len() - 1)]
     }
 
-    /// A request of the device is done, and so is all that was posted before it. Returns how many requests it is: the last has
-    /// this number. `None` if it was done before.
+    /// Completes a request of the device and all requests posted before it. Returns the number of merged requests, the
+    /// last of which has this sequence number, or `None` if it was completed before.
     #[inline]
     pub(super) fn complete(&mut self, sequence: u32) -> Option<u32> {
         if sequence.wrapping_sub(self.done) >= self.posted.wrapping_sub(self.done) {
             return None;
         }
         let mut before = 0;
-        // Whatever is done ended with a request that did not go with the next one.
+        // Every completed request ended with one that was not merged with the next.
         while self.at(sequence.wrapping_sub(before + 1)).joined {
             before += 1;
         }
@@ -112,7 +112,7 @@ impl Outstanding {
         Some(before + 1)
     }
 
-    /// All that is not done, which ends.
+    /// Removes and returns all requests that are not complete.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
         std::iter::from_fn(move || {
             let next = self.done;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn names_survive() {
+    fn names_round_trip() {
         for receive in [false, true] {
             let name = Name { receive, qp: QpId(MAX_PAIRS as u32 - 1), life: 0xfffe, sequence: u32::MAX - 2 };
             assert_eq!(Name::decode(name.encode()), name);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_frees_what_was_posted_before_it_even_where_numbers_wrap() {
+    fn completion_frees_earlier_requests_across_wraparound() {
         let mut queue = Outstanding::new(3);
         (queue.posted, queue.done) = (u32::MAX, u32::MAX);
         for id in 0..3 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_became_one_take_their_places_and_complete_together() {
+    fn merged_requests_occupy_slots_and_complete_together() {
         let mut queue = Outstanding::new(4);
         (queue.posted, queue.done) = (u32::MAX - 1, u32::MAX - 1);
         queue.push(entry(0));
@@ -168,11 +168,11 @@ mod tests {
                 queue.join_last();
             }
         }
-        assert!(queue.is_full(), "each part takes a place");
-        assert_eq!(queue.complete(1), Some(3), "the first went by itself");
+        assert!(queue.is_full(), "each part occupies a slot");
+        assert_eq!(queue.complete(1), Some(3), "the first was not merged");
         assert_eq!([u32::MAX, 0, 1].map(|number| queue.at(number).id), [1, 2, 3]);
         assert!(!queue.is_full() && queue.drain().next().is_none());
         queue.push(entry(4));
-        assert_eq!(queue.complete(2), Some(1), "what went before in these places is forgotten");
+        assert_eq!(queue.complete(2), Some(1), "earlier requests in these slots are forgotten");
     }
 }

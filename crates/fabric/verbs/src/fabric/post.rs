@@ -1,4 +1,4 @@
-//! Posting: the contract's work requests, as the device has them.
+//! Translation of the contract's work requests into work requests of the device.
 
 use stentor_fabric::{PostError, QpId, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
 use stentor_fabric_net::Remotes;
@@ -15,7 +15,7 @@ pub(super) fn remote(remotes: &Remotes, span: &RemoteSpan) -> Remote {
     Remote { address: place.base.wrapping_add(span.offset), key: place.key as u32 }
 }
 
-/// The span of this side that a request uses: where its data comes from, or where they go to.
+/// Returns the local span that a request reads from or writes to.
 #[inline]
 pub(super) fn own_span(verb: &Verb<'_>) -> Option<Span> {
     match verb {
@@ -29,7 +29,7 @@ pub(super) fn own_span(verb: &Verb<'_>) -> Option<Span> {
     }
 }
 
-/// A source, whose memory is registered if it has any.
+/// Returns a source's data. The memory of a region must be registered.
 #[inline]
 pub(super) fn data<'a>(source: &Source<'a>, local: impl Fn(Span) -> Local<'a>) -> Data<'a> {
     match *source {
@@ -40,7 +40,7 @@ pub(super) fn data<'a>(source: &Source<'a>, local: impl Fn(Span) -> Local<'a>) -
 }
 
 impl Half {
-    /// A request was posted, or became part of what is held.
+    /// Adds a request that was posted, or that became part of the held WRITE.
     #[inline]
     pub(super) fn push(&mut self, request: &WorkRequest<'_>) {
         let taken = self.holder.as_ref().map_or(0, Holder::taken);
@@ -49,14 +49,14 @@ impl Half {
 }
 
 impl VerbsDevice {
-    /// Holds a request of a queue pair that has a [`Holder`], or makes it part of what is held there. Returns whether it did: if
-    /// not, what was held is posted, and the request is to be posted now.
+    /// Holds a request of a queue pair that has a [`Holder`], or merges it into the held WRITE. Returns whether it did.
+    /// If not, the held WRITE was posted, and the caller must post the request now.
     ///
     /// # Errors
-    /// If the queue pair broke because what was held could not be posted.
+    /// The queue pair broke because the held WRITE could not be posted.
     #[inline]
     pub(super) fn hold(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<bool, PostError> {
-        // What the peer would refuse goes by itself.
+        // A request that the peer would refuse is posted separately.
         let place = |target: &RemoteSpan, bytes| {
             let inside = target.offset.checked_add(bytes).is_some_and(|end| end <= target.region.bytes);
             inside.then(|| remote(remotes, target))
@@ -89,7 +89,7 @@ impl VerbsDevice {
         Ok(true)
     }
 
-    /// Posts what a queue pair holds back.
+    /// Posts the WRITE that a queue pair holds back.
     #[inline]
     pub(super) fn post_held(&mut self, qp: QpId) {
         let Some(half) = self.halves.get_mut(qp.index()) else { return };
@@ -108,7 +108,7 @@ impl VerbsDevice {
         }
     }
 
-    /// Posts whatever is held back.
+    /// Posts all WRITEs that are held back.
     #[inline]
     pub(super) fn post_all_held(&mut self) {
         while let Some(qp) = self.holding.pop() {

@@ -1,8 +1,11 @@
-//! Regions: memory, registered once for each peer that may use it.
+//! Regions: memory that is registered separately for each peer that may use it.
 //!
-//! A queue pair reaches only what is registered in its own protection domain, and each peer has one: so a key is worth nothing
-//! to another peer. What this process itself uses on a peer's queue pairs is registered there besides, when it is first used,
-//! without any right for the peer; so taking a grant back disturbs nothing of its own.
+//! A queue pair can access only memory that is registered in its own protection domain, and each peer has a domain of
+//! its own. A key is therefore useless to another peer.
+//!
+//! Memory that this process uses as source or target on a peer's queue pairs is registered in that domain as well, when
+//! it is first used, without access for the peer. Revoking a grant therefore does not disturb this process's own
+//! operations.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +24,14 @@ use crate::{Errno, PageMemory, Region};
 struct Own {
     memory: Arc<PageMemory>,
     bytes: u64,
-    /// For this process's own use, by peer.
+    /// Registrations for this process's own operations, by peer.
     local: Vec<Option<Region>>,
     granted: HashMap<ProcessId, Region>,
-    /// Keys that were taken back, by peer.
+    /// Revoked keys, by peer.
     retired: HashMap<ProcessId, Retired>,
 }
 
-/// All of them.
+/// All regions of this process.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     own: Vec<Own>,
@@ -40,16 +43,18 @@ impl Regions {
         &self.own[region.index()].memory
     }
 
-    /// Returns a span as it is used on a queue pair with a peer, for which the region was registered.
+    /// Returns a span in the form in which it is used on a queue pair with `peer`, for which the region must be
+    /// registered.
     #[inline]
     pub(super) fn local(&self, peer: ProcessId, span: Span) -> Local<'_> {
-        let region = self.own[span.region.index()].local[peer.index()].as_ref().expect("it was registered for use");
+        let region = self.own[span.region.index()].local[peer.index()].as_ref().expect("registered for this peer");
         Local { region, offset: span.offset, bytes: span.bytes }
     }
 }
 
 impl VerbsDevice {
-    /// Registers a region for this process's own use on a queue pair with a peer. The first time that makes a system call.
+    /// Registers a region for this process's own operations on a queue pair with a peer. The first call makes a system
+    /// call.
     #[inline]
     pub(super) fn register_for_use(&mut self, qp: QpId, peer: ProcessId, region: RegionId) -> Result<(), PostError> {
         if self.regions.own[region.index()].local[peer.index()].is_some() {
@@ -103,15 +108,16 @@ impl VerbsDevice {
         Ok(place)
     }
 
-    /// Takes a grant back: with the return of the system call the device refuses the key, and nothing more lands with it.
+    /// Revokes a grant. When the system call returns, the device refuses the key, and no operation with it lands any
+    /// more.
     pub(super) fn take_key(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String> {
         let own = &mut self.regions.own[region.index()];
         let Some(granted) = own.granted.remove(&peer) else { return Ok(Fence::Holds) };
         let key = granted.remote_key();
         match granted.deregister() {
-            // What is gone with its device cannot be written to by anybody.
+            // No peer can write to memory whose device was removed.
             Err((granted, errno)) if !errno.is_gone() => {
-                // Some device has it in use, for a message that was cut in two perhaps.
+                // The device still uses the key, for example for a message of which only a part has arrived.
                 own.granted.insert(peer, granted);
                 let device = self.context.name();
                 Err(format!("{device} does not take the key {key:#x} back: {errno}; {}", remedy(errno)))

@@ -1,24 +1,25 @@
-//! Keys that a peer had and has no more.
+//! Keys that a peer had and that were revoked.
 //!
-//! A write that was posted with such a key may be under way for long. It finds nothing as long as no device gives out the key
-//! again for the same memory, which stays where it is when it is granted anew. Devices have few keys: Soft-RoCE counts places and
-//! draws eight bits.
+//! A write that was posted with such a key may be in flight for long. It cannot land unless the device assigns the key
+//! again to the same memory, which keeps its address when it is granted again. Devices have few keys: Soft-RoCE
+//! combines an index with eight random bits.
 
 use std::collections::VecDeque;
 
-/// Keys that are remembered; whoever was fenced more often than that may find the oldest of them again.
+/// Number of keys that are remembered per region and peer. After more revocations than that, the oldest key may be
+/// assigned again.
 const MAX_KEYS: usize = 1024;
-/// How often another key is asked for.
+/// Maximum number of attempts to get another key.
 const TRIES: usize = 8;
 
-/// Those of one region and one peer.
+/// Revoked keys of one region and one peer.
 #[derive(Debug, Default)]
 pub(super) struct Retired {
     keys: VecDeque<u32>,
 }
 
 impl Retired {
-    /// A key was taken back.
+    /// Adds a revoked key.
     pub(super) fn add(&mut self, key: u32) {
         if self.keys.len() == MAX_KEYS {
             self.keys.pop_front();
@@ -26,13 +27,14 @@ impl Retired {
         self.keys.push_back(key);
     }
 
-    /// Makes something whose key is not among them; `None` if the device gives out nothing else.
+    /// Creates an object whose key is not among the revoked ones. Returns `None` if the device assigns only revoked
+    /// keys.
     pub(super) fn fresh<R, E>(
         &self,
         key: impl Fn(&R) -> u32,
         mut make: impl FnMut() -> Result<R, E>,
     ) -> Result<Option<R>, E> {
-        // While these are there, the next ones have other keys.
+        // While these objects exist, the device assigns other keys to further ones.
         let mut stale = Vec::new();
         while stale.len() < TRIES {
             let made = make()?;
@@ -52,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// A device with so few keys that it gives out the smallest that nobody has.
+    /// A device that assigns the smallest key that is not in use.
     #[derive(Clone, Default)]
     struct Device(Rc<RefCell<Vec<u32>>>);
 
@@ -73,20 +75,20 @@ mod tests {
     }
 
     #[test]
-    fn no_key_comes_twice_while_it_is_remembered() {
+    fn remembered_key_is_not_assigned_again() {
         let (device, mut retired) = (Device::default(), Retired::default());
         for round in 0..TRIES as u32 {
             let made = retired.fresh(|made: &Made| made.0, || device.make()).unwrap().expect("a key");
-            assert_eq!(made.0, round, "a device that would give out 0 for ever");
+            assert_eq!(made.0, round, "the device would assign 0 every time");
             retired.add(made.0);
         }
-        assert_eq!(device.0.borrow().len(), 0, "whatever was made in vain is gone");
+        assert_eq!(device.0.borrow().len(), 0, "rejected objects are destroyed");
         assert!(retired.fresh(|made: &Made| made.0, || device.make()).unwrap().is_none());
         assert_eq!(retired.fresh(|key: &u32| *key, || Err("no memory")), Err("no memory"));
     }
 
     #[test]
-    fn the_oldest_are_forgotten() {
+    fn oldest_keys_are_forgotten() {
         let mut retired = Retired::default();
         (0..=MAX_KEYS as u32).for_each(|key| retired.add(key));
         let fresh = |given| retired.fresh(|key: &u32| *key, || Ok::<_, ()>(given)).unwrap();

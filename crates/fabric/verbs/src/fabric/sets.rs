@@ -1,4 +1,5 @@
-//! Sets on a device: their lives are the connection manager's, and so is what is to be posted.
+//! Fan-out sets on a device. The connection manager controls their lives, and
+//! [`SwitchSets`](stentor_switch_host::SwitchSets) decides what is posted.
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Opcode, ProcessId, QpConfig, QpId};
@@ -11,25 +12,25 @@ use crate::device::{Gid, GidKind};
 use crate::qp::{Data, Local, Remote, TransitionError, Work};
 use crate::{MakeError, Region};
 
-/// How often to send again to a receiver that is not ready: without end.
+/// RNR retry count that means no limit.
 const FOR_EVER: u8 = 7;
 
-/// Places of a set's send queue beside those that are asked for.
+/// Slots of a set's send queue in addition to the requested ones.
 pub(super) const SPARE: u32 = 2;
 
-/// What an end of a set has beside what all ends have.
+/// State of a set's end in addition to that of every end.
 #[derive(Debug)]
 pub(super) struct SetEnd {
-    /// Where a member list is sent from that is longer than inline data may be. One is on its way at a time.
+    /// Source memory of a member list that is longer than inline data may be. Only one list is outstanding at a time.
     list: Option<Region>,
 }
 
-/// Whether a switch can copy what has this address: its packets must be those of IPv4.
+/// Returns whether a switch can copy packets of this address: they must be IPv4 packets.
 pub(super) fn is_copied(gid: &Gid) -> bool {
     gid.kind == GidKind::RoceV2 && gid.bytes.to_ipv4_mapped().is_some()
 }
 
-/// Why a life of a set's end cannot be connected, in words that are the same for the next one.
+/// Returns the reason why a life of a set's end cannot be connected, without details that differ between lives.
 pub(super) fn unmet(error: &TransitionError) -> String {
     let TransitionError { device, errno, attribute, remedy, .. } = error;
     let said = errno.map_or(String::new(), |errno| format!(" ({errno})"));
@@ -96,7 +97,7 @@ mod tests {
     use crate::qp::State;
 
     #[test]
-    fn only_packets_of_ipv4_are_copied() {
+    fn only_ipv4_packets_are_copied() {
         let gid = |bytes: &str, kind| Gid { index: 0, bytes: bytes.parse().unwrap(), kind, interface: None };
         assert!(is_copied(&gid("::ffff:10.0.0.1", GidKind::RoceV2)));
         assert!(!is_copied(&gid("::ffff:10.0.0.1", GidKind::RoceV1)));
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hinders_one_life_is_said_alike_of_the_next() {
+    fn reason_is_the_same_for_every_life() {
         let error = |qp_number| TransitionError {
             device: "rxe0".into(),
             qp_number,

@@ -1,4 +1,4 @@
-//! From a configuration to a device that is ready.
+//! Start of a process: from a configuration to an open device with its capabilities.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,11 +19,11 @@ use crate::device::{self, Choice, ChooseError, Gid, Wanted};
 use crate::qp::Own;
 use crate::{CompletionChannel, Context, Errno, Granted, Limits, Mtu, PortAttributes, Verbs};
 
-/// What it is called.
+/// Name of the fabric.
 const NAME: &str = "verbs";
 
 impl VerbsDevice {
-    /// Opens the device that the configuration chooses.
+    /// Opens the device that the configuration selects.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -83,7 +83,7 @@ impl VerbsDevice {
     }
 }
 
-/// Adds what a sleeping process waits for to the epoll instance; returns the timer of poll intervals.
+/// Adds the descriptors that wake a sleeping process to the epoll instance. Returns the timer of the poll intervals.
 fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> Result<OwnedFd, StartError> {
     let failed = |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -98,7 +98,7 @@ fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> R
 }
 
 fn choose(net: &NetConfig, config: &VerbsConfig) -> Result<Choice, ChooseError> {
-    // Whoever names the GID may have peers dial another address.
+    // If the GID is configured, peers may connect to another address than the GID's.
     let address = net.own_address().ok().map(|address| address.ip()).filter(|_| config.gid_index.is_none());
     let root = config.sysfs.as_path();
     let wanted = Wanted {
@@ -111,7 +111,7 @@ fn choose(net: &NetConfig, config: &VerbsConfig) -> Result<Choice, ChooseError> 
     device::choose(&device::devices(root), &wanted)
 }
 
-/// Whether there is a switch that copies what comes from this address; and what is to be said if it cannot.
+/// Returns whether a switch is configured that copies packets of this address, and the trouble to report if it cannot.
 fn copied(has_switch: bool, gid: &Gid) -> (bool, Option<Trouble>) {
     if !has_switch || sets::is_copied(gid) {
         return (has_switch, None);
@@ -124,7 +124,7 @@ fn gid_index(choice: &Choice) -> Result<u8, ChooseError> {
     u8::try_from(wanted).map_err(|_| ChooseError::NoSuchGid { wanted, present: "those up to 255".to_owned() })
 }
 
-/// What is configured, or what the port has.
+/// Returns the configured MTU, or the port's.
 fn mtu(config: &VerbsConfig, context: &Context, port: &PortAttributes) -> Result<Mtu, StartError> {
     let most = port.mtu.unwrap_or(Mtu::B256);
     let Some(asked) = config.mtu else { return Ok(most) };
@@ -138,8 +138,8 @@ fn capabilities(
     port: &PortAttributes,
     granted: &Granted,
 ) -> Capabilities {
-    // Each queue pair has places for all that it may have outstanding in one completion queue.
-    // The queue pair of a set has more places than are asked for.
+    // Each queue pair has entries for all its outstanding requests in one completion queue. The queue pair of a set has
+    // more slots than requested.
     let spare = if has_switch { sets::SPARE } else { 0 };
     let most = limits.queue_depth.min(limits.completions / 2).saturating_sub(spare);
     let depth = config.max_depth.min(most).max(1);
@@ -170,13 +170,13 @@ mod tests {
     use crate::device::GidKind;
 
     #[test]
-    fn a_switch_that_cannot_copy_is_left_alone_and_that_is_said() {
+    fn switch_that_cannot_copy_is_not_used_and_is_reported() {
         let gid = |kind| Gid { index: 3, bytes: "::ffff:10.0.0.1".parse().unwrap(), kind, interface: None };
         assert_eq!(copied(true, &gid(GidKind::RoceV2)), (true, None));
         let (has_switch, trouble) = copied(true, &gid(GidKind::RoceV1));
         assert!(!has_switch);
         let said = trouble.unwrap().to_string();
         assert!(said.contains("GID 3 RoCE v1 10.0.0.1") && said.contains("gid_index"), "{said}");
-        assert_eq!(copied(false, &gid(GidKind::RoceV1)).1, None, "nobody asked for copies");
+        assert_eq!(copied(false, &gid(GidKind::RoceV1)).1, None, "no switch is configured");
     }
 }

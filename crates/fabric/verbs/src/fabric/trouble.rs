@@ -1,4 +1,4 @@
-//! What a person should know of the device.
+//! Events of the device that the user should know.
 
 use std::fmt;
 
@@ -7,72 +7,73 @@ use stentor_fabric::{ProcessId, QpId};
 use crate::context::PortNumber;
 use crate::{EventKind, WorkStatus};
 
-/// Something went wrong that no completion tells, or of which it tells too little.
+/// A failure that no completion reports, or that a completion reports only in part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// No packets go through the port: queue pairs break after their retries.
+    /// The port does not carry packets any more. Queue pairs break after their retries.
     PortDown {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The port.
+        /// Number of the port.
         port: PortNumber,
     },
-    /// They do again.
+    /// The port carries packets again.
     PortUp {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The port.
+        /// Number of the port.
         port: PortNumber,
     },
-    /// The device is broken, or gone: all queue pairs broke, and none begins anew in this process.
+    /// The device failed or was removed. All queue pairs broke, and none can begin again in this process.
     DeviceLost {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What told of it.
+        /// Event or error that revealed it.
         what: String,
     },
-    /// A queue pair broke, as the device says.
+    /// The device reported that a queue pair broke.
     QueuePair {
         /// The queue pair.
         qp: QpId,
-        /// What the device says.
+        /// Type of the device's event.
         what: EventKind,
     },
-    /// Memory that a request to this peer needs cannot be registered, so it was not posted. Told once for each peer.
+    /// Memory that a request to this peer needs cannot be registered, so the request was not posted. Reported once per
+    /// peer.
     NotRegistered {
         /// The peer.
         peer: ProcessId,
-        /// Of the region, bytes.
+        /// Length of the region, in bytes.
         bytes: u64,
-        /// Why, with the remedy.
+        /// Reason and remedy.
         why: String,
     },
-    /// The device took no request, so the queue pair was broken.
+    /// The device refused a request, so the queue pair was broken.
     NotPosted {
         /// The queue pair.
         qp: QpId,
-        /// Why, with the remedy.
+        /// Reason and remedy.
         why: String,
     },
-    /// A switch is configured that does not copy what goes to and from this address, so each peer is written to by itself.
+    /// A switch is configured that cannot copy packets of this address, so each peer is written to separately.
     NoCopies {
-        /// The port's address.
+        /// GID of the port.
         gid: String,
     },
-    /// A request failed for a reason that the contract has no word for: it is told as flushed.
+    /// A request failed with a status that the contract does not have. It is completed as flushed.
     Work {
         /// The queue pair.
         qp: QpId,
-        /// The reason.
+        /// Status of the request.
         status: WorkStatus,
-        /// What more the card says; its maker knows what it means.
+        /// Vendor-specific error code of the NIC.
         vendor_error: u32,
     },
 }
 
 impl Trouble {
-    /// Says it in one line. `name` names processes.
+    /// Describes the trouble in one line. `name` returns the name of a process.
     #[must_use]
     pub fn tell(&self, name: impl Fn(ProcessId) -> String) -> String {
         match self {

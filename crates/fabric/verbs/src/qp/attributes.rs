@@ -1,4 +1,4 @@
-//! What queue pairs are brought up with.
+//! Attributes with which queue pairs are connected.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -6,10 +6,10 @@ use std::net::Ipv6Addr;
 use crate::context::{Mtu, PortNumber};
 use crate::sys;
 
-/// States of a queue pair.
+/// State of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// As made.
+    /// State after creation.
     Reset,
     /// Receives may be posted.
     Init,
@@ -17,11 +17,11 @@ pub enum State {
     Rtr,
     /// Ready to send.
     Rts,
-    /// Its send queue stands still.
+    /// The send queue is drained and stopped.
     Drained,
-    /// Its send queue is broken.
+    /// The send queue is broken.
     SendError,
-    /// Broken: everything is flushed.
+    /// The queue pair is broken, and all requests are flushed.
     Error,
 }
 
@@ -54,55 +54,57 @@ impl fmt::Display for State {
     }
 }
 
-/// This end's port and address.
+/// Port and address of this end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Own {
-    /// The port.
+    /// Number of the port.
     pub port: PortNumber,
-    /// The place of its address in the port's table.
+    /// Index of its GID in the port's table.
     pub gid_index: u8,
 }
 
-/// The other end, as it tells at the connection manager.
+/// Address of the other end, as it reports it to the connection manager.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
-    /// Its queue pair.
+    /// Number of its queue pair.
     pub qp_number: u32,
-    /// The number of its first packet, 24 bits.
+    /// Sequence number of its first packet, 24 bits.
     pub psn: u32,
-    /// Its address.
+    /// GID of its port.
     pub gid: Ipv6Addr,
-    /// Its address on InfiniBand, inside one subnet.
+    /// LID of its port, its address within one InfiniBand subnet.
     pub lid: u16,
-    /// The largest payload of a packet that both ports take.
+    /// Largest packet payload that both ports support.
     pub mtu: Mtu,
 }
 
-/// Timeouts and depths, as verbs encode them. The defaults suit one data centre.
+/// Timeouts and depths in the encoding of verbs. The defaults suit one data centre.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tuning {
-    /// How long to wait for an acknowledgement: 4.096 µs times two to this power, 1 to 31; 0 is for ever.
+    /// Time to wait for an acknowledgement: 4.096 µs times 2 to the power of this value, which is 1 to 31; 0 means no
+    /// limit.
     pub timeout: u8,
-    /// How often to send again without an acknowledgement, at most 7; on Soft-RoCE 7 is for ever.
+    /// Number of retransmissions without an acknowledgement, at most 7; on Soft-RoCE, 7 means no limit.
     pub retries: u8,
-    /// How often to send again to a receiver that is not ready; 7 is for ever.
+    /// Number of retransmissions to a receiver that is not ready; 7 means no limit.
     pub rnr_retries: u8,
-    /// How long a sender shall wait when this end is not ready, 0 to 31 (12 is 0.64 ms).
+    /// Code of the time that a sender must wait when this end is not ready, 0 to 31 (12 is 0.64 ms).
     pub rnr_timer: u8,
-    /// READs and atomics that this end has under way at a time.
+    /// Maximum number of READs and atomics that this end has outstanding.
     pub reads_asked: u8,
-    /// READs and atomics of the peer that this end answers at a time: at least what the peer asks.
+    /// Maximum number of the peer's READs and atomics that this end accepts at a time: at least the number that the
+    /// peer has outstanding.
     pub reads_answered: u8,
-    /// Routers that packets may pass.
+    /// Maximum number of routers that a packet may pass.
     pub hop_limit: u8,
-    /// The traffic class (DSCP and ECN), by which switches tell lossless traffic.
+    /// Traffic class (DSCP and ECN), by which switches recognise lossless traffic.
     pub traffic_class: u8,
-    /// The service level, 0 to 15.
+    /// Service level, 0 to 15.
     pub service_level: u8,
 }
 
 impl Default for Tuning {
-    /// 67 ms, 7 times; receivers may be not ready for ever; 16 READs.
+    /// Returns a timeout of 67 ms with 7 retries, no limit for receivers that are not ready, and 16 READs.
     fn default() -> Self {
         Tuning {
             timeout: 14,

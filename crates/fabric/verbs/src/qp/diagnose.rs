@@ -1,17 +1,17 @@
-//! Which attribute a transition failed at: verbs only say that one is wrong.
+//! Diagnosis of a failed transition. Verbs only report that some attribute is invalid; this module finds out which one.
 
 use super::State;
 use crate::context::{Limits, PortAttributes};
 use crate::{Errno, sys};
 
-/// An attribute, and what to do about it.
+/// The attribute at fault, with a remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Diagnosis {
-    /// Its name in the headers.
+    /// Name of the attribute in the headers.
     pub attribute: &'static str,
-    /// Its value.
+    /// Value of the attribute.
     pub value: String,
-    /// What to do.
+    /// Remedy for the user.
     pub remedy: String,
 }
 
@@ -19,22 +19,22 @@ fn diagnose(attribute: &'static str, value: &impl ToString, remedy: impl Into<St
     Some(Diagnosis { attribute, value: value.to_string(), remedy: remedy.into() })
 }
 
-/// What is known beside the attributes.
+/// Facts for the diagnosis in addition to the attributes.
 #[derive(Debug)]
 pub(super) struct Known<'a> {
-    /// Where the queue pair is.
+    /// Current state of the queue pair.
     pub from: State,
-    /// Where it shall be.
+    /// Requested state.
     pub to: State,
-    /// Whether it is reliable.
+    /// `true` if the queue pair is reliable.
     pub reliable: bool,
-    /// The port that the attributes name; none if there is no such.
+    /// Port that the attributes name; `None` if it does not exist.
     pub port: Option<&'a PortAttributes>,
-    /// The device's limits; none if it does not tell.
+    /// Limits of the device; `None` if it does not report them.
     pub limits: Option<&'a Limits>,
 }
 
-/// What is wrong with the attributes, as far as can be said without asking the device to try.
+/// Checks the attributes without the device. Returns the first one that is wrong.
 pub(super) fn before(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
     let needed = match known.to {
         State::Init => Some(State::Reset),
@@ -104,7 +104,7 @@ fn to_send(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
         .then(|| diagnose("max_rd_atomic", &attr.max_rd_atomic, format!("the device has {most} under way at most")))?
 }
 
-/// What is wrong, when the device has refused. `gid` says whether the entry of this end's address is set.
+/// Diagnoses an error of the device. `gid` is `true` if the GID entry of this end is set.
 pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gid: bool) -> Option<Diagnosis> {
     const UNREACHABLE: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ETIMEDOUT, libc::EADDRNOTAVAIL];
     let index = attr.ah_attr.grh.sgid_index;
@@ -115,7 +115,7 @@ pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gi
             "this entry of the port's GID table is empty: `stentor doctor` shows those that are not",
         ),
         State::Rtr if UNREACHABLE.contains(&errno.0) => {
-            // SAFETY: all fields of the union are 16 bytes without any meaning of their own.
+            // SAFETY: all fields of the union consist of 16 bytes, for which every value is valid.
             let bytes = unsafe { attr.ah_attr.grh.dgid.raw };
             let peer = std::net::Ipv6Addr::from(bytes);
             let shown = peer.to_ipv4_mapped().map_or(peer.to_string(), |v4| v4.to_string());
@@ -129,7 +129,7 @@ pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gi
     }
 }
 
-/// What to do when no attribute is to blame.
+/// Returns the remedy if no attribute is at fault.
 pub(super) fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::NO_MEMORY => "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service)",
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Whom `set` makes guilty, on the way to a state.
+    /// Returns the attribute that is found to be wrong after `set` has changed the attributes.
     fn guilty(
         from: State,
         to: State,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_attribute_that_is_too_large_is_named() {
+    fn too_large_attribute_is_named() {
         let rtr = |set: fn(&mut sys::ibv_qp_attr, &mut PortAttributes)| guilty(State::Init, State::Rtr, set);
         assert_eq!(rtr(|_, _| ()), None);
         assert_eq!(rtr(|attr, _| attr.path_mtu = 4), Some("path_mtu"));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_from_which_there_is_no_way_is_named() {
+    fn impossible_transition_is_named() {
         for (from, to) in [(State::Init, State::Init), (State::Reset, State::Rtr), (State::Error, State::Rts)] {
             assert_eq!(guilty(from, to, |_, _| ()), Some("qp_state"));
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_refuses_is_told_by_what_is_known_around_it() {
+    fn refusal_is_explained_by_gid_and_errno() {
         let port = port();
         let known = Known { from: State::Init, to: State::Rtr, reliable: true, port: Some(&port), limits: None };
         let mut attr = sys::ibv_qp_attr::default();
@@ -211,7 +211,7 @@ mod tests {
         let named = |errno, gid| after(&attr, &known, errno, gid).map(|diagnose| diagnose.attribute);
         assert_eq!(named(Errno::INVALID, false), Some("ah_attr.grh.sgid_index"));
         assert_eq!(named(Errno(libc::ENETUNREACH), true), Some("ah_attr.grh.dgid"));
-        assert_eq!(named(Errno::INVALID, true), None, "nobody is blamed without a reason");
+        assert_eq!(named(Errno::INVALID, true), None, "no attribute is blamed without a reason");
         assert_eq!(after(&attr, &known, Errno::NO_MEMORY, true), None);
         assert!(remedy(Errno::NO_MEMORY).contains("ulimit -l"));
     }

@@ -1,4 +1,4 @@
-//! Queue pairs: made, brought up, used.
+//! Queue pairs: their creation, state transitions and use.
 
 mod attributes;
 mod diagnose;
@@ -19,23 +19,23 @@ use crate::context::Handle;
 use crate::domain::{Domain, MakeError};
 use crate::{Errno, sys};
 
-/// What is asked of a queue pair.
+/// Requested properties of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Size {
-    /// Reliable or not.
+    /// Reliable or unreliable.
     pub kind: QpKind,
-    /// Work requests that may be outstanding.
+    /// Maximum number of outstanding work requests.
     pub send_depth: u32,
-    /// Receives that may be posted.
+    /// Maximum number of posted receives.
     pub recv_depth: u32,
-    /// Bytes of inline data that one would like; [`QueuePair::inline_bytes`] says what there is.
+    /// Desired length of inline data, in bytes. [`QueuePair::inline_bytes`] returns the granted length.
     pub inline_bytes: u32,
 }
 
 /// A queue pair.
 pub struct QueuePair {
     domain: Arc<Domain>,
-    /// Its completion queues stay as long as it does.
+    /// Completion queues, which must live as long as the queue pair.
     _queues: [Arc<CompletionQueue>; 2],
     raw: Handle<sys::ibv_qp>,
     kind: QpKind,
@@ -52,17 +52,17 @@ impl fmt::Debug for QueuePair {
     }
 }
 
-/// What to ask for, if a device refuses so many bytes: half of it, at last none.
+/// Returns the next shorter length of inline data to request after a refusal: half of it, and finally 0.
 fn lower(inline_bytes: u32) -> Option<u32> {
     (inline_bytes > 0).then_some(inline_bytes / 2)
 }
 
 impl QueuePair {
-    /// A queue pair in the state RESET. No device says how much inline data it takes: more and more of it is given up until
-    /// one can be made.
+    /// Creates a queue pair in the state RESET. No device reports the length of inline data that it supports, so the
+    /// length is reduced until the creation succeeds.
     ///
     /// # Errors
-    /// See [`MakeError`]; completion queues of another device are refused, too.
+    /// See [`MakeError`]. Completion queues of another device are refused as well.
     pub fn new(
         domain: &Arc<Domain>,
         send: &Arc<CompletionQueue>,
@@ -95,29 +95,31 @@ impl QueuePair {
         }
     }
 
-    /// Its number, by which the peer addresses it.
+    /// Returns the number by which the peer addresses the queue pair.
     #[must_use]
     pub fn number(&self) -> u32 {
-        // SAFETY: the queue pair lives, and its number does not change.
+        // SAFETY: the queue pair is live, and its number does not change.
         unsafe { (*self.raw.raw()).qp_num }
     }
 
-    /// Whether the bytes of what a peer writes here land in rising order: what the device says. Older libraries cannot ask.
+    /// Returns whether the device guarantees that the bytes of a peer's write land in ascending order. Older libraries
+    /// cannot query this; the result is `false` then.
     #[must_use]
     pub fn is_data_in_order(&self) -> bool {
         let Some(query) = self.domain.context().data_in_order() else { return false };
-        // SAFETY: the queue pair lives. Without flags the answer is 1 for the whole of the data, 0 for no promise.
+        // SAFETY: the queue pair is live. Without flags, the result is 1 if the guarantee holds for the whole message,
+        // and 0 if there is none.
         unsafe { query(self.raw.raw(), sys::IBV_WR_RDMA_WRITE, 0) == 1 }
     }
 
-    /// Bytes that may be posted inline: what the device granted.
+    /// Returns the granted length of inline data, in bytes.
     #[must_use]
     pub fn inline_bytes(&self) -> u32 {
         self.inline_bytes
     }
 }
 
-/// The queue pair, with the bytes of inline data that it really has.
+/// Creates a queue pair. Returns it with the granted length of inline data, in bytes.
 fn make(
     domain: &Domain,
     send: &CompletionQueue,
@@ -136,15 +138,16 @@ fn make(
         max_recv_sge: 1,
         max_inline_data: size.inline_bytes,
     };
-    // SAFETY: domain and completion queues live, as they do for as long as the queue pair that keeps them; they are of one
-    // device, which the caller has checked. What is granted is written to `init` during the call.
+    // SAFETY: domain and completion queues are live, and the queue pair keeps them alive. They belong to one device,
+    // which the caller has checked. The call writes the granted sizes to `init`.
     let raw = Handle::new(unsafe { domain.context().symbols().ibv_create_qp(domain.raw(), &raw mut init) })?;
     Ok((raw, init.cap.max_inline_data))
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: nobody ends it twice, and nobody posts to it any more. Receives that are posted end with it.
+        // SAFETY: the queue pair is destroyed only once, and nothing posts to it any more. Its posted receives end with
+        // it.
         unsafe { self.domain.context().symbols().ibv_destroy_qp(self.raw.raw()) };
     }
 }
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inline_data_is_given_up_by_halves_down_to_none() {
+    fn inline_length_is_halved_down_to_zero() {
         let mut asked = vec![200];
         while let Some(less) = lower(asked[asked.len() - 1]) {
             asked.push(less);

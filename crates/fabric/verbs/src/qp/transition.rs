@@ -1,4 +1,4 @@
-//! RESET → INIT → RTR → RTS, and back.
+//! State transitions of queue pairs: RESET → INIT → RTR → RTS, and back.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use super::diagnose::{self, Known};
 use crate::context::PortNumber;
 use crate::{Errno, device, domain, sys};
 
-/// Why a queue pair is not in another state.
+/// Reason why a queue pair did not change its state.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{device}: queue pair {qp_number} does not go from {from} to {to}{}{}; {remedy}", said(*errno), at(attribute.as_ref()))]
 pub struct TransitionError {
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// The queue pair.
+    /// Number of the queue pair.
     pub qp_number: u32,
-    /// Where it is.
+    /// Current state.
     pub from: State,
-    /// Where it should be.
+    /// Requested state.
     pub to: State,
-    /// What the device says; none if it was not asked, because the attribute cannot be right.
+    /// The device's error; `None` if the device was not asked because an attribute is invalid.
     pub errno: Option<Errno>,
-    /// The attribute that is to blame, by its name in rdma-core's headers, with its value; none if none is known to be.
+    /// Attribute at fault, by its name in rdma-core's headers, with its value; `None` if it is unknown.
     pub attribute: Option<(&'static str, String)>,
-    /// What to do.
+    /// Remedy for the user.
     pub remedy: String,
 }
 
@@ -39,13 +39,13 @@ fn at(attribute: Option<&(&'static str, String)>) -> String {
 }
 
 impl QueuePair {
-    /// RESET → INIT: the port, and what peers may do that have a region's key, too; `None` is nothing.
+    /// RESET → INIT: sets the port, and the access of peers that also have a region's key; `None` means no access.
     ///
     /// # Errors
     /// See [`TransitionError`].
     pub fn init(&self, port: PortNumber, peers: Option<Access>) -> Result<(), TransitionError> {
         let mut attr = sys::ibv_qp_attr { port_num: port.0, ..Default::default() };
-        // READs and atomics do not exist on unreliable connections, and some devices refuse a queue pair that allows them.
+        // Unreliable connections have no READs or atomics, and some devices refuse such a queue pair that allows them.
         attr.qp_access_flags = match self.kind {
             QpKind::Reliable => domain::flags(peers),
             QpKind::Unreliable => domain::flags(peers) & sys::IBV_ACCESS_REMOTE_WRITE,
@@ -53,7 +53,7 @@ impl QueuePair {
         self.go(State::Init, port, attr, sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS)
     }
 
-    /// INIT → RTR: the other end, and the way to it. What it sends is taken from now on.
+    /// INIT → RTR: sets the other end and the path to it. From now on, packets of the other end are accepted.
     ///
     /// # Errors
     /// See [`TransitionError`].
@@ -81,7 +81,7 @@ impl QueuePair {
         self.go(State::Rtr, own.port, attr, mask)
     }
 
-    /// RTR → RTS: the number of the first packet, 24 bits, and how long to be patient.
+    /// RTR → RTS: sets the sequence number of the first packet (24 bits), the timeouts and the retries.
     ///
     /// # Errors
     /// See [`TransitionError`].
@@ -101,7 +101,7 @@ impl QueuePair {
         self.go(State::Rts, own.port, attr, mask)
     }
 
-    /// Any state → RESET: both queues are empty; what was posted completes never.
+    /// Any state → RESET: empties both queues. Posted requests never complete.
     ///
     /// # Errors
     /// See [`TransitionError`].
@@ -109,7 +109,7 @@ impl QueuePair {
         self.go(State::Reset, PortNumber(0), sys::ibv_qp_attr::default(), 0)
     }
 
-    /// Any state → ERR: what was posted is flushed.
+    /// Any state → ERR: flushes all posted requests.
     ///
     /// # Errors
     /// See [`TransitionError`].
@@ -117,15 +117,15 @@ impl QueuePair {
         self.go(State::Error, PortNumber(0), sys::ibv_qp_attr::default(), 0)
     }
 
-    /// Where it is, as the device says.
+    /// Queries the state from the device.
     ///
     /// # Errors
-    /// What the device says instead.
+    /// The device's error.
     pub fn state(&self) -> Result<State, Errno> {
         let (mut attr, mut init) = (sys::ibv_qp_attr::default(), sys::ibv_qp_init_attr::default());
         let symbols = self.domain.context().symbols();
         let mask = sys::IBV_QP_STATE.cast_signed();
-        // SAFETY: the queue pair lives; both structures are written during the call.
+        // SAFETY: the queue pair is live; the call writes both structures.
         let returned = unsafe { symbols.ibv_query_qp(self.raw.raw(), &raw mut attr, mask, &raw mut init) };
         Errno::check(returned)?;
         State::from_raw(attr.qp_state).ok_or(Errno::INVALID)
@@ -160,7 +160,7 @@ impl QueuePair {
         }
         attr.qp_state = raw_state(to);
         let mask = (mask | sys::IBV_QP_STATE).cast_signed();
-        // SAFETY: the queue pair lives; the attributes are read during the call, and what the mask names is set.
+        // SAFETY: the queue pair is live. The call reads the attributes, and those that the mask names are set.
         let returned = unsafe { context.symbols().ibv_modify_qp(self.raw.raw(), &raw mut attr, mask) };
         Errno::check(returned).map_err(|errno| {
             let gid = has_gid(context.name(), port, attr.ah_attr.grh.sgid_index);
@@ -181,7 +181,7 @@ fn raw_state(state: State) -> sys::ibv_qp_state {
     }
 }
 
-/// Whether an entry of a port's table is set.
+/// Returns whether an entry of a port's GID table is set.
 fn has_gid(name: &str, port: PortNumber, index: u8) -> bool {
     let devices = device::devices(Path::new(device::ROOT));
     let port = devices.iter().filter(|device| device.name == name).flat_map(|d| &d.ports).find(|p| p.number == port.0);
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_the_transition_the_attribute_and_the_remedy_in_one_line() {
+    fn error_names_transition_attribute_and_remedy_in_one_line() {
         let error = TransitionError {
             device: "rxe0".into(),
             qp_number: 17,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn states_go_to_verbs_and_back() {
+    fn states_round_trip_through_verbs() {
         for raw in 0..7 {
             assert_eq!(raw_state(State::from_raw(raw).unwrap()), raw);
         }

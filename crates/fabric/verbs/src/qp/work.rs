@@ -1,4 +1,4 @@
-//! Posting work: by the provider's functions, as the headers do.
+//! Posting of work requests through the provider's functions, as the headers' inline functions do.
 
 use std::ptr;
 
@@ -13,69 +13,69 @@ pub(super) type PostSend =
 pub(super) type PostRecv =
     unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> i32;
 
-/// A place in memory of this side.
+/// A range of local memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Local<'a> {
-    /// The memory. Should it be given back before the operation has completed, the operation fails.
+    /// Region of the memory. If it is deregistered before the operation has completed, the operation fails.
     pub region: &'a Region,
-    /// Where in it, bytes.
+    /// Offset in the region, in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u32,
 }
 
-/// A place in memory of the peer.
+/// A location in a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Remote {
-    /// Where, as the peer numbers it.
+    /// Address that the peer uses for it.
     pub address: u64,
-    /// The key of its region.
+    /// Key of the peer's region.
     pub key: u32,
 }
 
-/// What is sent or written.
+/// Data of a send or write.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Copied while it is posted.
+    /// Data that is copied while it is posted.
     Inline(&'a [u8]),
-    /// Read later.
+    /// Data that the device reads later.
     Region(Local<'a>),
 }
 
 /// An operation of a queue pair.
 pub type Work<'a> = Operation<Data<'a>, Local<'a>, Remote>;
 
-/// Why something was not posted.
+/// Reason why a request was not posted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
-    /// The provider refuses.
+    /// The provider refused the request.
     #[error("queue pair {qp_number} does not take it: {errno}; {}", remedy(*errno))]
     Refused {
-        /// The queue pair.
+        /// Number of the queue pair.
         qp_number: u32,
-        /// What the provider says.
+        /// The provider's error.
         errno: Errno,
     },
-    /// More than the device granted when the queue pair was made.
+    /// The inline data is longer than the device granted when the queue pair was created.
     #[error("{bytes} bytes of inline data, where {granted} are granted: post them from a region")]
     InlineTooLong {
-        /// What was asked for.
+        /// Requested length.
         bytes: usize,
-        /// What there is.
+        /// Granted length.
         granted: u32,
     },
-    /// Outside of the region, or not 8 bytes for an atomic.
+    /// The range is outside the region, or does not have 8 bytes for an atomic.
     #[error("{bytes} bytes at {offset} do not fit: the region has {region}, and atomics take 8")]
     OutOfBounds {
-        /// Where it begins.
+        /// Offset of the range.
         offset: u64,
-        /// How long it is.
+        /// Length of the range.
         bytes: u32,
-        /// The region's size.
+        /// Length of the region.
         region: u64,
     },
-    /// READs and atomics need a reliable connection.
+    /// READs and atomics require a reliable connection.
     #[error("an unreliable connection has neither READs nor atomics: make a reliable one")]
     Unreliable,
 }
@@ -83,7 +83,8 @@ pub enum WorkError {
 fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::NO_MEMORY => "its queue is full: poll completions",
-        // Kernels take requests of some providers only from who is whom he was when he opened the device.
+        // For some providers, the kernel accepts requests only from a process with the credentials that it had when it
+        // opened the device.
         Errno::ACCESS | Errno::NOT_PERMITTED => {
             "use the device as the user, and with the capabilities, that it was opened with: give up privileges before a process \
              starts on it"
@@ -93,7 +94,7 @@ fn remedy(errno: Errno) -> &'static str {
     }
 }
 
-/// The local half of a request.
+/// Local side of a request.
 enum Half {
     Inline(*const u8, usize),
     Sge(sys::ibv_sge),
@@ -136,7 +137,7 @@ fn atomic(remote: Remote, compare_add: u64, swap: u64) -> sys::ibv_send_wr__bind
     }
 }
 
-/// A request, and what it says of this side.
+/// Encodes a request, and returns its local side separately.
 fn encode(work: &Work<'_>) -> Result<(sys::ibv_send_wr, Half), WorkError> {
     let mut wr = sys::ibv_send_wr::default();
     let half = match *work {
@@ -171,10 +172,10 @@ fn encode(work: &Work<'_>) -> Result<(sys::ibv_send_wr, Half), WorkError> {
 }
 
 impl QueuePair {
-    /// Posts an operation, which the device begins at once.
+    /// Posts an operation, which the device starts at once.
     ///
     /// # Errors
-    /// See [`WorkError`]; nothing was done then.
+    /// See [`WorkError`]; nothing was posted then.
     pub fn post(&self, id: u64, work: &Work<'_>, signalled: bool) -> Result<(), WorkError> {
         let reads = matches!(work, Work::Read { .. } | Work::CompareSwap { .. } | Work::FetchAdd { .. });
         if reads && self.kind == QpKind::Unreliable {
@@ -196,17 +197,17 @@ impl QueuePair {
         wr.sg_list = &raw mut sge;
         wr.num_sge = i32::from(sge.length > 0);
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair lives, and the request with its list until the call returns; the provider copies both, and
-        // inline data too, which `work` borrows. Other memory is reached by a key: the device itself refuses what is not
-        // registered, and `Region` stays allocated until it is not.
+        // SAFETY: the queue pair is live, and the request and its list are valid until the call returns. The provider
+        // copies both, and also inline data, which `work` borrows. Other memory is accessed by key: the device refuses
+        // memory that is not registered, and `Region` keeps its memory allocated while it is registered.
         let returned = unsafe { (self.post_send)(self.raw.raw(), &raw mut wr, &raw mut bad) };
         self.posted(returned)
     }
 
-    /// Posts a receive; without memory for what comes with WRITE_WITH_IMM, or for empty messages.
+    /// Posts a receive, without memory for WRITE_WITH_IMM or for empty messages.
     ///
     /// # Errors
-    /// See [`WorkError`]; nothing was done then.
+    /// See [`WorkError`]; nothing was posted then.
     pub fn post_recv(&self, id: u64, local: Option<Local<'_>>) -> Result<(), WorkError> {
         let mut sge = local.map(sge).transpose()?;
         let mut wr = sys::ibv_recv_wr { wr_id: id, ..Default::default() };
@@ -214,7 +215,7 @@ impl QueuePair {
             (wr.sg_list, wr.num_sge) = (&raw mut *sge, 1);
         }
         let mut bad = ptr::null_mut();
-        // SAFETY: as in `post`.
+        // SAFETY: the argument in `post` holds here too.
         let returned = unsafe { (self.post_recv)(self.raw.raw(), &raw mut wr, &raw mut bad) };
         self.posted(returned)
     }

@@ -1,4 +1,4 @@
-//! A device in memory: both processes' queue pairs reach each other, and what is posted is done at once.
+//! An in-memory device. The queue pairs of both processes reach each other, and posted work is executed at once.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,22 +6,22 @@ use super::names;
 use super::sys;
 use crate::calls::log::say;
 
-/// Inline data that a queue pair takes at most, bytes.
+/// Maximum length of inline data of a queue pair, in bytes.
 pub(crate) const INLINE_BYTES: u32 = 220;
-/// How the objects of a process are kept apart from the other's.
+/// Shift of the process number in the numbers of objects.
 const SHIFT: u32 = 16;
 
-/// A registration.
+/// A memory registration.
 pub(crate) struct Mr {
     pub(crate) pd: usize,
     pub(crate) at: u64,
     pub(crate) bytes: u64,
     pub(crate) access: u32,
-    /// The memory's number.
+    /// Number of the memory.
     pub(crate) memory: u32,
 }
 
-/// A receive that was posted: its name, and where the data go.
+/// A posted receive: its id, and the memory for the data.
 type Receive = (u64, Option<sys::ibv_sge>);
 
 pub(crate) struct Qp {
@@ -42,18 +42,18 @@ pub(crate) struct Queue {
     pub(crate) armed: bool,
 }
 
-/// Descriptors that are readable while something waits behind them.
+/// A descriptor that is readable while events are queued.
 #[derive(Default)]
 pub(crate) struct Bell {
     pub(crate) fd: i32,
-    /// Of a context: event and what it is about. Of a channel: 0 and the queue.
+    /// Queued events. For a context: the event type and its subject. For a channel: 0 and the completion queue.
     pub(crate) waiting: VecDeque<(u32, u64)>,
 }
 
-/// Everything that was made. Objects are known by their addresses, and told of by numbers.
+/// All objects of the device, by address. The log names them by number.
 #[derive(Default)]
 pub(crate) struct Device {
-    /// The process that opens the device next.
+    /// Process that opens the device next.
     pub(crate) opener: usize,
     pub(crate) contexts: BTreeMap<usize, usize>,
     pub(crate) bells: BTreeMap<usize, Bell>,
@@ -61,15 +61,15 @@ pub(crate) struct Device {
     pub(crate) regions: BTreeMap<u32, Mr>,
     pub(crate) queues: BTreeMap<usize, Queue>,
     pub(crate) pairs: BTreeMap<u32, Qp>,
-    /// The memory of each process by its address.
+    /// Memory numbers by address, for each process.
     memories: [BTreeMap<u64, u32>; 2],
     counts: BTreeMap<(usize, &'static str), u32>,
-    /// Calls that are to fail, once each.
+    /// Errors to inject into calls, once each.
     pub(crate) faults: Vec<(usize, &'static str, i32)>,
     pub(crate) port_down: bool,
 }
 
-/// Whose queue pair or key it is.
+/// Returns the process that owns a queue pair or key.
 pub(crate) fn owner(number: u32) -> usize {
     (number >> SHIFT) as usize - 1
 }
@@ -79,7 +79,7 @@ pub(crate) fn short(number: u32) -> u32 {
 }
 
 impl Device {
-    /// The next number of a kind of object of a process.
+    /// Returns the next number for a kind of object of a process.
     pub(crate) fn count(&mut self, process: usize, kind: &'static str) -> u32 {
         let count = self.counts.entry((process, kind)).or_default();
         *count += 1;
@@ -90,13 +90,13 @@ impl Device {
         (process as u32 + 1) << SHIFT | self.count(process, "queue pair")
     }
 
-    /// The smallest key that no registration has: devices have few.
+    /// Returns the smallest key that no registration has, like a device with few keys.
     pub(crate) fn key(&self, process: usize) -> u32 {
         let first = (process as u32 + 1) << SHIFT;
         (first + 1..).find(|key| !self.regions.contains_key(key)).unwrap()
     }
 
-    /// The number of a memory.
+    /// Returns the number of the memory at this address.
     pub(crate) fn memory(&mut self, process: usize, at: u64) -> u32 {
         if let Some(number) = self.memories[process].get(&at) {
             return *number;
@@ -106,7 +106,8 @@ impl Device {
         number
     }
 
-    /// Memory that nobody has registered any more may be given back, and others may come to the same place.
+    /// Removes a registration. The address of memory without any registration is forgotten, because it may be freed and
+    /// reused.
     pub(crate) fn forget(&mut self, key: u32) -> Option<Mr> {
         let gone = self.regions.remove(&key)?;
         let process = owner(key);
@@ -116,7 +117,7 @@ impl Device {
         Some(gone)
     }
 
-    /// Whether that call shall fail now, and how.
+    /// Returns the error to inject into this call, if any.
     pub(crate) fn fault(&mut self, process: usize, call: &str) -> Option<i32> {
         let at = self.faults.iter().position(|(whose, what, _)| *whose == process && *what == call)?;
         let (_, what, errno) = self.faults.remove(at);
@@ -124,7 +125,7 @@ impl Device {
         Some(errno)
     }
 
-    /// The device says something by itself.
+    /// Queues an asynchronous event of the device.
     pub(crate) fn event(&mut self, process: usize, event: u32, about: u64) {
         let context = self.contexts.iter().find(|(_, whose)| **whose == process).map(|(context, _)| *context);
         let bell = context.and_then(|context| self.bells.get_mut(&context)).expect("an open device");
@@ -158,7 +159,7 @@ impl Device {
         self.complete(self.pairs[&qp].queues[0], entry);
     }
 
-    /// A queue pair breaks: what it has posted is flushed.
+    /// Breaks a queue pair and flushes its receives.
     pub(crate) fn break_pair(&mut self, qp: u32) {
         let Some(own) = self.pairs.get_mut(&qp) else { return };
         own.state = sys::IBV_QPS_ERR;
@@ -167,7 +168,7 @@ impl Device {
         }
     }
 
-    /// A request fails at the responder, whose queue pair breaks, too.
+    /// Fails a request at the responder, whose queue pair breaks as well.
     fn refuse(&mut self, peer: u32, event: u32, status: u32) -> Result<(), u32> {
         let raw = self.pairs[&peer].raw as u64;
         self.event(owner(peer), event, raw);
@@ -175,7 +176,7 @@ impl Device {
         Err(status)
     }
 
-    /// Does what was posted.
+    /// Executes a posted request.
     pub(crate) fn send(&mut self, qp: u32, wr: &sys::ibv_send_wr) {
         let own = &self.pairs[&qp];
         let (broken, reliable) = (own.state == sys::IBV_QPS_ERR, own.reliable);
@@ -183,7 +184,7 @@ impl Device {
         match done {
             Ok(()) if wr.send_flags & sys::IBV_SEND_SIGNALED == 0 => {}
             Ok(()) => self.sent(qp, wr, sys::IBV_WC_SUCCESS),
-            // Nobody tells the sender.
+            // The sender of an unreliable connection does not learn of a loss.
             Err(sys::IBV_WC_RETRY_EXC_ERR | sys::IBV_WC_RNR_RETRY_EXC_ERR) if !reliable => {
                 self.sent(qp, wr, sys::IBV_WC_SUCCESS);
             }
@@ -194,7 +195,8 @@ impl Device {
         }
     }
 
-    /// The queue pair at the other end, if both were told of each other, with each other's numbers.
+    /// Returns the queue pair at the other end, if both are connected to each other with matching packet sequence
+    /// numbers.
     fn peer(&self, qp: u32) -> Option<u32> {
         let own = &self.pairs[&qp].attributes;
         let peer = self.pairs.get(&own.dest_qp_num)?;
@@ -257,7 +259,7 @@ impl Device {
         Ok(())
     }
 
-    /// Memory of this side is registered in the queue pair's domain.
+    /// Checks that local memory is registered in the queue pair's domain.
     fn check_local(&self, qp: u32, local: Option<sys::ibv_sge>) -> Result<(), u32> {
         let Some(sge) = local else { return Ok(()) };
         let pd = self.pairs[&qp].pd;
@@ -280,7 +282,7 @@ impl Device {
         self.refuse(peer, sys::IBV_EVENT_QP_ACCESS_ERR, sys::IBV_WC_REM_ACCESS_ERR)
     }
 
-    /// Where a peer's key points, for people.
+    /// Describes the target of a peer's key, for the log.
     pub(crate) fn place(&self, place: u64, key: u32) -> String {
         match self.regions.get(&key) {
             Some(mr) => format!("p{} mr {}+{}", owner(key), short(key), place.wrapping_sub(mr.at)),
@@ -288,7 +290,7 @@ impl Device {
         }
     }
 
-    /// The same of memory of this side.
+    /// Describes local memory, for the log.
     pub(crate) fn local(&self, sge: Option<sys::ibv_sge>) -> String {
         let Some(sge) = sge else { return "nothing".to_owned() };
         match self.regions.get(&sge.lkey) {
@@ -300,12 +302,12 @@ impl Device {
 
 pub(crate) fn ring(fd: i32) {
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: the descriptor is an open eventfd of this device; eight bytes are read.
+    // SAFETY: the descriptor is an open eventfd of this device, and the call reads 8 bytes.
     assert_eq!(unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) }, 8);
 }
 
 pub(crate) fn silence(fd: i32) {
     let mut count = [0; 8];
-    // SAFETY: the descriptor is an open eventfd of this device; there is room for eight bytes.
+    // SAFETY: the descriptor is an open eventfd of this device, and the buffer has room for 8 bytes.
     assert_eq!(unsafe { libc::read(fd, count.as_mut_ptr().cast(), count.len()) }, 8);
 }

@@ -1,6 +1,6 @@
-//! The functions of libibverbs and of a provider, each of which notes that it was called.
+//! The functions of libibverbs and of a provider. Each of them logs its calls.
 //!
-//! What only looks and finds nothing is not noted: how often that happens depends on time.
+//! Polls that find nothing are not logged, because their number depends on timing.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -10,20 +10,20 @@ use super::device::{Bell, Device, Mr, Qp, Queue, owner, short, silence};
 use super::{names, sys};
 use crate::calls::log::say;
 
-/// What the kernel's tree calls the device, too.
+/// Name of the device, also in the sysfs tree.
 pub(crate) const NAME: &str = "fake0";
 const DEPTH: i32 = 1024;
 const EAGAIN: i32 = libc::EAGAIN;
 
 static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
 
-/// Runs with the device, which is made when it is first asked for.
+/// Runs a function with the device, which the first call creates.
 pub(crate) fn with<T>(run: impl FnOnce(&mut Device) -> T) -> T {
     let mut device: MutexGuard<'_, Option<Device>> = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     run(device.get_or_insert_default())
 }
 
-/// All functions that are found by name, with their addresses.
+/// Returns all functions that are looked up by name, with their addresses.
 pub(crate) fn functions() -> Vec<(&'static str, *const c_void)> {
     macro_rules! table {
         ($($name:ident)+) => { vec![$((stringify!($name), $name as *const c_void)),+] };
@@ -38,37 +38,37 @@ pub(crate) fn functions() -> Vec<(&'static str, *const c_void)> {
 }
 
 fn fail(errno: i32) {
-    // SAFETY: the place of this thread's errno.
+    // SAFETY: the pointer is to this thread's errno.
     unsafe { *libc::__errno_location() = errno };
 }
 
 fn bell() -> Bell {
-    // SAFETY: it takes nothing but numbers.
+    // SAFETY: the arguments are only numbers.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     assert!(fd >= 0);
     Bell { fd, ..Bell::default() }
 }
 
 fn hang(device: &mut Device, object: usize) {
-    let bell = device.bells.remove(&object).expect("it is there");
-    // SAFETY: it was opened by `bell`, and nobody uses it any more.
+    let bell = device.bells.remove(&object).expect("the object has a bell");
+    // SAFETY: `bell` opened the descriptor, and nothing uses it any more.
     unsafe { libc::close(bell.fd) };
 }
 
-/// Makes an object that stays where it is.
+/// Allocates an object at a fixed address.
 fn keep<T>(object: T) -> *mut T {
     Box::into_raw(Box::new(object))
 }
 
-/// Frees what was made so.
+/// Frees an object from `keep`.
 fn free<T>(object: *mut T) {
-    // SAFETY: from `keep`, and nobody frees it twice: the fabric ends each of its objects once.
+    // SAFETY: the pointer is from `keep`, and it is freed once: the fabric destroys each of its objects once.
     drop(unsafe { Box::from_raw(object) });
 }
 
-/// An object of the headers with nothing in it.
+/// Returns a zeroed structure of the headers.
 fn zeroed<T>() -> T {
-    // SAFETY: structures of numbers, null pointers and absent functions.
+    // SAFETY: the structures consist of numbers, pointers and optional functions, for which zero is valid.
     unsafe { std::mem::zeroed() }
 }
 
@@ -78,20 +78,20 @@ extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut sys::ibv_devic
     for (to, from) in one.name.iter_mut().zip(NAME.bytes()) {
         *to = from as c_char;
     }
-    // SAFETY: a place for a number.
+    // SAFETY: the pointer is to a number.
     unsafe { *count = 1 };
     keep([keep(one), ptr::null_mut()]).cast()
 }
 
 extern "C" fn ibv_free_device_list(list: *mut *mut sys::ibv_device) {
     say(with(|device| device.opener), "  free_device_list");
-    // SAFETY: a list of one, from the call above.
+    // SAFETY: the list has one element, from the call above.
     free(unsafe { *list });
     free(list.cast::<[*mut sys::ibv_device; 2]>());
 }
 
 extern "C" fn ibv_get_device_name(device: *mut sys::ibv_device) -> *const c_char {
-    // SAFETY: a device of a list that was not freed.
+    // SAFETY: the device is in a list that is not freed.
     unsafe { (*device).name.as_ptr() }
 }
 
@@ -141,7 +141,7 @@ extern "C" fn ibv_get_async_event(context: *mut sys::ibv_context, event: *mut sy
         } else {
             told.element.qp = ptr::with_exposed_provenance_mut(about as usize);
         }
-        // SAFETY: a place for an event.
+        // SAFETY: the pointer is to an event.
         unsafe { *event = told };
         0
     })
@@ -166,7 +166,7 @@ extern "C" fn ibv_query_device(context: *mut sys::ibv_context, attributes: *mut 
             atomic_cap: sys::IBV_ATOMIC_HCA,
             ..Default::default()
         };
-        // SAFETY: a place for attributes.
+        // SAFETY: the pointer is to attributes.
         unsafe { *attributes = told };
         device.fault(process, "query_device").unwrap_or(0)
     })
@@ -184,7 +184,8 @@ extern "C" fn ibv_query_port(context: *mut sys::ibv_context, port: u8, attribute
             max_msg_sz: 1 << 20,
             ..Default::default()
         };
-        // SAFETY: a place for attributes, as the fabric gives it; older ones end before the last fields.
+        // SAFETY: the pointer is to attributes of the fabric, which have the current size; older callers' attributes
+        // are shorter.
         unsafe { *attributes.cast() = told };
         device.fault(process, "query_port").unwrap_or(0)
     })
@@ -232,7 +233,7 @@ extern "C" fn ibv_reg_mr(pd: *mut sys::ibv_pd, at: *mut c_void, bytes: usize, ac
 
 extern "C" fn ibv_dereg_mr(mr: *mut sys::ibv_mr) -> c_int {
     with(|device| {
-        // SAFETY: a registration that was not taken back.
+        // SAFETY: the registration is not deregistered yet.
         let key = unsafe { (*mr).lkey };
         let process = owner(key);
         if let Some(errno) = device.fault(process, "dereg_mr") {
@@ -257,7 +258,7 @@ extern "C" fn ibv_create_comp_channel(context: *mut sys::ibv_context) -> *mut sy
 
 extern "C" fn ibv_destroy_comp_channel(channel: *mut sys::ibv_comp_channel) -> c_int {
     with(|device| {
-        // SAFETY: a channel that was not ended.
+        // SAFETY: the channel is not destroyed yet.
         let context = unsafe { (*channel).context };
         say(device.contexts[&context.addr()], "  destroy_comp_channel");
         hang(device, channel.addr());
@@ -313,7 +314,7 @@ extern "C" fn ibv_get_cq_event(
         }
         let Queue { process, number, .. } = &device.queues[&(queue as usize)];
         say(*process, format!("  get_cq_event: cq {number}"));
-        // SAFETY: places for two pointers.
+        // SAFETY: both arguments point to pointers.
         unsafe {
             *cq = ptr::with_exposed_provenance_mut(queue as usize);
             *own = ptr::null_mut();
@@ -332,7 +333,7 @@ extern "C" fn ibv_ack_cq_events(cq: *mut sys::ibv_cq, events: c_uint) {
 extern "C" fn ibv_create_qp(pd: *mut sys::ibv_pd, init: *mut sys::ibv_qp_init_attr) -> *mut sys::ibv_qp {
     with(|device| {
         let (process, domain) = device.domains[&pd.addr()];
-        // SAFETY: attributes, which are written to, too.
+        // SAFETY: the pointer is to attributes, which the call also writes.
         let init = unsafe { &mut *init };
         let queues = [init.send_cq.addr(), init.recv_cq.addr()];
         let [send, recv] = queues.map(|queue| device.queues[&queue].number);
@@ -356,7 +357,7 @@ extern "C" fn ibv_create_qp(pd: *mut sys::ibv_pd, init: *mut sys::ibv_qp_init_at
         let number = device.qp_number(process);
         say(process, format!("{what}: qp {}", short(number)));
         let mut qp: sys::ibv_qp = zeroed();
-        // SAFETY: a domain that was not ended.
+        // SAFETY: the domain is not deallocated yet.
         qp.context = unsafe { (*pd).context };
         (qp.pd, qp.qp_num) = (pd, number);
         let qp = keep(qp);
@@ -375,14 +376,14 @@ extern "C" fn ibv_create_qp(pd: *mut sys::ibv_pd, init: *mut sys::ibv_qp_init_at
 }
 
 fn number(qp: *mut sys::ibv_qp) -> u32 {
-    // SAFETY: a queue pair that was not ended.
+    // SAFETY: the queue pair is not destroyed yet.
     unsafe { (*qp).qp_num }
 }
 
 extern "C" fn ibv_modify_qp(qp: *mut sys::ibv_qp, attr: *mut sys::ibv_qp_attr, mask: c_int) -> c_int {
     with(|device| {
         let number = number(qp);
-        // SAFETY: attributes.
+        // SAFETY: the pointer is to attributes.
         let (attr, mask) = (unsafe { &*attr }, mask.cast_unsigned());
         say(owner(number), format!("  modify_qp {}: {}", short(number), names::attributes(attr, mask)));
         if let Some(errno) = device.fault(owner(number), "modify_qp") {
@@ -408,7 +409,7 @@ extern "C" fn ibv_query_qp(
         let number = number(qp);
         let state = device.pairs[&number].state;
         say(owner(number), format!("  query_qp {}, mask {mask}: {}", short(number), names::state(state)));
-        // SAFETY: a place for attributes.
+        // SAFETY: the pointer is to attributes.
         unsafe { (*attr).qp_state = state };
         0
     })
@@ -446,7 +447,7 @@ unsafe extern "C" fn poll_cq(cq: *mut sys::ibv_cq, most: c_int, entries: *mut sy
         for (at, entry) in queue.entries.drain(..count).enumerate() {
             let what = format!("qp {} status {} bytes {}", short(entry.qp_num), entry.status, entry.byte_len);
             say(process, format!("  poll_cq {number}, room {most}: {what}"));
-            // SAFETY: there is room for so many.
+            // SAFETY: the buffer has room for `most` entries.
             unsafe { *entries.add(at) = entry };
         }
         count as c_int
@@ -469,7 +470,7 @@ unsafe extern "C" fn post_send(
 ) -> c_int {
     with(|device| {
         let number = number(qp);
-        // SAFETY: a request.
+        // SAFETY: the pointer is to a request.
         let wr = unsafe { &*wr };
         assert!(wr.next.is_null(), "one request at a time");
         let flags = [(sys::IBV_SEND_SIGNALED, "signaled"), (sys::IBV_SEND_INLINE, "inline")];
@@ -504,7 +505,7 @@ unsafe extern "C" fn post_recv(
 ) -> c_int {
     with(|device| {
         let number = number(qp);
-        // SAFETY: a receive.
+        // SAFETY: the pointer is to a receive.
         let wr = unsafe { &*wr };
         assert!(wr.next.is_null(), "one receive at a time");
         let to = names::element(wr.sg_list, wr.num_sge);

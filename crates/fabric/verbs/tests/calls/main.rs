@@ -1,11 +1,12 @@
-//! The calls that the fabric makes to libibverbs are as they were recorded.
+//! Compares the fabric's calls of libibverbs with recorded ones.
 //!
-//! A libibverbs of the test's own stands where the real one would be ([`shim`]), with a device in memory ([`device`]). Two
-//! processes go through the script of `crates/fabric/net/tests/calls`, and then through what only devices do. `calls.txt` has
-//! each call, by step and process, after the call of the contract that it comes from. Looks that found nothing are left out.
+//! The test loads a libibverbs of its own in place of the real one ([`shim`]), with an in-memory device ([`device`]).
+//! Two processes run the script of `crates/fabric/net/tests/calls`, followed by steps that only devices support.
+//! `calls.txt` lists each call by step and process, after the contract's call that caused it. Polls that found nothing
+//! are left out.
 //!
-//! Whoever changes calls on purpose records them anew with `STENTOR_RECORD=1 cargo test -p stentor-fabric-verbs --test calls`,
-//! and says in the commit why they changed.
+//! To change calls on purpose, record them again with `STENTOR_RECORD=1 cargo test -p stentor-fabric-verbs --test
+//! calls` and give the reason in the commit message.
 
 #[path = "../../../net/tests/calls/mod.rs"]
 mod calls;
@@ -26,7 +27,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
 use stentor_ibverbs_sys as sys;
 
-/// The kernel's tree with one device, whose second address is the processes'.
+/// A sysfs tree with one device, whose second GID is the processes' address.
 const TREE: [(&str, &str); 7] = [
     ("class/infiniband_verbs/uverbs0/ibdev", library::NAME),
     ("class/infiniband/fake0/ports/1/state", "4: ACTIVE"),
@@ -37,7 +38,7 @@ const TREE: [(&str, &str); 7] = [
     ("class/infiniband/fake0/ports/1/gid_attrs/types/1", "RoCE v2"),
 ];
 
-/// Addresses of this host that nobody else listens at.
+/// Returns two free addresses of this host.
 fn addresses() -> &'static [Option<SocketAddr>; 2] {
     static ADDRESSES: OnceLock<[Option<SocketAddr>; 2]> = OnceLock::new();
     ADDRESSES.get_or_init(|| {
@@ -58,7 +59,7 @@ fn start(me: ProcessId) -> VerbsFabric {
 }
 
 #[test]
-fn calls_are_as_recorded() {
+fn calls_match_the_recording() {
     shim::load("libibverbs.so.1", &library::functions());
     for (path, text) in TREE {
         let path = tree().join(path);

@@ -1,8 +1,8 @@
-//! What verbs pass by pointer and by number, read and named as the headers name it.
+//! Names and accessors for the arguments of verbs, named as in the headers.
 
 use super::sys;
 
-/// The names of the bits that are set.
+/// Returns the names of the bits that are set.
 pub(crate) fn bits(value: u32, names: &[(u32, &str)]) -> String {
     let mut all: Vec<_> =
         names.iter().filter(|(bit, _)| value & bit != 0).map(|(_, name)| (*name).to_owned()).collect();
@@ -31,7 +31,7 @@ pub(crate) fn opcode(opcode: u32) -> &'static str {
     ["write", "write_imm", "send", "send_imm", "read", "cmp_swp", "fetch_add"][opcode as usize]
 }
 
-/// The opcode of the completion of a request.
+/// Returns the completion opcode of a request's opcode.
 pub(crate) fn completed(opcode: u32) -> u32 {
     match opcode {
         sys::IBV_WR_RDMA_WRITE | sys::IBV_WR_RDMA_WRITE_WITH_IMM => sys::IBV_WC_RDMA_WRITE,
@@ -42,7 +42,8 @@ pub(crate) fn completed(opcode: u32) -> u32 {
     }
 }
 
-/// The attributes of a queue pair that a mask names. First packet numbers are random.
+/// Describes the attributes of a queue pair that the mask selects. Initial packet sequence numbers are random and not
+/// shown.
 pub(crate) fn attributes(attr: &sys::ibv_qp_attr, mask: u32) -> String {
     let mut all = Vec::new();
     let mut rest = mask;
@@ -57,7 +58,7 @@ pub(crate) fn attributes(attr: &sys::ibv_qp_attr, mask: u32) -> String {
     one(sys::IBV_QP_PORT, format!("port {}", attr.port_num));
     one(sys::IBV_QP_ACCESS_FLAGS, format!("access {}", access(attr.qp_access_flags)));
     let (ah, grh) = (&attr.ah_attr, &attr.ah_attr.grh);
-    // SAFETY: both fields of the union are 16 bytes.
+    // SAFETY: both fields of the union have 16 bytes.
     let gid = std::net::Ipv6Addr::from(unsafe { grh.dgid.raw });
     let (lid, level, hops) = (ah.dlid, ah.sl, grh.hop_limit);
     let path = format!(
@@ -76,11 +77,11 @@ pub(crate) fn attributes(attr: &sys::ibv_qp_attr, mask: u32) -> String {
     one(sys::IBV_QP_RETRY_CNT, format!("retry_cnt {}", attr.retry_cnt));
     one(sys::IBV_QP_RNR_RETRY, format!("rnr_retry {}", attr.rnr_retry));
     one(sys::IBV_QP_MAX_QP_RD_ATOMIC, format!("max_rd_atomic {}", attr.max_rd_atomic));
-    assert_eq!(rest, 0, "attributes that nobody expects");
+    assert_eq!(rest, 0, "unexpected attributes");
     all.join(", ")
 }
 
-/// Takes over the attributes that a mask names.
+/// Copies the attributes that the mask selects.
 pub(crate) fn merge(own: &mut sys::ibv_qp_attr, attr: &sys::ibv_qp_attr, mask: u32) {
     if mask & sys::IBV_QP_ACCESS_FLAGS != 0 {
         own.qp_access_flags = attr.qp_access_flags;
@@ -96,39 +97,39 @@ pub(crate) fn merge(own: &mut sys::ibv_qp_attr, attr: &sys::ibv_qp_attr, mask: u
     }
 }
 
-/// The only element of a list, if there is one.
+/// Returns the only element of a list, if there is one.
 pub(crate) fn element(list: *const sys::ibv_sge, count: i32) -> Option<sys::ibv_sge> {
     assert!(count <= 1, "one element was asked for");
-    // SAFETY: a list of as many elements as were said, by the caller of the verb.
+    // SAFETY: the caller of the verb passes a list of `count` elements.
     (count == 1).then(|| unsafe { *list })
 }
 
-/// Address and key of a request.
+/// Returns address and key of a request.
 pub(crate) fn remote(wr: &sys::ibv_send_wr) -> (u64, u32) {
     match wr.opcode {
         sys::IBV_WR_SEND | sys::IBV_WR_SEND_WITH_IMM => (0, 0),
         sys::IBV_WR_ATOMIC_CMP_AND_SWP | sys::IBV_WR_ATOMIC_FETCH_AND_ADD => {
-            // SAFETY: atomic operations have these fields.
+            // SAFETY: atomic operations use these fields.
             let of = unsafe { wr.wr.atomic };
             (of.remote_addr, of.rkey)
         }
         _ => {
-            // SAFETY: the others have these.
+            // SAFETY: all other operations use these fields.
             let of = unsafe { wr.wr.rdma };
             (of.remote_addr, of.rkey)
         }
     }
 }
 
-/// The immediate, as the wire has it.
+/// Returns the immediate in network byte order.
 pub(crate) fn imm(wr: &sys::ibv_send_wr) -> u32 {
-    // SAFETY: both fields of the union are a number of 32 bits.
+    // SAFETY: both fields of the union are 32-bit numbers.
     unsafe { wr.__bindgen_anon_1.imm_data }
 }
 
-/// Operands of an atomic operation.
+/// Returns the operands of an atomic operation.
 pub(crate) fn operands(wr: &sys::ibv_send_wr) -> (u64, u64) {
-    // SAFETY: the caller has seen that it is one.
+    // SAFETY: the caller has checked that the operation is atomic.
     let of = unsafe { wr.wr.atomic };
     (of.compare_add, of.swap)
 }
@@ -136,7 +137,8 @@ pub(crate) fn operands(wr: &sys::ibv_send_wr) -> (u64, u64) {
 /// Copies memory of one process to memory of the other.
 pub(crate) fn copy(from: u64, to: u64, bytes: u32) {
     if bytes > 0 {
-        // SAFETY: both places were checked against registrations, whose memory is there; all of it belongs to this thread.
+        // SAFETY: both ranges were checked against registrations, whose memory is allocated. Only this thread accesses
+        // it.
         unsafe {
             std::ptr::copy(
                 std::ptr::with_exposed_provenance::<u8>(from as usize),
@@ -147,18 +149,19 @@ pub(crate) fn copy(from: u64, to: u64, bytes: u32) {
     }
 }
 
-/// Does an atomic operation; the old value goes to `old`.
+/// Executes an atomic operation and stores the old value in `old`.
 pub(crate) fn atomic(wr: &sys::ibv_send_wr, old: u64) {
     let ((place, _), (first, second)) = (remote(wr), operands(wr));
     let word = std::ptr::with_exposed_provenance_mut::<u64>(place as usize);
-    // SAFETY: the place was checked, and is aligned, as the fabric asks of all requests; all memory belongs to this thread.
+    // SAFETY: the address was checked. It is aligned, as the fabric requires of all requests, and only this thread
+    // accesses the memory.
     let was = unsafe { word.read() };
     let is = match wr.opcode {
         sys::IBV_WR_ATOMIC_FETCH_AND_ADD => was.wrapping_add(first),
         _ if was == first => second,
         _ => was,
     };
-    // SAFETY: the same, and the place of the old value.
+    // SAFETY: as above, for the target and the memory of the old value.
     unsafe {
         word.write(is);
         std::ptr::with_exposed_provenance_mut::<u64>(old as usize).write(was);

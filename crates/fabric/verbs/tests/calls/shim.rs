@@ -1,7 +1,7 @@
-//! A library with the soname of the real one, whose functions jump to those of this process.
+//! A library with the soname of the real one, whose functions jump to functions of this process.
 //!
-//! The loader gives a library that is loaded already to whoever asks for one of its soname, so the crate under test loads this
-//! one by its usual name, and the real one need not be there. The compiler that compiles the tests compiles it.
+//! If a library with a requested soname is loaded already, the loader returns it. The crate under test therefore gets
+//! this library under the usual name, and the real one need not be installed. The compiler of the tests compiles it.
 
 use std::ffi::c_void;
 use std::fmt::Write as _;
@@ -10,8 +10,8 @@ use std::process::Command;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// Puts a library of this soname and these functions into this process, where it stays. Arguments and results are numbers and
-/// pointers, six at most.
+/// Loads a library with this soname and these functions into this process, where it stays. Arguments and results are at
+/// most six numbers or pointers.
 pub(crate) fn load(soname: &str, functions: &[(&str, *const c_void)]) {
     let count = functions.len();
     let mut source = format!(
@@ -30,15 +30,15 @@ pub(crate) fn load(soname: &str, functions: &[(&str, *const c_void)]) {
     let folder = std::env::temp_dir().join(format!("stentor-shim-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let library = compile(&folder, soname, &source);
-    // SAFETY: it runs nothing when it is loaded.
+    // SAFETY: the library has no initialisers.
     let loaded = unsafe { Library::open(Some(&library), RTLD_NOW | RTLD_LOCAL) }.unwrap();
-    // SAFETY: the table that was compiled into it: so many pointers.
+    // SAFETY: the library defines this table with `count` pointers.
     let table = unsafe { loaded.get::<*mut *const c_void>(b"TABLE\0") }.unwrap();
     for (at, (_, function)) in functions.iter().enumerate() {
-        // SAFETY: inside the table, which nobody reads yet.
+        // SAFETY: the index is inside the table, which nothing reads yet.
         unsafe { (*table).add(at).write(*function) };
     }
-    // It must not go: the crate under test asks for it by its soname.
+    // The library must stay loaded, because the crate under test requests its soname.
     std::mem::forget(loaded);
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What devices do to a fabric: they refuse, and say things by themselves.
+//! Steps in which the device refuses calls or sends asynchronous events.
 
 use stentor_fabric::{Access, QpConfig, Verb};
 use stentor_fabric_verbs::{Trouble, VerbsFabric};
@@ -8,7 +8,7 @@ use super::calls::pair::{at, inline, span};
 use super::calls::script::Script;
 use super::{library, sys};
 
-/// The call of a process fails, once.
+/// Makes a call of a process fail once.
 fn fault(process: usize, call: &'static str, errno: i32) {
     library::with(|device| device.faults.push((process, call, errno)));
 }
@@ -29,7 +29,7 @@ fn troubles(script: &mut Script<VerbsFabric>, process: usize) {
     }
 }
 
-/// Steps after those of every fabric.
+/// Runs the steps that follow those of every fabric.
 pub(crate) fn run(script: &mut Script<VerbsFabric>) {
     (0..2).for_each(|process| troubles(script, process));
     unregistered(script);
@@ -47,12 +47,12 @@ fn reconnect(script: &mut Script<VerbsFabric>) {
     script.pair.events([1, 1]);
 }
 
-/// The service of connections besides those of the script.
+/// Service of connections in addition to those of the script.
 const SERVICE: u16 = 20;
 
 fn unregistered(script: &mut Script<VerbsFabric>) {
     step("memory that cannot be registered for a request");
-    let remote = script.remotes[0].expect("it was granted");
+    let remote = script.remotes[0].expect("the region was granted");
     let region = script.pair.register(0, SERVICE, 1, 256);
     let verb = Verb::Read { local: span(region, 0, 64), remote: at(remote, 0) };
     for id in 200..202 {
@@ -71,7 +71,7 @@ fn not_taken_back(script: &mut Script<VerbsFabric>) {
     let old = script.remotes[0];
     fault(1, "dereg_mr", libc::EBUSY);
     script.pair.revoke(1, script.regions[1], 0);
-    // The unreliable queue pair breaks, too.
+    // The unreliable queue pair breaks as well.
     script.pair.events([2, 3]);
     step("nor then");
     script.pair.grant(1, script.regions[1], 0, Access::Atomic);
@@ -84,7 +84,7 @@ fn not_taken_back(script: &mut Script<VerbsFabric>) {
 }
 
 fn not_posted(script: &mut Script<VerbsFabric>) {
-    let (qps, remote) = (script.qps, script.remotes[0].expect("it was granted"));
+    let (qps, remote) = (script.qps, script.remotes[0].expect("the region was granted"));
     for call in ["post_send", "post_recv"] {
         step(&format!("a device that refuses {call}"));
         script.pair.receive(0, qps[0], 210, span(script.regions[0], 0, 64));
@@ -141,7 +141,7 @@ fn lost(script: &mut Script<VerbsFabric>) {
     let qps = script.qps;
     script.pair.receive(0, qps[0], 220, span(script.regions[0], 0, 64));
     library::with(|device| device.event(0, sys::IBV_EVENT_DEVICE_FATAL, 0));
-    // Queue pairs to the peer, and the one to itself; the peer hears of two.
+    // Process 0 loses the queue pairs to the peer and the one to itself. The peer is notified of two.
     script.pair.events([2, 1]);
     script.pair.completions(0, 1);
     troubles(script, 0);

@@ -1,5 +1,5 @@
-//! A device under test, and two queue pairs on it in one process. `cargo xtask test --only verbs`
-//! makes a guest that has one.
+//! A device under test, and two queue pairs on it in one process. `cargo xtask test --only verbs` creates a guest that
+//! has one.
 
 #![allow(dead_code)]
 
@@ -15,13 +15,13 @@ use stentor_fabric_verbs::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The guest gives this address to the interface under Soft-RoCE.
+/// Address that the guest assigns to the interface under Soft-RoCE.
 const ADDRESS: &str = "10.0.0.1";
 pub(crate) const BYTES: usize = 64 << 10;
-/// More than any device grants.
+/// More inline data than any device grants, in bytes.
 pub(crate) const INLINE_WANTED: u32 = 1 << 20;
 
-/// One device, found and opened.
+/// An open device.
 pub(crate) struct Host {
     pub(crate) context: Arc<Context>,
     pub(crate) choice: Choice,
@@ -39,7 +39,7 @@ pub(crate) fn host() -> Host {
     Host { context, choice, own, mtu }
 }
 
-/// One end.
+/// One end of a connection.
 pub(crate) struct End {
     pub(crate) qp: QueuePair,
     pub(crate) queue: Arc<CompletionQueue>,
@@ -93,7 +93,7 @@ impl End {
         out[0]
     }
 
-    /// Posts, and waits for success.
+    /// Posts an operation and waits until it succeeds.
     pub(crate) fn run(&self, work: Work<'_>, opcode: Opcode) {
         self.qp.post(7, &work, true).unwrap();
         let done = self.completion();
@@ -101,10 +101,10 @@ impl End {
     }
 }
 
-/// Two ends, connected.
+/// Returns two connected ends.
 pub(crate) fn pair(host: &Host, kind: QpKind) -> [End; 2] {
     let ends = [End::new(host, kind), End::new(host, kind)];
-    // The first is about to run out of numbers.
+    // The packet sequence numbers of the first end wrap around soon.
     let endpoints = [ends[0].endpoint(host, 0xff_fffe), ends[1].endpoint(host, 5)];
     let tuning = Tuning::default();
     for end in &ends {

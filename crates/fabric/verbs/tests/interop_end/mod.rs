@@ -1,4 +1,4 @@
-//! One end of either kind.
+//! One end of a connection, on either fabric.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use stentor_fabric_verbs::VerbsFabric;
 
 use crate::processes::start;
 
-/// Soft-RoCE has the packets' port in the first network namespace, so what is in user space lives in another one.
+/// Namespace of the user-space processes. Soft-RoCE occupies the UDP port of RoCEv2 in the first namespace.
 const NAMESPACE: &str = "/run/netns/far";
 
-/// The code of 268 ms.
+/// Code for a timeout of 268 ms.
 const TIMEOUT_268_MS: u8 = 16;
 
-/// Runs something in the other network namespace: sockets belong to the one they were opened in.
+/// Runs a function in the other network namespace. Sockets belong to the namespace in which they were opened.
 fn far<R>(run: impl FnOnce() -> R) -> R {
     static NAMESPACES: OnceLock<[File; 2]> = OnceLock::new();
     let open = |path| File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -45,7 +45,7 @@ pub(crate) enum End {
 
 impl End {
     pub(crate) fn verbs(me: ProcessId, addresses: &[Option<SocketAddr>]) -> End {
-        // On a slow machine what is polled in this very thread is not dead.
+        // On a slow machine, a fabric that this same thread polls may answer late without being dead.
         End::Verbs(Box::new(start(me, addresses, |_, config| config.tuning.timeout = TIMEOUT_268_MS)))
     }
 
@@ -54,7 +54,7 @@ impl End {
         End::Roce(Box::new(started.unwrap_or_else(|error| panic!("{error}"))))
     }
 
-    /// What a device does by itself.
+    /// Drives the user-space fabric. A device needs no driving.
     pub(crate) fn drive(&mut self) {
         if let End::Roce(fabric) = self {
             fabric.drive();
@@ -62,7 +62,7 @@ impl End {
     }
 }
 
-/// The same of both.
+/// Calls the same method of either fabric.
 macro_rules! either {
     ($end:expr, $fabric:ident => $call:expr) => {
         match $end {
@@ -141,7 +141,7 @@ impl Fabric for End {
         either!(self, fabric => fabric.poll(out))
     }
 
-    /// Dials peers with smaller ids that are not there.
+    /// Polls for an event. Connects to peers with smaller ids if they are not connected, so it may open sockets.
     fn next_event(&mut self) -> Option<Event> {
         match self {
             End::Verbs(fabric) => fabric.next_event(),
@@ -156,7 +156,7 @@ impl Fabric for End {
         either!(self, fabric => fabric.arm());
     }
 
-    /// May dial.
+    /// Waits. This may open sockets.
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         match self {
             End::Verbs(fabric) => fabric.wait(timeout),

@@ -1,15 +1,15 @@
-//! What the kernel has of RDMA objects.
+//! The kernel's RDMA objects.
 
 use std::time::{Duration, Instant};
 
-/// How many of each kind there are.
+/// Returns the number of objects of each kind.
 pub(crate) fn resources() -> String {
     let output = std::process::Command::new("rdma").args(["resource", "show"]).output().expect("rdma");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same once the kernel has tidied up, which it does a little after a process is gone: when there is what is expected, or
-/// for ten seconds was not; without an expectation when nothing changes any more.
+/// Returns the number of objects after the kernel has cleaned up, which it finishes shortly after a process has ended.
+/// Waits for the `expected` value for at most 10 s; without one, until nothing changes any more.
 pub(crate) fn settled(expected: Option<&str>) -> String {
     let until = Instant::now() + Duration::from_secs(10);
     let mut last = None;

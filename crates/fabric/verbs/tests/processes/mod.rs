@@ -1,4 +1,4 @@
-//! Processes of tests, all on one device.
+//! Processes of the tests, all on one device.
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
 use std::net::{IpAddr, SocketAddr};
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
 
-/// The guest gives this address to the interface under Soft-RoCE.
+/// Address that the guest assigns to the interface under Soft-RoCE.
 pub const ADDRESS: &str = "10.0.0.1";
-/// And this one to the interface under a second one.
+/// Address of the interface under a second device.
 pub const SECOND: &str = "10.0.1.1";
 
-/// Addresses that no other test has; all are one host's.
+/// Returns addresses of this host that no other test uses.
 pub fn addresses(count: usize) -> Vec<Option<SocketAddr>> {
     static NEXT: AtomicU16 = AtomicU16::new(5000);
     let ip: IpAddr = ADDRESS.parse().unwrap();
@@ -20,10 +20,10 @@ pub fn addresses(count: usize) -> Vec<Option<SocketAddr>> {
     (0..count as u16).map(|n| Some(SocketAddr::new(ip, first + n))).collect()
 }
 
-/// The key of all clusters here.
+/// Key of all clusters in these tests.
 pub const KEY: &[u8] = b"a key of this test";
 
-/// The code of 10.24 ms.
+/// Code for 10.24 ms.
 const RNR_10_MS: u8 = 20;
 
 /// Starts a process.
@@ -34,7 +34,7 @@ pub fn start(
 ) -> VerbsFabric {
     let mut net = NetConfig::new("test", me, addresses.to_vec()).key(KEY);
     let mut config = VerbsConfig::default();
-    // Cases wait for a queue pair that gives up.
+    // Some cases wait for a queue pair that runs into this timeout.
     config.tuning.rnr_timer = RNR_10_MS;
     change(&mut net, &mut config);
     VerbsFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))

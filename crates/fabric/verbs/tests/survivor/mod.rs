@@ -1,4 +1,4 @@
-//! Two processes of which one outlives the other.
+//! Two processes, one of which outlives the other.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const TARGET: Purpose = Purpose(1);
 const STAGING: Purpose = Purpose(2);
 const SERVICE: Service = Service(1);
-/// One on which nobody meets anybody.
+/// A service that no process uses.
 pub(crate) const NOBODYS: Service = Service(2);
 pub(crate) const DEPTH: u32 = 8;
 
@@ -65,7 +65,7 @@ impl End {
         while self.fabric.device_mut().next_trouble().is_some() {}
     }
 
-    /// Begins the next life of a broken end.
+    /// Starts the next life of a broken end.
     pub(crate) fn again(&mut self) {
         if self.state() == QpState::Error {
             self.fabric.reset(self.qp).unwrap();
@@ -76,7 +76,7 @@ impl End {
         until(self, None, what, |this, _| happened(this));
     }
 
-    /// The peer is gone: its connection ends, and the next one may begin.
+    /// Waits until the connection with a dead peer has ended and the next one may begin.
     pub(crate) fn let_go(&mut self) {
         let peer = self.peer;
         self.alone_until("the peer is gone", |this| {
@@ -90,7 +90,7 @@ impl End {
         self.fabric.post(self.qp, WorkRequest { id: 1, verb, signalled })
     }
 
-    /// So many writes, or as many as the queue takes.
+    /// Posts up to `most` writes, or as many as the queue takes.
     pub(crate) fn flood(&mut self, most: usize) {
         let span = Span { region: self.staging, offset: 0, bytes: BYTES as u32 };
         let Some(target) = self.target() else { return };
@@ -104,7 +104,7 @@ impl End {
     pub(crate) fn write_with_wrong_key(&mut self) {
         let Some(target) = self.target() else { return };
         let wrong = RemoteRegion { key: target.key ^ 0x55, ..target };
-        // Nothing is lost where the queue is full or broken.
+        // The result does not matter: the queue may be full or the queue pair broken.
         let _ = self.post(Source::Inline(&[0; 8]), wrong, true);
     }
 
@@ -154,7 +154,7 @@ pub(crate) fn write_both_ways(one: &mut End, other: &mut End) {
     });
 }
 
-/// Files that this process has open.
+/// Returns the number of open files of this process.
 pub(crate) fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
