@@ -1,4 +1,5 @@
-//! A client on a fabric.
+//! A client on a fabric: it multicasts messages, tracks their delivery by the members' credits, and exchanges queries
+//! and replies.
 
 mod expel;
 mod replies;
@@ -39,10 +40,10 @@ use crate::{
     Topology,
 };
 
-/// A multicast message.
+/// A message that was multicast.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Submitted {
-    /// Its id.
+    /// Id of the message.
     pub id: MessageId,
 }
 
@@ -53,21 +54,21 @@ pub struct Client<F: Fabric> {
     sender: Sender,
     links: PeerLinks,
     seals: Seals,
-    /// By group.
+    /// Indexed by group.
     rings: Vec<Outbound>,
-    /// By link.
+    /// Indexed by link.
     replies: RecordsIn,
-    /// By link.
+    /// Indexed by link.
     queries: RecordsOut,
-    /// By group and member: the life that greeted last.
+    /// Indexed by group and member: life of the process that sent the last hello.
     members: Vec<Vec<Option<u64>>>,
-    /// By link: group and member.
+    /// Indexed by link: group and index of the member.
     places: Vec<(usize, usize)>,
     takeover: Takeover,
     record: Vec<u64>,
     destinations: Vec<Destination>,
     in_flight: InFlight,
-    /// Of the messages that asked for it: those that no majority of some group is known to hold.
+    /// Messages that are to be synced, and that no majority of some group is known to hold.
     unsynced: InFlight,
     submitted: u64,
     completions: [Completion; 16],
@@ -76,24 +77,25 @@ pub struct Client<F: Fabric> {
     topology: Arc<Topology>,
     message_bytes: usize,
     gate: PollGate,
-    /// Where the network makes copies.
+    /// The fan-out set, if the network makes copies.
     fanout: Option<FanoutSender>,
-    /// Links that are up, and whose members are started when nothing of the set can land there any more.
+    /// Links that are up, whose targets start when no write of the fan-out set can land there any more.
     unsettled: Vec<usize>,
-    /// A member said that another process has the place.
+    /// Whether a member reported that another process took over the client id.
     superseded: bool,
-    /// By group: its incarnation, as members greeted.
+    /// Indexed by group: its incarnation, according to its members' hellos.
     histories: Vec<Incarnation>,
-    /// By group: whether it began anew since this process took its place there.
+    /// Indexed by group: whether it was reset since this process started there.
     reset: Vec<bool>,
-    /// The last greeting of a member that knows another history of its group.
+    /// The last hello of a member that knows another history of its group.
     contradiction: Option<Contradiction>,
     expelling: Expelling,
 }
 
 impl<F: Fabric> Client<F> {
-    /// Registers the regions and begins to connect to every member of the cluster. `salt` is the cluster's. `life`
-    /// tells this process from all that had its place before or will have it: the time of its start, say.
+    /// Registers the regions and starts to connect to every member of the cluster. All processes of a cluster use one
+    /// `salt`. `life` distinguishes this process from all other processes with this client id, for example by the time
+    /// at which it starts.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -153,7 +155,7 @@ impl<F: Fabric> Client<F> {
         let links = opener.links;
         let fanout = FanoutSender::join(&mut fabric, &topology, client, mutant)?;
         let mut sender = Sender::new(&topology, client, limits.window).with_mutant(mutant);
-        // Nobody counts before its group is opened.
+        // No member counts before its group is opened.
         topology.group_ids().for_each(|group| sender.resume_slots(group, 0));
         Ok(Client {
             fanout,
@@ -187,57 +189,57 @@ impl<F: Fabric> Client<F> {
         })
     }
 
-    /// Records every remote operation by message, for checking genuineness (M7). Allocates per message.
+    /// Starts to record every remote operation by message, for checking genuineness (M7). Allocates per message.
     pub fn record_operations(&mut self) {
         self.operations.get_or_insert_default();
     }
 
-    /// Takes the operations recorded since the last call.
+    /// Returns the operations recorded since the last call.
     pub fn take_operations(&mut self) -> Vec<RemoteOp> {
         self.operations.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// This client's place.
+    /// Returns this client's id.
     #[must_use]
     pub fn id(&self) -> ClientId {
         self.sender.client()
     }
 
-    /// Remote writes so far.
+    /// Returns the counts of remote writes so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The fabric.
+    /// Returns the fabric.
     #[must_use]
     pub fn fabric(&self) -> &F {
         &self.fabric
     }
 
-    /// The fabric, for waiting.
+    /// Returns the fabric mutably, so that the caller can wait on it.
     pub fn fabric_mut(&mut self) -> &mut F {
         &mut self.fabric
     }
 
-    /// Whether messages may go to these groups: a majority of each is connected, and the groups agreed on where this
-    /// process's messages begin. For that a majority of the [home group](Topology::home) of its place must have answered, too,
-    /// and nobody of other groups.
+    /// Returns whether messages may be sent to these groups. A majority of each must be connected, and each must have
+    /// agreed on this process's first slot. For that, a majority of the client id's [home group](Topology::home) must
+    /// have answered, too, but no other group.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
         let is_ready = |group: &GroupId| self.takeover.is_opened(*group) && self.sender.has_majority(*group);
         to.iter().all(|group| self.topology.has_group(*group) && is_ready(group))
     }
 
-    /// Whether all members of these groups count: each of them gets what is multicast from here on, and is waited for. A client
-    /// may begin [before](Client::is_connected) that; who measures begins then.
+    /// Returns whether all members of these groups count: each of them gets every message from now on, and flow control
+    /// waits for it. A client may start [earlier](Client::is_connected). A benchmark waits for this before it measures.
     #[must_use]
     pub fn reaches_all(&self, to: &[GroupId]) -> bool {
         let counts = |group: &GroupId| (0..self.topology.size(*group)).all(|member| self.sender.counts(*group, member));
         self.is_connected(to) && to.iter().all(counts)
     }
 
-    /// Whether the network makes the copies of what goes to these groups now, for all of their members.
+    /// Returns whether the network now copies messages for these groups to all of their members.
     #[must_use]
     pub fn is_copied(&self, to: &[GroupId]) -> bool {
         let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.set.can_post()) else { return false };
@@ -247,8 +249,8 @@ impl<F: Fabric> Client<F> {
             .all(|link| self.links[link].is_ready() && fanout.set.reaches(self.links[link].peer()))
     }
 
-    /// Whether a group keeps so much of what earlier processes of this place left that this one has to wait until another
-    /// group answers; see [`SubmitError::Crowded`].
+    /// Returns whether a group keeps so many records of this client id's earlier processes that this one must wait
+    /// until another group answers; see [`SubmitError::Crowded`].
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         let unopened = |group: &GroupId| !self.takeover.is_opened(*group);
@@ -258,89 +260,89 @@ impl<F: Fabric> Client<F> {
             .any(|group| matches!(self.unopened(group), SubmitError::Crowded { .. }))
     }
 
-    /// Whether this member counts for flow control: it had freed all free slots when it connected, and from then on a slot
-    /// becomes free only after this member has freed it. A message counts as delivered earlier, when a majority of each
-    /// destination group has delivered it.
+    /// Returns whether this member counts for flow control. It had freed all free slots when it connected, and from
+    /// then on a slot becomes free only after this member has freed it. A message counts as delivered earlier: when a
+    /// majority of each destination group has delivered it.
     #[must_use]
     pub fn counts_on(&self, member: ProcessId) -> bool {
         counts(&self.sender, &self.topology, member)
     }
 
-    /// The cluster.
+    /// Returns the topology of the cluster.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Messages submitted by this process.
+    /// Returns the number of messages that this process submitted.
     #[must_use]
     pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// Whether a member said that another process has this client's place: nothing can be submitted any more, and what is
-    /// outstanding may be lost.
+    /// Returns whether a member reported that another process took over this client id. Nothing can be submitted any
+    /// more, and outstanding messages may be lost.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.superseded
     }
 
-    /// Returns what a member said last that knows another history of its group than others, or an earlier one: it does not
-    /// count.
+    /// Returns the last report of a member that knows another history of its group than the other members, or an
+    /// earlier one. Such a member does not count.
     #[must_use]
     pub fn contradiction(&self) -> Option<Contradiction> {
         self.contradiction
     }
 
-    /// Returns the incarnation of a group that its members greeted with; none, if none of them did.
+    /// Returns the incarnation of a group according to its members' hellos; none if there was no such hello.
     #[must_use]
     pub fn incarnation(&self, group: GroupId) -> Incarnation {
         self.histories.get(usize::from(group.0)).copied().unwrap_or_default()
     }
 
-    /// All messages up to this sequence are delivered by a majority of each of their destination groups: no failure that the
-    /// groups survive undoes that.
+    /// Returns the sequence up to which all messages are delivered by a majority of each of their destination groups.
+    /// No failure that the groups survive undoes that.
     #[must_use]
     pub fn delivered_up_to(&self) -> u64 {
         self.in_flight.delivered_up_to()
     }
 
-    /// Whether the message with this sequence, which went to the groups `to`, is delivered by a majority of each of them, whatever becomes
-    /// of earlier messages to other groups.
+    /// Returns whether the message with this sequence, sent to the groups `to`, is delivered by a majority of each of
+    /// them. Earlier messages to other groups do not matter.
     #[must_use]
     pub fn is_delivered(&self, sequence: u64, to: &[GroupId]) -> bool {
         self.in_flight.is_delivered(sequence, to)
     }
 
-    /// Messages that are not known to be delivered by a majority of each of their destination groups.
+    /// Returns the number of messages that are not known to be delivered by a majority of each destination group.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.in_flight.messages()
     }
 
-    /// All messages up to this sequence that were [submitted to be synced](Client::submit_synced) are held by a majority
-    /// of every destination group: they will be delivered even if this client dies.
+    /// Returns the sequence up to which all messages that were [submitted to be synced](Client::submit_synced) are held
+    /// by a majority of every destination group. They will be delivered even if this client dies.
     #[must_use]
     pub fn synced_up_to(&self) -> u64 {
         self.unsynced.delivered_up_to()
     }
 
-    /// Returns the slot that the next message to this group gets there.
+    /// Returns the slot that the next message to this group will get.
     #[must_use]
     pub fn next_slot(&self, group: GroupId) -> u64 {
         self.sender.next(group)
     }
 
-    /// Returns the number of this client's slots at `group` that a majority of its members reports as delivered. It falls
-    /// when a member loses its connection, and is 0 if there is no such group.
+    /// Returns the number of this client's slots at `group` that a majority of its members reports as delivered. The
+    /// number decreases when a member loses its connection, and is 0 if there is no such group.
     #[must_use]
     pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
         let Some(ring) = self.rings.get(usize::from(group.0)) else { return 0 };
         self.of_majority(group, ring.reports().map(|report| report.freed))
     }
 
-    /// Whether every member reports that it has delivered all that this client multicast to its group. A client itself counts
-    /// on a majority. False while a member is not connected.
+    /// Returns whether every member reports that it has delivered all that this client multicast to its group. The
+    /// client itself needs only a majority. False while a member is not connected.
     #[must_use]
     pub fn is_delivered_everywhere(&self) -> bool {
         self.topology.group_ids().zip(&self.rings).all(|(group, ring)| {
@@ -361,7 +363,8 @@ impl<F: Fabric> Client<F> {
         all[self.topology.majority(group) as usize - 1]
     }
 
-    /// Slots below this are held or freed by a majority of the group, in one ballot that is installed there.
+    /// Returns the slot below which all slots are held or freed by a majority of the group, in one ballot that is
+    /// installed there.
     fn held(&self, group: GroupId) -> u64 {
         let held = || self.rings[usize::from(group.0)].reports().map(|report| report.held);
         let in_ballot = |ballot| {
@@ -373,7 +376,7 @@ impl<F: Fabric> Client<F> {
         held.max(self.sender.freed(group))
     }
 
-    /// Says where the ring at a member begins; what that member said before does not count any more.
+    /// Sends a hello that restarts the ring at a member. Earlier reports of that member no longer count.
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
@@ -386,14 +389,15 @@ impl<F: Fabric> Client<F> {
         self.gate.disturb();
     }
 
-    /// What a group's members said last: they freed slots, or count again, or hold messages.
+    /// Evaluates the last reports of a group's members: they freed slots, count again, or hold messages.
     fn count_members(&mut self, group: GroupId) {
         let ring = &self.rings[usize::from(group.0)];
-        // A history that began since knows nothing of this process, and so says nothing of another one that came after it.
+        // A group that was reset does not know this process, so its report does not prove that a later process exists.
         let told = !self.reset[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
             let Some(report) = target.report else { continue };
-            // What is free and was not used by this process was used by another one: what it would put there is lost.
+            // A freed slot that this process has not used was used by another process, and a message in it would be
+            // lost.
             self.superseded |= told && report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
                 self.sender.on_freed(group, member, report.freed);
@@ -408,7 +412,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// A member of a group greeted that has a state of it in this incarnation. Returns whether it counts.
+    /// Checks the incarnation in the hello of a group's member. Returns whether the member counts.
     fn accepts(&mut self, group: usize, own: Incarnation) -> bool {
         let known = self.histories[group];
         if own.is_none() || own == known {
@@ -420,12 +424,13 @@ impl<F: Fabric> Client<F> {
         }
         self.histories[group] = own;
         self.rings[group].know(own);
-        // What this process multicast to it was under way to a history that is over, and its slots are unknown in this one.
+        // Messages of this process in flight to the group belong to a history that is over, and its slots in the new
+        // one are unknown.
         self.reset[group] |= !known.is_none() && self.takeover.is_opened(GroupId(group as u16));
         true
     }
 
-    /// Members that are cut off from their leader ask not to be waited for, and tell when they are back.
+    /// Stops writing to members that asked not to be waited for, and restarts those that are back.
     fn heed_aside(&mut self, group: usize) {
         for member in 0..self.rings[group].targets.len() {
             let target = &self.rings[group].targets[member];
@@ -439,7 +444,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// One round: completions, credits, replies. Returns whether there was anything.
+    /// Runs one round: completions, credits, replies. Returns whether there was anything to do.
     pub fn step(&mut self) -> bool {
         if self.gate.skips(&mut self.fabric) {
             return false;
@@ -465,7 +470,7 @@ impl<F: Fabric> Client<F> {
         worked | replies
     }
 
-    /// Writes to members that came back what they may not have got. Returns whether more is left.
+    /// Writes to members that reconnected what they may lack. Returns whether more is left.
     fn catch_up(&mut self) -> bool {
         let Client { fabric, links, rings, record, counts, .. } = self;
         for ring in rings.iter_mut().filter(|ring| ring.is_late()) {
@@ -476,7 +481,7 @@ impl<F: Fabric> Client<F> {
 
     fn retire_delivered(&mut self) {
         if self.superseded {
-            // What is freed from now on may be another process's, or void.
+            // Slots freed from now on may belong to another process, or be no-ops.
             return;
         }
         for group in (0..self.rings.len() as u16).map(GroupId) {
@@ -489,7 +494,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Whether [`delivered_by_majority`](Client::delivered_by_majority) is beyond this slot; without sorting.
+    /// Returns whether [`delivered_by_majority`](Client::delivered_by_majority) exceeds this slot, without sorting.
     #[inline]
     fn is_delivered_by_majority(&self, group: GroupId, slot: u64) -> bool {
         let ring = &self.rings[usize::from(group.0)];
@@ -510,8 +515,8 @@ impl<F: Fabric> Client<F> {
         count > 0
     }
 
-    /// Connections that came and went. Makes system calls on some fabrics: call it while connecting, when idle and
-    /// every few milliseconds. Returns whether there was anything.
+    /// Handles connections that were established or lost. Returns whether there were any. This makes system calls on
+    /// some fabrics, so call it while connecting, when idle, and every few milliseconds.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
@@ -537,11 +542,12 @@ impl<F: Fabric> Client<F> {
         any
     }
 
-    /// Joins again what broke, and starts who waited for late copies to be over. Whether there was anything.
+    /// Rejoins the fan-out set if it broke, and starts targets at which late copies have become impossible. Returns
+    /// whether anything was done.
     fn look_after_set(&mut self) -> bool {
         let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.set.is_broken(&self.fabric));
         if broke {
-            // Its completions first: they say what arrived.
+            // The completions come first, because they tell which writes arrived.
             while self.poll_completions() {}
             if let Some(fanout) = &mut self.fanout {
                 fanout.mend(&mut self.fabric, &mut self.rings);
@@ -554,8 +560,8 @@ impl<F: Fabric> Client<F> {
         any
     }
 
-    /// Greets a member whose link is up, as soon as no copy of the set can land there any more: its ring is written again
-    /// from the beginning of what is kept. Whether it was greeted.
+    /// Sends a hello to a member whose link is up, as soon as no write of the fan-out set can land there any more. The
+    /// ring is then written again from the first record that is kept. Returns whether the hello was sent.
     fn start(&mut self, link: usize) -> bool {
         let (group, member) = self.places[link];
         if !self.takeover.greets(GroupId(group as u16)) {
@@ -607,7 +613,7 @@ impl<F: Fabric> Client<F> {
     }
 }
 
-/// Whether a process is a member that counts.
+/// Returns whether a process is a member that counts.
 fn counts(sender: &Sender, topology: &Topology, member: ProcessId) -> bool {
     match topology.role(member) {
         Some(ProcessRole::Member { group, index }) => sender.counts(group, usize::from(index)),

@@ -1,33 +1,33 @@
-//! Remote writes, counted by the step of the protocol that they belong to.
+//! Counters of remote writes, by the step of the protocol that causes them.
 
 use stentor_fabric::ProcessId;
 
 use crate::MessageId;
 use crate::item::ItemKind;
 
-/// A step that writes.
+/// A step of the protocol that writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(usize)]
 pub enum Step {
-    /// Step 1: a client writes the message.
+    /// Step 1: a client writes a message.
     Body = 0,
-    /// Step 2: a leader writes its timestamp to followers.
+    /// Step 2: a leader writes its timestamp to its followers.
     Assign = 1,
-    /// Step 2: a leader writes its timestamp to other leaders.
+    /// Step 2: a leader writes its timestamp to the other leaders.
     Timestamp = 2,
-    /// Step 3: a leader writes the vector (V2) or each other timestamp (V1) to followers.
+    /// Step 3: a leader writes the vector (V2) or each other timestamp (V1) to its followers.
     Vector = 3,
     /// Step 4: acknowledgements.
     Ack = 4,
     /// Flow control and notification of clients; not part of the protocol's counts.
     Credit = 5,
-    /// Greetings, letters and what a follower missed; not part of the protocol's counts either.
+    /// Hellos, peer messages, and records that a peer missed; not part of the protocol's counts.
     PeerMessage = 6,
-    /// A member's replies to clients; not part of the protocol's counts either.
+    /// A member's replies to clients; not part of the protocol's counts.
     Reply = 7,
-    /// A client's queries to members; not part of the protocol's counts either.
+    /// A client's queries to members; not part of the protocol's counts.
     Query = 8,
-    /// Words that a leader writes to its followers to see that it still leads; not part of the protocol's counts either.
+    /// Writes with which a leader confirms that it still leads; not part of the protocol's counts.
     Confirm = 9,
 }
 
@@ -46,7 +46,7 @@ impl Step {
         Step::Confirm,
     ];
 
-    /// As in reports.
+    /// Returns the name of the step in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         ["body", "assign", "timestamp", "vector", "ack", "credit", "letter", "reply", "query", "confirm"][self as usize]
@@ -67,43 +67,43 @@ impl From<ItemKind> for Step {
     }
 }
 
-/// Counters of one node.
+/// The counters of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     writes: [u64; Step::ALL.len()],
     items: [u64; Step::ALL.len()],
     copies: u64,
-    /// Sealed input that was refused: a peer that does not keep to the protocol.
+    /// Number of sealed records and other inputs that were refused, because a peer violates the protocol.
     pub rejected: u64,
-    /// Bodies that came through a client's ring after the member had received them from another member.
+    /// Bodies that arrived through a client's ring after another member had forwarded them.
     pub held_already: u64,
-    /// Credits to clients that freed ring space and no slot.
+    /// Credits to clients that freed ring space but no slot.
     pub space_credits: u64,
-    /// Submissions that a client put off because a ring was full.
+    /// Submissions that a client postponed because a ring was full.
     pub ring_waits: u64,
 }
 
 impl Counts {
-    /// Remote writes of a step. A write that carries items of several steps counts for the first of them.
+    /// Returns the remote writes of a step. A write with items of several steps counts for the first of them.
     #[must_use]
     pub fn writes(&self, step: Step) -> u64 {
         self.writes[step as usize]
     }
 
-    /// Items of a step, one per message and receiver: what the writes would be without batching.
+    /// Returns the items of a step, one per message and receiver: the number of writes without batching.
     #[must_use]
     pub fn items(&self, step: Step) -> u64 {
         self.items[step as usize]
     }
 
-    /// Copies that the network made of writes of the first step: each of those writes counts once in
-    /// [`writes`](Counts::writes), and brought its record to so many receivers.
+    /// Returns the number of copies that the network made of first-step writes. Each such write counts once in
+    /// [`writes`](Counts::writes), however many receivers get a copy.
     #[must_use]
     pub fn copies(&self) -> u64 {
         self.copies
     }
 
-    /// Remote writes of steps 1 to 4: what the protocol's formulas count.
+    /// Returns the remote writes of steps 1 to 4, which the protocol's formulas count.
     #[must_use]
     pub fn protocol_writes(&self) -> u64 {
         self.writes[..Step::Credit as usize].iter().sum()
@@ -125,13 +125,13 @@ impl Counts {
     }
 }
 
-/// One remote operation on behalf of a message, when recording is on (M7).
+/// One remote operation on behalf of a message, if recording is enabled (M7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteOp {
-    /// The message.
+    /// The message on whose behalf it was posted.
     pub message: MessageId,
-    /// The step.
+    /// The step of the protocol.
     pub step: Step,
-    /// Whose memory it goes to.
+    /// The process whose memory it accesses.
     pub to: ProcessId,
 }

@@ -1,16 +1,16 @@
-//! What a peer reports with its credits.
+//! The information that a peer reports with its credits.
 
 use super::inbound::Held;
 use crate::{Incarnation, ids};
 
-/// What a peer says with its credits, besides the position that it freed.
+/// The information that a peer reports with its credits, besides the position that it freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct CreditReport {
-    /// Slots freed (for clients); receives consumed (between members).
+    /// Slots freed (to clients), or receives consumed (between members).
     pub(super) freed: u64,
-    /// Where the client's place stands (for clients).
+    /// The status of the client id (to clients).
     pub(super) place: Standing,
-    /// What is held or freed (for clients).
+    /// The slots that are held or freed (to clients).
     pub(super) held: Held,
     /// Whether the peer asks not to be waited for (to clients).
     pub(super) aside: bool,
@@ -19,19 +19,19 @@ pub(super) struct CreditReport {
 /// The bit of a credit's generation that carries [`CreditReport::aside`].
 pub(super) const ASIDE: u64 = 1 << 63;
 
-/// Where a client's place stands at a group, as a member says it to the process that has it.
+/// The status of a client id at a group, as a member reports it to the process that uses the id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Standing {
-    /// The process's generation; or, if another process took the place after it or nobody numbered it yet, the smallest one that
-    /// the next process may have.
+    /// Generation of the process. If another process followed it, or no process was numbered yet, the smallest
+    /// generation that the next process may have.
     pub(super) generation: u64,
-    /// From where on its slots are, counted from what is freed; 0 if it has used them.
+    /// First slot of the process, counted from the first slot that is not freed; 0 if the process has used slots.
     pub(super) first: u64,
-    /// The process may begin, or go on: its group agreed on that.
+    /// Whether the process may begin, or continue, because its group agreed on that.
     pub(super) opened: bool,
-    /// The group keeps so much of earlier processes that none can follow now.
+    /// Whether the group keeps so many records of earlier processes that none can follow now.
     pub(super) crowded: bool,
-    /// The history of the group in which all this is so: the mark of the member's incarnation.
+    /// Mark of the member's incarnation, which identifies the history of the group to which this status belongs.
     pub(super) history: u32,
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_one_word() {
+    fn standing_round_trips_through_one_word() {
         let place =
             Standing { generation: ids::GENERATIONS - 1, first: 1 << 16, opened: true, crowded: false, history: 1 };
         assert_eq!(Standing::from_word(place.to_word()), place);

@@ -1,4 +1,4 @@
-//! Where the state machine's output goes on a fabric: outboxes per peer, the stream's outbox, the application.
+//! The state machine's output on a fabric: outboxes per peer, the stream's outbox, deliveries to the application.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,47 +16,47 @@ use crate::{
     RemoteTimestamp, StreamItem, Timestamp, Topology, ids,
 };
 
-/// Items that wait to be written, and what is counted about them.
+/// Items that wait to be written, and the state that belongs to the output of a member.
 #[derive(Debug)]
 pub(super) struct Outputs {
-    /// For the stream of every follower.
+    /// Outbox of the stream to all followers.
     pub(super) stream: Vec<u64>,
-    /// Not all of it could go out when it was tried last.
+    /// Whether the stream's outbox could not be written completely at the last attempt.
     pub(super) held_up: bool,
     followers: u64,
-    /// By process.
+    /// Outboxes, indexed by process.
     pub(super) boxes: Vec<Vec<u64>>,
-    /// Processes with something in their box.
+    /// Processes with a non-empty outbox.
     pub(super) dirty: Vec<ProcessId>,
-    /// By process: whether all links with it are up, and it has greeted. Never this process.
+    /// Indexed by process: whether all links with it are up and its hello arrived. False for this process.
     pub(super) connected: Vec<bool>,
-    /// Clients with freed slots or news; with a flag whether they are in the list.
+    /// Clients whose credit may be due.
     pub(super) touched: Vec<ClientId>,
     is_touched: Vec<bool>,
-    /// Clients that wait for news.
+    /// Indexed by client: whether the client waits for a credit.
     pub(super) notify: Vec<bool>,
-    /// Messages that were held and are void: client, slot, sequence.
+    /// Held messages that became no-ops: client, slot, sequence.
     pub(super) dropped: Vec<(ClientId, u64, u64)>,
-    /// By client: what the process that has the place is to know may have changed.
+    /// Indexed by client: whether the status that its process is to be told may have changed.
     pub(super) place_changed: Vec<bool>,
-    /// What goes as letters.
+    /// Peer messages and bodies to send.
     pub(super) letters: Vec<Outgoing>,
     pub(super) counts: Counts,
     pub(super) operations: Option<Vec<RemoteOp>>,
-    /// Deliveries that the application has made, itself or with a state: see `transfer.rs`.
+    /// Number of deliveries that the application has made, by itself or through a restored state: see `transfer.rs`.
     pub(super) applied: u64,
-    /// The place of the last delivery; the first of all before that of this process.
+    /// Timestamp of the last delivery; the smallest timestamp before the first delivery of this process.
     pub(super) last: Timestamp,
-    /// The last ballot of this member's own, and the clock with which it began.
+    /// The last ballot that this member prepared, and the clock with which it began.
     pub(super) recovered: (Ballot, u64),
-    /// What is delivered while another member gets the state.
+    /// Deliveries made while another member receives the state.
     pub(super) backlog: Option<Backlog>,
-    /// Why the application could not take over a state.
+    /// The reason why the application could not restore a state.
     pub(super) failure: Option<RestoreError>,
     mutant: Mutant,
     me: ProcessId,
     group: crate::GroupId,
-    /// The destination of the group's entries, as a header has it: the own group.
+    /// The destination of the group's own entries, as a header encodes it: this group.
     own_group: [u64; 1],
     topology: Arc<Topology>,
 }
@@ -91,14 +91,14 @@ impl Outputs {
         }
     }
 
-    /// Hands a delivery to the application, unless it came there with a state.
+    /// Delivers a message to the application, unless a restored state already contains it.
     #[inline]
     pub(super) fn apply<A: Application>(&mut self, message: &Delivered<'_>, app: &mut A) {
         if message.number <= self.applied && !mutant!(self.mutant, AppliedAgain) {
             return;
         }
         let follows = message.number == self.applied + 1 || self.failure.is_some();
-        debug_assert!(follows || !matches!(self.mutant, Mutant::None), "nothing is left out");
+        debug_assert!(follows || !matches!(self.mutant, Mutant::None), "a delivery is missing");
         self.applied = message.number;
         if self.failure.is_some() {
             return;
@@ -109,7 +109,7 @@ impl Outputs {
         }
     }
 
-    /// The application takes over the state after so many deliveries.
+    /// Makes the application restore the state after `number` deliveries.
     pub(super) fn restore<A: Application>(&mut self, number: u64, mut state: StateReader<'_>, app: &mut A) {
         self.applied = number;
         if self.failure.is_none() {
@@ -117,14 +117,15 @@ impl Outputs {
         }
     }
 
-    /// The application begins anew, with nothing, if it was given a state: that is of a history of the group that is over.
+    /// Resets the application to the empty state if it has a state, which belongs to a history of the group that is
+    /// over.
     pub(super) fn begin_application<A: Application>(&mut self, app: &mut A) {
         if self.applied != 0 {
             self.restore(0, StateReader::new(&mut VecDeque::new()), app);
         }
     }
 
-    /// Whether a state with the application's is to go to a member.
+    /// Returns whether a queued message to `member` carries the application's state.
     pub(super) fn sends_state(&self, member: ProcessId) -> bool {
         self.letters.iter().any(|outgoing| match outgoing {
             Outgoing::PeerMessage { to, letter } => *to == member && letter.carries_snapshot(),
@@ -132,19 +133,19 @@ impl Outputs {
         })
     }
 
-    /// Whether another member is connected.
+    /// Returns whether another member is connected.
     pub(super) fn is_connected(&self, to: ProcessId) -> bool {
         self.connected.get(to.index()).is_some_and(|connected| *connected)
     }
 
-    /// This client's credit may be due.
+    /// Notes that this client's credit may be due.
     pub(super) fn touch(&mut self, client: ClientId) {
         if !std::mem::replace(&mut self.is_touched[usize::from(client.0)], true) {
             self.touched.push(client);
         }
     }
 
-    /// Takes a client off the list of [`touch`](Outputs::touch).
+    /// Removes a client from the list of [`touch`](Outputs::touch).
     pub(super) fn untouch(&mut self, client: ClientId) {
         self.is_touched[usize::from(client.0)] = false;
     }
@@ -154,7 +155,7 @@ impl Outputs {
         if self.operations.is_none() {
             return;
         }
-        // Of a void slot whose message nobody has seen there is no name.
+        // The message of a no-op slot may be unknown, and then has no id.
         let named = head.filter(|head| !ids::is_nameless(head.sequence));
         if let (Some(operations), Some(head)) = (&mut self.operations, named) {
             let message = MessageId { client: head.client, sequence: head.sequence };
@@ -162,7 +163,7 @@ impl Outputs {
         }
     }
 
-    /// The box for a process to which an item of a step goes.
+    /// Returns the outbox to which an item of a step for this process is added.
     #[inline]
     fn box_of(&mut self, to: ProcessId, step: Step) -> &mut Vec<u64> {
         let outbox = &mut self.boxes[to.index()];
@@ -174,24 +175,24 @@ impl Outputs {
     }
 }
 
-/// The effects of one event.
+/// Receives the effects of one input.
 pub(super) struct Out<'a, A> {
     pub(super) outputs: &'a mut Outputs,
     pub(super) stores: &'a [Store],
     pub(super) app: &'a mut A,
 }
 
-/// What goes as a letter.
+/// A message to another member.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// A letter.
+    /// A peer message of the state machine.
     PeerMessage { to: ProcessId, letter: Box<PeerMessage> },
-    /// A body that is held here. `spare`: if it is not any more, nobody need know.
+    /// A body that is held here. If it no longer is, the receiver is notified unless `spare` is set.
     Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
 
 impl<A: Application> Out<'_, A> {
-    /// Hands an entry of the group to the application: an empty message to the own group.
+    /// Delivers one of the group's own entries to the application, as an empty message to this group.
     #[cold]
     fn deliver_own_entry(&mut self, delivery: &Delivery) {
         let Delivery { id, timestamp, number, ballot, origin, .. } = *delivery;
@@ -304,7 +305,7 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     fn restore(&mut self, number: u64) {
-        // It has taken the state over before this one was handed to the state machine.
+        // The application restored the state before the message with it was passed to the state machine.
         let is_there = number <= self.outputs.applied || !matches!(self.outputs.mutant, Mutant::None);
         debug_assert!(is_there, "a state that is ahead of the application");
     }

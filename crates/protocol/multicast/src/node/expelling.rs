@@ -1,4 +1,4 @@
-//! The members that a node waits for no more, and which of a group those are; see [`pace`](super::pace).
+//! The members that a node has expelled, and the selection of members to expel; see [`pace`](super::pace).
 
 use std::cmp::Reverse;
 
@@ -7,33 +7,33 @@ use stentor_fabric::ProcessId;
 use super::pace::Patience;
 use crate::Topology;
 
-/// A member that counts.
+/// A connected member of a group, as a candidate for expulsion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// How far it is.
+    /// Progress of the member, comparable within its group.
     pub(super) progress: u64,
-    /// Whether it stands still.
+    /// Whether the member is stalled.
     pub(super) stands: bool,
-    /// Its place in its group.
+    /// Identifies the member to the caller.
     pub(super) member: usize,
 }
 
-/// The members that a node expelled.
+/// The members that a node has expelled.
 #[derive(Debug, Default)]
 pub(super) struct Expelling {
     pub(super) patience: Patience,
-    /// Members that have not come back.
+    /// Members that have not reconnected.
     members: Vec<ProcessId>,
     count: u64,
 }
 
 impl Expelling {
-    /// Returns the members that were expelled and have not come back.
+    /// Returns the members that were expelled and have not reconnected.
     pub(super) fn members(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.members.iter().copied()
     }
 
-    /// Returns how often a member was expelled.
+    /// Returns the number of expulsions.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -46,13 +46,13 @@ impl Expelling {
         }
     }
 
-    /// Forgets the members that have come back.
+    /// Forgets the members that have reconnected.
     pub(super) fn forget(&mut self, is_back: impl Fn(ProcessId) -> bool) {
         self.members.retain(|member| !is_back(*member));
     }
 }
 
-/// The members of one group that count, in an array: this runs often, and must not allocate.
+/// The counting members of one group, in an array: this runs often, and must not allocate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidates([Option<Candidate>; Topology::MAX_MEMBERS]);
 
@@ -64,9 +64,9 @@ impl FromIterator<Candidate> for Candidates {
     }
 }
 
-/// Picks the members of one group that are expelled: those that stand still behind `majority` others.
+/// Selects the members of one group that are expelled: those that are stalled behind `majority` others.
 pub(super) fn expelled(Candidates(mut group): Candidates, majority: usize) -> impl Iterator<Item = usize> {
-    // Empty places come last.
+    // Empty entries come last.
     group.sort_unstable_by_key(|place| Reverse(place.map(|candidate| candidate.progress)));
     let last = majority.checked_sub(1).and_then(|last| group.get(last).copied().flatten());
     let ahead = last.map_or(0, |candidate| candidate.progress);
@@ -90,9 +90,9 @@ mod tests {
         let nobody: [usize; 0] = [];
         assert_eq!(pick(&[(9, false), (3, true), (9, false)], 2), [1]);
         assert_eq!(pick(&[(9, false), (3, true), (3, true)], 2), nobody, "a majority is not ahead");
-        assert_eq!(pick(&[(9, false), (3, true), (2, true)], 2), [2], "of two the slower one");
+        assert_eq!(pick(&[(9, false), (3, true), (2, true)], 2), [2], "the slower one of two");
         assert_eq!(pick(&[(3, true), (3, true), (3, true)], 2), nobody);
-        assert_eq!(pick(&[(9, false), (3, false)], 2), nobody, "no more than a majority counts");
+        assert_eq!(pick(&[(9, false), (3, false)], 2), nobody, "only a majority counts");
         assert_eq!(pick(&[(0, true), (0, true), (1, false), (1, false), (1, false)], 3), [0, 1]);
         assert_eq!(pick(&[(3, true)], 1), nobody, "a group of one");
     }

@@ -1,12 +1,12 @@
-//! A client's first step by the network's own copies: one write to the members of all destination groups that the client's
-//! set reaches; everybody else is written to by a queue pair, as without a set.
+//! Sends a client's messages through hardware multicast: one write to those members of all destination groups that the
+//! client's fan-out set reaches. All other members are written through queue pairs, as without a set.
 //!
 //! # Invariants
-//! - A record goes to a target by one way. Only if the set broke before its completion the same bytes go to the same place
-//!   by a queue pair, at once.
-//! - No place is written for another record, by any way, before the set's write that carried the last one there is done, or
-//!   the target is settled ([`FanoutSet::is_settled`]).
-//! - A target whose link broke is started again only when nothing of the set can land there any more.
+//! - A record goes to a target in one way. Only if the set broke before the write's completion, the same bytes are at
+//!   once written to the same position through a queue pair.
+//! - A position is written for another record, in either way, only after the set's write of the last record there is
+//!   done, or the target is settled ([`FanoutSet::is_settled`]).
+//! - A target whose link broke is restarted only when no write of the set can land there any more.
 
 use stentor_fabric::{Fabric, ProcessId, SetTarget};
 use stentor_link::{FanoutSet, JoinedSets};
@@ -17,13 +17,13 @@ use super::{NodeError, SEND_DEPTH};
 use crate::mutant::mutant;
 use crate::{ClientId, Mutant, Topology};
 
-/// The sender, and all members.
+/// Returns the sender and all processes of a client's fan-out set: the client and all members.
 fn set_of(topology: &Topology, client: ClientId) -> (ProcessId, Vec<ProcessId>) {
     let sender = topology.client_process(client);
     (sender, std::iter::once(sender).chain((0..topology.all_members() as u16).map(ProcessId)).collect())
 }
 
-/// Joins the sets of all clients, in which a member gets copies.
+/// Joins the fan-out sets of all clients, in which a member receives copies.
 pub(super) fn join_sets<F: Fabric>(fabric: &mut F, topology: &Topology) -> Result<JoinedSets, NodeError> {
     let mut sets = JoinedSets::default();
     for client in (0..topology.clients() as u16).map(ClientId) {
@@ -33,35 +33,36 @@ pub(super) fn join_sets<F: Fabric>(fabric: &mut F, topology: &Topology) -> Resul
     Ok(sets)
 }
 
-/// A copy of the record in work: whose, and where in which ring.
+/// One copy of the record that is being written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// Which ring.
+    /// Index of the ring.
     pub(super) ring: usize,
-    /// Which target of the ring.
+    /// Index of the target in the ring.
     pub(super) target: usize,
-    /// The target's link.
+    /// Index of the target's link.
     pub(super) link: usize,
     /// The record's position in the ring.
     pub(super) position: u64,
 }
 
-/// A client's end of its set.
+/// A client's end of its fan-out set.
 #[derive(Debug)]
 pub(super) struct FanoutSender {
     pub(super) set: FanoutSet,
-    /// What the copies of the record in work are.
+    /// Copies of the record that is being written.
     parts: Vec<Part>,
-    /// The lap that it is sealed for, and its words.
+    /// The lap for which the record is sealed.
     lap: u64,
     words: usize,
-    /// Copies that the network made.
+    /// Number of copies that the network made.
     pub(super) copies: u64,
     mutant: Mutant,
 }
 
 impl FanoutSender {
-    /// Joins the set of a client, if the network makes copies here and the cluster fits into a set.
+    /// Joins a client's fan-out set. Returns `None` if the network makes no copies, or the cluster does not fit into a
+    /// set.
     pub(super) fn join<F: Fabric>(
         fabric: &mut F,
         topology: &Topology,
@@ -74,13 +75,13 @@ impl FanoutSender {
         Ok(set.map(|set| FanoutSender { set, parts, lap: 0, words: 0, copies: 0, mutant }))
     }
 
-    /// Whether a record that is sealed for this lap is another one than that in work.
+    /// Returns whether a record sealed for this lap differs from the one that is being written.
     #[inline]
     pub(super) fn is_other(&self, lap: u64) -> bool {
         !self.parts.is_empty() && self.lap != lap
     }
 
-    /// Adds a copy to the record in work, which has so many `words` and is sealed for this lap.
+    /// Adds a copy to the record that is being written, which is sealed for `lap` and has `words` words.
     #[inline]
     pub(super) fn add(&mut self, part: Part, to: SetTarget, lap: u64, words: usize) {
         (self.lap, self.words) = (lap, words);
@@ -88,8 +89,8 @@ impl FanoutSender {
         self.parts.push(part);
     }
 
-    /// Writes the record in work to all that were added: by the set, or if it cannot, to each by its link. Returns the
-    /// number of posts.
+    /// Writes the record to all targets that were added, through the set. If the set cannot take it, writes it to each
+    /// over its link. Returns the number of posts.
     pub(super) fn write<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -118,7 +119,7 @@ impl FanoutSender {
         writes
     }
 
-    /// The set is broken, and its completions were polled: joins again, and has the rings write what may not have arrived.
+    /// Rejoins the set after it broke and its completions were polled. The rings then write what may not have arrived.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F, rings: &mut [Outbound]) {
         let forgets = mutant!(self.mutant, BrokenSetForgotten);
         for ring in rings {
@@ -127,14 +128,14 @@ impl FanoutSender {
         self.set.mend(fabric);
     }
 
-    /// What a ring asks before it writes to a place again.
+    /// Returns the state of the set's writes, which a ring checks before it reuses a position.
     #[inline]
     pub(super) fn completed_writes<'a, F: Fabric>(&'a self, fabric: &'a F) -> CompletedWrites<'a, F> {
         CompletedWrites { fabric, set: &self.set, mutant: self.mutant }
     }
 }
 
-/// What is over of a set's writes.
+/// A view of which writes of a set are complete.
 pub(super) struct CompletedWrites<'a, F: Fabric> {
     fabric: &'a F,
     set: &'a FanoutSet,
@@ -142,23 +143,23 @@ pub(super) struct CompletedWrites<'a, F: Fabric> {
 }
 
 impl<F: Fabric> CompletedWrites<'_, F> {
-    /// All writes up to this number are done.
+    /// Returns the number up to which all writes are done.
     #[inline]
     pub(super) fn done(&self) -> u64 {
         self.set.done()
     }
 
-    /// Whether nothing of a broken set's writes can land at a peer any more.
+    /// Returns whether no write of a broken set can still land at a peer.
     pub(super) fn is_settled(&self, peer: ProcessId) -> bool {
         self.set.is_settled(self.fabric, peer)
     }
 
-    /// Planted: whether places are written again without asking.
+    /// Returns whether the mutant is active that reuses positions without that check.
     pub(super) fn is_ignored(&self) -> bool {
         mutant!(self.mutant, PlaceReusedUnderSet)
     }
 
-    /// Planted: whether targets are started again without asking.
+    /// Returns whether the mutant is active that restarts targets without that check.
     pub(super) fn is_ignored_at_start(&self) -> bool {
         mutant!(self.mutant, UnsettledStart)
     }

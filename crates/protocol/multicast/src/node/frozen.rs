@@ -1,36 +1,36 @@
-//! An application's state as it was at one moment.
+//! An application's state, frozen at one moment.
 
-/// Whether bytes of a frozen state can be read.
+/// The availability of the next bytes of a frozen state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Readiness {
-    /// The next bytes are there, or all have been read.
+    /// The next bytes are available, or all have been read.
     Ready,
     /// The next bytes are not written yet.
     Pending,
-    /// The state cannot be written. Whoever was to get it is told so.
+    /// The state cannot be written. The receiver is notified.
     Failed,
 }
 
-/// The state of an application as it was when it was frozen. Deliveries that come later do not change it.
+/// An application's state as it was when it was frozen. Later deliveries do not change it.
 pub trait Frozen: Send {
-    /// Appends the next bytes, at most `most`. If it appends none, all bytes have been read. It is called while the state is
-    /// [ready](Readiness::Ready).
+    /// Appends the next bytes, at most `most`. If it appends none, all bytes have been read. It is called only while
+    /// the state is [ready](Readiness::Ready).
     fn read(&mut self, out: &mut Vec<u8>, most: usize);
 
-    /// Returns whether the next bytes can be read without waiting. A state that another thread writes may be pending; the receiver gives up
-    /// if no byte comes for half a minute.
+    /// Returns whether the next bytes can be read without waiting. A state that another thread writes may be pending;
+    /// the receiver gives up if no byte arrives for half a minute.
     fn readiness(&mut self) -> Readiness {
         Readiness::Ready
     }
 
-    /// Returns the number of all bytes, if it is known before they are read. A state that is too large is then refused
-    /// before its first byte is sent.
+    /// Returns the total number of bytes, if it is known before they are read. A state that is too large is then
+    /// refused before its first byte is sent.
     fn bytes_hint(&self) -> Option<u64> {
         None
     }
 }
 
-/// A state of which all bytes are there at once.
+/// A frozen state whose bytes are all available at once.
 #[derive(Debug)]
 pub(super) struct FrozenBytes {
     bytes: Vec<u8>,

@@ -1,10 +1,10 @@
-//! Heartbeats in the fabric: a few words that every member keeps in its own memory and that the others of its group READ
-//! one-sided. What they mean is the caller's; they cost the owner a store, and a reader one READ per tick and member.
+//! Heartbeats in the fabric: a few words in each member's memory, which the other members of its group READ one-sided.
+//! The caller defines their meaning. They cost the owner a store, and a reader one READ per tick and member.
 //!
 //! # Invariants
-//! - At most one READ per member is under way. What it brought is looked at when it has completed, and never if the link
-//!   broke meanwhile.
-//! - Nothing is read before something was published: who runs no election pays nothing.
+//! - At most one READ per member is in flight. Its result is used when it has completed, and never if the link broke
+//!   meanwhile.
+//! - A member that has published nothing reads nothing, so without an election heartbeats cost nothing.
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Fabric, ProcessId, RegionId, RegionSpec, RemoteSpan, Span, Verb};
@@ -18,22 +18,22 @@ use crate::{GroupId, HeartbeatCell};
 /// Bytes of one member's words.
 const BYTES: u64 = (HeartbeatCell::WORDS * WORD) as u64;
 
-/// What is known of another member's words.
+/// The words last read from another member.
 #[derive(Debug)]
 struct Reading {
     process: ProcessId,
-    /// The link it is read over.
+    /// Index of the link over which they are read.
     main: usize,
-    /// The connection and the number of the request.
+    /// The connection and the number of the READ in flight.
     pending: Option<(u64, u64)>,
     last: Option<[u64; HeartbeatCell::WORDS]>,
 }
 
-/// The own words and those of the other members of the group; nothing in a group of one, or where a region has one
-/// reader at most.
+/// The words of this member and those of the other members of its group. Empty in a group of one, and on fabrics where
+/// a region has at most one reader.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats {
-    /// The own words, and where those of the others land.
+    /// The region with this member's words, and the one into which the others' words are read.
     regions: Option<(RegionId, RegionId)>,
     readings: Vec<Reading>,
     published: bool,
@@ -63,7 +63,7 @@ impl Heartbeats {
         Ok(Heartbeats { regions: Some((own, landing)), readings, published: false })
     }
 
-    /// Lets the others read these words from now on.
+    /// Publishes this member's words, and enables the READs.
     pub(super) fn publish<F: Fabric>(&mut self, fabric: &F, words: &[u64; HeartbeatCell::WORDS]) {
         let Some((own, _)) = self.regions else { return };
         self.published = true;
@@ -72,13 +72,13 @@ impl Heartbeats {
         }
     }
 
-    /// What was read of another member last.
+    /// Returns the link to another member and the words last read from it.
     pub(super) fn last(&self, process: ProcessId) -> Option<(usize, Option<[u64; HeartbeatCell::WORDS]>)> {
         let reading = self.readings.iter().find(|reading| reading.process == process)?;
         Some((reading.main, reading.last))
     }
 
-    /// Takes what was read, and reads again.
+    /// Collects completed READs and posts new ones.
     pub(super) fn tick<F: Fabric>(&mut self, fabric: &mut F, links: &mut PeerLinks) {
         let Some((_, landing)) = self.regions.filter(|_| self.published) else { return };
         for (at, reading) in self.readings.iter_mut().enumerate() {

@@ -1,26 +1,31 @@
-//! What the two ends of a connection say first, by SEND.
+//! The hello: the first message of each end of a connection, by SEND.
 //!
-//! On every connection of the main queue pair each end first sends a *hello*: its life, and where it goes on writing
-//! its ring at the other end. A client sends further ones to start its ring again, and a member sends one to turn a
-//! client away. With the life comes the seal of everything that this process writes, so nothing that an earlier process
-//! of the same id wrote validates, wherever it lies; a process that lives on goes on at its own position, at and behind
-//! which it never wrote in that lap, or writes the same again. Nothing is zeroed, and no late write is waited for but
-//! where writes are not ordered and the connection stays (`outbound.rs`).
+//! On every connection of the main queue pair each end first sends a *hello* with its life and the position at which it
+//! resumes writing its ring at the other end. A client sends further ones to restart its ring, and a member sends one
+//! to reject a superseded client. The life determines the seal of everything that this process writes. Records of an
+//! earlier process with the same id therefore fail validation, wherever they lie. A process that lives on resumes at
+//! its own position: at and behind it the process has written nothing in that lap, or writes the same bytes again.
+//! Nothing is zeroed. Late writes are waited for only where writes are not ordered and the connection stays
+//! (`outbound.rs`).
 //!
 //! | word | content |
 //! |---|---|
-//! | 0 | what (8 bits), format version (8), 0 (16), `STEN` (32) |
+//! | 0 | kind (8 bits), format version (8), 0 (16), `STEN` (32) |
 //! | 1 | check of the cluster's salt |
 //! | 2 | life of the sender |
-//! | 3 | ring position at which the sender goes on: to a client a member says where its replies do |
-//! | 4 | generation: the sender's number for this start of that ring; credits name it |
-//! | 5 | of a client: 1 if it has begun to multicast |
-//! | 6 | of a client: its generation, plus 1 (32 bits), 0: it was told none; the smallest that it may have (32) |
-//! | 7 | of a member: its group's incarnation, number (32) and tag (32); 0: it has no state |
-//! | 8 | the largest incarnation of the receiver's group that the sender remembers, number (32) and tag (32) |
-//! | 9 | of a member: its wall clock, nanoseconds since 1970; 0: it has none |
-//! | 10, 11 | of a client: where its queries go on, position and generation |
-//! | 12… | 0: room for the run, the configuration's fingerprint, the format in force and the group of a hosted member |
+//! | 3 | ring position at which the sender resumes; from a member to a client: in the reply ring |
+//! | 4 | the sender's generation number of this ring start; credits name it |
+//! | 5 | from a client: 1 if it has begun to multicast |
+//! | 6 | from a client: its generation (32 bits) and lower bound (32), see below |
+//! | 7 | from a member: its group's incarnation, number (32) and tag (32) |
+//! | 8 | the largest known incarnation of the receiver's group, number (32) and tag (32) |
+//! | 9 | from a member: its wall clock in nanoseconds since 1970, or 0 |
+//! | 10, 11 | from a client: where its queries resume, position and generation |
+//! | 12… | 0, reserved |
+//!
+//! Word 6 contains the generation plus 1, or 0 if the client was told none, and the smallest generation that it may
+//! have. Word 7 is 0 if the member has no state. Words from 12 on are reserved for the run, the configuration's
+//! fingerprint, the format in force and the group of a hosted member.
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
@@ -30,64 +35,64 @@ use super::seals::Seals;
 use crate::item::VERSION;
 use crate::{Incarnation, ids};
 
-/// Words of a hello: one receive.
+/// Words of a hello. It fits one receive.
 pub(super) const HELLO_WORDS: usize = 16;
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 8 * HELLO_WORDS;
 
 const MAGIC: u64 = 0x4e45_5453;
-/// No ring gets there by counting.
+/// No ring reaches this position by counting.
 const END_OF_POSITIONS: u64 = 1 << 62;
 
-/// What a hello is about.
+/// The purpose of a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HelloKind {
-    /// The connection, and the ring that the sender writes through it.
+    /// Starts the connection, and the ring that the sender writes through it.
     Connection = 1,
-    /// The sender's stream.
+    /// Starts the sender's stream.
     Stream = 2,
-    /// A member does not let a client go on: another process has greeted in its place.
+    /// A member rejects a client, because another process with its client id has sent a hello.
     Superseded = 3,
 }
 
-/// Where a ring goes on.
+/// The point at which a ring resumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Start {
-    /// What lies before this is given up.
+    /// Ring position; everything before it is given up.
     pub(super) position: u64,
-    /// The writer's number for this start.
+    /// The writer's number of this start.
     pub(super) generation: u64,
 }
 
 impl Start {
-    /// Of a ring that is not written.
+    /// The start of a ring that is not written.
     pub(super) const NONE: Start = Start { position: 0, generation: 0 };
 }
 
-/// What one end says.
+/// The content of a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     pub(super) kind: HelloKind,
     pub(super) life: u64,
     pub(super) start: Start,
-    /// A client that has multicast to the group, or may at any time.
+    /// Whether the client has multicast to the group, or may at any time.
     pub(super) begun: bool,
-    /// Of a client: its generation, if it was told one.
+    /// From a client: its generation, if it was told one.
     pub(super) generation: Option<u64>,
-    /// Of a client: the smallest generation that it may have, as far as members told it.
+    /// From a client: the smallest generation that it may have, as far as members told it.
     pub(super) above: u64,
-    /// Of a member: its group's incarnation.
+    /// From a member: its group's incarnation.
     pub(super) own: Incarnation,
     /// The largest incarnation of the receiver's group that the sender remembers.
     pub(super) yours: Incarnation,
-    /// Of a member: its wall clock, nanoseconds since 1970; 0: it has none.
+    /// From a member: its wall clock in nanoseconds since 1970; 0 if it has none.
     pub(super) clock: u64,
-    /// Of a client: where its queries go on.
+    /// From a client: where its queries resume.
     pub(super) queries: Start,
 }
 
 impl Hello {
-    /// A greeting that says nothing but where a ring goes on.
+    /// Returns a hello that names only where a ring resumes.
     pub(super) fn new(kind: HelloKind, life: u64, start: Start) -> Self {
         let none = Incarnation::NONE;
         Hello {
@@ -104,13 +109,14 @@ impl Hello {
         }
     }
 
-    /// Whether this client had begun, and the processes with generations below `over` are gone: on a fabric that does not lock
-    /// places two may live, and who was cut off may have been given up. What it left behind may be void by now.
+    /// Returns whether this client process had begun and its generation is over, which means below `over`. Two
+    /// processes with one client id may live on a fabric that does not lock client ids, and a partitioned process may
+    /// have been given up. Messages that it left behind may have become no-ops.
     pub(super) fn is_superseded(&self, over: u64) -> bool {
         self.begun && self.generation.is_some_and(|generation| generation < over)
     }
 
-    /// The words that the sender of these seals sends.
+    /// Returns the words of the hello, as a process with these seals sends them.
     pub(super) fn encode(&self, seals: &Seals) -> [u64; HELLO_WORDS] {
         let Hello { kind, life, start, begun, generation, above, own, yours, clock, queries } = *self;
         let head = kind as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
@@ -123,7 +129,7 @@ impl Hello {
         [head, check, life, position, generation, begun, first, own, yours, clock, asks[0], asks[1], 0, 0, 0, 0]
     }
 
-    /// `None`: another format version, another cluster, or not a hello.
+    /// Decodes a hello. Returns `None` for another format version, another cluster, or words that are no hello.
     pub(super) fn decode(seals: &Seals, words: &[Word]) -> Option<Hello> {
         let mut hello = [0; HELLO_WORDS];
         for (to, from) in hello.iter_mut().zip(words) {
@@ -150,8 +156,8 @@ impl Hello {
     }
 }
 
-/// Returns the greeting and the seal of a process that follows the first one of its place. For tests that write what no correct
-/// process writes.
+/// Returns the hello and the seal of a process that follows the first one with its client id. For tests that write what
+/// no correct process writes.
 #[doc(hidden)]
 #[must_use]
 pub fn forged_hello(process: ProcessId, life: u64, salt: u64) -> ([u64; HELLO_WORDS], Seal) {
@@ -170,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_had_begun_does_not_come_back_after_it_was_given_up() {
+    fn process_that_had_begun_is_superseded_once_given_up() {
         let start = Start { position: 64, generation: 1 };
         let hello = Hello { begun: true, generation: Some(4), ..Hello::new(HelloKind::Connection, 9, start) };
         assert!(hello.is_superseded(5) && !hello.is_superseded(4) && !hello.is_superseded(0));
         let new = Hello { begun: false, generation: None, ..hello };
-        assert!(!new.is_superseded(5), "it has not begun, and is told where to");
+        assert!(!new.is_superseded(5), "it has not begun, and gets a new first slot");
     }
 
     #[test]
-    fn a_greeting_comes_back_and_any_other_cluster_version_or_garbage_is_refused() {
+    fn hello_round_trips_and_foreign_or_malformed_ones_are_refused() {
         let seals = Seals::new(7, Mutant::None);
         let start = Start { position: 640, generation: 3 };
         let (own, yours) = (Incarnation { number: 2, tag: 5 }, Incarnation { number: 1, tag: u32::MAX });
@@ -219,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn incarnations_of_a_process_seal_differently() {
+    fn lives_of_a_process_have_different_seals() {
         let seals = Seals::new(7, Mutant::None);
         assert_ne!(seals.of(ProcessId(1), 1), seals.of(ProcessId(1), 2));
         assert_eq!(seals.of(ProcessId(1), 1), seals.of(ProcessId(1), 1));

@@ -1,16 +1,16 @@
-//! A client's messages that are not known to be freed by a majority of each of their destination groups.
+//! A client's messages that are not known to be freed by a majority of each destination group.
 //!
-//! Two sets of messages are kept so: those not known to be delivered, and those not known to be held (synced).
+//! A client keeps two such sets: messages not known to be delivered, and messages not known to be held (synced).
 
 use std::collections::VecDeque;
 
 use crate::{Destination, GroupId};
 
-/// What a client waits for: at most a window of messages per group, however far it is ahead at others.
+/// The messages that a client waits for: at most a window per group, however far the client is ahead at other groups.
 #[derive(Debug)]
 pub(super) struct InFlight {
     groups: Vec<Waiting>,
-    /// By entry: groups that have not freed the message.
+    /// Indexed by entry: number of groups that have not freed the message.
     left: Vec<u16>,
     unused: Vec<u32>,
     last: u64,
@@ -19,12 +19,12 @@ pub(super) struct InFlight {
 /// The messages that one group has not freed, the oldest first.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Slot, sequence and entry.
+    /// Slot, sequence and entry of each message.
     messages: VecDeque<(u64, u64, u32)>,
 }
 
 impl InFlight {
-    /// Bytes of a message at one group: its place there, and an entry that is in use or not.
+    /// Bytes of a message at one group: its element in the group's queue, and an entry that is in use or not.
     pub(super) const MESSAGE_BYTES: u64 = (size_of::<(u64, u64, u32)>() + size_of::<u16>() + size_of::<u32>()) as u64;
 
     pub(super) fn new(groups: usize) -> Self {
@@ -45,13 +45,13 @@ impl InFlight {
         }
     }
 
-    /// The first slot of a group whose message it has not freed.
+    /// Returns the first slot whose message the group has not freed.
     #[inline]
     pub(super) fn oldest(&self, group: GroupId) -> Option<u64> {
         self.groups[usize::from(group.0)].messages.front().map(|(slot, ..)| *slot)
     }
 
-    /// A majority of a group has freed all slots below `slots`.
+    /// Removes the slots below `slots`, which a majority of the group has freed.
     #[inline]
     pub(super) fn freed(&mut self, group: GroupId, slots: u64) {
         let group = &mut self.groups[usize::from(group.0)];
@@ -66,19 +66,19 @@ impl InFlight {
         }
     }
 
-    /// Messages that some group has not freed.
+    /// Returns the number of messages that some group has not freed.
     pub(super) fn messages(&self) -> usize {
         self.left.len() - self.unused.len()
     }
 
-    /// All messages up to this sequence are freed by all their groups.
+    /// Returns the largest sequence up to which all messages are freed by all their groups.
     pub(super) fn delivered_up_to(&self) -> u64 {
         let oldest =
             self.groups.iter().filter_map(|group| group.messages.front()).map(|(_, sequence, _)| *sequence).min();
         oldest.map_or(self.last, |oldest| oldest - 1)
     }
 
-    /// Whether the message with this sequence is freed by these groups, which are its destinations.
+    /// Returns whether the message with this sequence is freed by `to`, which are its destinations.
     pub(super) fn is_delivered(&self, sequence: u64, to: &[GroupId]) -> bool {
         let is_freed = |group: &GroupId| {
             let group = self.groups.get(usize::from(group.0));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_at_one_group_leaves_nothing_behind_for_a_message_that_waits_at_another() {
+    fn freed_messages_use_no_memory_while_another_group_is_stuck() {
         let mut in_flight = InFlight::new(2);
         in_flight.submitted(1, &to(&[(0, 0)]));
         for n in 0..1000 {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_delivered_whatever_another_group_holds_up() {
+    fn message_is_delivered_although_another_group_is_stuck() {
         let mut in_flight = InFlight::new(2);
         in_flight.submitted(1, &to(&[(0, 0)]));
         in_flight.submitted(2, &to(&[(1, 0)]));

@@ -1,32 +1,39 @@
-//! A ring that a peer writes here, and the credit that goes back.
+//! A ring that a peer writes here, and the credits for it.
 //!
 //! # States of ring space
-//! At the reader a record's space is *written* → *consumed* (the reader advanced past it) → *freed* (its bytes are needed
-//! no more) → *credited* (the position after it was written to the peer's credit cell). At the writer it is *in use* until
-//! the smallest credit of all started targets, or of a majority of them where the ring keeps its records, is behind it.
+//! At the reader, a record's space is *written* → *consumed* (the reader advanced past it) → *freed* (its bytes are no
+//! longer needed) → *credited* (the position after it was written to the peer's credit cell). At the writer, the space
+//! is *in use* until the smallest credit of all started targets is behind it, or of a majority of them if the ring
+//! keeps its records.
 //!
-//! | ring | a record is freed | the credit goes |
+//! | ring | a record is freed | the credit is sent |
 //! |---|---|---|
-//! | control | when it is consumed, also if it is refused | when a quarter of the ring is freed |
-//! | reply | when it is consumed, also if nobody looks at its bytes | when a quarter of the ring is freed |
-//! | stream | when its last item is processed, also if it is refused; until then it is not consumed | the same |
-//! | body, message taken | when all messages of the mirror up to it are delivered, or void for good | with a quarter of the window or ring, when the client waits, or when nothing else is to be done |
-//! | body, message refused, held already or delivered | when no undelivered message lies in the mirror before it | the same |
-//! | body, message beyond the window | not before it is read again, see `Refused`; nor is what lies behind it | – |
+//! | control | when it is consumed, even if refused | when a quarter of the ring is freed |
+//! | reply | when it is consumed, even if its bytes are not read | when a quarter of the ring is freed |
+//! | stream | when its last item is processed, even if refused | when a quarter of the ring is freed |
+//! | body, message accepted | when the mirror's messages up to it are over | see below |
+//! | body, message refused, held or delivered before | when no undelivered message precedes it | see below |
+//! | body, message beyond the window | never before it is read again (`Refused`) | – |
+//!
+//! A stream record is not consumed before its last item is processed. A message in the mirror is over when it is
+//! delivered, or when it is permanently a no-op. Records behind one that is beyond the window are not freed either. The
+//! credit for a body ring is sent when a quarter of the window or the ring is freed, when the client waits for it, or
+//! when there is nothing else to do.
 //!
 //! # Invariants
-//! - Every record that the reader advanced past is freed as soon as its bytes are needed no more, and the freed position
-//!   reaches the writer without any further event. So whatever frees space of a body ring touches its client
-//!   (`Outputs::touch`): a delivery, a void slot, an installed state, a refused record, one that was held already, a
-//!   forwarded body that takes another one's place. What lies behind an undelivered message is freed with its delivery.
-//! - A quarter of a ring that is not credited keeps no writer waiting: a lap has room for three of the longest records
-//!   but a cell, so there is room for one in what is left of it once all is freed. The tail that a lap skips belongs to
-//!   the record before it, and is freed with it.
-//! - A credit that is lost with its connection is not owed: the next start names the position from which both ends count,
-//!   and a new generation. Credits of an earlier generation count nothing.
-//! - A credit that is due and finds no place in a send queue goes in a later round: a client stays touched; a control or
-//!   stream ring is looked at when its peer is heard, and every 64 rounds in any case; a client that owes one for replies
-//!   does not skip rounds.
+//! - Every record that the reader advanced past is freed as soon as its bytes are no longer needed, and the freed
+//!   position reaches the writer without any further event. So each operation that frees space of a body ring touches
+//!   the client (`Outputs::touch`): a delivery, a no-op, an installed state, a refused record, a message that was held
+//!   already, and a forwarded body that replaces another one. Records behind an undelivered message are freed with its
+//!   delivery.
+//! - An uncredited quarter of a ring never blocks the writer. A lap has room for three of the longest records minus one
+//!   cell, so there is room for one in the rest once everything is freed. The tail that a lap skips belongs to the
+//!   record before it, and is freed with it.
+//! - A credit that is lost with its connection is not owed: the next start names the position from which both ends
+//!   count, and a new generation. Credits of an earlier generation count nothing.
+//! - A credit that is due and finds no room in a send queue is sent in a later round. A client stays touched. A control
+//!   or stream ring is checked when its peer writes, and every 64 rounds in any case. A client that owes a credit for
+//!   replies does not skip rounds.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
@@ -44,11 +51,11 @@ pub(super) struct Inbound {
     pub(super) region: RegionId,
     pub(super) reader: RingReader,
     pub(super) credit: CreditOut,
-    /// The writer's life and its number for the ring's last start; `None` before the first.
+    /// The writer's life, and its number of the ring's last start; `None` before the first.
     writer: Option<(u64, u64)>,
 }
 
-/// Where the credit for a ring goes: a cell in a region of the writer's.
+/// The sender of a ring's credits: they go to a cell in a region of the writer.
 #[derive(Debug)]
 pub(super) struct CreditOut {
     slot: SealedSlot,
@@ -56,31 +63,31 @@ pub(super) struct CreditOut {
     pub(super) link: usize,
     offset: u64,
     region: Resolved,
-    /// The request that wrote the last credit, where writes are not ordered (rule 5).
+    /// The request that wrote the last credit, where writes are not ordered (rule 5 of the fabric's contract).
     last: u64,
 }
 
-/// Words of a credit: position freed, slots freed (receives consumed, between members), where the place stands, slots held and
-/// in which ballot (see [`Held`]), the generation of the ring's start.
+/// Words of a credit: position freed; slots freed (between members: receives consumed); status of the client id; slots
+/// held and in which ballot (see [`Held`]); generation of the ring's start.
 ///
 /// The highest bit of the last word asks the writer not to wait for this member (`ASIDE`).
 pub(super) const CREDIT_WORDS: usize = 5;
-/// Bytes of a credit's record: what a fabric must take inline.
+/// Bytes of a credit's record, which a fabric must support as an inline write.
 pub(super) const CREDIT_BYTES: usize = (HEADER_WORDS + CREDIT_WORDS) * WORD;
 
-/// What a member holds of a client, and the ballot that is installed there: what a majority holds in one ballot is not
-/// forgotten, whoever loses its memory, because who promises another ballot says what it holds. See
-/// [`Replica::counts_in`](crate::Replica::counts_in).
+/// The slots that a member holds of a client, and the ballot that is installed there. Slots that a majority holds in
+/// one ballot survive the memory loss of any member, because a member that promises another ballot reports what it
+/// holds. See [`Replica::counts_in`](crate::Replica::counts_in).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Held {
     /// Slots below this are held or freed.
     pub(super) slots: u64,
-    /// The ballot, shortened: the lower bits of its incarnation and number, and its process. Enough to tell two apart that are
-    /// less than 256 incarnations or 2^23 campaigns away from each other. 0 if it counts in none.
+    /// The ballot, shortened to the lower bits of its incarnation and number, and its process. That distinguishes
+    /// ballots that are less than 256 incarnations or 2^23 campaigns apart. 0 if the slots count in no ballot.
     pub(super) ballot: u64,
 }
 
-/// More than the largest window.
+/// Bits of the number of slots held: enough for the largest window.
 const HELD_BITS: u32 = 17;
 const _: () = assert!((Limits::MAX_WINDOW as u64) < 1 << HELD_BITS);
 
@@ -93,7 +100,7 @@ impl Held {
         Held { slots, ballot: ballot.map_or(0, short) }
     }
 
-    /// As a word; `freed` goes with it.
+    /// Encodes this as a word that a reader decodes with the same `freed`.
     pub(super) fn to_word(self, freed: u64) -> u64 {
         self.slots.saturating_sub(freed).min((1 << HELD_BITS) - 1) | self.ballot << HELD_BITS
     }
@@ -104,23 +111,23 @@ impl Held {
 }
 
 impl CreditOut {
-    /// To `offset` of the peer's region for `purpose`.
+    /// Returns a sender that writes at `offset` of the peer's region for `purpose`.
     pub(super) fn new(seal: Seal, link: usize, purpose: Purpose, offset: u64) -> Self {
         CreditOut { slot: SealedSlot::new(seal), link, offset, region: Resolved::new(purpose), last: 0 }
     }
 
-    /// Whether a credit could be sent now.
+    /// Returns whether a credit can be sent now.
     pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[PeerLink]) -> bool {
         let link = &links[self.link];
         if !(link.is_met() && link.can_post()) {
             return false;
         }
-        // Of two credits on their way through an unordered fabric the older one could land last, and stay.
+        // On an unordered fabric, of two credits in flight the older one could land last, and stay.
         let alone = self.last <= link.done();
         self.region.get(fabric, link).is_some() && alone
     }
 
-    /// Sends a credit; call when [`ready`](CreditOut::ready) says so.
+    /// Sends a credit. Call it when [`ready`](CreditOut::ready) returns true.
     #[inline]
     pub(super) fn send<F: Fabric>(
         &mut self,
@@ -147,33 +154,34 @@ impl Inbound {
         Inbound { region, reader, credit, writer: None }
     }
 
-    /// The number of the ring's last start; 0 before the first.
+    /// Returns the number of the ring's last start; 0 before the first.
     pub(super) fn generation(&self) -> u64 {
         self.writer.map_or(0, |(_, generation)| generation)
     }
 
-    /// The writer's life.
+    /// Returns the writer's life.
     pub(super) fn life(&self) -> Option<u64> {
         self.writer.map(|(life, _)| life)
     }
 
-    /// The writer goes on at a position; `seal` is that of its life. Returns whether the reader goes on where it was,
-    /// in what the same life of the writer wrote: then a record that it has seen there, and not advanced past, is still the
-    /// next one.
+    /// Restarts the ring where the writer resumes; `seal` is that of its life. Returns whether the reader keeps its
+    /// position in records of the same life. Then a record that it has seen and not advanced past is still the next
+    /// one.
     pub(super) fn restart(&mut self, life: u64, start: Start, seal: Seal) -> bool {
-        // Of a writer that lives on, records behind the start may have been seen before the start was heard of.
+        // If the writer lives on, records behind the start may have been read before the start became known.
         let same = self.life() == Some(life);
         let seen = self.reader.position();
         self.reader.restart(start.position, seal);
         if same && seen > start.position {
-            // The writer counts from the start, and has had no credit since: what was seen is still owed.
+            // The writer counts from the start and has got no credit since, so the records read already must be
+            // credited.
             self.reader.skip_to(seen);
         }
         self.writer = Some((life, start.generation));
         same && self.reader.position() == seen
     }
 
-    /// Sends the credit for what was consumed when it is a quarter of the ring or more. Returns the number of writes.
+    /// Sends the credit for what was consumed, if it is a quarter of the ring or more. Returns the number of writes.
     #[inline]
     pub(super) fn send_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> u64 {
         let freed = self.reader.position();
@@ -183,7 +191,7 @@ impl Inbound {
         self.send_due_credit(fabric, links, freed)
     }
 
-    /// Whether a quarter of the ring or more was consumed since the last credit.
+    /// Returns whether a quarter of the ring or more was consumed since the last credit.
     #[inline]
     pub(super) fn owes_credit(&self) -> bool {
         self.reader.uncredited(self.reader.position()) * 4 >= self.reader.geometry().lap_cells()
@@ -215,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ballots_that_differ_in_any_part_are_told_apart_in_a_credit() {
+    fn credits_distinguish_ballots_that_differ_in_any_part() {
         let ballot = |incarnation, number, leader| Ballot::new_in(incarnation, number, ProcessId(leader));
         let ballots =
             [ballot(1, 1, 1), ballot(2, 1, 1), ballot(1, 2, 1), ballot(1, 1, 2), ballot(255, 0x7f_ffff, 0xffff)];
@@ -227,25 +235,25 @@ mod tests {
         }
     }
 
-    /// The writer counts a credit only if it names the last start: had the reader none to give, a ring that was full by then
-    /// would stay so.
+    /// The writer counts a credit only if it names the last start. If the reader then had nothing to credit, a full
+    /// ring would stay full.
     #[test]
-    fn what_was_seen_behind_a_start_before_it_was_heard_of_is_still_to_be_credited() {
+    fn records_read_before_their_start_was_known_are_still_credited() {
         let (mut ring, seal) = ring();
         ring.restart(7, Start { position: 0, generation: 1 }, seal);
         ring.reader.skip_to(60);
         ring.restart(7, Start { position: 10, generation: 2 }, seal);
         assert_eq!((ring.reader.position(), ring.reader.uncredited(60), ring.generation()), (60, 50, 2));
-        // What lies before a start that is ahead is given up, and freed.
+        // Records before a start that is ahead are given up, and freed.
         ring.restart(7, Start { position: 80, generation: 3 }, seal);
         assert_eq!((ring.reader.position(), ring.reader.uncredited(80)), (80, 0));
-        // Of another process nothing was seen.
+        // No record of the new process was read yet.
         ring.restart(8, Start { position: 5, generation: 1 }, seal);
         assert_eq!((ring.reader.position(), ring.reader.uncredited(5)), (5, 0));
     }
 
     #[test]
-    fn the_reader_goes_on_where_it_was_only_in_what_the_same_life_wrote() {
+    fn reader_keeps_its_position_only_within_one_life_of_the_writer() {
         let (mut ring, seal) = ring();
         assert!(!ring.restart(7, Start { position: 0, generation: 1 }, seal));
         ring.reader.skip_to(5);

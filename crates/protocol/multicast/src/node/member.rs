@@ -51,31 +51,32 @@ use crate::{
     Ballot, ClientId, GroupId, Limits, MemoryUse, Mutant, ProcessRole, Replica, ReplicaConfig, Topology, Variant,
 };
 
-/// Records taken from one ring in one step, so that no ring starves the others.
+/// Maximum number of records read from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
 
-/// What was read last of another member's words.
+/// The words that this member last read from another member's heartbeat region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeartbeatCell {
-    /// Each word is whole; together they need not be of one moment. `None`: nothing was read yet.
+    /// The words; `None` before the first read. Each word is read atomically, but the words may come from different
+    /// moments.
     pub words: Option<[u64; HeartbeatCell::WORDS]>,
-    /// Whether the link that it is read over is up.
+    /// Whether the link over which the words are read is up.
     pub connected: bool,
 }
 
 impl HeartbeatCell {
-    /// Words that a member publishes: one cache line.
+    /// Number of words that a member publishes: one cache line.
     pub const WORDS: usize = 8;
 }
 
-/// Bytes that wait only when something failed.
+/// Bytes of queues that are empty unless something failed.
 #[derive(Clone, Copy, Default, Debug)]
 struct Rare {
-    /// Of messages that lie aside.
+    /// Bytes of messages in the side stores.
     aside: u64,
-    /// Of letters that are not written yet.
+    /// Bytes of peer messages that are queued or partly received.
     letters: u64,
-    /// Of transfers.
+    /// Bytes of state transfers.
     transfers: u64,
 }
 
@@ -86,12 +87,12 @@ pub struct Member<F: Fabric> {
     replica: Replica,
     links: PeerLinks,
     seals: Seals,
-    /// By client.
+    /// Indexed by client.
     bodies: Vec<Body>,
     stores: Vec<Store>,
     replies: Replies,
     queries: RecordsIn,
-    /// By process; `None` at this process.
+    /// Indexed by process; `None` at this process.
     peers: Vec<Option<Peer>>,
     assemblers: Vec<MessageAssembler>,
     letter_bytes: u64,
@@ -101,13 +102,13 @@ pub struct Member<F: Fabric> {
     recovery: Recovery,
     confirmations: Confirmations,
     histories: Histories,
-    /// The ballot that clients were told with what is held.
+    /// The ballot that the last credits to clients named as the one in which held messages count.
     told_ballot: Option<Ballot>,
     heartbeats: Heartbeats,
     outputs: Outputs,
-    /// Outboxes that did not go out wholly.
+    /// Peers whose outboxes were not sent completely.
     unsent: Vec<ProcessId>,
-    /// Whose control rings have something, in this round.
+    /// Peers whose control rings have a record to read in this round.
     due: Vec<ProcessId>,
     inbox: Vec<u64>,
     scratch: Vec<u64>,
@@ -119,20 +120,20 @@ pub struct Member<F: Fabric> {
     memory: MemoryUse,
     rare: Rare,
     gate: PollGate,
-    /// Whether the last round did more than the routine: heartbeats, and ticks from which nothing followed.
+    /// Whether the last round did more than the routine, which is heartbeats and ticks without consequences.
     had_work: bool,
-    /// Where clients' messages come as copies of the network.
+    /// The clients' fan-out sets in which this member receives copies.
     sets: JoinedSets,
-    /// Whether the caller asks clients not to wait for this member.
+    /// Whether the caller asked that clients do not wait for this member.
     aside: bool,
-    /// Whether clients were told so.
+    /// The value that clients were last notified of; it includes a running state transfer.
     told_aside: bool,
     time: MemberTime,
 }
 
 impl<F: Fabric> Member<F> {
-    /// Registers the regions and begins to connect. `salt` is the cluster's. `life` tells this process from all
-    /// that had its place before or will have it, and rises: the time of its start, say.
+    /// Registers the regions and starts to connect. All processes of a cluster use one `salt`. `life` must be larger
+    /// than the life of every earlier process with this process id, for example the time at which the process starts.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -207,7 +208,7 @@ impl<F: Fabric> Member<F> {
         })
     }
 
-    /// The group of a process that is a member of one, and has this fabric.
+    /// Returns the group of this process, after checking that it is a member and that the fabric belongs to it.
     fn check_place(fabric: &F, me: ProcessId, topology: &Topology) -> Result<GroupId, NodeError> {
         let Some(ProcessRole::Member { group, .. }) = topology.role(me) else {
             return Err(NodeError::Role(me, "member of a group"));
@@ -218,7 +219,8 @@ impl<F: Fabric> Member<F> {
         Ok(group)
     }
 
-    /// A process that comes back without memory, or founds its group together with all the others.
+    /// Creates a process that rejoins its group without memory, or that founds its group together with all other
+    /// members.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -229,132 +231,135 @@ impl<F: Fabric> Member<F> {
         Ok(member)
     }
 
-    /// Sets the time between two ticks, at which what makes no progress is looked at; 2 ms if it is not set.
+    /// Sets the time between two ticks, at which the member checks what makes no progress; 2 ms by default.
     pub fn set_tick(&mut self, tick: Duration) {
         self.recovery.set_tick(tick);
     }
 
-    /// Returns whether the last [`step`](Member::step) did more than the routine of an idle member, which is to look at
-    /// the others' heartbeats and to let time pass.
+    /// Returns whether the last [`step`](Member::step) did more than the routine of an idle member, which is to read
+    /// the other members' heartbeats and to advance time.
     #[inline]
     #[must_use]
     pub fn had_work(&self) -> bool {
         self.had_work
     }
 
-    /// Returns the time of the next tick, in the time of [`step`](Member::step): before that nothing is due.
+    /// Returns the time of the next tick, on the clock of [`step`](Member::step). No timer expires before it.
     #[must_use]
     pub fn next_tick(&self) -> Duration {
         self.recovery.next_tick()
     }
 
-    /// Sets the time between two ticks of a member that [rests](Member::rest), if it is longer; it is 5 ms if not set.
+    /// Sets the time between two ticks of a member that [rests](Member::rest), if it is longer than the usual one; 5 ms
+    /// by default.
     pub fn set_rest_tick(&mut self, tick: Duration) {
         self.recovery.set_rest_tick(tick);
     }
 
-    /// Makes the member rest, or ends that. A member that had no [work](Member::had_work) for a while rests: its ticks
-    /// are fewer. Returns the time between two of them.
+    /// Makes the member rest, or ends that. Returns the time between two ticks from now on. A member should rest when
+    /// it had no [work](Member::had_work) for a while: its ticks are then less frequent.
     pub fn rest(&mut self, rests: bool) -> Duration {
         self.recovery.rest(rests)
     }
 
-    /// Sets for how long a client may be away before it is given up, if it left a gap that others have waited behind for as
-    /// long; [`CLIENT_TIMEOUT`] if it is not set. What others hold should be there by then: they pass it on within four times
-    /// the [retry ticks](ReplicaConfig::retry_ticks). If it lives and was only cut off, it is [superseded](crate::Client::is_superseded) when it comes back.
+    /// Sets how long a client may be disconnected before it is given up, provided that it left a gap on which other
+    /// messages have waited for the same time; [`CLIENT_TIMEOUT`] by default. The timeout should exceed four times the
+    /// [retry ticks](ReplicaConfig::retry_ticks), within which members forward the messages that they hold. A client
+    /// that was only partitioned is [superseded](crate::Client::is_superseded) when it reconnects.
     pub fn set_client_timeout(&mut self, timeout: Duration) {
         self.recovery.absence.set_timeout(timeout);
     }
 
-    /// Records every remote operation by message, for checking genuineness (M7). Allocates per message.
+    /// Starts to record every remote operation by message, for checking genuineness (M7). Allocates per message.
     pub fn record_operations(&mut self) {
         self.outputs.operations.get_or_insert_default();
     }
 
-    /// Takes the operations recorded since the last call.
+    /// Returns the operations recorded since the last call.
     pub fn take_operations(&mut self) -> Vec<RemoteOp> {
         self.outputs.operations.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Memory in use, and what was announced (M8).
+    /// Returns the memory in use and the announced maximum (M8).
     #[must_use]
     pub fn memory_use(&self) -> MemoryUse {
         self.memory
     }
 
-    /// Returns why the application could not take over another member's state, if that happened. This member does nothing
-    /// any more.
+    /// Returns the reason why the application could not restore another member's state, if that happened. A member with
+    /// a failure does nothing more.
     #[must_use]
     pub fn failure(&self) -> Option<&RestoreError> {
         self.outputs.failure.as_ref()
     }
 
-    /// The cluster.
+    /// Returns the topology of the cluster.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The state machine.
+    /// Returns the state machine of this member.
     #[must_use]
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
-    /// Returns whether deliveries wait until the application has [room](Application::has_room).
+    /// Returns whether deliveries are held back until the application has [room](Application::has_room).
     #[inline]
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
         self.replica.is_held_back() || self.transfers.is_held_back()
     }
 
-    /// Remote writes so far.
+    /// Returns the counts of remote writes so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.outputs.counts
     }
 
-    /// The fabric.
+    /// Returns the fabric.
     #[must_use]
     pub fn fabric(&self) -> &F {
         &self.fabric
     }
 
-    /// The fabric, for waiting.
+    /// Returns the fabric mutably, so that the caller can wait on it.
     pub fn fabric_mut(&mut self) -> &mut F {
         &mut self.fabric
     }
 
-    /// Whether all other members are connected now.
+    /// Returns whether all other members are connected.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.peers.iter().zip(&self.outputs.connected).all(|(peer, connected)| *connected || peer.is_none())
     }
 
-    /// Whether another member is connected now.
+    /// Returns whether another member is connected.
     #[must_use]
     pub fn is_connected_to(&self, member: ProcessId) -> bool {
         self.outputs.is_connected(member)
     }
 
-    /// Lets the other members of the group read these words, as a sign of life; from now on this member reads theirs at
-    /// every tick. Zeros are what they read of a process that has published nothing.
+    /// Publishes these words as a heartbeat that the other members of the group can read. From the first call on, this
+    /// member reads the other members' words at every tick. A process that has published nothing shows zeros.
     pub fn publish(&mut self, words: &[u64; HeartbeatCell::WORDS]) {
         self.heartbeats.publish(&self.fabric, words);
     }
 
-    /// What was read last of another member of the group; `None` if it is none, or the fabric lets no two processes read
-    /// one region.
+    /// Returns the words last read from another member of the group. Returns `None` if `member` is no other member of
+    /// the group, or if the fabric does not let several processes read one region.
     #[must_use]
     pub fn heartbeat(&self, member: ProcessId) -> Option<HeartbeatCell> {
         let (main, words) = self.heartbeats.last(member)?;
         Some(HeartbeatCell { words, connected: self.links[main].is_ready() })
     }
 
-    /// One round: takes what came, does what follows from it, delivers what is due, writes what is to be written.
-    /// Returns whether there was anything to do. `now` is the time since any fixed moment, and never goes back. `app`
-    /// gets the messages in the global order. A process whose place another one has taken does nothing any more: see
-    /// [`Replica::is_superseded`].
+    /// Runs one round: receives input, processes it, delivers what is due and sends the results. Returns whether there
+    /// was anything to do.
+    ///
+    /// `now` is the time since an arbitrary fixed moment and never decreases. `app` receives the messages in the global
+    /// order. A process that was [superseded](Replica::is_superseded) by another one does nothing any more.
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let skips = self.gate.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
@@ -386,9 +391,9 @@ impl<F: Fabric> Member<F> {
         if !self.outputs.dropped.is_empty() {
             self.drop_void();
         }
-        // First what others wait for.
+        // Peers may be waiting for these writes, so they precede the credits.
         let left_over = self.send_outboxes();
-        // Whoever has taken everything tells it at once, and need not look again for that.
+        // Sends also small credits if all input was consumed. Then this need not be checked again later.
         let done = !worked || self.outputs.touched.is_empty() || self.gate.is_done(&mut self.fabric);
         self.send_credits(done);
         self.fabric.flush();

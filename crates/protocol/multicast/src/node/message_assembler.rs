@@ -1,17 +1,19 @@
-//! Letters: rare messages of any length between members, in pieces through the control ring.
+//! Peer messages: rare messages of any length between members, sent in pieces through the control ring.
 //!
-//! A letter is words and, behind them, bytes. It goes out in pieces, one to a record, so that timestamps and
-//! acknowledgements go in between: a piece is at most a quarter of the ring and is written only while at most half of
-//! the ring is in use. Pieces are writes with an immediate as long as the peer has receives for them (they wake it); then
-//! they are plain writes. A letter is lost with the connection; whoever wrote it writes it again.
+//! A peer message consists of words and, behind them, bytes. It is sent in pieces, one per record, so that timestamps
+//! and acknowledgements can pass in between: a piece is at most a quarter of the ring and is written only while at most
+//! half of the ring is in use. Pieces are writes with an immediate, which wakes the peer, as long as the peer has
+//! receives for them; otherwise they are plain writes. A peer message is lost with its connection, and its sender must
+//! send it again.
 //!
 //! | word of a piece | content |
 //! |---|---|
-//! | 0 | kind 15 (4 bits), format version (4), 0 (24), words of the whole letter (32) |
-//! | 1 | number of the letter, from 1 per connection (32 bits), first word of this piece (32) |
+//! | 0 | kind 15 (4 bits), format version (4), 0 (24), words of the whole message (32) |
+//! | 1 | number of the message, from 1 per connection (32 bits), first word of this piece (32) |
 //! | 2… | the piece |
 //!
-//! Word 0 of a letter is the number of bytes behind its words; the words follow, then the bytes, padded with zeros.
+//! Word 0 of a peer message is the number of bytes behind its words. The words follow, then the bytes, padded with
+//! zeros.
 
 use std::collections::VecDeque;
 
@@ -20,28 +22,28 @@ use zerocopy::IntoBytes;
 
 use crate::item::{CHUNK, VERSION};
 
-/// Words of a piece before its part of the letter.
+/// Words of a piece before its part of the message.
 pub(super) const PIECE_WORDS: usize = 2;
-/// Letters that may wait for one peer.
+/// Maximum number of peer messages queued for one peer.
 const MOST_WAITING: usize = 64;
 
-/// A letter that came.
+/// A peer message that arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// Who wrote it.
+    /// The sender.
     pub from: ProcessId,
     words: Vec<u64>,
     tail_bytes: usize,
 }
 
 impl Received {
-    /// Its words.
+    /// Returns the words of the message.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words[1..self.words.len() - self.tail_bytes.div_ceil(8)]
     }
 
-    /// The bytes behind them.
+    /// Returns the bytes behind the words.
     #[must_use]
     pub fn tail(&self) -> &[u8] {
         let first = self.words.len() - self.tail_bytes.div_ceil(8);
@@ -49,19 +51,19 @@ impl Received {
     }
 }
 
-/// Letters from and to one peer.
+/// The peer messages from and to one peer.
 #[derive(Debug)]
 pub(super) struct MessageAssembler {
-    /// The first is being written.
+    /// Queued messages; the first is being written.
     out: VecDeque<Vec<u64>>,
     out_bytes: u64,
-    /// Words of the first that are written.
+    /// Words of the first message that are written.
     written: usize,
     number: u32,
     /// Immediates written on this connection.
     pub(super) immediates: u64,
     arriving: Vec<u64>,
-    /// Number and words of the letter that arrives; number 0: none.
+    /// Number and words of the message that is arriving; number 0 if there is none.
     expected: (u32, usize),
 }
 
@@ -78,17 +80,17 @@ impl MessageAssembler {
         }
     }
 
-    /// The connection is gone, and what was on its way with it.
+    /// Drops all messages in transit, because the connection ended.
     pub(super) fn clear(&mut self) {
         *self = MessageAssembler::new();
     }
 
-    /// Bytes that wait here, both ways.
+    /// Returns the bytes in use, in both directions.
     pub(super) fn bytes(&self) -> u64 {
         self.out_bytes + self.arriving.capacity() as u64 * 8
     }
 
-    /// Letters that wait to be written and begin with this word.
+    /// Returns the number of queued messages that begin with this word.
     pub(super) fn waiting_with(&self, first: u64) -> usize {
         self.out.iter().filter(|letter| letter.get(1) == Some(&first)).count()
     }
@@ -97,12 +99,12 @@ impl MessageAssembler {
         self.out.is_empty()
     }
 
-    /// Whether a letter of so many words, with so many bytes behind them, would be taken.
+    /// Returns whether a message with this number of words and tail bytes would be accepted.
     pub(super) fn has_room(&self, words: usize, tail: usize, most_bytes: u64) -> bool {
         self.out.len() < MOST_WAITING && self.out_bytes + length(words, tail) as u64 * 8 <= most_bytes
     }
 
-    /// A letter to write. `false`: too many wait, or it is too long; it is lost.
+    /// Queues a message. Returns false, and drops it, if too many are queued or it is too long.
     pub(super) fn post(&mut self, words: &[u64], tail: &[u8], most_bytes: u64) -> bool {
         if !self.has_room(words.len(), tail.len(), most_bytes) {
             return false;
@@ -118,7 +120,7 @@ impl MessageAssembler {
         true
     }
 
-    /// Puts the next piece into `record`, at most `limit` words in all. Returns its words; 0 if there is no letter.
+    /// Copies the next piece, at most `limit` words in all, into `record`. Returns its words; 0 if nothing is queued.
     pub(super) fn next_piece(&self, limit: usize, record: &mut [u64]) -> usize {
         let Some(letter) = self.out.front() else { return 0 };
         let part = (limit - PIECE_WORDS).min(letter.len() - self.written);
@@ -128,7 +130,7 @@ impl MessageAssembler {
         PIECE_WORDS + part
     }
 
-    /// The piece was written.
+    /// Notes that a piece of `words` words was written.
     pub(super) fn advance(&mut self, words: usize) {
         self.written += words - PIECE_WORDS;
         if let Some(letter) = self.out.front()
@@ -140,10 +142,10 @@ impl MessageAssembler {
         }
     }
 
-    /// A piece came. `Ok(Some)`: the letter is whole.
+    /// Processes a piece that arrived. Returns the message when it is complete.
     ///
     /// # Errors
-    /// If it is not the next piece of a letter of at most `most_bytes`: what came of it is dropped.
+    /// If the piece is not the next one of a message of at most `most_bytes`. The incomplete message is dropped.
     pub(super) fn take(&mut self, from: ProcessId, piece: &[u64], most_bytes: u64) -> Result<Option<Received>, ()> {
         let taken = self.take_piece(piece, most_bytes);
         if taken != Ok(true) {
@@ -172,7 +174,7 @@ impl MessageAssembler {
             self.arriving.clear();
             self.expected = (number, total);
         }
-        // Grows with what comes, not with what is claimed.
+        // Memory grows with the words that arrive, not with the announced length.
         if self.expected != (number, total) || first != self.arriving.len() || first + part.len() > total {
             return Err(());
         }
@@ -181,7 +183,7 @@ impl MessageAssembler {
     }
 }
 
-/// Words of a letter: the length of its tail, its words, its tail.
+/// Returns the words of an encoded message: the length of its tail, its words, its tail.
 fn length(words: usize, tail: usize) -> usize {
     1 + words + tail.div_ceil(8)
 }
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_arrive_whole_and_in_order_whatever_the_pieces() {
+    fn peer_messages_arrive_complete_and_in_order_for_any_piece_size() {
         for limit in [3, 4, 7, 600] {
             let (mut assembler, mut to) = (MessageAssembler::new(), MessageAssembler::new());
             let letters: [(&[u64], &[u8]); 4] =
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_or_too_long_letters_are_not_taken() {
+    fn too_many_or_too_long_peer_messages_are_refused() {
         let mut assembler = MessageAssembler::new();
         assert!(!assembler.post(&[0; 10], b"", 80) && assembler.post(&[0; 9], b"", 80));
         let mut assembler = MessageAssembler::new();
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_lie_are_refused_and_the_next_letter_arrives() {
+    fn invalid_pieces_are_refused_and_the_next_peer_message_arrives() {
         let (mut assembler, mut record) = (MessageAssembler::new(), [0; 8]);
         assembler.post(&[1, 2, 3, 4, 5, 6, 7, 8], b"", 1 << 20);
         let words = assembler.next_piece(8, &mut record);
@@ -247,7 +249,7 @@ mod tests {
             assert_eq!(to.take(FROM, &piece[..words], 1 << 20), Err(()));
             assert_eq!(to.take(FROM, &first[..words], 1 << 20), Ok(None));
         }
-        // A tail that is longer than the letter.
+        // The announced tail is longer than the message.
         let mut to = MessageAssembler::new();
         let lie = [CHUNK | u64::from(VERSION) << 4 | 2 << 32, 1, 9, 0];
         assert_eq!(to.take(FROM, &lie, 1 << 20), Err(()));

@@ -1,10 +1,16 @@
 //! The state machines on a fabric: regions, rings, queue pairs, batching, flow control.
 //!
-//! Every ordered pair of members has a control ring (timestamps, acknowledgements) with its credits in front; every
-//! member has a stream ring per other member of its group and a body ring per client. If the [limits](Limits::reply_bytes)
-//! have replies, a client has a ring per member for that member's replies, and a member has a ring per client for that client's
-//! queries. A region has one writer and one purpose. What several peers get alike (bodies, stream entries) is sealed once and
-//! written to each.
+//! [`Member`] drives a [`Replica`](crate::Replica) and [`Client`] drives a [`Sender`](crate::Sender). Both are built on
+//! the links of `stentor_link`.
+//!
+//! - Every ordered pair of members has a control ring for timestamps, acknowledgements and peer messages. The region's
+//!   first bytes are the credit cells of the opposite direction.
+//! - Every member has a stream ring for each other member of its group, and a body ring for each client.
+//! - If the [limits](Limits::reply_bytes) provide for replies, each client has a reply ring per member, and each member
+//!   has a query ring per client.
+//!
+//! A region has one writer and one purpose. A record that several peers get alike (a body, a stream entry) is sealed
+//! once and written to each of them.
 
 mod app;
 mod client;
@@ -55,52 +61,52 @@ use thiserror::Error;
 
 use crate::{Limits, Topology};
 
-/// Bytes of a place of a client's window at a member, in the table of where messages lie.
+/// Bytes of one entry in the table that locates a client's messages at a member.
 pub(crate) const STORED_BYTES: u64 = store::Store::PLACE_BYTES;
-/// Bytes that a client keeps for a message at one group, each time that it waits for something about it.
+/// Bytes that a client keeps for a message at one group, for each of the two events that it can wait for.
 pub(crate) const IN_FLIGHT_BYTES: u64 = in_flight::InFlight::MESSAGE_BYTES;
 
-/// Pieces of a transfer that are kept at most: a window, and the one that is being made.
+/// Largest number of transfer pieces in memory: a window, and the piece that is being built.
 pub(crate) const PIECES: u64 = transfer::WINDOW as u64 + 1;
-/// Bytes of a piece of a transfer, but for those with a single long delivery.
+/// Bytes of a transfer piece. Only a piece that contains a single long delivery is larger.
 pub(crate) const PIECE_BYTES: u64 = transfer::PIECE_BYTES as u64;
 
 /// Depth of every send queue.
 pub(crate) const SEND_DEPTH: u32 = 256;
 
-/// Why a node could not start.
+/// The reason why a node could not start.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum NodeError {
-    /// Memory.
+    /// A memory region could not be registered.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// Access.
+    /// Access to a region could not be granted.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Queue pairs.
+    /// A queue pair could not be created or connected.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Sizes.
+    /// The configured limits are inconsistent.
     #[error(transparent)]
     Limits(#[from] crate::LimitsError),
-    /// The fabric moves less at a time than these sizes need.
+    /// The fabric's largest transfer is smaller than these limits require.
     #[error(
         "{what} of {needs} bytes, the fabric takes {has}: lower `message_bytes` (for replies `reply_bytes`), or use another fabric"
     )]
     Fabric {
-        /// What is too long.
+        /// Kind of transfer that is too long.
         what: &'static str,
-        /// Its bytes.
+        /// Bytes that the limits require.
         needs: u64,
-        /// The fabric's limit, bytes.
+        /// Bytes that the fabric supports.
         has: u64,
     },
-    /// This process has another role.
+    /// The configuration gives this process another role.
     #[error("{0} is not a {1}")]
     Role(stentor_fabric::ProcessId, &'static str),
 }
 
-/// Whether the fabric can carry what these sizes ask of it.
+/// Checks that the fabric can carry the transfers that `limits` require.
 fn check_fabric(fabric: &Capabilities, limits: &Limits, topology: &Topology) -> Result<(), NodeError> {
     let record = |payload: usize| record_words(payload) as u64 * 8;
     let longest = limits.body_ring(topology).max_payload().max(limits.control_ring(topology).max_payload());

@@ -1,4 +1,4 @@
-//! What a member registers and connects at start.
+//! The regions that a member or client registers at start, and the links that it opens.
 
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RingReader};
@@ -17,52 +17,53 @@ use super::target::CreditCell;
 use crate::limits::{CREDIT_CELLS_BYTES, RECORD_CREDIT_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Mutant, Topology};
 
-/// One client's ring at this member.
+/// The body ring of one client at this member.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) ring: Inbound,
-    /// Whoever has the place now goes on here, once everything that came before is taken.
+    /// The hello of the process that uses the client id now. The ring restarts with it after everything older is read.
     pub(super) greeted: Option<Hello>,
-    /// Nothing more was in the ring at the last look.
+    /// Whether the ring was empty at the last look.
     pub(super) drained: bool,
-    /// A client that connected has not been told yet that it may begin, or go on.
+    /// Whether a process that connected has not been told yet that it may begin, or continue.
     pub(super) settling: bool,
-    /// The generation of the process that has the place, as far as it said or was told.
+    /// Generation of the process with this client id, from its hello or as it was assigned.
     pub(super) generation: Option<u64>,
-    /// The smallest generation that it may have.
+    /// The smallest generation that the process may have.
     pub(super) above: u64,
-    /// It said that it has begun.
+    /// Whether the process's hello said that it has begun to multicast.
     pub(super) begun: bool,
-    /// What it is told about its place, without the first slot.
+    /// The status of the client id that credits report, without the first slot.
     pub(super) place: Standing,
-    /// Its first slot.
+    /// First slot of the process.
     pub(super) first: u64,
-    /// Ticks since it greeted, or since another member was met that may have to hear of it.
+    /// Ticks since the process's hello, or since another member connected that may need to learn of the process.
     pub(super) ticks: u32,
     /// Slots below this are held or freed.
     pub(super) held_slots: u64,
     pub(super) freed_slots: u64,
     pub(super) freed_position: u64,
     pub(super) credited_slots: u64,
-    /// The first record that was beyond the window, as long as it is.
+    /// The first record that lies beyond the window, if there is one.
     pub(super) refused: Option<Refused>,
 }
 
-/// A record that is read again later.
+/// A record that must be read again later.
 ///
 /// # States
-/// *read* → *refused*, because its slot is beyond the window. No credit goes beyond it, and the client is asked not to count this
-/// member, so it waits for others only. → *read again*, when this member has delivered enough, or where the client starts the
-/// ring anew.
+/// *read* → *refused*, because its slot is beyond the window. No credit covers it, and the client is asked not to count
+/// this member, so that the client waits for other members only. → *read again*, when this member has delivered enough,
+/// or where the client restarts the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
     pub(super) slot: u64,
-    /// Where it is in the ring.
+    /// Its position in the ring.
     pub(super) position: u64,
 }
 
 impl Body {
-    /// Goes back to the record that was refused, if there is one. Nothing was written over it: no credit has gone beyond it.
+    /// Moves the reader back to the refused record, if there is one. The record was not overwritten, because no credit
+    /// covers it.
     pub(super) fn go_back_to_refused(&mut self) {
         if let Some(refused) = self.refused.take() {
             self.ring.reader.skip_to(refused.position);
@@ -91,17 +92,17 @@ impl Body {
     }
 }
 
-/// The links and control rings with another member.
+/// The control rings and links shared with another member.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
     pub(super) main: usize,
-    /// With a member of the own group.
+    /// The link for streams; only with a member of the same group.
     pub(super) streaming: Option<usize>,
 }
 
-/// Registers while it collects the links.
+/// Registers regions and opens links, and counts the registered bytes.
 pub(super) struct Opener<'a, F: Fabric> {
     pub(super) fabric: &'a mut F,
     pub(super) links: PeerLinks,
@@ -114,7 +115,7 @@ pub(super) struct Opener<'a, F: Fabric> {
 }
 
 impl<F: Fabric> Opener<'_, F> {
-    /// A region for `writer`, who may not write it yet.
+    /// Registers a region for `writer`, without granting it access yet.
     fn closed_region(&mut self, purpose: Purpose, writer: ProcessId, bytes: u64) -> Result<RegionId, NodeError> {
         let bytes = bytes.next_multiple_of(64);
         let region = self.fabric.register(RegionSpec { purpose, writer, bytes })?;
@@ -122,7 +123,7 @@ impl<F: Fabric> Opener<'_, F> {
         Ok(region)
     }
 
-    /// A region that `writer` may write.
+    /// Registers a region and grants `writer` write access.
     pub(super) fn region(&mut self, purpose: Purpose, writer: ProcessId, bytes: u64) -> Result<RegionId, NodeError> {
         let region = self.closed_region(purpose, writer, bytes)?;
         self.fabric.grant(region, writer, Access::Write)?;
@@ -133,12 +134,12 @@ impl<F: Fabric> Opener<'_, F> {
         self.links.open(self.fabric, peer, service)
     }
 
-    /// Returns a ring that `peer` writes. The peer seals its records for a life that is not known before it greets.
+    /// Returns a ring that `peer` writes. The life with which the peer seals its records is not known before its hello.
     fn inbound(&self, peer: ProcessId, region: RegionId, ring: Geometry, credit: CreditOut) -> Inbound {
         Inbound::new(region, RingReader::new(ring, self.seals.of(peer, 0)), credit)
     }
 
-    /// Where the credit for a ring goes.
+    /// Returns the sender of the credits for a ring.
     fn credit(&self, link: usize, purpose: Purpose, offset: u64) -> CreditOut {
         CreditOut::new(self.seals.of(self.fabric.me(), self.links.life), link, purpose, offset)
     }
@@ -150,7 +151,7 @@ impl<F: Fabric> Opener<'_, F> {
         Ok(outbound)
     }
 
-    /// The control rings with another member, both ways.
+    /// Opens the control rings with another member, in both directions.
     pub(super) fn peer(&mut self, peer: ProcessId) -> Result<Peer, NodeError> {
         let geometry = self.limits.control_ring(self.topology);
         let main = self.link(peer, MULTICAST_MAIN)?;
@@ -162,7 +163,7 @@ impl<F: Fabric> Opener<'_, F> {
         Ok(Peer { outbound, inbound, main, streaming: None })
     }
 
-    /// The stream ring to all other members of the own group, and theirs here. Only the leader may write.
+    /// Opens the stream rings to and from all other members of this group. Only the leader gets write access.
     pub(super) fn streams(
         &mut self,
         group: GroupId,
@@ -193,7 +194,7 @@ impl<F: Fabric> Opener<'_, F> {
         Ok(Streams::new(inbound, (leader != me).then_some(leader), outbound))
     }
 
-    /// A client's ring.
+    /// Opens a client's body ring.
     pub(super) fn body(&mut self, client: ClientId) -> Result<Body, NodeError> {
         let ring = self.limits.body_ring(self.topology);
         let process = self.topology.client_process(client);
@@ -202,31 +203,31 @@ impl<F: Fabric> Opener<'_, F> {
         Ok(Body::new(self.inbound(process, region, ring, self.credit(link, MULTICAST_CONTROL, 0))))
     }
 
-    /// The ring of this member's replies to a client, which it is connected to by `link`.
+    /// Opens the ring for this member's replies to a client, over `link`.
     pub(super) fn replies_to(&mut self, client: ClientId, link: usize) -> Result<Outbound, NodeError> {
         let process = self.topology.client_process(client);
-        // No other ring of a member has a client's number.
+        // No other ring of a member has a client's process id as its serial number.
         self.records_to(process, link, (MULTICAST_REPLY, process.0), self.limits.reply_ring())
     }
 
-    /// The ring of a member's replies to this client.
+    /// Opens the ring in which this client receives a member's replies.
     pub(super) fn replies_of(&mut self, member: ProcessId, link: usize) -> Result<Inbound, NodeError> {
         self.records_of(member, link, MULTICAST_REPLY, self.limits.reply_ring())
     }
 
-    /// The ring of this client's queries to a member, which it is connected to by `link`.
+    /// Opens the ring for this client's queries to a member, over `link`.
     pub(super) fn queries_to(&mut self, member: ProcessId, link: usize) -> Result<Outbound, NodeError> {
-        // The other rings of a client have the numbers of groups.
+        // The other rings of a client use group ids as serial numbers.
         let serial = self.topology.groups() as u16 + member.0;
         self.records_to(member, link, (MULTICAST_QUERY, serial), self.limits.query_ring())
     }
 
-    /// The ring of a client's queries to this member.
+    /// Opens the ring in which this member receives a client's queries.
     pub(super) fn queries_of(&mut self, client: ClientId, link: usize) -> Result<Inbound, NodeError> {
         self.records_of(self.topology.client_process(client), link, MULTICAST_QUERY, self.limits.query_ring())
     }
 
-    /// A ring of records to a peer; the peer's credit lies in a region of its own.
+    /// Opens a ring for records to a peer. The peer's credits go into a separate region.
     fn records_to(
         &mut self,
         peer: ProcessId,
@@ -241,7 +242,7 @@ impl<F: Fabric> Opener<'_, F> {
         Ok(ring)
     }
 
-    /// A ring of records of a peer.
+    /// Opens a ring for records from a peer.
     fn records_of(
         &mut self,
         peer: ProcessId,

@@ -1,21 +1,22 @@
-//! A ring that this node writes, at one or several peers alike.
+//! A ring that this node writes, with the same records at one or several peers.
 //!
 //! # Invariants
-//! - One position for all targets. Nothing at or behind it was ever written under its lap.
-//! - Targets that are started count for flow control; others are neither written nor waited for, but for those that were
-//!   never connected while the owner is patient.
-//! - A ring that keeps its records starts a target again at the first record that is not freed by all who count, while a
-//!   majority counts: what was lost with the connection, or with the peer's memory, is written again, the same bytes to the
-//!   same places. All of it is in staging: nothing is written over before a majority has freed it, all in one ballot. Of two
-//!   ballots the earlier one may have been that of a process whose memory is gone.
-//! - Where writes are not ordered, a target that is started again on the same connection is written only when all that was
-//!   posted there before is done: a record of an earlier lap that landed late would destroy the later one in its place.
-//!   Meanwhile its records are in staging, as if it could not be written yet.
+//! - All targets share one position. Nothing at or behind it was ever written in its lap.
+//! - Only started targets count for flow control. Others are neither written nor waited for, except that a patient
+//!   owner waits for targets that were never connected.
+//! - A ring that keeps its records restarts a target at the first record that not all counting targets have freed,
+//!   provided that a majority counts. Records lost with the connection, or with the peer's memory, are written again:
+//!   the same bytes at the same positions. All of them are in staging, because no record is overwritten before a
+//!   majority has freed it, all in one ballot. Reports in two ballots do not add up: the earlier one may come from a
+//!   process that has lost its memory.
+//! - Where writes are not ordered, a target restarted on the same connection is written only when everything posted
+//!   there before is done. Otherwise a late record of an earlier lap could overwrite a newer one at the same position.
+//!   Until then its records are in staging, as if the target could not be written yet.
 //! - A credit counts only if it names the generation of the target's last start.
-//! - A report counts only if it is of the known history of its group: a member that has not heard of a newer one goes on with
-//!   its own.
-//! - A target whose peer asked not to be waited for is stopped, and its credits are read on. It is started again when one of
-//!   them, of the same generation, no longer asks for that.
+//! - A report counts only if it belongs to the known history of its group. A member that has not learnt of a newer
+//!   history continues in its old one.
+//! - A target whose peer asked not to be waited for is stopped, and its credits are still read. It is restarted when
+//!   one of them, of the same generation, no longer asks for that.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ use super::target::{CreditCell, PeerProgress, Target, staging_reader};
 use crate::mutant::mutant;
 use crate::{Incarnation, Mutant};
 
-/// A ring at one or several peers: one position, the smallest credit counts.
+/// A ring at one or several peers, with one position. The smallest credit counts.
 #[derive(Debug)]
 pub(super) struct Outbound {
     pub(super) writer: RingWriter,
@@ -48,52 +49,52 @@ pub(super) struct Outbound {
     seal: Seal,
     staging: Option<RegionId>,
     pub(super) targets: Vec<Target>,
-    /// Whether credits came that the owner has not looked at.
+    /// Whether credits arrived that the owner has not looked at.
     news: bool,
-    /// Whether some peers have asked not to be waited for, or have withdrawn that, since the last look.
+    /// Whether peers have asked not to be waited for, or withdrawn that, since the last look.
     asides: bool,
-    /// Targets that were never connected are waited for.
+    /// Whether the owner waits for targets that were never connected.
     pub(super) patient: bool,
-    /// A target may be started before it can be written; it gets what it missed from staging.
+    /// Whether a target may be started before it can be written. It then gets what it missed from staging.
     catches_up: bool,
     /// See [`Shape::keeps`].
     keeps: usize,
-    /// Whether a short record may go the short way, as far as the ring is concerned.
+    /// Whether the ring allows the fast path for short records.
     plain: bool,
-    /// Whether records are written up to the end of their last line, so that the next one adjoins.
+    /// Whether records are written up to the end of their last cache line, so that adjacent writes can merge.
     whole_lines: bool,
-    /// Whether what was posted before a start may land after what is posted behind it.
+    /// Whether writes posted before a start may land after writes posted behind it.
     unordered: bool,
-    /// A majority has freed what is before this.
+    /// A majority has freed everything before this position.
     tail: u64,
-    /// Whether some target has yet to get what was written before.
+    /// Whether a target has yet to get records that were written before.
     late: bool,
     generations: u64,
-    /// The mark of the history of the peers' group that is known; 0 between members.
+    /// The mark of the known history of the peers' group; 0 between members.
     history: u32,
 }
 
-/// How a ring is to be.
+/// The properties of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) geometry: Geometry,
-    /// Keeps the staging regions of one node apart.
+    /// Number that distinguishes the staging regions of one node.
     pub(super) serial: u16,
     /// See [`Outbound::patient`].
     pub(super) patient: bool,
-    /// Targets may be started before they can be written.
+    /// Whether targets may be started before they can be written.
     pub(super) catches_up: bool,
-    /// If not 0: records are kept until at least so many targets have freed them in one ballot, and written again to whoever
-    /// is started before that.
+    /// If not 0: number of targets that must have freed a record in one ballot before it is dropped. Until then it is
+    /// written again to each target that starts.
     pub(super) keeps: usize,
 }
 
-/// How a record goes out.
+/// The way in which a record is sent.
 #[derive(Default)]
 pub(super) struct Way<'a> {
-    /// With an immediate.
+    /// Whether the write carries an immediate, which wakes the peer.
     pub(super) wakes: bool,
-    /// By the client's set where it reaches, and which ring this is.
+    /// The client's fan-out set, and the number of this ring. Peers that the set reaches get the record through it.
     pub(super) fanout: Option<(&'a mut FanoutSender, usize)>,
 }
 
@@ -134,7 +135,7 @@ impl Outbound {
         })
     }
 
-    /// Bytes registered for staging.
+    /// Returns the bytes registered for staging.
     pub(super) fn staging_bytes(&self) -> u64 {
         if self.staging.is_some() { self.geometry.bytes() } else { 0 }
     }
@@ -143,12 +144,12 @@ impl Outbound {
         self.targets.push(Target::new(peer, link, purpose, cell));
     }
 
-    /// Returns the last report of each peer since its start, if that is of the known history.
+    /// Returns the last report of each peer since its start, if it belongs to the known history.
     pub(super) fn reports(&self) -> impl Iterator<Item = CreditReport> {
         self.targets.iter().filter_map(|target| target.report)
     }
 
-    /// Another history of the peers' group is known: reports of others do not count from here on.
+    /// Sets the known history of the peers' group. Reports of other histories no longer count.
     pub(super) fn know(&mut self, incarnation: Incarnation) {
         let mark = incarnation.mark();
         if mark != self.history {
@@ -157,14 +158,14 @@ impl Outbound {
         }
     }
 
-    /// The target of a peer.
+    /// Returns the target of a peer.
     pub(super) fn target_of(&self, peer: ProcessId) -> Option<usize> {
         self.targets.iter().position(|target| target.peer == peer)
     }
 
-    /// A target counts from here on. Everything that is written from the returned position on goes to it, too. Where writes
-    /// are not ordered a signalled request follows on its link, or preceded this: its completion says that nothing posted
-    /// before can land any more.
+    /// Starts a target, which counts from now on. It also gets every record from the returned position on. Where writes
+    /// are not ordered, a signalled request follows on the target's link, or preceded this call. Its completion proves
+    /// that no earlier write can land any more.
     pub(super) fn start(&mut self, target: usize, links: &[PeerLink]) -> Start {
         self.generations += 1;
         let end = self.writer.position();
@@ -172,7 +173,7 @@ impl Outbound {
         let (geometry, seal) = (self.geometry, self.seal);
         let target = &mut self.targets[target];
         let link = &links[target.link];
-        // On a new connection all is over. Rings without staging are started on new ones only.
+        // On a new connection no earlier write can land. Rings without staging are started on new connections only.
         target.before = if self.unordered && self.staging.is_some() { link.last() } else { 0 };
         let is_behind = target.before > link.done() || start.position < end;
         let behind = is_behind.then(|| staging_reader(geometry, start.position, seal));
@@ -182,12 +183,12 @@ impl Outbound {
         start
     }
 
-    /// The number of targets that count, but for one.
+    /// Returns the number of counting targets other than `peer`.
     pub(super) fn others_started(&self, peer: ProcessId) -> usize {
         self.targets.iter().filter(|target| target.is_started() && target.peer != peer).count()
     }
 
-    /// A target does not count any more.
+    /// Stops a target, which no longer counts.
     pub(super) fn stop(&mut self, target: usize) {
         if self.targets[target].stop() {
             self.late = self.is_behind();
@@ -195,13 +196,13 @@ impl Outbound {
         }
     }
 
-    /// Stops writing to a target as `stop` does, until the peer says that it is back.
+    /// Stops a target as `stop` does, until the peer reports that it no longer stands aside.
     pub(super) fn set_aside(&mut self, target: usize) {
         self.stop(target);
         self.targets[target].progress = PeerProgress::Aside;
     }
 
-    /// A target's credits are sealed like this from here on.
+    /// Sets the seal that a target's credits carry from now on.
     pub(super) fn hear_credits(&mut self, target: usize, seal: Seal) {
         self.targets[target].credit = Some(SlotReader::new(seal));
     }
@@ -217,7 +218,7 @@ impl Outbound {
         }
     }
 
-    /// Whether as many targets as must free a record are started and count what they hold in the same ballot.
+    /// Returns whether enough targets to free a record are started and count what they hold in the same ballot.
     fn has_majority_in_one_ballot(&self) -> bool {
         let started = || self.targets.iter().filter(|target| target.is_started());
         started().any(|first| {
@@ -226,12 +227,12 @@ impl Outbound {
         })
     }
 
-    /// Returns whether credits that ask not to be waited for, or no longer do, came since the last call.
+    /// Returns whether credits arrived since the last call that ask not to be waited for, or withdraw that.
     pub(super) fn take_asides(&mut self) -> bool {
         std::mem::take(&mut self.asides)
     }
 
-    /// Takes credits. Returns whether any came since the last call of this function, whoever found them.
+    /// Reads credits. Returns whether any arrived since the last call of this function, no matter which call read them.
     pub(super) fn take_news<F: Fabric>(&mut self, fabric: &F) -> bool {
         self.read_credits(fabric);
         std::mem::take(&mut self.news)
@@ -264,9 +265,9 @@ impl Outbound {
         self.news |= any;
     }
 
-    /// The short way, which almost every record takes: it fits one line, and all who get it can be written at once. Seals
-    /// the payload and writes it; returns the number of writes. `None`, and nothing is done, if it is not that simple: ask
-    /// [`ready`](Outbound::ready).
+    /// Seals the payload and writes it to every started target: the fast path, which applies to almost every record.
+    /// The record must fit one cache line, and all started targets must be writable now. Returns the number of writes.
+    /// Otherwise does nothing and returns `None`; ask [`ready`](Outbound::ready) then.
     #[inline]
     pub(super) fn send_plain<F: Fabric>(
         &mut self,
@@ -302,8 +303,8 @@ impl Outbound {
         Some(writes)
     }
 
-    /// Returns the words of a sealed record to write: more than it has, if the next one is to adjoin it. Those behind it are 0,
-    /// so that nothing is told that was for others.
+    /// Returns the number of words to write of a sealed record. It exceeds the record's length if the next record is to
+    /// adjoin it. The padding is zeroed, because the buffer may contain data for other peers.
     #[inline]
     fn words_to_write(&self, place: &Place, record: &mut [u64]) -> usize {
         if !self.whole_lines {
@@ -314,7 +315,7 @@ impl Outbound {
         words
     }
 
-    /// Whether all targets that count can take a record with this payload now.
+    /// Returns whether all counting targets can take a record with this payload now.
     pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[PeerLink], bytes: usize) -> bool {
         if !self.writer.has_room(bytes) {
             self.read_credits(fabric);
@@ -334,35 +335,36 @@ impl Outbound {
         })
     }
 
-    /// Whether no place that the next record takes is one where a write of the set may still land. Ask beside
-    /// [`ready`](Outbound::ready).
+    /// Returns whether no write of the fan-out set can still land at a position that the next record uses. Ask this in
+    /// addition to [`ready`](Outbound::ready).
     pub(super) fn is_clear<F: Fabric>(&mut self, completed: &CompletedWrites<'_, F>, bytes: usize) -> bool {
         let last = self.writer.position() + record_cells(bytes) as u64;
         let lap = self.geometry.lap_cells();
         let started = self.targets.iter_mut().filter(|target| target.is_started());
         let clear = |target: &mut Target| target.unfinished(completed).is_none_or(|position| last <= position + lap);
-        // All are asked, so that all forget what is over.
+        // All targets are asked, so that each forgets its completed writes.
         started.fold(true, |all, target| clear(target) & all) || completed.is_ignored()
     }
 
-    /// Whether nothing of the set can land at a target, wherever.
+    /// Returns whether no write of the fan-out set can still land anywhere at a target.
     pub(super) fn is_clear_of<F: Fabric>(&mut self, target: usize, completed: &CompletedWrites<'_, F>) -> bool {
         self.targets[target].unfinished(completed).is_none() || completed.is_ignored_at_start()
     }
 
-    /// Looks at which targets copies of a broken set may still land.
+    /// Checks at which targets writes of a broken fan-out set may still land.
     pub(super) fn settle_doubts<F: Fabric>(&mut self, completed: &CompletedWrites<'_, F>) {
         for target in self.targets.iter_mut().filter(|target| target.is_in_doubt()) {
             target.unfinished(completed);
         }
     }
 
-    /// A record went to a target by the set.
+    /// Notes that a record was sent to a target through the fan-out set.
     pub(super) fn fanned(&mut self, target: usize, request: u64, position: u64) {
         self.targets[target].fanned.push_back((request, position));
     }
 
-    /// The set broke, whose writes are done up to `done`: what it may not have copied is behind at targets that count.
+    /// Handles a broken fan-out set, whose writes are done up to `done`. Counting targets must get the records again
+    /// that the set may not have copied.
     pub(super) fn set_broke(&mut self, done: u64, forgets: bool) {
         let (geometry, seal) = (self.geometry, self.seal);
         for target in &mut self.targets {
@@ -374,8 +376,9 @@ impl Outbound {
         self.late = self.is_behind();
     }
 
-    /// Seals the payload in `record[3..]` and writes it to every target, but leaves those whom the set reaches to its next
-    /// write. Call when [`ready`](Outbound::ready) says so. Returns the number of writes.
+    /// Seals the payload in `record[3..]` and writes it to every target, but leaves targets that the fan-out set
+    /// reaches to the set's next write. Call it when [`ready`](Outbound::ready) returns true. Returns the number of
+    /// writes.
     pub(super) fn send<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -434,17 +437,17 @@ impl Outbound {
         writes
     }
 
-    /// Cells of a lap.
+    /// Returns the number of cells of a lap.
     pub(super) fn lap_cells(&self) -> u64 {
         self.geometry.lap_cells()
     }
 
-    /// Cells that the first target has not freed, if what it says is possible.
+    /// Returns the number of cells that the first target has not freed; 0 if its credit is impossible.
     pub(super) fn in_use(&self) -> u64 {
         self.targets.first().map_or(0, |target| self.writer.position().saturating_sub(target.freed))
     }
 
-    /// Where a record lies in the staging region.
+    /// Returns the location of a record in the staging region.
     fn staged(&self, region: RegionId, place: &Place) -> Span {
         Span { region, offset: place.offset - self.geometry.offset, bytes: (place.words * WORD) as u32 }
     }
@@ -458,11 +461,12 @@ impl Outbound {
         }
     }
 
-    /// Writes what targets missed that were started before they could be written. Returns the number of writes.
+    /// Writes the records that targets missed because they could not be written when they were started. Returns the
+    /// number of writes.
     pub(super) fn catch_up<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], scratch: &mut [u64]) -> u64 {
         let Some(staging) = self.staging else { return 0 };
         let (mut writes, end) = (0, self.writer.position());
-        // Whatever is staged was staged up to the end of its last line.
+        // Staged records were staged up to the end of their last cache line.
         let unit = if self.whole_lines { LINE_WORDS } else { 1 };
         for target in self.targets.iter_mut().filter(|target| target.behind.is_some()) {
             if target.before > links[target.link].done() {
@@ -471,7 +475,7 @@ impl Outbound {
             let Some(region) = target.resolve(fabric, links) else { continue };
             let Some(reader) = &mut target.behind else { continue };
             if reader.position() < target.freed {
-                // It had got that before its start, and the staging of what is freed is written over.
+                // The target got these records before its start, and freed records may be overwritten in staging.
                 reader.skip_to(target.freed);
             }
             while reader.position() < end && links[target.link].can_post() {
@@ -494,63 +498,65 @@ impl Outbound {
         writes
     }
 
-    /// Whether a target that was started has yet to get what was written before; see [`catch_up`](Outbound::catch_up).
+    /// Returns whether a started target has yet to get earlier records; see [`catch_up`](Outbound::catch_up).
     pub(super) fn is_late(&self) -> bool {
         self.late
     }
 
-    /// The same, looked at.
+    /// Computes [`is_late`](Outbound::is_late) from the targets.
     fn is_behind(&self) -> bool {
         self.targets.iter().any(|target| target.behind.is_some())
     }
 
-    /// For the mutant that writes over what a peer has not freed.
+    /// Pretends that a target has freed everything. For the mutant that overwrites records that a peer has not freed.
     pub(super) fn leave_unfreed(&mut self, target: usize) {
         self.targets[target].freed = self.writer.position();
         self.settle_freed();
     }
 
-    /// Looks how fast targets free, `step` after the last look. `quiet`: cells that a peer may have freed without saying so;
-    /// `slots`: those that a client has used, each of which its members free.
+    /// Measures how fast targets free, `step` after the last measurement. `quiet`: number of cells that a peer may have
+    /// freed without reporting it. `slots`: number of slots that a client has used, each of which its members must
+    /// free.
     pub(super) fn look<F: Fabric>(&mut self, fabric: &F, step: Duration, quiet: u64, slots: u64) {
         self.read_credits(fabric);
         let end = self.writer.position();
         for target in self.targets.iter_mut().filter(|target| target.is_started()) {
             let freed = target.report.map_or(0, |report| report.freed);
-            // A message that came through another member takes a slot, and no place in the ring.
+            // A message that arrived through another member takes a slot, but no space in the ring.
             let owes = end.saturating_sub(target.freed) > quiet || freed < slots || target.is_in_doubt();
             target.pace.look(step, target.freed.wrapping_add(freed), owes);
         }
     }
 
-    /// Cells that a member may have freed of this ring without saying so: it says it a quarter at a time.
+    /// Returns the number of cells that a member may have freed of this ring without reporting it. It reports a quarter
+    /// at a time.
     pub(super) fn quiet_cells(&self) -> u64 {
         self.geometry.lap_cells() / 4 + record_cells(self.geometry.max_payload()) as u64
     }
 
-    /// Whether there is no room for the longest record, or a target that counts takes nothing more.
+    /// Returns whether there is no room for the longest record, or a counting target accepts nothing more.
     pub(super) fn is_full(&self, links: &[PeerLink]) -> bool {
         let is_stuck = |link: &PeerLink| link.is_ready() && !link.can_post();
         let stuck = |target: &Target| target.is_started() && (is_stuck(&links[target.link]) || target.is_in_doubt());
         !self.writer.has_room(self.geometry.max_payload()) || self.targets.iter().any(stuck)
     }
 
-    /// Whether a target that counts stands still.
+    /// Returns whether a counting target is stalled.
     pub(super) fn stands(&self, target: usize, patience: &Patience, full: bool) -> bool {
         let target = &self.targets[target];
         target.is_started() && target.pace.stands(patience, full)
     }
 
-    /// Whether nobody gets or waits for what is written.
+    /// Returns whether no target gets or waits for what is written.
     pub(super) fn is_deserted(&self) -> bool {
         self.targets.iter().all(|target| !target.is_started() && target.is_left(self.patient))
     }
 }
 
-/// Copies parts one after the other to the beginning of `to`.
+/// Copies the concatenation of `parts` to the beginning of `to`.
 ///
 /// # Panics
-/// If they are longer than that.
+/// If the parts are longer than `to`.
 #[inline]
 pub(super) fn copy_parts(parts: &[&[u8]], mut to: &mut [u8]) {
     for part in parts {
@@ -560,7 +566,7 @@ pub(super) fn copy_parts(parts: &[&[u8]], mut to: &mut [u8]) {
     }
 }
 
-/// Words of a scratch record for a ring.
+/// Returns a scratch record of the ring's largest size.
 pub(super) fn scratch(geometry: &Geometry) -> Vec<u64> {
     vec![0; (HEADER_WORDS + geometry.max_payload().div_ceil(WORD)).next_multiple_of(LINE_WORDS)]
 }
@@ -571,7 +577,7 @@ mod tests {
 
     use super::*;
 
-    /// What was for others and lies behind a short record is not told.
+    /// The padding behind a short record contains no data of other peers.
     #[test]
     fn a_record_is_padded_to_whole_lines_where_writes_merge() {
         let mut fabric = World::new(SimConfig::new(1, 1, NetworkModel::calm())).fabric(ProcessId(0));
@@ -587,7 +593,7 @@ mod tests {
             ring.whole_lines = true;
             assert_eq!(ring.words_to_write(&place, &mut record), words, "{bytes} bytes");
             assert!(record[place.words..words].iter().all(|word| *word == 0), "{bytes} bytes");
-            let staging = ring.staging.expect("who catches up has one");
+            let staging = ring.staging.expect("a ring that catches up has staging");
             fabric.memory(staging).iter().for_each(|word| word.store(7, Ordering::Relaxed));
             ring.stage(&fabric, &Place { words, ..place }, &record);
             let first = (place.offset - geometry.offset) as usize / WORD;

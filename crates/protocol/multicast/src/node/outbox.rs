@@ -1,4 +1,4 @@
-//! Writes outboxes to rings: as many items to a record as there are, and as fit.
+//! Writes outboxes to rings, with as many items in a record as there are and as fit.
 
 use stentor_fabric::Fabric;
 use stentor_fabric::seal::HEADER_WORDS;
@@ -9,7 +9,7 @@ use super::peer_link::PeerLink;
 use super::sealed::Sealed;
 use crate::item;
 
-/// What writing needs.
+/// Borrowed parts of a node that sending an outbox needs.
 pub(super) struct BoxSender<'a, F: Fabric> {
     pub(super) fabric: &'a mut F,
     pub(super) links: &'a mut [PeerLink],
@@ -21,7 +21,7 @@ pub(super) struct BoxSender<'a, F: Fabric> {
 }
 
 impl<F: Fabric> BoxSender<'_, F> {
-    /// Writes what there is room for. Returns whether the outbox is empty now.
+    /// Writes as many items as there is room for. Returns whether the outbox is empty now.
     #[inline]
     pub(super) fn send(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
         let first = outbox.first().and_then(|first| item::own_item(*first));
@@ -36,7 +36,7 @@ impl<F: Fabric> BoxSender<'_, F> {
         self.send_parts(outbound, outbox)
     }
 
-    /// The same, in as many records as it takes, some of which may have to wait.
+    /// Writes the items in as many records as necessary. Records without room remain in the outbox.
     fn send_parts(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
         let mut sent = 0;
         while let Some((kind, _)) = outbox.get(sent).and_then(|first| item::own_item(*first)) {
@@ -52,12 +52,13 @@ impl<F: Fabric> BoxSender<'_, F> {
             self.counts.write(Step::from(kind), writes);
             sent += words;
         }
-        // Once per call, not per record: a long outbox goes out in many records.
+        // Drained once per call, not per record, because a long outbox takes many records.
         outbox.drain(..sent);
         outbox.is_empty()
     }
 
-    /// Words of whole items that go into the next record: all, if they fit inline; at least one.
+    /// Returns the words of the whole items that go into the next record: all items if they fit inline, otherwise at
+    /// least one.
     fn chunk(&self, outbound: &Outbound, outbox: &[u64]) -> usize {
         let inline = (self.fabric.capabilities().inline_bytes as usize / 8).saturating_sub(HEADER_WORDS);
         let limit = (outbound.writer.max_payload() / 8).min(inline);

@@ -1,37 +1,38 @@
-//! Detects a peer that stands still: it frees nothing of what is written to it, while others do.
+//! Detects stalled peers: a peer is stalled if it frees nothing of what is written to it, while others do.
 //!
-//! # States of a peer as a writer sees it
-//! *counts* → *standing* (it always owed something and freed nothing for as long as [`Patience`] allows) → *expelled*, if
-//! it belongs to the slowest minority of its group: the writer ends its connections with the peer
-//! ([`Fabric::disconnect`](stentor_fabric::Fabric::disconnect)) → *counts* again when it has greeted on a new connection.
+//! # States of a peer, as a writer sees it
+//! *counts* → *stalled* (it owed something all the time and freed nothing for as long as [`Patience`] allows) →
+//! *expelled*, if it belongs to the slowest minority of its group: the writer ends its connections with the peer
+//! ([`Fabric::disconnect`](stentor_fabric::Fabric::disconnect)) → *counts* again when its hello arrived on a new
+//! connection.
 //!
 //! # Invariants
 //! - *Only a minority is expelled, and only while a majority is ahead of it* ([`expelling`](super::expelling)). If a
-//!   majority stands still, writers wait: a write needs that majority, so expelling it would not help.
-//! - *Expelling a peer is the same as losing its connections.* The same code handles both. No vote, permission or quorum
-//!   changes, so expelling cannot affect agreement. A cell that the peer has not freed is written again only on a new
-//!   connection.
-//! - *A writer that stood still itself blames nobody.* Time counts only while it looks at its peers, and each look adds a
-//!   bounded amount.
-//! - A peer that owes nothing is not looked at, so an idle group expels nobody.
+//!   majority is stalled, writers wait: a write needs that majority, so expelling it would not help.
+//! - *Expelling a peer is the same as losing its connections.* The same code handles both. No vote, permission or
+//!   quorum changes, so expelling cannot affect agreement. A cell that the peer has not freed is written again only on
+//!   a new connection.
+//! - *A writer that was stalled itself expels nobody for that.* Time counts only while it checks its peers, and each
+//!   check adds a bounded amount.
+//! - A peer that owes nothing is not checked, so an idle group expels nobody.
 
 use std::time::Duration;
 
-/// How long a writer waits for a peer that frees nothing.
+/// The time that a writer waits for a peer that frees nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// While there is room.
+    /// The limit while the ring has room.
     lag: Duration,
-    /// The time of the last look.
+    /// The time of the last check.
     looked: Option<Duration>,
 }
 
-/// How long a writer waits if nothing else is set.
+/// The default time that a writer waits for a peer that frees nothing: 500 ms.
 pub const EXPEL_AFTER: Duration = Duration::from_millis(500);
 
-/// The part of the lag that a writer waits when there is no room.
+/// Divisor of the limit when the ring has no room.
 const FULL_PART: u32 = 10;
-/// The part of that by which a look counts at most.
+/// Divisor of that shorter limit, which bounds the time that one check adds.
 const LOOK_PART: u32 = 5;
 
 impl Default for Patience {
@@ -45,19 +46,19 @@ impl Patience {
         Patience { lag, looked: None }
     }
 
-    /// How long a peer may free nothing.
+    /// Returns how long a peer may free nothing.
     fn limit(&self, full: bool) -> Duration {
         if full { self.lag / FULL_PART } else { self.lag }
     }
 
-    /// Another look. Returns the time that counts since the last one.
+    /// Starts another check. Returns the time that counts since the last one.
     pub(super) fn look(&mut self, now: Duration) -> Duration {
         let before = self.looked.replace(now).unwrap_or(now);
         now.saturating_sub(before).min(self.limit(true) / LOOK_PART)
     }
 }
 
-/// How far a peer is, and for how long it has been there.
+/// The progress of a peer, and the time for which it has not changed.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Pace {
     freed: u64,
@@ -65,7 +66,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Looks at a peer again after `step`. `owes`: it has something to free, and would say so.
+    /// Updates the peer's progress after `step`. `owes`: the peer has something to free, and would report it.
     pub(super) fn look(&mut self, step: Duration, freed: u64, owes: bool) {
         if freed != self.freed || !owes {
             *self = Pace { freed, idle: Duration::ZERO };
@@ -74,12 +75,12 @@ impl Pace {
         }
     }
 
-    /// Begins anew, on a new connection.
+    /// Restarts the measurement on a new connection.
     pub(super) fn restart(&mut self) {
         *self = Pace::default();
     }
 
-    /// Whether the peer stands still. `full`: there is no room for more.
+    /// Returns whether the peer is stalled. `full`: the ring has no room for more.
     pub(super) fn stands(&self, patience: &Patience, full: bool) -> bool {
         self.idle >= patience.limit(full).max(Duration::from_nanos(1))
     }
@@ -92,7 +93,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_peer_stands_that_frees_nothing_for_long_and_sooner_when_there_is_no_room() {
+    fn peer_stalls_after_the_limit_and_sooner_when_the_ring_is_full() {
         let patience = Patience::new(500 * MS);
         let mut pace = Pace::default();
         pace.look(49 * MS, 0, true);
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stood_still_itself_blames_nobody() {
+    fn time_in_which_the_writer_itself_was_stalled_does_not_count() {
         let mut patience = Patience::new(500 * MS);
         assert_eq!(patience.look(100 * MS), Duration::ZERO);
         assert_eq!(patience.look(102 * MS), 2 * MS);

@@ -1,4 +1,4 @@
-//! A link, and what came over it on the present connection.
+//! A link, and the state of its present connection.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,13 +8,13 @@ use stentor_link::Link;
 #[derive(Debug)]
 pub(super) struct PeerLink {
     link: Link,
-    /// The life that greeted on this connection.
+    /// Life of the process whose hello arrived on this connection.
     pub(super) greeted: Option<u64>,
     /// Receives that the peer's writes with an immediate consumed on this connection.
     pub(super) consumed: u64,
-    /// The last request that sent a greeting; 0 if there is none.
+    /// The last request that sent a hello; 0 if there is none.
     pub(super) greeting: u64,
-    /// The first word of its receives in the inbox, if it has any.
+    /// The first word of the link's receives in the inbox, if it has any.
     pub(super) receives: Option<usize>,
 }
 
@@ -23,13 +23,13 @@ impl PeerLink {
         PeerLink { link, greeted: None, consumed: 0, greeting: 0, receives }
     }
 
-    /// Whether both ends have greeted each other.
+    /// Returns whether the link is up and the peer's hello arrived.
     #[inline]
     pub(super) fn is_met(&self) -> bool {
         self.is_ready() && self.greeted.is_some()
     }
 
-    /// The next connection begins.
+    /// Resets the state for the next connection.
     pub(super) fn begin_connection(&mut self) {
         (self.greeted, self.consumed) = (None, 0);
     }

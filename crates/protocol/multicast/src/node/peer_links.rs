@@ -1,8 +1,8 @@
-//! The links of a node, their receives, and the hellos that come and go over them.
+//! The links of a node, their receives, and the hellos that are exchanged over them.
 //!
 //! # Invariants
-//! - Every connection of a main link has `RECEIVES` receives posted before it is made, and each that is consumed is posted
-//!   again. A peer keeps to that budget, so none is missing.
+//! - Every connection of a main link has `RECEIVES` receives posted before it is established, and each that is consumed
+//!   is posted again. A peer keeps to that budget, so no receive is ever missing.
 //! - A hello is sent on the connection for which it was made, or never.
 
 use std::ops::{Deref, DerefMut};
@@ -21,25 +21,25 @@ use super::peer_link::PeerLink;
 use super::seals::Seals;
 use super::{NodeError, SEND_DEPTH};
 
-/// Receives posted on every main queue pair: two hellos, the rest for writes with an immediate.
+/// Receives posted on every main queue pair. Two are for hellos, the rest for writes with an immediate.
 pub(super) const RECEIVES: u32 = 16;
-/// Writes with an immediate that a peer may have posted without knowing that their receives were posted again.
+/// Writes with an immediate that a peer may have posted before it knows that their receives were posted again.
 pub(super) const IMMEDIATES: u64 = RECEIVES as u64 - 4;
-/// Cells of every client or other member in the inbox: its receives, and the last greeting that went there.
+/// Cells of every client or other member in the inbox: its receives, and the last hello sent to it.
 const CELLS: usize = RECEIVES as usize + 1;
-/// Bytes of receives, and of the last greeting, for every client or other member.
+/// Bytes of receives, and of the last hello, for every client or other member.
 pub const INBOX_BYTES: u64 = CELLS as u64 * HELLO_BYTES as u64;
 
-/// What happened to a link, which is named by its index.
+/// An event of a link, which is identified by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PeerEvent {
-    /// Connected.
+    /// The link is connected.
     Up(usize),
-    /// Broken, and reset.
+    /// The link broke and was reset.
     Down(usize),
-    /// The peer greeted.
+    /// The peer's hello arrived.
     Greeted(usize, Hello),
-    /// The peer sent something else.
+    /// The peer sent something other than a hello.
     Refused,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct PeerLinks {
     links: Links<PeerLink>,
     inbox: RegionId,
     next_receives: usize,
-    /// Hellos that found no place in their send queues.
+    /// Hellos that found no room in their send queues.
     unsent: Vec<(usize, Hello)>,
     seals: Seals,
     pub(super) life: u64,
@@ -72,7 +72,7 @@ impl DerefMut for PeerLinks {
 }
 
 impl PeerLinks {
-    /// With receives for `mains` main queue pairs. Registers `mains *` [`INBOX_BYTES`].
+    /// Registers receives for `mains` main queue pairs: `mains *` [`INBOX_BYTES`] bytes.
     pub(super) fn new<F: Fabric>(fabric: &mut F, mains: usize, seals: Seals, life: u64) -> Result<Self, NodeError> {
         let bytes = (mains as u64 * INBOX_BYTES).max(INBOX_BYTES);
         let inbox = fabric.register(RegionSpec { purpose: MULTICAST_INBOX, writer: fabric.me(), bytes })?;
@@ -87,7 +87,7 @@ impl PeerLinks {
         service: Service,
     ) -> Result<usize, NodeError> {
         let receives = if service == MULTICAST_MAIN { RECEIVES } else { 0 };
-        // Records and credits are sealed, each by itself: in which order the bytes of several land does not matter.
+        // Records and credits are sealed individually, so the order in which the bytes of several land does not matter.
         let config = QpConfig::reliable(SEND_DEPTH, receives).merging();
         let link = Link::open(fabric, peer, service, config)?;
         let first = (receives > 0).then_some(self.next_receives);
@@ -103,7 +103,7 @@ impl PeerLinks {
         }
     }
 
-    /// Errors mean that the link is broken: then all are posted again when it is reset.
+    /// An error means that the link is broken. All receives are posted again when it is reset.
     fn post_receive<F: Fabric>(&self, fabric: &mut F, link: usize, receive: u64) {
         let link = &self.links[link];
         let Some(first) = link.receives else { return };
@@ -112,12 +112,13 @@ impl PeerLinks {
         let _ = fabric.post_recv(link.qp(), span, link.id(receive));
     }
 
-    /// A completion was polled.
+    /// Handles a completion that was polled.
     pub(super) fn completed<F: Fabric>(&mut self, fabric: &mut F, completion: &Completion) -> Option<PeerEvent> {
         let Completion { opcode, status, bytes, .. } = *completion;
         let (link, number) = self.links.find(completion)?;
         if status != Status::Success {
-            // A suspicion, not a crash. If the queue pair is not broken it was reset already, and this is of before.
+            // An error is a suspicion, not a crash. If the queue pair is not in error, it was already reset, and the
+            // completion is older.
             let event = self.links.check(fabric, link)?;
             return Some(self.changed(fabric, event));
         }
@@ -141,13 +142,13 @@ impl PeerLinks {
             .map_or(PeerEvent::Refused, |hello| PeerEvent::Greeted(link, hello))
     }
 
-    /// Sends a hello, or keeps it until there is a place in the send queue. Returns the number of sends.
+    /// Sends a hello, or keeps it until the send queue has room. Returns the number of sends.
     pub(super) fn greet<F: Fabric>(&mut self, fabric: &mut F, link: usize, hello: Hello) -> u64 {
         self.unsent.push((link, hello));
         self.send_hellos(fabric)
     }
 
-    /// Sends what was kept. Returns the number of sends.
+    /// Sends the hellos that were kept. Returns the number of sends.
     #[inline]
     pub(super) fn send_hellos<F: Fabric>(&mut self, fabric: &mut F) -> u64 {
         if self.unsent.is_empty() { 0 } else { self.send_all(fabric) }
@@ -155,13 +156,14 @@ impl PeerLinks {
 
     fn send_all<F: Fabric>(&mut self, fabric: &mut F) -> u64 {
         let (links, seals, before) = (&mut self.links, self.seals, self.unsent.len());
-        // Rings that start anew wait for what was posted before; see `Outbound::start`.
+        // Rings that restart wait for everything posted before; see `Outbound::start`.
         let awaited = !fabric.capabilities().ordered_writes;
         let inline = HELLO_BYTES <= fabric.capabilities().inline_bytes as usize;
         let inbox = self.inbox;
         self.unsent.retain(|(link, hello)| {
             let link = &mut links[*link];
-            // The one before may not be read yet; or, where order is not kept, it could arrive behind this one.
+            // The previous hello's source may not be read yet; or, without order, that hello could arrive behind this
+            // one.
             if !link.can_post() || (awaited || !inline) && link.greeting > link.done() {
                 return true;
             }
@@ -184,7 +186,7 @@ impl PeerLinks {
         (before - self.unsent.len()) as u64
     }
 
-    /// An event was taken.
+    /// Handles an event of the fabric.
     pub(super) fn happened<F: Fabric>(&mut self, fabric: &mut F, event: &Event) -> Option<PeerEvent> {
         let event = self.links.happened(fabric, event)?;
         Some(self.changed(fabric, event))
@@ -192,7 +194,7 @@ impl PeerLinks {
 
     /// Ends a connection from this end, as if it had broken.
     pub(super) fn disconnect<F: Fabric>(&mut self, fabric: &mut F, link: usize) -> Option<PeerEvent> {
-        // Refused only for a queue pair that is not this process's.
+        // The fabric refuses this only for a queue pair that is not this process's.
         let _ = fabric.disconnect(self.links[link].qp());
         self.check_down(fabric, link)
     }

@@ -1,19 +1,19 @@
-//! Which rounds of polling have anything to look at.
+//! Decides which rounds of polling have anything to look at.
 
 use stentor_fabric::{Fabric, PollHint, ProcessId};
 
-/// Rounds after which everything is looked at all the same: what a peer that breaks the rules forgets to announce is late,
-/// not lost.
+/// Number of rounds after which everything is looked at regardless of hints. A write that a faulty peer does not
+/// announce is then late, not lost.
 const QUIET_ROUNDS: u32 = 64;
 
-/// What a round of polling looks at, and when it may be skipped.
+/// Selects what a round of polling looks at, and when it may be skipped.
 #[derive(Debug)]
 pub(super) struct PollGate {
-    /// The last round found nothing and left nothing over.
+    /// Whether the last round found nothing and left nothing over.
     idle: bool,
-    /// What this round looks at.
+    /// The peers whose writes this round looks at.
     heard: PollHint,
-    /// What the next round looks at in any case.
+    /// The peers whose writes the next round looks at in any case.
     left: PollHint,
     rounds: u32,
 }
@@ -25,10 +25,11 @@ impl Default for PollGate {
 }
 
 impl PollGate {
-    /// Begins a round. Whether it would find nothing, and has nothing else to do.
+    /// Begins a round. Returns whether the round may be skipped, because it would find nothing and has nothing else to
+    /// do.
     #[inline]
     pub(super) fn skips<F: Fabric>(&mut self, fabric: &mut F) -> bool {
-        // Asked first and every time: what lands after this is for the next round.
+        // The hint is taken first, and in every round: writes that land after this belong to the next round.
         self.heard = fabric.poll_hint().and(std::mem::replace(&mut self.left, PollHint::NOTHING));
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds.is_multiple_of(QUIET_ROUNDS) {
@@ -37,50 +38,51 @@ impl PollGate {
         self.idle && self.heard.is_nothing()
     }
 
-    /// Whether this round looks at what that process writes.
+    /// Returns whether this round looks at the writes of `process`.
     #[inline]
     pub(super) fn looks_at(&self, process: ProcessId) -> bool {
         self.heard.is_from(process)
     }
 
-    /// The processes below `processes` whose writes this round looks at.
+    /// Returns the processes below `processes` whose writes this round looks at.
     #[inline]
     pub(super) fn looked_at(&self, processes: usize) -> impl Iterator<Item = ProcessId> + use<> {
         self.heard.among(processes)
     }
 
-    /// Whether this round looks at nothing: it only does what was left for when nothing comes.
+    /// Returns whether this round looks at no peer's writes, and only does what was left for an idle round.
     #[inline]
     pub(super) fn looks_at_nothing(&self) -> bool {
         self.heard.is_nothing()
     }
 
-    /// Whether nothing is left and nothing has come since the round began.
+    /// Returns whether nothing is left and nothing has arrived since the round began.
     #[inline]
     pub(super) fn is_done<F: Fabric>(&mut self, fabric: &mut F) -> bool {
         self.left = self.left.and(fabric.poll_hint());
         self.left.is_nothing()
     }
 
-    /// What the round left.
+    /// Ends the round. `more`: input remains; `left_over`: output remains.
     #[inline]
     pub(super) fn after(&mut self, more: bool, left_over: bool) {
         self.idle = !more && !left_over;
     }
 
-    /// Not everything of a process was taken: the next round goes on.
+    /// Makes the next round look at a process again, because not everything of it was read.
     #[inline]
     pub(super) fn leave(&mut self, process: ProcessId) {
         self.left = self.left.and(PollHint::from(process));
     }
 
-    /// Something is to be written: the next round is not skipped. What it looks at stays the same.
+    /// Prevents the next round from being skipped, because something is to be written. It looks at the same peers as
+    /// otherwise.
     #[inline]
     pub(super) fn resume(&mut self) {
         self.idle = false;
     }
 
-    /// Something else happened: this round and the next look at everything.
+    /// Makes this round and the next one look at everything, because of another event.
     pub(super) fn disturb(&mut self) {
         (self.heard, self.left) = (PollHint::ANYBODY, PollHint::ANYBODY);
     }

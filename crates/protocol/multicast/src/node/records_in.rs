@@ -1,13 +1,13 @@
-//! Records of the caller's that peers write to this node, each peer in a ring of its own: members' replies, clients' queries.
+//! Records of the caller that peers write to this node, with one ring per peer: members' replies, clients' queries.
 //!
 //! # States of a ring
-//! *quiet* → *due* (its next record seems to be there) → *quiet* again, when that is not so any more. Rings are taken in turn,
+//! *quiet* → *due* (its next record seems to be there) → *quiet* again, when there is none. Due rings take turns, with
 //! one record each.
 //!
 //! # Invariants
-//! - Nothing is read on a connection before the peer's greeting said where its ring begins there.
-//! - A quarter of a ring that is not credited keeps no writer waiting (`inbound.rs`), so smaller credits are not sent. A
-//!   credit that is due and cannot go yet is `owed`, and no round is skipped until it has gone.
+//! - Nothing is read on a connection before the peer's hello named the start of the ring there.
+//! - An uncredited quarter of a ring never blocks the writer (`inbound.rs`), so smaller credits are not sent. If a
+//!   credit is due and cannot be sent yet, `owed` is set, and no round is skipped until it is sent.
 
 use std::collections::VecDeque;
 
@@ -24,23 +24,23 @@ use super::poll_gate::PollGate;
 /// A record that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
-    /// The ring that it came through.
+    /// Index of the ring through which it arrived.
     pub(super) ring: usize,
     bytes: usize,
-    /// Credits that were written.
+    /// Number of credits that were written.
     pub(super) credits: u64,
 }
 
-/// The rings of records of all peers that send any.
+/// The rings of records from all peers that send any.
 #[derive(Debug)]
 pub(super) struct RecordsIn {
     /// Empty if there are no replies.
     rings: Vec<Inbound>,
-    /// Rings that seem to have a record, in the order in which they are taken.
+    /// Rings that seem to have a record, in the order in which they are read.
     due: VecDeque<usize>,
-    /// By ring: whether it is in `due`.
+    /// Indexed by ring: whether it is in `due`.
     is_due: Vec<bool>,
-    /// Whether some credit that is due has not gone.
+    /// Whether a credit is due that could not be sent.
     owed: bool,
     /// The last record that was taken.
     record: Vec<u64>,
@@ -57,11 +57,11 @@ impl RecordsIn {
         }
     }
 
-    /// A peer says where its ring begins.
+    /// Restarts a ring at the position that the peer's hello names.
     pub(super) fn restart(&mut self, at: usize, life: u64, start: Start, seal: Seal) {
         let Some(ring) = self.rings.get_mut(at) else { return };
         ring.restart(life, start, seal);
-        // Records may have come before the greeting, whose writer is not announced again.
+        // Records may have arrived before the hello, and their writer is not announced again.
         self.put_due(at);
     }
 
@@ -71,8 +71,8 @@ impl RecordsIn {
         }
     }
 
-    /// Looks which rings have something now, and sends credits that could not go before. Returns whether any ring was found that had
-    /// nothing before, and the number of writes.
+    /// Finds the rings that have a record now, and sends credits that could not be sent before. Returns whether a ring
+    /// was found that was not due before, and the number of writes.
     #[inline]
     pub(super) fn look<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink], gate: &PollGate) -> (bool, u64) {
         let writes = if self.owed { self.send_owed(fabric, links) } else { 0 };
@@ -92,7 +92,8 @@ impl RecordsIn {
         (due.len() > before, writes)
     }
 
-    /// Takes the next record, of the peer whose turn it is. Its bytes are [there](RecordsIn::bytes) until the next one is taken.
+    /// Takes the next record, from the ring whose turn it is. Its [bytes](RecordsIn::bytes) are valid until the next
+    /// record is taken.
     pub(super) fn take<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> Option<Taken> {
         for _ in 0..self.due.len() {
             let at = self.due.pop_front()?;
@@ -106,7 +107,7 @@ impl RecordsIn {
             if let Some(record) = &record {
                 ring.reader.advance(record);
             }
-            // One that is not whole yet is looked at again, too.
+            // A record that has not arrived completely makes the ring due again, too.
             let more = ring.reader.looks_ready(memory);
             let credits = ring.send_credit(fabric, links);
             self.owed |= ring.owes_credit();
@@ -125,20 +126,20 @@ impl RecordsIn {
         &self.record[HEADER_WORDS..].as_bytes()[..taken.bytes]
     }
 
-    /// Sends credits that could not go before. Returns the number of writes.
+    /// Sends credits that could not be sent before. Returns the number of writes.
     #[cold]
     fn send_owed<F: Fabric>(&mut self, fabric: &mut F, links: &mut [PeerLink]) -> u64 {
         let mut writes = 0;
         self.owed = false;
         for ring in &mut self.rings {
             writes += ring.send_credit(fabric, links);
-            // What is lost with a connection is not owed on the next one.
+            // A credit lost with its connection is not owed on the next one.
             self.owed |= ring.owes_credit() && links[ring.credit.link].is_met();
         }
         writes
     }
 
-    /// Whether a credit has still to go.
+    /// Returns whether a due credit could not be sent yet.
     #[inline]
     pub(super) fn owes(&self) -> bool {
         self.owed

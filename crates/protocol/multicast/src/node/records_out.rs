@@ -1,10 +1,11 @@
-//! Records of the caller's that this node writes to peers, each peer in a ring of its own: a member's replies, a client's queries.
+//! Records of the caller that this node writes to peers, with one ring per peer: a member's replies, a client's
+//! queries.
 //!
 //! # Invariants
-//! - A ring starts anew with each connection: the greeting of that connection says where. A process that takes a peer's
-//!   place therefore reads nothing that was written for an earlier one, and nothing is read twice.
-//! - Nothing is written before the peer has greeted on the present connection.
-//! - What was under way when a connection ended is lost. The caller sends it again, if it matters.
+//! - A ring restarts with each connection, and the hello of that connection names its start. So a process that takes
+//!   over a peer's id reads nothing that was written for an earlier process, and nothing is read twice.
+//! - Nothing is written before the peer's hello arrived on the present connection.
+//! - Records in flight when a connection ends are lost. The caller must send them again if they matter.
 
 use stentor_fabric::Fabric;
 use stentor_fabric::memory::WORD;
@@ -20,18 +21,18 @@ use super::target::PeerProgress;
 use crate::Mutant;
 use crate::mutant::mutant;
 
-/// What became of a record: a reply, or a query.
+/// The outcome of sending a record, which is a reply or a query.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "only a record that was sent is on its way"]
 pub enum RecordSent {
-    /// It is written, and arrives unless the connection ends before that.
+    /// The record is written. It arrives unless the connection ends first.
     Sent,
-    /// There is no room now: the receiver has not read what was sent before.
+    /// There is no room now: the receiver has not read earlier records.
     Full,
     /// The receiver is not connected, or the cluster has no replies.
     Away,
-    /// It is longer than the limit: [`reply_bytes`](crate::Limits::reply_bytes), of a query
-    /// [`message_bytes`](crate::Limits::message_bytes).
+    /// The record is longer than the limit: [`reply_bytes`](crate::Limits::reply_bytes) for a reply,
+    /// [`message_bytes`](crate::Limits::message_bytes) for a query.
     TooLong,
 }
 
@@ -39,28 +40,28 @@ pub enum RecordSent {
 #[derive(Debug)]
 struct RecordRing {
     outbound: Outbound,
-    /// Where the ring began on the present connection.
+    /// Where the ring started on the present connection.
     start: Start,
-    /// A record found no room since credits came last.
+    /// Whether a record found no room since the last credit.
     waits: bool,
 }
 
-/// The rings of records to all peers that get any.
+/// The rings of records to all peers that receive any.
 #[derive(Debug)]
 pub(super) struct RecordsOut {
     rings: Vec<RecordRing>,
-    /// The record in work.
+    /// The record that is being written.
     record: Vec<u64>,
     longest: usize,
-    /// Something was written since the last flush.
+    /// Whether something was written since the last flush.
     unflushed: bool,
-    /// Whether a ring may wait for room: if not, a step looks at none of them.
+    /// Whether any ring may wait for room. Otherwise a step checks none of them.
     any_waits: bool,
     mutant: Mutant,
 }
 
 impl RecordsOut {
-    /// Of rings of this geometry; of none, if there are no replies.
+    /// Creates the senders for these rings, which all have this geometry. `rings` is empty if there are no replies.
     pub(super) fn new(rings: Vec<Outbound>, geometry: &Geometry, longest: usize, mutant: Mutant) -> Self {
         let record = if rings.is_empty() { Vec::new() } else { scratch(geometry) };
         let ring = |outbound| RecordRing { outbound, start: Start::NONE, waits: false };
@@ -68,7 +69,8 @@ impl RecordsOut {
         RecordsOut { rings, record, longest, unflushed: false, any_waits: false, mutant }
     }
 
-    /// The peer is greeted: once for a connection, or several times. Returns where its ring goes on, which a connection changes once.
+    /// Returns where the peer's ring starts, for a hello to it. A connection starts the ring once, even if several
+    /// hellos are sent on it.
     pub(super) fn greet(&mut self, at: usize, links: &[PeerLink]) -> Start {
         match self.rings.get(at) {
             Some(ring) if ring.outbound.targets[0].is_started() => ring.start,
@@ -76,7 +78,7 @@ impl RecordsOut {
         }
     }
 
-    /// A connection with a peer began. Returns where its ring goes on.
+    /// Starts the ring on a new connection with a peer. Returns where it starts.
     pub(super) fn start(&mut self, at: usize, links: &[PeerLink]) -> Start {
         let Some(ring) = self.rings.get_mut(at) else { return Start::NONE };
         if mutant!(self.mutant, ReplyRingKept) && ring.start.generation > 0 {
@@ -88,38 +90,38 @@ impl RecordsOut {
         ring.start
     }
 
-    /// Returns where the ring of the present connection with a peer began.
+    /// Returns where the peer's ring started on the present connection.
     pub(super) fn started(&self, at: usize) -> Start {
         self.rings.get(at).map_or(Start::NONE, |ring| ring.start)
     }
 
-    /// A connection with a peer ended.
+    /// Stops the ring of a peer whose connection ended.
     pub(super) fn stop(&mut self, at: usize) {
         if let Some(ring) = self.rings.get_mut(at) {
             ring.outbound.stop(0);
         }
     }
 
-    /// A process greeted in a peer's place, whose writes have this seal.
+    /// Sets the seal that a peer's credits carry, after a hello of a new process.
     pub(super) fn hear_credits(&mut self, at: usize, seal: Seal) {
         if let Some(ring) = self.rings.get_mut(at) {
             ring.outbound.hear_credits(0, seal);
         }
     }
 
-    /// Whether something was written since the last flush.
+    /// Returns whether something was written since the last flush.
     #[inline]
     pub(super) fn is_unflushed(&self) -> bool {
         self.unflushed
     }
 
-    /// All that was written goes out now.
+    /// Notes that everything written so far was flushed.
     #[inline]
     pub(super) fn flushed(&mut self) {
         self.unflushed = false;
     }
 
-    /// Looks whether peers for which a record waits have made room. Returns whether any has.
+    /// Checks whether peers with a postponed record have made room. Returns whether any has.
     #[inline]
     pub(super) fn hear_room<F: Fabric>(&mut self, fabric: &F, gate: &PollGate) -> bool {
         self.any_waits && self.look_for_room(fabric, gate)
@@ -137,7 +139,7 @@ impl RecordsOut {
         any
     }
 
-    /// Writes a record. Returns what became of it, and the number of writes.
+    /// Writes a record. Returns the outcome, and the number of writes.
     pub(super) fn send<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -161,7 +163,7 @@ impl RecordsOut {
         let words = bytes.div_ceil(WORD);
         let payload = &mut self.record[HEADER_WORDS..HEADER_WORDS + words];
         if let Some(last) = payload.last_mut() {
-            // What is behind the last byte is sealed, too.
+            // The seal also covers the bytes behind the record's last byte.
             *last = 0;
         }
         copy_parts(parts, payload.as_mut_bytes());

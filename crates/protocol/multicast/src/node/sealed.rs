@@ -3,8 +3,8 @@
 use stentor_fabric::memory::LINE_WORDS;
 use stentor_fabric::seal::HEADER_WORDS;
 
-/// The record that was sealed last, if it is a short one: what goes to several peers alike, each in a ring of its own, is
-/// sealed once as long as their rings are in the same lap.
+/// The record that was sealed last, if it is short. A record that several peers get, each in its own ring, is sealed
+/// once as long as these rings are in the same lap.
 #[derive(Debug, Default)]
 pub(super) struct Sealed {
     pub(super) record: [u64; LINE_WORDS],
@@ -13,7 +13,8 @@ pub(super) struct Sealed {
 }
 
 impl Sealed {
-    /// Takes a payload of at most a line without its header. Whether it is the one that was sealed.
+    /// Sets the payload, which fits one cache line with its header. Returns whether it equals the one that was sealed
+    /// last.
     #[inline]
     pub(super) fn take(&mut self, payload: &[u64]) -> bool {
         let kept = &mut self.record[HEADER_WORDS..];

@@ -1,9 +1,9 @@
-//! The seals of what a process writes.
+//! The seals of the records that processes write.
 
 use stentor_fabric::seal::Seal;
 use stentor_fabric::{Mutant, ProcessId, SplitMix64};
 
-/// Makes the seals of a cluster.
+/// Derives the seals of one cluster's processes from the cluster's salt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seals {
     salt: u64,
@@ -15,12 +15,12 @@ impl Seals {
         Seals { salt, mutant }
     }
 
-    /// For what this life of a process writes.
+    /// Returns the seal for the records of one life of a process.
     pub(super) fn of(&self, process: ProcessId, life: u64) -> Seal {
         Seal::new(process, SplitMix64::mix(self.salt ^ SplitMix64::mix(life))).with_mutant(self.mutant)
     }
 
-    /// Tells clusters apart, and does not tell the salt.
+    /// Returns a value that distinguishes clusters without revealing the salt.
     pub(super) fn check(&self, magic: u64) -> u64 {
         SplitMix64::mix(SplitMix64::mix(self.salt) ^ magic)
     }

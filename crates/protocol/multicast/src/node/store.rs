@@ -1,61 +1,63 @@
-//! A client's messages at a member: private copies, by slot.
+//! A client's messages at a member: private copies, indexed by slot.
 
 use zerocopy::IntoBytes;
 
 use crate::slot_table::SlotTable;
 use crate::{DestinationGroups, Header};
 
-/// Where a held message lies.
+/// The location and state of a held message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stored {
-    /// The slot, plus one; 0: nothing.
+    /// The slot plus 1; 0 if the entry is empty.
     tag: u64,
-    /// First word of the header in the mirror; in the side store it is 0.
+    /// First word of the header in the mirror; 0 if the message is in the side store.
     word: usize,
     /// Words of the header.
     header: usize,
-    /// Bytes of payload.
+    /// Bytes of the payload.
     bytes: usize,
-    /// Ring positions of it and after it.
+    /// Ring positions of the record's start and end.
     start: u64,
     end: u64,
-    /// The client waits for the delivery.
+    /// Whether the client waits for the delivery.
     notify: bool,
-    /// In the side store, not in the mirror.
+    /// Whether the message is in the side store, not in the mirror.
     aside: bool,
-    /// Delivered: it lies in the mirror until the ring comes round, or aside until another message takes its place.
+    /// Whether the message is delivered. It stays in the mirror until the ring overwrites it, or in the side store
+    /// until another message replaces it.
     released: bool,
 }
 
-/// Private copies of one client's messages. What comes through its ring lies at the same place in the mirror; what came
-/// otherwise, or from before the ring started anew, lies aside: at most a window of messages.
+/// Private copies of one client's messages. A message that arrived through its ring is in the mirror, at the same
+/// position. A message that arrived otherwise, or before the ring restarted, is in the side store, which has room for a
+/// window of messages.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) mirror: Vec<u64>,
     by_slot: SlotTable<Stored>,
-    /// By slot, like `by_slot`; empty until something lies aside.
+    /// The side store, indexed like `by_slot`; empty until it is used.
     aside: Vec<Vec<u64>>,
     aside_bytes: u64,
-    /// Messages in the mirror.
+    /// Number of undelivered messages in the mirror.
     mirrored: u32,
 }
 
-/// A message that lies in the mirror.
+/// A message in the mirror.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mirrored {
     pub(super) groups: usize,
     /// Bytes of its payload.
     pub(super) bytes: usize,
-    /// Whether the client waits.
+    /// Whether the client waits for the delivery.
     pub(super) notify: bool,
-    /// Its first word.
+    /// First word of its header in the mirror.
     pub(super) word: usize,
-    /// Its record's positions in the ring.
+    /// Ring positions of its record's start and end.
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// A message as it is held for its delivery.
+/// A held message, as its delivery needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldMessage<'a> {
     pub(super) payload: &'a [u8],
@@ -66,7 +68,7 @@ pub(super) struct HeldMessage<'a> {
 }
 
 impl Store {
-    /// Bytes of a place of a client's window.
+    /// Bytes of the entry for one slot of a client's window.
     pub(super) const PLACE_BYTES: u64 = size_of::<Stored>() as u64;
 
     pub(super) fn new(ring_bytes: u64, window: u32) -> Self {
@@ -79,13 +81,13 @@ impl Store {
         }
     }
 
-    /// A message in the mirror.
+    /// Adds a message that is in the mirror.
     #[inline]
     pub(super) fn put_mirrored(&mut self, slot: u64, message: &Mirrored) {
         let Mirrored { groups, bytes, notify, word, start, end } = *message;
         let header = Header::words(groups);
         let new = Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
-        // As a rule the message of a window ago, which was delivered, is written over.
+        // Usually the entry belongs to the message of a window ago, which was delivered, and is overwritten.
         let place = self.by_slot.get_mut(slot);
         if place.tag == 0 || place.released && !place.aside {
             *place = new;
@@ -96,7 +98,7 @@ impl Store {
         self.mirrored += 1;
     }
 
-    /// Forgets a message that is void, if it is the one in this slot. Returns whether it was.
+    /// Removes a message that became a no-op, if it is the one in this slot. Returns whether it was.
     pub(super) fn drop_message(&mut self, slot: u64, sequence: u64) -> bool {
         let Stored { tag, word, aside, released, .. } = *self.by_slot.get(slot);
         if tag != slot + 1 || released {
@@ -110,7 +112,7 @@ impl Store {
         same
     }
 
-    /// A message that did not come through the ring as it is now: `words` are header and payload.
+    /// Adds a message that did not arrive through the present ring. `words` are its header and payload.
     pub(super) fn put_aside(&mut self, slot: u64, header: &Header<'_>, words: Vec<u64>) {
         self.remove(slot);
         self.make_aside();
@@ -138,13 +140,13 @@ impl Store {
         }
     }
 
-    /// Moves what is in the mirror aside, for slots from `first` on: the ring starts anew.
+    /// Moves the messages in slots from `first` on from the mirror to the side store, because the ring restarts.
     pub(super) fn move_aside(&mut self, first: u64) {
         for slot in first..first + self.by_slot.window() {
             let at = self.by_slot.at(slot);
             let stored = *self.by_slot.get(slot);
             if stored.released && !stored.aside {
-                // The ring's positions begin anew: nobody knows any more how long this will lie there.
+                // The ring's positions restart, so it is unknown when the delivered message will be overwritten.
                 self.by_slot.get_mut(slot).tag = 0;
             }
             if stored.tag != slot + 1 || stored.aside || stored.released {
@@ -164,9 +166,10 @@ impl Store {
         if stored.aside { &self.aside[at][..words] } else { &self.mirror[stored.word..stored.word + words] }
     }
 
-    /// Header and payload of the message in a slot, if they are here still: those of a delivered message in the mirror until
-    /// the ring comes round, which it has if the mirror was written beyond a lap from its start, up to `reach`. What lies aside
-    /// may have come from one member alone, so whoever else lacks it asks here.
+    /// Returns the header and payload of the message in a slot, if they are still here. A delivered message in the
+    /// mirror is intact until the ring has overwritten it: then the mirror was written beyond a lap from the message's
+    /// start, up to `reach`. A message in the side store may have come from a single member, so other members that lack
+    /// it ask this one.
     pub(super) fn record(&self, slot: u64, reach: u64, lap_cells: u64) -> Option<&[u64]> {
         let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
         let intact = !stored.released || stored.aside || reach <= stored.start + lap_cells;
@@ -179,7 +182,7 @@ impl Store {
         stored.tag == slot + 1 && !stored.released
     }
 
-    /// A message that is held.
+    /// Returns a message that is held.
     #[inline]
     pub(super) fn held(&self, slot: u64) -> HeldMessage<'_> {
         let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
@@ -192,7 +195,7 @@ impl Store {
         }
     }
 
-    /// A message is delivered. Returns the ring position after it, if it is in the mirror.
+    /// Marks a message as delivered. Returns the ring position after it, if it is in the mirror.
     #[inline]
     pub(super) fn release(&mut self, slot: u64) -> Option<u64> {
         let stored = self.by_slot.get_mut(slot);
@@ -207,7 +210,7 @@ impl Store {
         Some(stored.end)
     }
 
-    /// Forgets a message. Returns the ring position after it, if it was in the mirror.
+    /// Removes a message. Returns the ring position after it, if it was in the mirror.
     #[cold]
     pub(super) fn remove(&mut self, slot: u64) -> Option<u64> {
         let Stored { tag, aside, end, released, .. } = *self.by_slot.get(slot);
@@ -227,13 +230,13 @@ impl Store {
         (tag == slot + 1).then_some(end)
     }
 
-    /// Whether nothing is in the mirror, so that the ring may start anew or is free.
+    /// Returns whether no undelivered message is in the mirror, so that the ring may restart or is free.
     #[inline]
     pub(super) fn is_mirror_empty(&self) -> bool {
         self.mirrored == 0
     }
 
-    /// Bytes that lie aside.
+    /// Returns the bytes in the side store.
     pub(super) fn aside_bytes(&self) -> u64 {
         self.aside_bytes
     }
@@ -245,7 +248,8 @@ mod tests {
     use crate::message::Destination;
     use crate::{GroupId, Topology};
 
-    /// In a ring of 5 cells, the last of which only overhangs, a record in the fourth cell ends where the next lap begins.
+    /// In a ring of 5 cells, whose last cell only takes overhanging records, a record in the fourth cell ends where the
+    /// next lap begins.
     fn mirrored(word: usize, start: u64, end: u64) -> Mirrored {
         Mirrored { groups: 1, bytes: 8, notify: false, word, start, end }
     }
@@ -261,10 +265,10 @@ mod tests {
         assert!(store.record(0, 4 + LAP, LAP).is_none(), "its cell is written");
     }
 
-    /// Its client's write is lost on the way to two members. The third gives it to the first, which delivers it: the second
-    /// must get it there.
+    /// The client's write is lost on the way to two members. The third member forwards the message to the first, which
+    /// delivers it. The second must get it from there.
     #[test]
-    fn a_delivered_message_that_came_otherwise_is_kept_until_its_place_is_taken() {
+    fn delivered_message_in_the_side_store_is_kept_until_it_is_replaced() {
         const LAP: u64 = 5;
         let mut store = Store::new(LAP * 64, 4);
         let topology = Topology::new(&[1], 1).expect("possible");
@@ -278,10 +282,10 @@ mod tests {
         assert!(store.has(0) && store.aside_bytes() == 32);
         assert_eq!((store.release(0), store.release(0)), (None, None));
         assert!(!store.has(0), "delivered");
-        assert!(store.record(0, u64::MAX, LAP).is_some(), "the ring does not come round there");
+        assert!(store.record(0, u64::MAX, LAP).is_some(), "the ring does not overwrite the side store");
         store.move_aside(0);
-        assert!(store.record(0, u64::MAX, LAP).is_some(), "nor does it when it starts anew");
-        // A window later, one that came through the ring, and one that did not.
+        assert!(store.record(0, u64::MAX, LAP).is_some(), "nor does a restarted ring");
+        // One window later, one message replaces it through the ring, and another one through the side store.
         store.put_mirrored(4, &mirrored(3, 0, 1));
         assert_eq!((store.record(0, 0, LAP), store.aside_bytes()), (None, 0));
         put(&mut store, 1);
@@ -291,12 +295,12 @@ mod tests {
         assert!(store.has(5));
     }
 
-    /// Two messages are held and one is delivered when the ring starts anew, and records are written over all three.
+    /// Two messages are held and one is delivered when the ring restarts, and new records overwrite all three.
     #[test]
-    fn what_is_held_when_the_ring_starts_anew_outlives_what_is_written_over_it() {
+    fn held_messages_survive_a_ring_restart_that_overwrites_them() {
         const LAP: u64 = 5;
         let mut store = Store::new(LAP * 64, 4);
-        // Slots 3 to 5 of a window of four: the places by slot go round within it.
+        // Slots 3 to 5 wrap around in a window of four.
         for slot in 3..6 {
             let line = slot as usize - 3;
             store.mirror[line * 8..(line + 1) * 8].fill(slot);
@@ -309,8 +313,8 @@ mod tests {
         store.move_aside(4);
         assert!(store.is_mirror_empty(), "the ring may start anew");
         store.mirror.fill(u64::MAX);
-        // The ring starts at 0 again: by its position, nothing has come round.
-        assert!(store.record(3, 0, LAP).is_none(), "what was delivered is not told from what is written now");
+        // The ring restarts at 0, so its position does not show that the messages were overwritten.
+        assert!(store.record(3, 0, LAP).is_none(), "a delivered message cannot be distinguished from new records");
         for (slot, held) in [4, 5].into_iter().zip(&held) {
             assert!(store.has(slot));
             assert_eq!(store.record(slot, 0, LAP), Some(&held[..]));
@@ -318,11 +322,11 @@ mod tests {
             assert_eq!((message.payload, message.notify), (&slot.to_ne_bytes()[..], slot == 5));
         }
         assert_eq!(store.aside_bytes(), held.iter().map(|words| words.len() as u64 * 8).sum::<u64>());
-        // A record that was moved frees no place of the present ring.
+        // A message that was moved frees no space of the present ring.
         assert_eq!([4, 5].map(|slot| store.release(slot)), [None, None]);
         assert_eq!((store.has(4), store.has(5)), (false, false));
         for (slot, held) in [4, 5].into_iter().zip(&held) {
-            assert_eq!(store.record(slot, 0, LAP), Some(&held[..]), "whoever lacks it asks here");
+            assert_eq!(store.record(slot, 0, LAP), Some(&held[..]), "other members may ask for it here");
             store.put_mirrored(slot + 4, &mirrored(3, 0, 1));
         }
         assert_eq!(store.aside_bytes(), 0);

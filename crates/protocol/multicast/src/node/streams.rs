@@ -1,4 +1,5 @@
-//! The streams of a group at one of its members: what it writes as a leader, and what the others wrote here.
+//! The streams of a group at one of its members: the one that it writes as a leader, and those that the others write
+//! here.
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Access, Fabric, ProcessId, Record, RegionId, RemoteRegion};
@@ -8,21 +9,21 @@ use super::inbound::Inbound;
 use super::outbound::{Outbound, scratch};
 use super::peer_link::PeerLink;
 
-/// The stream ring of another member of the group, here.
+/// The stream ring that another member of the group writes here.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) ring: Inbound,
     granted: bool,
     pub(super) record: Vec<u64>,
-    /// The record in work.
+    /// The record that is being processed.
     pub(super) held: Option<HeldRecord>,
 }
 
-/// A record of a stream that is not processed to its end.
+/// A stream record that is not completely processed.
 #[derive(Debug)]
 pub(super) struct HeldRecord {
     pub(super) record: Record,
-    /// Its end and its next item, in words.
+    /// End of the record, and its next item, in words.
     pub(super) end: usize,
     pub(super) at: usize,
 }
@@ -43,17 +44,18 @@ impl Stream {
 /// All streams of a group at one of its members.
 ///
 /// # Invariants
-/// - Once a [fence](Streams::fence) holds, nobody but the one that it excepts can write a stream here, and what the others
-///   wrote has landed, until a stream is [granted](Streams::grant).
-/// - A region is granted again only when its last revocation has taken effect, which would take the new access away, too.
+/// - Once a [fence](Streams::fence) holds, only the member that it excepts can write a stream here. Writes of the
+///   others have landed, and none lands later, until a stream is [granted](Streams::grant).
+/// - A region is granted again only when its last revocation has taken effect. Otherwise the revocation would remove
+///   the new access, too.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// By process; of other members of the group.
+    /// Indexed by process; `None` for processes outside the group.
     inbound: Vec<Option<Stream>>,
-    /// Whose stream is read.
+    /// The member whose stream is read.
     pub(super) reads: Option<ProcessId>,
     pub(super) outbound: Outbound,
-    /// Revocations that have not taken effect.
+    /// Regions whose revocation has not taken effect.
     revoking: Vec<RegionId>,
 }
 
@@ -62,31 +64,31 @@ impl Streams {
         Streams { inbound, reads, outbound, revoking: Vec::new() }
     }
 
-    /// Another member's stream.
+    /// Returns another member's stream.
     #[inline]
     pub(super) fn of_mut(&mut self, member: ProcessId) -> Option<&mut Stream> {
         self.inbound.get_mut(member.index())?.as_mut()
     }
 
-    /// The stream that is read, and whose it is.
+    /// Returns the stream that is read, and its writer.
     #[inline]
     pub(super) fn read_mut(&mut self) -> Option<(ProcessId, &mut Stream)> {
         let leader = self.reads?;
         Some((leader, self.of_mut(leader)?))
     }
 
-    /// A follower gets this member's stream from here on.
+    /// Starts this member's stream at a follower. Returns where it starts.
     pub(super) fn start(&mut self, follower: ProcessId, links: &[PeerLink]) -> Option<Start> {
         let target = self.outbound.target_of(follower)?;
         Some(self.outbound.start(target, links))
     }
 
-    /// Whether a follower gets this member's stream.
+    /// Returns whether a follower gets this member's stream.
     pub(super) fn is_started(&self, follower: ProcessId) -> bool {
         self.outbound.target_of(follower).is_some_and(|target| self.outbound.targets[target].is_started())
     }
 
-    /// The region at a follower that this member's stream lies in.
+    /// Returns the region at a follower in which this member's stream lies.
     pub(super) fn region_of<F: Fabric>(
         &mut self,
         follower: ProcessId,
@@ -97,27 +99,27 @@ impl Streams {
         self.outbound.targets[target].resolve(fabric, links)
     }
 
-    /// The connection with a follower ended.
+    /// Stops the stream to a follower whose connection ended.
     pub(super) fn stop(&mut self, follower: ProcessId) {
         if let Some(target) = self.outbound.target_of(follower) {
             self.outbound.stop(target);
         }
     }
 
-    /// A follower's credits are sealed like this from here on.
+    /// Sets the seal that a follower's credits carry from now on.
     pub(super) fn hear_credits(&mut self, follower: ProcessId, seal: Seal) {
         if let Some(target) = self.outbound.target_of(follower) {
             self.outbound.hear_credits(target, seal);
         }
     }
 
-    /// A revocation took effect.
+    /// Notes that the revocation of a region took effect.
     pub(super) fn revoked(&mut self, region: RegionId) {
         self.revoking.retain(|pending| *pending != region);
     }
 
-    /// Takes the access to the streams here away from all members but one. Call it again until it returns true: then this
-    /// has taken effect, what they wrote is here, and nothing comes after it.
+    /// Revokes the access to the streams here from all members but `except`. Call it again until it returns true: then
+    /// the revocation has taken effect, what those members wrote is here, and no write of theirs lands any more.
     pub(super) fn fence<F: Fabric>(&mut self, fabric: &mut F, except: Option<ProcessId>) -> bool {
         let mut all = true;
         for (process, stream) in (0..).map(ProcessId).zip(&mut self.inbound) {
@@ -133,7 +135,7 @@ impl Streams {
         all && self.revoking.is_empty()
     }
 
-    /// Lets a member write its stream here.
+    /// Grants a member write access to its stream here.
     pub(super) fn grant<F: Fabric>(&mut self, fabric: &mut F, to: ProcessId) {
         let Some(Some(stream)) = self.inbound.get_mut(to.index()) else { return };
         let pending = self.revoking.contains(&stream.ring.region);

@@ -1,4 +1,4 @@
-//! One peer that gets a ring's records.
+//! One peer that receives a ring's records.
 
 use std::collections::VecDeque;
 
@@ -12,27 +12,27 @@ use super::fanout::CompletedWrites;
 use super::pace::Pace;
 use super::peer_link::PeerLink;
 
-/// Whether a target counts for flow control, and is written.
+/// The state of a target, which determines whether it counts for flow control and is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PeerProgress {
     /// Never started.
     Awaited,
-    /// It counts.
+    /// Started: it counts, and is written.
     Started,
     /// Its connection broke.
     Stopped,
-    /// It asked not to be waited for. Its credits are read on, because they say when that is over.
+    /// The peer asked not to be waited for. Its credits are still read, because they report when that ends.
     Aside,
-    /// It stood aside, and is to be started again.
+    /// The peer stood aside and no longer does. It is to be restarted.
     Back,
 }
 
-/// One peer that gets the ring's records.
+/// One peer that receives the ring's records.
 ///
 /// # Invariants
-/// - `report` is of the last start; so are `elsewhere` and `freed`. While there is a `report`, `elsewhere` is older.
-/// - `staged` and `fanned` rise in both their numbers.
-/// - While `behind` is there nothing is written but from it.
+/// - `report`, `elsewhere` and `freed` belong to the last start. While there is a `report`, `elsewhere` is older.
+/// - `staged` and `fanned` increase in both their numbers.
+/// - While `behind` is set, only records from it are written.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) peer: ProcessId,
@@ -40,30 +40,31 @@ pub(super) struct Target {
     pub(super) link: usize,
     pub(super) region: Resolved,
     pub(super) credit: Option<SlotReader>,
-    /// Where the peer writes its credit.
+    /// The cell into which the peer writes its credit.
     pub(super) cell: CreditCell,
     pub(super) progress: PeerProgress,
     pub(super) generation: u64,
     pub(super) freed: u64,
-    /// The last credit since the start that is of the known history; `None` before the first.
+    /// The last credit since the start, if it belongs to the known history; `None` before the first.
     pub(super) report: Option<CreditReport>,
-    /// The last credit since the start, if it is of another history.
+    /// The last credit since the start that belongs to another history.
     elsewhere: Option<CreditReport>,
-    /// How fast it frees.
+    /// How fast the peer frees.
     pub(super) pace: Pace,
-    /// Posts from staging that may still be read: (request, position).
+    /// Writes whose source in staging may still be read: (request, position).
     pub(super) staged: VecDeque<(u64, u64)>,
-    /// Started, but not writable then: the records from here on are in staging.
+    /// Reads the records in staging that the target has yet to get, because it could not be written when it was
+    /// started.
     pub(super) behind: Option<RingReader>,
-    /// The last request on its link before the start: what is behind is written when that is done.
+    /// The last request on the target's link before the start. The records in `behind` are written when it is done.
     pub(super) before: u64,
-    /// Records that went there by the set, and are not known to be done: (request, position).
+    /// Records that the fan-out set carried and that are not known to be done: (request, position).
     pub(super) fanned: VecDeque<(u64, u64)>,
-    /// The first of those that a broken set carried, which may land late.
+    /// Position of the first record of a broken fan-out set that may land late.
     in_doubt_from: Option<u64>,
 }
 
-/// Where a credit lies in own memory: region and byte offset.
+/// The location of a credit in this node's memory: region and byte offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CreditCell {
     pub(super) region: RegionId,
@@ -92,7 +93,7 @@ impl Target {
         }
     }
 
-    /// A credit came. `history`: the mark of the one that is known.
+    /// Stores a credit. `history`: the mark of the known history.
     #[inline]
     pub(super) fn note(&mut self, report: CreditReport, history: u32) {
         if report.place.history == history {
@@ -107,14 +108,14 @@ impl Target {
         (self.report, self.elsewhere) = (None, Some(report));
     }
 
-    /// Another history is known: the last credit counts if it is of that one.
+    /// Checks the last credit again after another history became known. It counts if it belongs to that one.
     pub(super) fn look_again(&mut self, history: u32) {
         if let Some(last) = self.report.take().or(self.elsewhere.take()) {
             self.note(last, history);
         }
     }
 
-    /// The ballot in which the peer counts what it holds; 0, if it does not say.
+    /// Returns the ballot in which the peer counts what it holds; 0 if the peer did not report one.
     pub(super) fn held_in(&self) -> u64 {
         self.report.map_or(0, |report| report.held.ballot)
     }
@@ -124,7 +125,7 @@ impl Target {
         self.progress == PeerProgress::Started
     }
 
-    /// Whether the peer asked not to be waited for, since its last start.
+    /// Returns whether the peer has asked not to be waited for since its last start.
     pub(super) fn is_aside(&self) -> bool {
         matches!(self.progress, PeerProgress::Aside | PeerProgress::Back)
     }
@@ -134,14 +135,14 @@ impl Target {
         self.progress == PeerProgress::Back
     }
 
-    /// Whether nobody waits for this target, which is not started, before something is written to the others.
+    /// Returns whether records may be written to other targets without waiting for this one, which is not started.
     #[inline]
     pub(super) fn is_left(&self, patient: bool) -> bool {
         self.progress != PeerProgress::Awaited || !patient
     }
 
-    /// Whether what is written goes there at once, and nothing before it is still to go. Others than started ones get
-    /// nothing.
+    /// Returns whether a record can be written to this target at once, with no earlier one outstanding. A target that
+    /// is not started gets nothing, so it must only be one that is not waited for.
     #[inline]
     pub(super) fn is_plain(&self, links: &[PeerLink], patient: bool) -> bool {
         if !self.is_started() {
@@ -151,7 +152,7 @@ impl Target {
         self.region.known(link).is_some() && link.can_post() && self.behind.is_none() && self.staged.is_empty()
     }
 
-    /// Whether it must get its records later: it cannot be written yet, or has not got those before.
+    /// Returns whether the target must get records later, because it cannot be written yet or lacks earlier ones.
     #[inline]
     pub(super) fn lags(&self, links: &[PeerLink]) -> bool {
         let link = &links[self.link];
@@ -159,13 +160,14 @@ impl Target {
         self.is_started() && (self.behind.is_some() || !writable)
     }
 
-    /// The region that the ring lies in.
+    /// Returns the peer's region in which the ring lies.
     #[inline]
     pub(super) fn resolve<F: Fabric>(&mut self, fabric: &mut F, links: &[PeerLink]) -> Option<RemoteRegion> {
         self.region.get(fabric, &links[self.link])
     }
 
-    /// Whether the staging of a record that ends at `last` is not read for this target any more. `lap`: cells of a lap.
+    /// Returns whether no write to this target still reads the staging that a record ending at `last` overwrites.
+    /// `lap`: cells of a lap.
     #[inline]
     pub(super) fn has_read_staging(&mut self, links: &[PeerLink], last: u64, lap: u64) -> bool {
         let done = links[self.link].done();
@@ -175,7 +177,7 @@ impl Target {
         self.staged.front().is_none_or(|(_, position)| last <= position + lap)
     }
 
-    /// Forgets of the set's writes what is over. The position of the first that is not.
+    /// Forgets the fan-out set's completed writes. Returns the position of the first that may still land.
     pub(super) fn unfinished<F: Fabric>(&mut self, completed: &CompletedWrites<'_, F>) -> Option<u64> {
         while self.fanned.front().is_some_and(|(request, _)| *request <= completed.done()) {
             self.fanned.pop_front();
@@ -186,12 +188,13 @@ impl Target {
         self.in_doubt_from.or_else(|| self.fanned.front().map(|(_, position)| *position))
     }
 
-    /// Whether copies of a broken set may land there late, as far as is known.
+    /// Returns whether writes of a broken fan-out set may still land at this target, as far as is known.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.in_doubt_from.is_some()
     }
 
-    /// The set broke, whose writes are done up to `done`. Returns the position of the first record that the peer may lack.
+    /// Handles a broken fan-out set, whose writes are done up to `done`. Returns the position of the first record that
+    /// the peer may lack.
     pub(super) fn set_broke(&mut self, done: u64) -> Option<u64> {
         self.fanned.retain(|(request, _)| *request > done);
         let (_, first) = self.fanned.front().copied()?;
@@ -201,7 +204,8 @@ impl Target {
         missing.filter(|_| self.is_started())
     }
 
-    /// It counts from a position on. `behind`: it gets what this reads in staging before anything else.
+    /// Starts the target at a position. `behind`: reads the records in staging that the target gets before anything
+    /// else.
     pub(super) fn start(&mut self, generation: u64, position: u64, behind: Option<RingReader>) {
         self.progress = PeerProgress::Started;
         self.region.forget();
@@ -212,14 +216,14 @@ impl Target {
         self.behind = behind;
     }
 
-    /// Gives up waiting for a peer that was never connected.
+    /// Stops waiting for a peer that was never connected.
     pub(super) fn give_up(&mut self) {
         if self.progress == PeerProgress::Awaited {
             self.progress = PeerProgress::Stopped;
         }
     }
 
-    /// It does not count any more. Returns whether it did.
+    /// Stops the target. Returns whether it counted.
     pub(super) fn stop(&mut self) -> bool {
         let counted = self.is_started();
         if self.progress != PeerProgress::Awaited {
@@ -233,7 +237,7 @@ impl Target {
     }
 }
 
-/// Reads what this node put into its own staging region.
+/// Returns a reader of the records that this node put into its own staging region.
 pub(super) fn staging_reader(mut geometry: Geometry, position: u64, seal: Seal) -> RingReader {
     geometry.offset = 0;
     let mut reader = RingReader::new(geometry, seal);

@@ -1,4 +1,4 @@
-//! How a client goes on while members stand still: see [`pace`](crate::node::pace).
+//! Expels members that are stalled, so that the client can proceed: see [`pace`](crate::node::pace).
 
 use std::time::Duration;
 
@@ -12,32 +12,33 @@ use crate::node::pace::Patience;
 
 impl<F: Fabric> Client<F> {
     /// Sets how long a member may free nothing, while a majority of its group frees, before this client expels it;
-    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. A tenth of that time suffices while the window or ring is full.
+    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. While the window or ring is full, a tenth of that time is
+    /// enough.
     pub fn set_expel_after(&mut self, lag: Duration) {
         self.expelling.patience = Patience::new(lag);
     }
 
-    /// Expels members that stand still. Call it every few milliseconds; `now` is the time since any fixed moment. A client
-    /// that never calls it waits for each member that is connected.
+    /// Expels members that are stalled. Call it every few milliseconds; `now` is the time since an arbitrary fixed
+    /// moment. A client that never calls it waits for each connected member.
     pub fn tick(&mut self, now: Duration) {
         let step = self.expelling.patience.look(now);
         let Client { expelling, sender, topology, .. } = self;
         expelling.forget(|member| counts(sender, topology, member));
         for group in (0..self.rings.len() as u16).map(GroupId) {
-            // Nothing was multicast to a group whose first slot is not known, and its members say nothing of it.
+            // Nothing was multicast to a group whose first slot is unknown, so its members' progress has no meaning.
             if self.takeover.is_opened(group) {
                 self.expel_from(group, step);
             }
         }
     }
 
-    /// Returns the members that this client expelled and that have not come back. They do not hold it up, and their group
-    /// sends them what they missed.
+    /// Returns the members that this client expelled and that have not reconnected. They do not delay it, and their
+    /// group sends them what they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.expelling.members()
     }
 
-    /// Returns how often this client expelled a member.
+    /// Returns the number of times that this client expelled a member.
     #[must_use]
     pub fn expulsions(&self) -> u64 {
         self.expelling.count()
@@ -48,14 +49,14 @@ impl<F: Fabric> Client<F> {
         let Client { fabric, links, rings, sender, expelling, topology, fanout, .. } = self;
         let ring = &mut rings[at];
         if let Some(fanout) = fanout {
-            // Otherwise only a submission ends doubts, and none is accepted while the window is full.
+            // Otherwise only a submission resolves doubts, and none is accepted while the window is full.
             ring.settle_doubts(&fanout.completed_writes(fabric));
         }
         ring.look(fabric, step, 0, sender.next(group));
         let full = ring.is_full(links) || sender.check(&[group]).is_err();
         let counting = ring.targets.iter().enumerate().filter(|(_, target)| target.is_started());
         let candidates = counting.map(|(member, target)| {
-            // A member that may still get late copies of a broken set holds up what is written behind them.
+            // A member that may still get late copies of a broken fan-out set blocks records behind them.
             let is_clear = !target.is_in_doubt();
             let progress = target.report.filter(|_| is_clear).map_or(0, |report| report.freed);
             Candidate { progress, stands: ring.stands(member, &expelling.patience, full), member }

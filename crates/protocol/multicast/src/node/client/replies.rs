@@ -19,14 +19,16 @@ pub struct Reply<'a> {
 }
 
 impl<F: Fabric> Client<F> {
-    /// Takes the next record that a member sent to this client, of the members in turn. Each member's come in order, and each
-    /// once. What was under way when a connection ended is lost. [`step`](Client::step) finds records, and this takes them: call
-    /// it after every step until it returns `None`, also before a wait. A member whose ring is full sends nothing more until its
-    /// records are taken. Copies, and allocates nothing.
+    /// Takes the next record that a member sent to this client; the members are served in turn. The records of one
+    /// member arrive in order, each once. Records in flight are lost when a connection ends.
+    ///
+    /// [`step`](Client::step) detects records and this method takes them. Call it after every step until it returns
+    /// `None`, also before waiting: a member whose ring is full cannot send until its records are taken. The call
+    /// copies the bytes and allocates nothing.
     pub fn next_reply(&mut self) -> Option<Reply<'_>> {
         let taken = self.replies.take(&mut self.fabric, &mut self.links);
         if self.replies.owes() || taken.is_some_and(|taken| taken.credits > 0) {
-            // The credit is to go out with the next step.
+            // The next step must send the credit.
             self.gate.resume();
         }
         let taken = taken?;
@@ -36,7 +38,7 @@ impl<F: Fabric> Client<F> {
         Some(Reply { group, member, bytes: self.replies.bytes(taken) })
     }
 
-    /// Looks for replies. Returns whether there are any that were not there before.
+    /// Looks for replies. Returns whether a ring without replies now has one.
     #[inline]
     pub(super) fn look_for_replies(&mut self) -> bool {
         let (any, credits) = self.replies.look(&mut self.fabric, &mut self.links, &self.gate);
@@ -44,9 +46,9 @@ impl<F: Fabric> Client<F> {
         any
     }
 
-    /// Sends a query to a member: the bytes of all parts, one after the other. It goes out with the next [`step`](Client::step). The
-    /// member gets the queries of one client in order, and each once. Those that are under way when the connection ends are lost: see
-    /// [`query_rounds`](Client::query_rounds). Copies, and allocates nothing.
+    /// Sends a query to a member: the concatenation of `parts`. The next [`step`](Client::step) flushes it. A member
+    /// receives the queries of one client in order, and each once. Queries in flight are lost when the connection ends:
+    /// see [`query_rounds`](Client::query_rounds). The call copies the bytes and allocates nothing.
     ///
     /// After [`RecordSent::Full`], a later [`step`](Client::step) returns true when there may be room again.
     pub fn query(&mut self, member: ProcessId, parts: &[&[u8]]) -> RecordSent {
@@ -59,26 +61,26 @@ impl<F: Fabric> Client<F> {
         sent
     }
 
-    /// Returns how many connections this client has begun to send queries on to a member; 0 if there is no such member. When the number
-    /// rises, a query that was under way may be lost, and so may its answer.
+    /// Returns the number of connections on which this client has started to send queries to a member; 0 if there is no
+    /// such member. When the number increases, a query in flight may be lost, and so may its reply.
     #[must_use]
     pub fn query_rounds(&self, member: ProcessId) -> u64 {
         self.link_of(member).map_or(0, |link| self.queries.started(link).generation)
     }
 
-    /// Returns whether a member is connected now, and has greeted.
+    /// Returns whether a member is connected and its hello arrived.
     #[must_use]
     pub fn is_connected_to(&self, member: ProcessId) -> bool {
         self.link_of(member).is_some_and(|link| self.links[link].is_met())
     }
 
-    /// The link with a member: they are opened in the order of the members.
+    /// Returns the link with a member. Links are opened in the order of the members.
     #[inline]
     fn link_of(&self, member: ProcessId) -> Option<usize> {
         Some(member.index()).filter(|link| self.links.get(*link).is_some_and(|link| link.peer() == member))
     }
 
-    /// Whether a credit for replies has still to go.
+    /// Returns whether a due credit for replies could not be sent yet.
     #[inline]
     pub(super) fn owes_replies(&self) -> bool {
         self.replies.owes()

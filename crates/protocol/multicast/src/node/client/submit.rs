@@ -1,4 +1,4 @@
-//! Multicasting messages.
+//! Submits messages.
 
 use stentor_fabric::Fabric;
 use stentor_fabric::seal::HEADER_WORDS;
@@ -11,30 +11,31 @@ use crate::node::outbound::{Way, copy_parts};
 use crate::{Destination, END_OF_TIME, GroupId, Header, MessageId};
 
 impl<F: Fabric> Client<F> {
-    /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
-    /// when a quarter of the window is free.
+    /// Multicasts a message to groups, given in ascending order. With `notify`, members report at once when they have
+    /// delivered it, not only when a quarter of the window is free.
     ///
     /// # Errors
-    /// See [`SubmitError`]; nothing was done then.
+    /// See [`SubmitError`]. The call then has no effect.
     #[inline]
     pub fn submit(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
         self.submit_parts(to, &[payload], Wants { notify, ..Wants::default() })
     }
 
-    /// The same; members tell at once when they have read it, see [`synced_up_to`](Client::synced_up_to). It is synced when
-    /// all that was submitted before it is held by majorities, too, to whatever groups: what is multicast after something
-    /// that is lost with its client is lost with it, because each client's messages are delivered without holes.
+    /// Multicasts a message as [`submit`](Client::submit) does. In addition, members report at once when they have read
+    /// it; see [`synced_up_to`](Client::synced_up_to). The message is synced when everything that was submitted before
+    /// it, to any group, is held by majorities, too. The reason is that each client's messages are delivered without
+    /// gaps: a message behind one that is lost with its client is lost as well.
     ///
     /// # Errors
-    /// See [`SubmitError`]; nothing was done then.
+    /// See [`SubmitError`]. The call then has no effect.
     pub fn submit_synced(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
         self.submit_parts(to, &[payload], Wants { notify, sync: true, ..Wants::default() })
     }
 
-    /// Multicasts a message whose payload is the bytes of all parts, one after the other, as [`submit`](Client::submit) does.
+    /// Multicasts a message whose payload is the concatenation of `parts`, as [`submit`](Client::submit) does.
     ///
     /// # Errors
-    /// See [`SubmitError`]; nothing was done then.
+    /// See [`SubmitError`]. The call then has no effect.
     pub fn submit_parts(&mut self, to: &[GroupId], parts: &[&[u8]], wants: Wants) -> Result<Submitted, SubmitError> {
         let submitted = self.submit_as(to, parts, wants)?;
         if wants.sync {
@@ -43,7 +44,7 @@ impl<F: Fabric> Client<F> {
         Ok(submitted)
     }
 
-    /// The message with this sequence counts as synced when all is that was multicast up to it.
+    /// Counts the message with this sequence as synced when everything that was multicast up to it is.
     fn await_synced(&mut self, sequence: u64) {
         self.destinations.clear();
         for group in self.topology.group_ids() {
@@ -55,11 +56,11 @@ impl<F: Fabric> Client<F> {
         self.unsynced.submitted(sequence, &self.destinations);
     }
 
-    /// Returns the id that this message gets if it is submitted next, before another [`step`](Client::step). A program that
-    /// writes down what it multicasts needs it before it does so.
+    /// Returns the id that this message gets if it is submitted next, before another [`step`](Client::step). A program
+    /// that logs its messages before it multicasts them needs the id in advance.
     ///
     /// # Errors
-    /// See [`SubmitError`]: those with which it would be refused now.
+    /// See [`SubmitError`]: the errors with which the message would be refused now.
     pub fn next_id(&mut self, to: &[GroupId], payload: &[u8]) -> Result<MessageId, SubmitError> {
         self.check(to, payload.len())?;
         Ok(MessageId { client: self.sender.client(), sequence: self.sender.next_sequence() })
@@ -83,7 +84,7 @@ impl<F: Fabric> Client<F> {
             if self.fanout.as_ref().is_some_and(|fanout| fanout.is_other(lap)) {
                 writes += self.fan_out();
             }
-            // Sealing fills in the head and leaves the rest, but each group's ring has its own lap.
+            // Each group's ring has its own lap. Sealing writes only the head, so the body is encoded again.
             let body = &mut self.record[HEADER_WORDS..HEADER_WORDS + bytes.div_ceil(8)];
             Header::encode(sequence, payload_bytes, wants.notify, &self.destinations, body);
             if wants.sync {
@@ -119,7 +120,7 @@ impl<F: Fabric> Client<F> {
         Ok(Submitted { id })
     }
 
-    /// Writes the record in work to those whom the set reaches. Returns the number of posts.
+    /// Writes the record to the members that the fan-out set reaches. Returns the number of posts.
     fn fan_out(&mut self) -> u64 {
         let Some(fanout) = &mut self.fanout else { return 0 };
         let before = fanout.copies;
@@ -128,8 +129,8 @@ impl<F: Fabric> Client<F> {
         writes
     }
 
-    /// Returns one of these groups that began anew since this process took its place. What it multicast to it and is not known
-    /// to be delivered may be lost, and is not waited for any more.
+    /// Returns one of these groups that was reset since this process started there. Messages to it that are not known
+    /// to be delivered may be lost, and are no longer waited for.
     #[must_use]
     pub fn reset_of(&self, to: &[GroupId]) -> Option<GroupId> {
         to.iter().copied().find(|group| self.reset.get(usize::from(group.0)) == Some(&true))
@@ -176,7 +177,8 @@ impl<F: Fabric> Client<F> {
     #[cold]
     fn why_superseded(&self) -> SubmitError {
         match self.reset.iter().position(|reset| *reset) {
-            // A group that began anew knows nothing of this process: what is lost there ends it at all groups.
+            // A group that was reset does not know this process. The possible loss there ends the process at all
+            // groups.
             Some(group) => SubmitError::GroupReset { group: group as u16 },
             None => SubmitError::Superseded { client: self.sender.client().0 },
         }

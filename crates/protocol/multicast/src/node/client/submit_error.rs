@@ -1,49 +1,49 @@
-//! Why a message was not multicast.
+//! The errors of submissions.
 
 use thiserror::Error;
 
-/// Why a message was not multicast. Nothing was done.
+/// The reason why a message was not multicast. The submission had no effect.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum SubmitError {
-    /// A window, a ring or a send queue is full: call [`Client::step`](super::Client::step) until there is room.
+    /// A window, a ring or a send queue is full. Call [`Client::step`](super::Client::step) until there is room.
     #[error("no room at group {group} now; wait for deliveries")]
     Busy {
         /// Index of the group.
         group: u16,
     },
-    /// A majority of the group's members, or of the home group of the client's place, is not connected.
+    /// No majority of the group, or of the home group of the client id, is connected.
     #[error("group {group} is not connected")]
     NotConnected {
         /// Index of the group.
         group: u16,
     },
-    /// Too long.
+    /// The payload is too long.
     #[error("a message of {bytes} bytes; the cluster takes up to {limit}")]
     TooLong {
-        /// Its length.
+        /// Length of the payload in bytes.
         bytes: usize,
-        /// The limit.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// The message is to come after a time that no group ever has.
+    /// The message is to follow a time that no group ever reaches.
     #[error("no message comes after the time {0}: times are below 2^62 ns")]
     Time(u64),
-    /// No groups, more than 255, an unknown group, or not in rising order.
+    /// The list of groups is empty, has more than 255 entries, contains an unknown group, or is not in ascending order.
     #[error("destinations are 1 to 255 known groups in rising order")]
     Destinations,
-    /// A group keeps so much of what earlier processes of this client place left, for another group that does not answer, that
-    /// no process can follow now; take another place.
+    /// A group keeps so many records of this client id's earlier processes, for another group that does not answer,
+    /// that no process can follow now. Use another client id.
     #[error(
         "group {group} keeps what many earlier processes of client place c{client} left until another group answers; take another place"
     )]
     Crowded {
-        /// The place.
+        /// The client id.
         client: u16,
         /// Index of the group.
         group: u16,
     },
-    /// The group began anew since this process took its place: what it multicast to it and was not known to be delivered
-    /// may be lost, and a new process goes on.
+    /// The group was reset since this process started there. Messages to it that are not known to be delivered may be
+    /// lost. A new process can continue.
     #[error(
         "group {group} began anew, from another state: what was under way to it may be lost; start this client again"
     )]
@@ -51,17 +51,17 @@ pub enum SubmitError {
         /// Index of the group.
         group: u16,
     },
-    /// This process has multicast as many messages as one can.
+    /// This process has used all sequences of its generation.
     #[error("this process of client place c{client} has used up its sequences; start another one")]
     Exhausted {
-        /// The place.
+        /// The client id.
         client: u16,
     },
-    /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
-    /// was not known to be delivered may be lost.
+    /// Another process took over this client id, so this one can do nothing more. Its messages that are not known to be
+    /// delivered may be lost.
     #[error("another process took the client place c{client}")]
     Superseded {
-        /// The place.
+        /// The client id.
         client: u16,
     },
 }

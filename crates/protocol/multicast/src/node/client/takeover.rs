@@ -1,8 +1,9 @@
-//! How a client takes its place: its home group numbers it, and each group that it wants says where its slots begin.
+//! Takes over a client id: its home group assigns the process a generation, and each wanted group its first slot.
 //!
 //! # States of a group
-//! *unwanted* → *wanted* (its members are greeted: the home's at once, others' when the generation is known) → *opened* (a member
-//! said that the group agreed on the first slot). A member counts when it has said so itself: then it has its group's state.
+//! *unwanted* → *wanted* (its members get hellos: those of the home group at once, others when the generation is known)
+//! → *opened* (a member reported that the group agreed on the first slot). A member counts when it has reported that
+//! itself, because it then has its group's state.
 
 use stentor_fabric::Fabric;
 
@@ -11,27 +12,27 @@ use crate::node::credit_report::Standing;
 use crate::node::hello::Hello;
 use crate::{GroupId, GroupSet, Incarnation, ids};
 
-/// How far a client is with taking its place.
+/// A client's progress in taking over its client id.
 #[derive(Debug)]
 pub(super) struct Takeover {
-    /// The group that numbers the processes of this place.
+    /// The group that assigns generations to the processes of this client id.
     pub(super) home: GroupId,
-    /// This process's generation, once its home has told it.
+    /// This process's generation, once its home group has assigned it.
     pub(super) generation: Option<u64>,
-    /// The incarnation of its home that did.
+    /// The home group's incarnation that assigned it.
     numbered_in: Incarnation,
-    /// The smallest generation that it may have, as groups remember.
+    /// The smallest generation that this process may have, according to the groups.
     above: u64,
-    /// Groups that it may multicast to some time.
+    /// Groups to which this process may multicast at some time.
     wanted: GroupSet,
-    /// By group: where its slots begin, once that is known.
+    /// Indexed by group: its first slot, once that is known.
     first: Vec<Option<u64>>,
-    /// Groups that keep so much of earlier processes that this one has to wait.
+    /// Groups that keep so many records of earlier processes that this one must wait.
     crowded: GroupSet,
 }
 
 impl Takeover {
-    /// Wants all groups.
+    /// Starts a takeover that wants all groups.
     pub(super) fn new(home: GroupId, groups: usize) -> Self {
         let wanted = (0..groups as u16).map(GroupId).collect();
         let first = vec![None; groups];
@@ -39,28 +40,28 @@ impl Takeover {
         Takeover { home, generation, numbered_in, above: 0, wanted, first, crowded: GroupSet::default() }
     }
 
-    /// Whether it is known where the slots at a group begin.
+    /// Returns whether the first slot at a group is known.
     #[inline]
     pub(super) fn is_opened(&self, group: GroupId) -> bool {
         self.first.get(usize::from(group.0)).is_some_and(Option::is_some)
     }
 
-    /// The first slot at a group; 0 while it is not known.
+    /// Returns the first slot at a group; 0 while it is unknown.
     pub(super) fn first_at(&self, group: GroupId) -> u64 {
         self.first.get(usize::from(group.0)).copied().flatten().unwrap_or(0)
     }
 
-    /// Whether who may have this generation at the least comes after this process.
+    /// Returns whether a process whose generation is at least `smallest` comes after this one.
     pub(super) fn is_followed_by(&self, smallest: u64) -> bool {
         self.generation.is_some_and(|generation| generation < smallest)
     }
 
-    /// Whether members of a group are greeted now.
+    /// Returns whether members of a group get hellos now.
     pub(super) fn greets(&self, group: GroupId) -> bool {
         group == self.home || self.generation.is_some() && self.wanted.contains(group)
     }
 
-    /// What is said to members of a group, besides where the ring begins.
+    /// Completes a hello to members of a group, which so far names only the start of the ring.
     pub(super) fn fill(&self, hello: Hello, group: GroupId) -> Hello {
         let above = if group == self.home { self.above } else { 0 };
         Hello { begun: self.is_opened(group), generation: self.generation, above, ..hello }
@@ -68,10 +69,11 @@ impl Takeover {
 }
 
 impl<F: Fabric> Client<F> {
-    /// Restricts the groups that this client opens to these and its home group. Others are opened when something is first
-    /// submitted to them. Without this it opens all groups.
+    /// Restricts the groups that this client opens to `to` and its home group. Other groups are opened when something
+    /// is first submitted to them. By default a client opens all groups.
     ///
-    /// A short-lived client saves other groups work: each group orders an entry for a process that opens it.
+    /// Opening fewer groups saves work if clients are short-lived: each group orders an entry for a process that opens
+    /// it.
     pub fn open_only(&mut self, to: &[GroupId]) {
         self.takeover.wanted = to.iter().copied().collect();
     }
@@ -86,10 +88,10 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Opens groups, if what their members said by now allows it.
+    /// Opens groups, if their members' reports so far allow it.
     ///
     /// # Errors
-    /// What the first of them waits for.
+    /// The reason why the first of them is not open.
     #[cold]
     pub(super) fn open_now(&mut self, to: &[GroupId]) -> Result<(), SubmitError> {
         self.want(to);
@@ -102,7 +104,7 @@ impl<F: Fabric> Client<F> {
         to.iter().find(|group| !self.takeover.is_opened(**group)).map_or(Ok(()), |group| Err(self.unopened(*group)))
     }
 
-    /// Has the members of a group hear what this process is, or says.
+    /// Sends hellos to the members of a group.
     fn greet_group(&mut self, group: GroupId) {
         for link in 0..self.links.len() {
             if self.places[link].0 == usize::from(group.0)
@@ -114,7 +116,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// Looks whether groups that are not open are. Returns whether anything came of it.
+    /// Checks whether groups that are not open can be opened. Returns whether anything changed.
     pub(super) fn look_for_openings(&mut self) -> bool {
         let mut any = false;
         for group in self.topology.group_ids() {
@@ -152,7 +154,7 @@ impl<F: Fabric> Client<F> {
                 true
             }
             (None, None) if is_home && smallest.is_some_and(|smallest| smallest > above) => {
-                // Processes were here before: it says that it knows.
+                // Earlier processes exist. The next hello asks for a generation above theirs.
                 self.takeover.above = smallest.unwrap_or(above);
                 self.greet_group(home);
                 true
@@ -164,7 +166,8 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// No member of a group counts any more. If nothing was multicast to it, it opens again: it may have forgotten everything.
+    /// Called when a member no longer counts. If no member of the group counts and nothing was multicast to it, the
+    /// group must be opened again, because it may have lost all memory.
     pub(super) fn reopen_if_unused(&mut self, group: GroupId) {
         let none = (0..self.rings[usize::from(group.0)].targets.len()).all(|member| !self.sender.counts(group, member));
         if none && self.takeover.first.get(usize::from(group.0)).copied().flatten() == Some(self.sender.next(group)) {
@@ -172,7 +175,7 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// The home group numbered this process.
+    /// Adopts the generation that the home group assigned.
     pub(super) fn be_numbered(&mut self, place: Standing) {
         if self.takeover.generation == Some(place.generation) {
             return;
@@ -187,9 +190,10 @@ impl<F: Fabric> Client<F> {
         }
     }
 
-    /// A group remembers a process of this place with a larger generation: one that came after this one; or one from before the
-    /// home group forgot everything, if that still knows this one as the latest. Who has multicast cannot be numbered anew; if its home
-    /// began anew it goes on without that. Returns whether anything came of it.
+    /// Handles a group that knows a process of this client id with a larger generation. That process came after this
+    /// one; or it came before the home group lost all memory, if the home group still considers this process the
+    /// latest. A process that has multicast cannot get a new generation. If its home group was reset, it continues
+    /// without one. Returns whether anything changed.
     fn be_outnumbered(&mut self, group: GroupId, smallest: u64) -> bool {
         let home = self.takeover.home;
         let begun = self.submitted > 0
@@ -219,7 +223,7 @@ impl<F: Fabric> Client<F> {
         self.count_members(group);
     }
 
-    /// Why a group is not open yet.
+    /// Returns the reason why a group is not open yet.
     pub(super) fn unopened(&self, group: GroupId) -> SubmitError {
         let home = self.takeover.home;
         let first = if self.takeover.generation.is_none() { home } else { group };

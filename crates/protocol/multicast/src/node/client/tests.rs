@@ -1,5 +1,5 @@
-//! Tests how a client takes reports: of a group that has begun a new history since the client took its place, and of members in
-//! several ballots.
+//! Tests of how a client handles reports: from a group that began a new history since the client started there, and
+//! from members in several ballots.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ const OTHER: GroupId = GroupId(1);
 const GENERATION: u64 = 3;
 const ANEW: Incarnation = Incarnation { number: 2, tag: 5 };
 
-/// A process that its home has numbered, and that has multicast to the other group; to its home, too, if `used`.
+/// Returns a process that has a generation from its home group and has multicast to the other group. If `used`, its
+/// home group is open, too.
 fn numbered(used: bool) -> Client<SimFabric> {
     let topology = Arc::new(Topology::new(&[1, 1], 1).expect("a possible cluster"));
     assert_eq!(topology.home(ClientId(0)), HOME);
@@ -34,7 +35,7 @@ fn numbered(used: bool) -> Client<SimFabric> {
     client
 }
 
-/// A member of its home reports in this history, and the client looks at that.
+/// A member of the home group reports in this history, and the client evaluates the report.
 fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, freed: u64) {
     let place = Standing { history: history.mark(), ..place };
     let known = client.incarnation(HOME).mark();
@@ -47,14 +48,15 @@ fn hears(client: &mut Client<SimFabric>, history: Incarnation, place: Standing, 
     }
 }
 
-/// Nobody with this generation has begun, and the next process gets it or a larger one.
+/// No process with this generation has begun, and the next process gets it or a larger one.
 fn followed_by(generation: u64) -> Standing {
     Standing { generation, ..Standing::default() }
 }
 
-/// A new history numbers processes from above, and knows nothing of this one: nobody came after it.
+/// A new history assigns generations above the old ones, and does not know this process. So the next generation proves
+/// no later process.
 #[test]
-fn who_may_come_next_in_a_new_history_of_the_home_supersedes_nobody() {
+fn next_generation_in_a_new_history_of_the_home_group_supersedes_nobody() {
     for (used, freed) in [(false, 0), (true, 0), (true, 9)] {
         let mut client = numbered(used);
         assert!(client.accepts(0, ANEW), "a larger incarnation");
@@ -67,7 +69,7 @@ fn who_may_come_next_in_a_new_history_of_the_home_supersedes_nobody() {
 }
 
 #[test]
-fn who_may_come_next_in_the_same_history_supersedes() {
+fn next_generation_in_the_same_history_supersedes() {
     for (used, freed) in [(false, 0), (true, 0), (true, 9)] {
         let mut client = numbered(used);
         let generation = if freed == 0 { GENERATION + 1 } else { GENERATION };
@@ -76,24 +78,24 @@ fn who_may_come_next_in_the_same_history_supersedes() {
     }
 }
 
-/// A member that was cut off from its group may greet with an earlier incarnation, or with another tag.
+/// A member that was partitioned from its group may send a hello with an earlier incarnation, or with another tag.
 #[test]
-fn a_history_that_is_over_does_not_come_back() {
+fn incarnation_of_an_old_history_is_not_accepted() {
     let mut client = numbered(true);
     assert!(client.accepts(0, ANEW));
     for said in [Incarnation::FIRST, Incarnation { tag: 6, ..ANEW }] {
         assert!(!client.accepts(0, said), "{said}");
-        let why = client.contradiction().expect("it is told");
+        let why = client.contradiction().expect("the contradiction is reported");
         assert_eq!((why.group, why.known, why.said), (HOME, ANEW, said));
         assert_eq!(client.incarnation(HOME), ANEW);
     }
-    assert!(client.accepts(0, Incarnation::NONE), "one without memory says nothing");
+    assert!(client.accepts(0, Incarnation::NONE), "a member without memory names no incarnation");
 }
 
-/// A member that stands still while its group is reset has said where the client's slots begin in the history that is over, and
-/// may go on with that.
+/// A member that is stalled while its group is reset has reported the client's first slot in the history that is over,
+/// and may continue to report it.
 #[test]
-fn what_is_reported_of_a_history_that_is_over_opens_nothing() {
+fn report_of_an_old_history_opens_no_group() {
     let mut client = numbered(false);
     assert!(client.accepts(0, ANEW));
     let opened = Standing { opened: true, ..followed_by(GENERATION) };
@@ -102,15 +104,15 @@ fn what_is_reported_of_a_history_that_is_over_opens_nothing() {
     assert_eq!(client.rings[usize::from(HOME.0)].reports().count(), 0);
     let later = Incarnation { number: 3, tag: 7 };
     hears(&mut client, later, opened, 0);
-    assert!(!client.takeover.is_opened(HOME), "its greeting comes later");
+    assert!(!client.takeover.is_opened(HOME), "its hello arrives later");
     assert!(client.accepts(0, later));
     client.look_for_opening(HOME);
     assert!(client.takeover.is_opened(HOME));
     assert_eq!(client.next_slot(HOME), 0);
 }
 
-/// A member that reported in an earlier ballot may be without memory by now, and its connection not yet known to be broken. What
-/// it held then and one other member holds is not held by a majority.
+/// A member that reported in an earlier ballot may have lost its memory by now, before its broken connection is
+/// noticed. The messages that it held and one other member holds are then not held by a majority.
 #[test]
 fn a_record_is_kept_until_a_majority_has_freed_it_in_one_ballot() {
     let topology = Arc::new(Topology::new(&[3], 1).expect("a possible cluster"));
@@ -119,7 +121,7 @@ fn a_record_is_kept_until_a_majority_has_freed_it_in_one_ballot() {
     let fabric = world.fabric(topology.client_process(ClientId(0)));
     let mut client = Client::new(fabric, topology, ClientId(0), limits, 5, 1).expect("a possible client");
     let ballot = |number| Ballot::new_in(1, number, ProcessId(0));
-    // A start is at the first record that is kept.
+    // A ring starts at the first record that is kept.
     let mut first_kept = |ballots: [Option<Ballot>; 2]| {
         let Client { rings, links, record, .. } = &mut client;
         let ring = &mut rings[0];

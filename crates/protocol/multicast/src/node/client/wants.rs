@@ -1,16 +1,17 @@
-//! What a client asks of a message besides its delivery.
+//! Options of a message.
 
-/// What a client asks of a message besides its delivery, and what it says of the payload.
+/// Options of a message: the reports that the client wants, and properties of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Wants {
-    /// Members tell at once when they have delivered it, not only when a quarter of the window is free.
+    /// Members report at once when they have delivered the message, not only when a quarter of the window is free.
     pub notify: bool,
-    /// Members tell at once when they have read it; see [`Client::synced_up_to`](super::Client::synced_up_to).
+    /// Members report at once when they have read the message; see
+    /// [`Client::synced_up_to`](super::Client::synced_up_to).
     pub sync: bool,
     /// The payload begins with a session's envelope; see [`Delivered::enveloped`](crate::Delivered::enveloped).
     pub enveloped: bool,
-    /// The message comes after everything with a final time up to this one, in whatever groups; 0 asks for nothing. A leader whose
-    /// physical time is more than the bound of clocks behind it gives the message no place before that has changed, nor any later message
-    /// of this client.
+    /// The message follows everything whose final time is at most this one, in any group; 0 sets no condition. A leader
+    /// whose physical time is more than the clock bound behind it does not order the message, nor later messages of
+    /// this client, until that has changed.
     pub not_before: u64,
 }

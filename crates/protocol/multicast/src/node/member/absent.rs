@@ -1,24 +1,25 @@
-//! Gives up clients that are away: what one of them left half-written must not stop its groups for ever, also if no other
-//! process takes its place.
+//! Gives up clients that are away, so that a message that a client left half-written does not block its groups for
+//! ever, even if no other process takes over its client id.
 //!
 //! # When a client is given up
-//! A client is *away* from a member while the two have not greeted each other over a link that is up. A member that waits
-//! for a client writes to it, and so learns whether the link is up.
+//! A client is *away* from a member while the two have not exchanged hellos over a link that is up. A member that waits
+//! for a client writes to it, and thereby learns whether the link is up.
 //!
-//! - A client that is not away and still leaves a gap open for the timeout stands still, or has lost what it had to write.
-//!   The member then ends the connection. A client that runs greets again and writes what is missing.
-//!   A later process that is there, and waits until it may begin, is not blamed for the gap; the process that left it is away.
-//! - A client is *given up* if the process that left the gap is away for the timeout, and the leader has seen for as long
-//!   one gap before a message that is held. The leader gives it up, and so does each member that the leader asks what it
-//!   holds there. Nothing more of its generation is taken then.
+//! - A client that is not away and still leaves a gap open for the timeout is stalled, or has lost the bytes that it
+//!   had to write. The member then ends the connection. A running client reconnects and writes what is missing. If the
+//!   process that is connected came later and waits until it may begin, it is not to blame for the gap; the process
+//!   that left the gap is away.
+//! - A client is *given up* if the process that left the gap is away for the timeout, and for the same time the leader
+//!   has seen one gap before a message that is held. The leader gives the client up, and so does each member that the
+//!   leader asks what it holds in the gap. From then on they accept nothing of its generation.
 //!
 //! # Invariants
-//! - A client that was given up, or whose generation is closed (`no_op.rs`), is not let in any more: it is told that it is
-//!   superseded. It gets no credit, because it would count a no-op as a delivery.
-//! - A client is given up only if it is away while somebody waits for it. A client that is silent, or away for hours with
-//!   nothing half-written, is not given up. Nor is one whose gap others fill: a client that is cut off from the leader only
-//!   goes on with the other members, and the messages that they forward arrive in any order.
-//! - Each member counts by itself how long a client is away, from when it began to look. So a member that comes back
+//! - A client that was given up, or whose generation is closed (`no_op.rs`), is not let in any more: a member answers
+//!   its hello with the notice that it is superseded. It gets no credit, because it would count a no-op as a delivery.
+//! - A client is given up only if it is away while another process waits for it. A client that is silent, or away for
+//!   hours with nothing half-written, is not given up. Nor is one whose gap others fill: a client that is cut off from
+//!   the leader only proceeds with the other members, and the messages that they forward arrive in any order.
+//! - Each member measures by itself how long a client is away, from when it began to look. So a member that restarts
 //!   without memory waits as long as all others did.
 
 use std::time::Duration;
@@ -29,20 +30,22 @@ use super::Member;
 use crate::ClientId;
 use crate::node::hello::{HelloKind, Start};
 
-/// How long a client is away before it is given up, if nothing else is [set](Member::set_client_timeout).
+/// Default time for which a client is away before it is given up; see
+/// [`set_client_timeout`](Member::set_client_timeout).
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Since when clients are away.
+/// The times since which clients are away.
 #[derive(Debug)]
 pub(super) struct Absence {
     timeout: Duration,
-    /// At the last look.
+    /// Time of the last check.
     now: Duration,
-    /// By client; `None`: it was there at the last look. Empty before the first.
+    /// Indexed by client: since when it is away; `None` if it was connected at the last check. Empty before the first
+    /// check.
     since: Vec<Option<Duration>>,
-    /// By client, as a leader: the slot of the gap that it left, and since when that stands.
+    /// At a leader, indexed by client: the slot of the gap that the client left, and since when the gap exists.
     gaps: Vec<Option<(u64, Duration)>>,
-    /// By client: since when its leader asks for a gap, and when it asked last.
+    /// Indexed by client: the times of the leader's first and last question about a gap.
     asked: Vec<Option<(Duration, Duration)>>,
 }
 
@@ -57,7 +60,7 @@ impl Absence {
         self.timeout = timeout;
     }
 
-    /// Another look, at so many clients.
+    /// Starts a check of `clients` clients.
     fn look(&mut self, now: Duration, clients: usize) {
         self.now = now;
         self.since.resize(clients, None);
@@ -80,7 +83,7 @@ impl Absence {
         self.is_long(self.since.get(usize::from(client.0)).copied().flatten())
     }
 
-    /// The leader asks for a gap that a client left. Returns whether it has asked for so long.
+    /// Notes that the leader asks about a client's gap. Returns whether it has asked for the whole timeout.
     fn note_asked(&mut self, client: ClientId) -> bool {
         let Some(asked) = self.asked.get_mut(usize::from(client.0)) else { return false };
         let (first, last) = asked.unwrap_or((self.now, self.now));
@@ -90,28 +93,28 @@ impl Absence {
         self.is_long(Some(first))
     }
 
-    /// Whoever left a gap is given another chance.
+    /// Restarts the timeout after the process that left the gap was disconnected.
     fn forget_asked(&mut self, client: ClientId) {
         if let Some(asked) = self.asked.get_mut(usize::from(client.0)) {
             *asked = None;
         }
     }
 
-    /// The gap of a client counts from now on.
+    /// Restarts the timeout of a client's gap.
     fn restart_gap(&mut self, client: ClientId) {
         if let Some(Some((_, since))) = self.gaps.get_mut(usize::from(client.0)) {
             *since = self.now;
         }
     }
 
-    /// Whether others have waited at one gap for so long.
+    /// Returns whether others have waited at one gap for the whole timeout.
     fn is_awaited(&self, client: ClientId) -> bool {
         self.is_long(self.gaps[usize::from(client.0)].map(|(_, since)| since))
     }
 }
 
 impl<F: Fabric> Member<F> {
-    /// Looks who is away, and as a leader gives up those that others wait for.
+    /// Checks which clients are away. A leader gives up those that others wait for.
     pub(super) fn note_absent(&mut self, now: Duration) {
         self.recovery.absence.look(now, self.bodies.len());
         for client in (0..self.bodies.len() as u16).map(ClientId) {
@@ -138,13 +141,14 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Writes to a client that should write: if nobody is there, the link breaks. Who only reads does not notice.
+    /// Writes a credit to a client that should write, so that the link breaks if the client is dead. A process that
+    /// only reads does not notice that.
     fn call(&mut self, client: ClientId) {
         self.outputs.notify[usize::from(client.0)] = true;
         self.outputs.touch(client);
     }
 
-    /// The leader looks for what a process of a client's place left out.
+    /// Handles the leader's question about a gap that a process with this client id left.
     pub(super) fn give_up_if_absent(&mut self, client: ClientId, generation: u64) {
         if usize::from(client.0) >= self.bodies.len() {
             return;
@@ -159,11 +163,11 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// A process has the client's place, and a gap that a process of this generation left stands for as long as the timeout. If it
-    /// is that process, its connection ends. If it came later, the other one is away.
+    /// Ends the wait for a gap that has existed for the timeout, while a process with the client id is connected. If
+    /// that process left the gap, its connection ends. If it came later, the process that left the gap is away.
     fn end_wait(&mut self, client: ClientId, generation: u64) {
         let body = &self.bodies[usize::from(client.0)];
-        // Who was told no generation has multicast nothing.
+        // A process that was told no generation has multicast nothing.
         if body.generation.is_some_and(|own| own <= generation) {
             self.disconnect(body.ring.credit.link);
         } else {
@@ -171,7 +175,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Nobody who has had the client's place up to this generation goes on here.
+    /// Gives up all processes of a client id up to this generation.
     fn give_up(&mut self, client: ClientId, generation: u64) {
         if generation >= self.replica.over_below(client) {
             self.replica.end_client(client, generation);
@@ -179,16 +183,17 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Whether the process that has a client's place is of a generation that is over, and may have begun. Such a process
-    /// came before this member knew that its generation is over; from then on its greeting is refused. A process that
-    /// cannot have begun hears which generations are over, and takes another one.
+    /// Returns whether the process with this client id belongs to a generation that is over, and may have begun. Such a
+    /// process connected before this member knew that its generation is over; later its hello would be refused. A
+    /// process that cannot have begun learns which generations are over, and gets a new one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
         let body = &self.bodies[usize::from(client.0)];
         let may_have_begun = body.begun || !body.settling;
         may_have_begun && body.generation.is_some_and(|generation| generation < self.replica.over_below(client))
     }
 
-    /// The process that has a client's place is of a generation that is over. It is told so, now or when it comes back.
+    /// Notifies the process with this client id that it is superseded. If it is not connected, its next hello is
+    /// answered so.
     pub(super) fn turn_away(&mut self, client: ClientId) {
         let link = self.bodies[usize::from(client.0)].ring.credit.link;
         if self.links[link].is_met() {

@@ -1,15 +1,20 @@
-//! The deliveries that the application has made beyond those of the state machine, and the history that they are of.
+//! The deliveries that the application has made beyond those of the state machine, and the history to which they
+//! belong.
 //!
-//! A state comes before the state machine takes it over (`transfer.rs`), so the application may be ahead. The deliveries that it
-//! has ahead are of one history of the group: that of the incarnation in the transfer's name.
+//! A transferred state arrives before the state machine takes it over (`transfer.rs`), so the application may be ahead.
+//! The deliveries ahead belong to one history of the group: that of the incarnation in the transfer's name.
 //!
 //! # Invariant
-//! *No delivery of a history that is over stays in an application.* A state of another incarnation is handed to the state machine
-//! only if the deliveries ahead are part of that history, too: as far as the two have their beginnings in common. If they are
-//! not, and the member has delivered nothing, the application begins anew, with nothing, and gets the state again. A member
-//! that has delivered something cannot take back the rest. It ends, like a member whose own deliveries are not part of the
-//! history (`replica/reset.rs`). A member whose application is ahead resets nothing: the reset would lose what is ahead. While it
-//! resets, its application takes no state, and none of a history before its own: a transfer that began earlier may still come.
+//! *No delivery of a history that is over stays in an application.* A state of another incarnation is passed to the
+//! state machine only if the deliveries ahead are part of its history, too, which means that they lie in the common
+//! prefix of both histories. Otherwise there are two cases:
+//! - A member that has delivered nothing resets its application to the empty state, and gets the state again.
+//! - A member that has delivered something cannot undo the rest. It ends, like a member whose own deliveries are not
+//!   part of the history (`replica/reset.rs`).
+//!
+//! A member whose application is ahead does not start a reset, because the reset would lose the deliveries ahead. While
+//! a member resets, its application accepts no state. It never accepts a state of a history before its own, because a
+//! transfer that began earlier may still arrive.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -20,23 +25,24 @@ use crate::origin::common;
 use crate::{Incarnation, PeerMessage};
 
 impl<F: Fabric> Member<F> {
-    /// Whether the application is ahead of the state machine.
+    /// Returns whether the application is ahead of the state machine.
     pub(super) fn is_ahead(&self) -> bool {
         self.outputs.applied > self.replica.delivered()
     }
 
-    /// The incarnation whose history the application's deliveries are of; none, if it has made none.
+    /// Returns the incarnation to whose history the application's deliveries belong; none, if it has made no delivery.
     pub(super) fn applied_in(&self) -> Incarnation {
         if self.is_ahead() { self.transfers.applied_in } else { self.replica.incarnation() }
     }
 
-    /// Whether the application may take a state of this incarnation, as far as the history of this member goes.
+    /// Returns whether this member's own history allows the application to take a state of this incarnation.
     pub(super) fn takes_part_in(&self, incarnation: Incarnation) -> bool {
         let begun = self.replica.origins().last().map_or(Incarnation::NONE, |last| last.incarnation);
         !self.replica.is_resetting() && begun.number <= incarnation.number
     }
 
-    /// A transfer begins that is of this incarnation. Returns whether the application can take it.
+    /// Returns whether the application can take part in a transfer of this incarnation that begins now. Resets an
+    /// application that is ahead in another history, if this member has delivered nothing.
     pub(super) fn may_take_of<A: Application>(&mut self, incarnation: Incarnation, app: &mut A) -> bool {
         let fits = !self.is_ahead() || incarnation == self.transfers.applied_in;
         if fits || mutant!(self.mutant, AheadOfAnotherHistory) {
@@ -49,8 +55,8 @@ impl<F: Fabric> Member<F> {
         !has_delivered
     }
 
-    /// A letter brings a state. Returns whether that may be handed to the state machine, as far as what the application has
-    /// ahead goes.
+    /// Returns whether the state in a peer message may be passed to the state machine, given the deliveries that the
+    /// application has ahead.
     pub(super) fn fits_application<A: Application>(
         &mut self,
         from: ProcessId,
@@ -85,7 +91,7 @@ impl<F: Fabric> Member<F> {
         false
     }
 
-    /// The application begins anew, with nothing.
+    /// Resets the application to the empty state.
     fn begin_application<A: Application>(&mut self, app: &mut A) {
         self.transfers.incoming = None;
         self.outputs.begin_application(app);

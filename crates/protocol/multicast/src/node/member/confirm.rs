@@ -1,18 +1,21 @@
-//! How a leader knows that it still led when a read came.
+//! Confirms reads: a leader proves that it still led when a read arrived.
 //!
-//! It writes a word into its stream region at each follower, and sees the write complete at a majority, itself included.
+//! The leader writes a word into its stream region at each follower, and waits until the writes have completed at a
+//! majority, itself included.
 //!
 //! # Why that is enough
-//! A follower that promises a larger ballot first takes the access to its stream regions away from everybody but that ballot's leader, and
-//! waits until that has taken effect (`streams.rs`). So a follower at which the write completed had promised none when the write was
-//! posted, which is after the read came. A majority that had not promised means that no larger ballot had been installed anywhere by then,
-//! and nothing was delivered under one.
+//! A follower that promises a larger ballot first revokes the access to its stream regions from everybody but that
+//! ballot's leader, and waits until the revocation has taken effect (`streams.rs`). So a follower at which the write
+//! completed had not promised a larger ballot when the write was posted, which is after the read arrived. A majority
+//! that had not promised means that no larger ballot had been installed anywhere by then, and nothing was delivered
+//! under one.
 //!
-//! A follower counts only if the ballot is installed there, which it has said on the present connection; a process that came in its place
-//! has another connection. The write names a region of the process that granted it: when that process is gone, the write fails or breaks
-//! with its connection (rule 12 of the fabric's contract). So a write into memory that a dead process left counts only as long as no other
-//! process of that member has connected. And such a process promises nothing before a leader has taken it in: this one, over a connection
-//! that it knows of, or one that a majority has promised before.
+//! A follower counts only if the ballot is installed there, which it has reported on the present connection. A process
+//! that replaced the follower has another connection. The write names a region of the process that granted it: when
+//! that process has ended, the write fails or breaks with its connection (rule 12 of the fabric's contract). So a write
+//! into the memory of a dead process counts only as long as no other process of that member has connected. And such a
+//! process promises nothing before a leader has taken it in: either this leader, over a connection that it knows of, or
+//! one that a majority has promised before.
 //!
 //! # Invariants
 //! - A round counts in the ballot in which it began, while this member leads in it.
@@ -29,27 +32,28 @@ use crate::node::counts::Step;
 use crate::node::peer_link::PeerLink;
 use crate::{Ballot, GroupId, Limits, ReadBarrier, ReadProgress, Timestamp, Topology};
 
-/// Rounds under way, at most.
+/// Maximum number of rounds in progress.
 const MOST: usize = 8;
 
-/// Writes to followers that show together that this member leads.
+/// One round: writes to the followers that together prove that this member leads.
 #[derive(Debug)]
 struct Round {
     number: u64,
     ballot: Ballot,
-    /// By follower: the connection and the number of the request; `None` if it was not written.
+    /// Indexed by follower: the connection and the number of the request; `None` if nothing was written.
     writes: Vec<Option<(u64, u64)>>,
 }
 
-/// Rounds of writes that show that this member leads.
+/// The confirmation rounds of this member.
 #[derive(Debug)]
 pub(super) struct Confirmations {
     followers: Vec<ProcessId>,
-    /// The followers at which a write must complete.
+    /// Number of followers at which a write must complete.
     needed: usize,
-    /// Where the word lies in a stream region; `None`: the cluster has no replies, and no place for it.
+    /// Offset of the word in a stream region; `None` if the cluster has no replies, because the regions then have no
+    /// such word.
     offset: Option<u64>,
-    /// The oldest first.
+    /// Rounds in progress, the oldest first.
     under_way: VecDeque<Round>,
     spare: Vec<Round>,
     begun: u64,
@@ -85,7 +89,7 @@ impl Confirmations {
 }
 
 impl Round {
-    /// Counts the writes that completed, and those that may yet.
+    /// Returns the number of writes that completed, and the number of those that completed or still may.
     fn count(&self, completed: impl Fn(usize, u64, u64) -> Option<bool>) -> (usize, usize) {
         let written = self.writes.iter().enumerate().filter_map(|(at, write)| write.map(|write| (at, write)));
         written.fold((0, 0), |(done, possible), (at, (connection, request))| match completed(at, connection, request) {
@@ -97,22 +101,24 @@ impl Round {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Begins a read that comes after a time; see [`Replica::begin_read`](crate::Replica::begin_read). It may be answered when
-    /// it is [ready](Member::read_progress), and a round of writes that [began](Member::confirm) after this is
+    /// Begins a read that must reflect the group's state after the time `not_before`; see
+    /// [`Replica::begin_read`](crate::Replica::begin_read). The read may be answered when it is
+    /// [ready](Member::read_progress) and a round of writes that [began](Member::confirm) after this call is
     /// [confirmed](Member::confirmed).
     #[must_use]
     pub fn begin_read(&self, not_before: u64) -> Option<ReadBarrier> {
         self.replica.begin_read(not_before)
     }
 
-    /// Returns how far a read is.
+    /// Returns the progress of a read.
     pub fn read_progress(&mut self, read: &ReadBarrier) -> ReadProgress {
         let reached = self.reached(read.ballot());
         self.replica.read_progress(read, reached)
     }
 
-    /// Writes to the followers, to see whether this member leads. Returns the number of the round; `None` if it does not lead, too few
-    /// followers can be written now, too many rounds are under way, or the cluster has no replies.
+    /// Starts a round of writes to the followers, which shows whether this member leads. Returns the number of the
+    /// round. Returns `None` if this member does not lead, too few followers can be written, too many rounds are in
+    /// progress, or the cluster has no replies.
     pub fn confirm(&mut self) -> Option<u64> {
         self.look_at_confirmations();
         let ballot = self.replica.begin_read(0)?.ballot();
@@ -144,15 +150,15 @@ impl<F: Fabric> Member<F> {
             confirmations.spare.push(round);
         }
         if written > 0 {
-            // Where a write is done when it is posted, its completion is there now.
+            // On a fabric whose writes are done when they are posted, the completion is already there.
             self.fabric.flush();
             self.had_work |= self.poll_completions();
         }
         enough.then_some(number)
     }
 
-    /// Returns the number of the last round that has shown that this member led when the round began. All reads that came before that
-    /// are covered by it.
+    /// Returns the number of the last round that proved that this member led when the round began. It covers all reads
+    /// that arrived before the round began.
     pub fn confirmed(&mut self) -> u64 {
         self.look_at_confirmations();
         if mutant!(self.mutant, ReadUnconfirmed) {
@@ -161,21 +167,21 @@ impl<F: Fabric> Member<F> {
         self.confirmations.confirmed
     }
 
-    /// Whether a round is under way.
+    /// Returns whether a round is in progress.
     #[must_use]
     pub fn is_confirming(&self) -> bool {
         !self.confirmations.under_way.is_empty()
     }
 
-    /// Returns the timestamp of the last message that was delivered here; before the first that this process delivered, one that is
-    /// earlier than all.
+    /// Returns the timestamp of the last message that was delivered here. Before the first delivery of this process, it
+    /// is a timestamp that precedes all others.
     #[must_use]
     pub fn last_timestamp(&self) -> Timestamp {
         self.outputs.last
     }
 
-    /// Returns the time that this group has surely reached, as far as a leader in this ballot knows: nothing gets an earlier one that is not
-    /// known here.
+    /// Returns the time that this group has certainly reached, as far as a leader in this ballot knows. No message that
+    /// is unknown to this member gets an earlier time.
     #[must_use]
     pub fn reached(&self, ballot: Ballot) -> u64 {
         let (began, clock) = self.outputs.recovered;

@@ -1,4 +1,4 @@
-//! Telling writers what is free.
+//! Sends credits: tells the writers of rings how much space is free.
 
 use stentor_fabric::Fabric;
 
@@ -9,14 +9,14 @@ use crate::node::inbound::Held;
 use crate::{ClientId, Succession};
 
 impl<F: Fabric> Member<F> {
-    /// `idle`: there is nothing else to do, so also small credits go.
+    /// Sends the credits that are due. `idle`: there is nothing else to do, so small credits are sent, too.
     pub(super) fn send_credits(&mut self, idle: bool) {
         if !self.outputs.touched.is_empty() {
             self.send_client_credits(idle);
         }
         let Member { fabric, links, peers, streams, outputs, gate, .. } = self;
-        // Only where something may have been taken. What cannot go now goes when something comes, or everything is looked
-        // at.
+        // Only rings that this round looked at can have consumed something. A credit that cannot be sent now is sent
+        // when its peer writes again, or in the next round that looks at everything.
         for process in gate.looked_at(peers.len()) {
             if let Some(peer) = &mut peers[process.index()] {
                 outputs.counts.write(Step::Credit, peer.inbound.send_credit(fabric, links));
@@ -33,7 +33,7 @@ impl<F: Fabric> Member<F> {
             if budget == 0 {
                 return;
             }
-            // Whoever gets none is the first one next time.
+            // A client that gets nothing this time is the first one next time.
             share = budget.div_ceil(self.outputs.touched.len() as u64);
             self.outputs.touched.rotate_left(1);
         }
@@ -48,17 +48,16 @@ impl<F: Fabric> Member<F> {
         self.outputs.touched = touched;
     }
 
-    /// Makes this member stand aside, or ends that. A member that is cut off from the leader that others follow
-    /// delivers nothing, so it asks clients not to wait for it. Without that, everybody that multicasts to this group
-    /// would stand still as soon as a window is full. When it is over, clients write to it again as after a broken
-    /// connection.
+    /// Makes this member stand aside, or ends that. A member that is cut off from the group's leader delivers nothing,
+    /// so it asks clients not to wait for it. Otherwise every client of this group would stop as soon as a window is
+    /// full. When the member no longer stands aside, clients write to it again as after a broken connection.
     pub fn set_aside(&mut self, aside: bool) {
         self.aside = aside;
         self.tell_aside();
     }
 
-    /// Tells clients whether to wait for this member, if that has changed. While it gets another member's state it delivers
-    /// nothing, either.
+    /// Notifies clients whether to wait for this member, if that has changed. A member that receives another member's
+    /// state delivers nothing either.
     pub(super) fn tell_aside(&mut self) {
         let aside = self.aside || self.is_receiving();
         if std::mem::replace(&mut self.told_aside, aside) == aside {
@@ -77,7 +76,8 @@ impl<F: Fabric> Member<F> {
         self.told_aside
     }
 
-    /// Another ballot is installed: what is held counts together with what others hold in that.
+    /// Sends credits when another ballot is installed: what this member holds then counts together with what others
+    /// hold in that ballot.
     pub(super) fn tell_ballot(&mut self) {
         let ballot = self.replica.counts_in();
         if ballot.is_none() || std::mem::replace(&mut self.told_ballot, ballot) == ballot {
@@ -89,13 +89,13 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Frees what is delivered.
+    /// Frees the slots and the ring space of delivered messages. Returns the first slot that is not freed.
     pub(super) fn free_delivered(&mut self, client: ClientId) -> u64 {
         let at = usize::from(client.0);
         let (body, store) = (&mut self.bodies[at], &mut self.stores[at]);
         let freed = self.replica.first_held(client);
         if freed > body.freed_slots {
-            // Whatever lies further on is no older than a window.
+            // The store has no slots beyond a window.
             for slot in body.freed_slots..freed.min(body.freed_slots + u64::from(self.window)) {
                 if let Some(end) = store.release(slot) {
                     body.freed_position = end;
@@ -103,7 +103,8 @@ impl<F: Fabric> Member<F> {
             }
             body.freed_slots = freed;
             body.held_slots = body.held_slots.max(freed);
-            // What came before the slots below it were delivered elsewhere, and came with a state.
+            // Messages behind the freed slots may have arrived before those slots were delivered elsewhere and freed
+            // with a state.
             while store.has(body.held_slots) {
                 body.held_slots += 1;
             }
@@ -114,12 +115,12 @@ impl<F: Fabric> Member<F> {
         freed
     }
 
-    /// Tells a client what is free again, if it is much, if there is nothing else to do, or if the client waits for it: a
-    /// new one until it may begin. At most `share` slots are told as free, and at most what is left of the throttle's budget.
-    /// Returns whether that must be tried again.
+    /// Sends a client its credit if enough is free, if there is nothing else to do, or if the client waits for it. A
+    /// new client process waits until it may start. At most `share` slots are credited, and at most what is left of the
+    /// throttle's budget. Returns whether the credit must be tried again.
     fn send_client_credit(&mut self, client: ClientId, idle: bool, share: u64) -> bool {
         if self.is_outlived(client) {
-            // What is freed may be void, and is not its own then.
+            // The freed slots may be no-ops, and are then not deliveries of this process.
             self.turn_away(client);
             return false;
         }
@@ -138,20 +139,22 @@ impl<F: Fabric> Member<F> {
         let freed = delivered.min(body.credited_slots.saturating_add(share.min(budget.unwrap_or(u64::MAX))));
         let idle = idle || budget.is_some();
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
-        // Space alone counts, too: no delivery follows what was held already, or was refused.
+        // Ring space alone counts, too: no delivery follows a message that was held already or was refused.
         let position = body.refused.map_or(body.freed_position, |refused| refused.position.min(body.freed_position));
         let uncredited = body.ring.reader.uncredited(position);
         let small = freed > body.credited_slots || uncredited > 0;
         let cells = uncredited * 4 >= body.ring.reader.geometry().lap_cells();
         if !(slots || cells || outputs.notify[at] || (idle && small)) {
-            // What the throttle keeps back is owed, too: nothing else reminds of it when the window is full.
+            // Slots that the throttle withholds are owed, too. Nothing else triggers their credit when the window is
+            // full.
             return small || freed < delivered;
         }
         if !links[body.ring.credit.link].is_met() {
-            // Nobody is there to be told; who comes next is told when it connects.
+            // The next process gets its credit when it connects.
             return false;
         }
-        // Who takes over a ring must hear of everything that lies in it.
+        // The first credit of a process that takes over a ring must cover everything in the ring, so the ring is
+        // drained first.
         if (body.settling && !body.drained) || !body.ring.credit.ready(fabric, links) {
             return true;
         }
@@ -159,7 +162,7 @@ impl<F: Fabric> Member<F> {
         let position = body.ring.reader.credit(position);
         let held = Held::new(held, replica.counts_in()).to_word(freed);
         let aside = if *told_aside || body.refused.is_some() { ASIDE } else { 0 };
-        // Of one that has not read the credit before, this one says all.
+        // Each credit carries the complete status, because the client may not have read the previous one.
         let first = body.first.saturating_sub(freed);
         let history = replica.incarnation().mark();
         let place = Standing { first, history, ..body.place }.to_word();
@@ -172,12 +175,12 @@ impl<F: Fabric> Member<F> {
         freed < delivered
     }
 
-    /// Looks what the process is to be told that has a client's place.
+    /// Updates the status of a client id that its present process is to be told.
     #[cold]
     fn look_at_place(&mut self, client: ClientId) {
         let body = &mut self.bodies[usize::from(client.0)];
         let last = self.replica.succession(client);
-        // A home group that forgot everything numbers another process as it did an earlier one.
+        // A home group that lost all memory may give a new process the generation of an earlier one.
         let same = |last: &Succession| last.life == 0 && body.generation == Some(last.generation);
         let own = |last: &Succession| body.ring.life() == Some(last.life) || same(last);
         let crowded = self.replica.is_crowded(client);

@@ -1,8 +1,8 @@
-//! How a member goes on while others stand still: see [`pace`](crate::node::pace).
+//! Expels members that are stalled, so that the others can proceed: see [`pace`](crate::node::pace).
 //!
-//! A member writes to each other member through a control ring of its own, and a leader writes to all followers through
-//! one stream. A full control ring holds up what goes to that member, which waits in its outbox. A full stream holds up
-//! all followers. Both are checked, and expelling a member ends both of its connections.
+//! A member writes to each other member through a separate control ring, and a leader writes to all followers through
+//! one stream. A full control ring blocks only the items for that member, which stay in its outbox. A full stream
+//! blocks all followers. Both are checked, and expelling a member ends both of its connections.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::node::expelling::{Candidate, expelled};
 use crate::node::pace::Patience;
 
 impl<F: Fabric> Member<F> {
-    /// Sets how long another member may free nothing, while a majority of its group frees, before this member expels it;
-    /// [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. A tenth of that time suffices while a ring to it is full.
+    /// Sets how long another member may free nothing, while a majority of its group frees, before this member expels
+    /// it; [`EXPEL_AFTER`](crate::EXPEL_AFTER) by default. While a ring to it is full, a tenth of that time is enough.
     pub fn set_expel_after(&mut self, lag: Duration) {
         self.recovery.expelling.patience = Patience::new(lag);
     }
 
-    /// Returns the members that this one expelled and that have not come back. They hold nobody up, and their group sends
-    /// them what they missed.
+    /// Returns the members that this one expelled and that have not reconnected. They delay nobody, and their group
+    /// sends them what they missed.
     pub fn expelled(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.recovery.expelling.members()
     }
@@ -33,7 +33,7 @@ impl<F: Fabric> Member<F> {
         self.recovery.expelling.count()
     }
 
-    /// Expels whoever stands still, of each group at most a minority.
+    /// Expels stalled members, at most a minority of each group.
     pub(super) fn expel_standing(&mut self, now: Duration) {
         let step = self.recovery.expelling.patience.look(now);
         let Member { fabric, peers, streams, recovery, outputs, .. } = self;
@@ -43,7 +43,7 @@ impl<F: Fabric> Member<F> {
             let (quiet, lap) = (peer.outbound.quiet_cells(), peer.outbound.lap_cells());
             peer.outbound.look(fabric, step, quiet, 0);
             if !connected && (waiting.len() / LINE_WORDS) as u64 > lap {
-                // It was never there: what it missed is said when it comes.
+                // This member never connected. It gets what it missed when it connects.
                 peer.outbound.targets[0].give_up();
             }
         }
@@ -56,7 +56,8 @@ impl<F: Fabric> Member<F> {
         let full_stream = self.streams.outbound.is_full(&self.links);
         for group in topology.group_ids() {
             let counting = topology.members(group).filter(|process| self.is_there(*process));
-            // Members that do not stand still are ahead of those that do: rings to different members are not compared.
+            // Members that are not stalled rank ahead of those that are. Progress in rings to different members is not
+            // comparable.
             let candidates = counting.map(|process| {
                 let stands = self.stands(process, full_stream);
                 Candidate { progress: u64::from(!stands), stands, member: process.index() }
@@ -67,12 +68,12 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Whether another member is connected; this one is.
+    /// Returns whether a member is connected; true for this member.
     fn is_there(&self, process: ProcessId) -> bool {
         self.peers[process.index()].is_none() || self.outputs.is_connected(process)
     }
 
-    /// Whether another member frees nothing. `full_stream`: there is no room in the stream.
+    /// Returns whether another member is stalled. `full_stream`: the stream ring has no room.
     fn stands(&self, process: ProcessId, full_stream: bool) -> bool {
         let Some(peer) = &self.peers[process.index()] else { return false };
         let patience = &self.recovery.expelling.patience;
@@ -81,7 +82,7 @@ impl<F: Fabric> Member<F> {
             || stream.target_of(process).is_some_and(|target| stream.stands(target, patience, full_stream))
     }
 
-    /// Ends the connections with a member.
+    /// Ends the connections with a member and records that it is expelled.
     fn expel(&mut self, process: ProcessId) {
         let Some(peer) = &self.peers[process.index()] else { return };
         let links = [Some(peer.main), peer.streaming];

@@ -1,11 +1,12 @@
-//! The incarnations of groups in greetings, and connections that are refused because of them.
+//! The incarnations of groups in hellos, and connections that are refused because of them.
 //!
-//! Each end greets with the incarnation in which it has a state of its own group, and the one that it remembers of the
-//! other's. If one of them contradicts what is known at the other end, that end *refuses* the connection: nothing is taken
-//! or written over it, it can be asked why, and the greeting is judged again when what is known has changed. Both ends judge
-//! the same: the end that refuses greets again if it has heard something new since it greeted. So does the end that takes the
-//! connection, if what it said contradicts the other's greeting, and holds no more: the other end refuses that, and hears
-//! nothing else from it. Clients greet likewise: they remember incarnations, and have no group of their own.
+//! Each end names in its hello the incarnation in which it has a state of its own group, and the incarnation of the
+//! other end's group that it remembers. If one of them contradicts what the other end knows, that end *refuses* the
+//! connection: it reads and writes nothing over it, reports the reason on request, and judges the hello again when its
+//! knowledge has changed. Both ends judge alike. The end that refuses sends another hello if it has learnt something
+//! new since its last one. So does the end that accepts the connection, if its last hello contradicts the other end's
+//! and is no longer true: otherwise the other end would refuse that hello, and get no other. Clients behave likewise:
+//! they remember incarnations, and have no group of their own.
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -21,24 +22,25 @@ pub(super) struct RefusedLink {
     why: Contradiction,
 }
 
-/// What this process has said and heard about incarnations.
+/// The incarnations in hellos that this process has sent and received.
 #[derive(Debug, Default)]
 pub(super) struct Histories {
-    /// By link: what was said in the last greeting, own incarnation first.
+    /// Indexed by link: the incarnations in the last hello sent, this group's first.
     said: Vec<[Incarnation; 2]>,
     refused: Vec<RefusedLink>,
-    /// The own incarnation and all that are known, as of the last look.
+    /// This group's incarnation and all known ones, as of the last check.
     known: Vec<Incarnation>,
 }
 
 impl<F: Fabric> Member<F> {
-    /// Returns the connected processes whose connections are refused, because they know another history of a group with the
-    /// number of the one that is known here.
+    /// Returns the connected processes whose connections are refused, because they know a different history of a group
+    /// under the same number.
     pub fn contradictions(&self) -> impl Iterator<Item = (ProcessId, Contradiction)> + '_ {
         self.histories.refused.iter().map(|refused| (self.links[refused.link].peer(), refused.why))
     }
 
-    /// What a greeting over a link says of incarnations: the own group's, and the one of the receiver's.
+    /// Returns the incarnations that a hello over this link carries: this group's, and the known one of the receiver's
+    /// group.
     fn incarnations_for(&self, link: usize) -> [Incarnation; 2] {
         let yours = match self.topology.role(self.links[link].peer()) {
             Some(ProcessRole::Member { group, .. }) => self.replica.known_incarnation(group),
@@ -47,7 +49,7 @@ impl<F: Fabric> Member<F> {
         [self.replica.incarnation(), yours]
     }
 
-    /// Adds to a greeting what this process knows of incarnations.
+    /// Adds this process's incarnations to a hello.
     pub(super) fn with_incarnations(&mut self, link: usize, hello: Hello) -> Hello {
         let [own, yours] = self.incarnations_for(link);
         let links = self.links.len();
@@ -56,14 +58,15 @@ impl<F: Fabric> Member<F> {
         Hello { own, yours, ..hello }
     }
 
-    /// Judges what a greeting says of incarnations. Returns whether the connection goes on.
+    /// Judges the incarnations in a hello. Returns whether the connection is accepted.
     pub(super) fn accepts(&mut self, link: usize, hello: &Hello) -> bool {
         let process = self.links[link].peer();
         let refused = self.histories.refused.len();
         self.histories.refused.retain(|refused| refused.link != link);
         let was_refused = self.histories.refused.len() < refused;
         let Err(why) = self.replica.on_greeting(process, hello.own, hello.yours) else {
-            // Its ring was stopped, and begins anew; or the other end refuses what this one said before it moved.
+            // The ring was stopped and must restart; or the other end refuses this member's last hello, which is
+            // outdated.
             if was_refused || self.was_refuted(link, hello) {
                 self.greet_again(link);
             }
@@ -79,15 +82,15 @@ impl<F: Fabric> Member<F> {
         false
     }
 
-    /// Whether the last greeting over a link says what contradicts the other end's, and is not true any more.
+    /// Returns whether the last hello over a link contradicts the other end's, and is no longer true.
     fn was_refuted(&self, link: usize, hello: &Hello) -> bool {
         let Some(said) = self.histories.said.get(link) else { return false };
         let [own, yours] = *said;
         (own.contradicts(hello.yours) || yours.contradicts(hello.own)) && *said != self.incarnations_for(link)
     }
 
-    /// A link is down: the process that greeted over it says anew what it remembers. A process that this one expelled lives, as
-    /// far as it can tell: what it said holds until it greets again, or the next process in its place does.
+    /// Forgets the peer's hello when the link is down; the next hello repeats what the peer remembers. A process that
+    /// this member expelled is presumed alive, so its hello stays valid until it or its successor sends another one.
     pub(super) fn forget_greeting(&mut self, link: usize) {
         self.histories.refused.retain(|refused| refused.link != link);
         let peer = self.links[link].peer();
@@ -96,7 +99,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Greets refused processes again if a known incarnation has changed since the last look, and clients if the own one has.
+    /// Repeats hellos after an incarnation has changed: to refused processes if any known incarnation changed, and to
+    /// clients if this group's changed.
     pub(super) fn tell_histories(&mut self) {
         let now = || {
             let known = self.topology.group_ids().map(|group| self.replica.known_incarnation(group));
@@ -125,7 +129,7 @@ impl<F: Fabric> Member<F> {
         let process = self.links[link].peer();
         let start = match self.peers.get_mut(process.index()) {
             Some(Some(peer)) => peer.outbound.start(0, &self.links),
-            // A client's ring goes on: it began with the connection.
+            // A client's ring continues: it started with the connection.
             _ => self.client_of(link).map_or(Start::NONE, |client| self.replies.started(client)),
         };
         self.greet(link, HelloKind::Connection, start);

@@ -1,7 +1,7 @@
-//! Connections that come and go.
+//! Handles connections that are established and lost.
 //!
-//! A broken link is a suspicion, not a crash: its peer does not count for flow control until it is back, quorums stay what
-//! they are. What was in flight is lost and is for the state machine to repair.
+//! A broken link is a suspicion, not a crash. Its peer does not count for flow control until it reconnects; quorums
+//! stay unchanged. Writes in flight are lost, and the state machine repairs that.
 
 use stentor_fabric::{Event, Fabric, Opcode, ProcessId};
 
@@ -14,8 +14,8 @@ use crate::node::peer_links::PeerEvent;
 use crate::{ClientId, ProcessRole};
 
 impl<F: Fabric> Member<F> {
-    /// Connections that came and went. Makes system calls on some fabrics: call it while connecting, when idle and
-    /// every few milliseconds. Returns whether there was anything.
+    /// Handles connections that were established or lost. Returns whether there were any. This makes system calls on
+    /// some fabrics, so call it while connecting, when idle, and every few milliseconds.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
@@ -40,12 +40,12 @@ impl<F: Fabric> Member<F> {
         any
     }
 
-    /// Takes completions. Whether there were any; those that are not of heartbeats are work.
+    /// Polls completions. Returns whether there were any. Completions other than those of heartbeats count as work.
     pub(super) fn poll_completions(&mut self) -> bool {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            // Only heartbeats are read.
+            // Heartbeats are the only READs.
             self.had_work |= completion.opcode != Opcode::Read;
             if let Some(event) = self.links.completed(&mut self.fabric, &completion) {
                 self.on_peer_event(event);
@@ -64,7 +64,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// The client at the other end of a link.
+    /// Returns the client at the other end of a link, if it is one.
     pub(super) fn client_of(&self, link: usize) -> Option<ClientId> {
         match self.topology.role(self.links[link].peer()) {
             Some(ProcessRole::Client(client)) => Some(client),
@@ -81,7 +81,7 @@ impl<F: Fabric> Member<F> {
             }
             start = peer.outbound.start(0, &self.links);
         } else if let Some(client) = self.client_of(link) {
-            // It may have greeted before, and waits for its credit.
+            // The client's hello may have arrived before, in which case the client waits for its credit.
             self.outputs.touch(client);
             start = self.replies.start(client, &self.links);
             if self.links[link].is_met() {
@@ -107,7 +107,7 @@ impl<F: Fabric> Member<F> {
         self.part_from(link);
     }
 
-    /// Nothing goes over a link any more until its ends have greeted again.
+    /// Stops everything that is sent over a link, until both ends have exchanged hellos again.
     pub(super) fn part_from(&mut self, link: usize) {
         let process = self.links[link].peer();
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
@@ -143,7 +143,7 @@ impl<F: Fabric> Member<F> {
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         let known = peer.inbound.life();
-        // One that cannot be is none.
+        // An impossible clock is ignored.
         let _ = self.time.hear(process, clock, 0);
         self.links[link].greeted = Some(life);
         let seal = self.seals.of(process, life);
@@ -166,7 +166,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Members whose links came up get what they need.
+    /// Informs the state machine of members whose links came up, so that it sends them what they lack.
     pub(super) fn meet_peers<A: Application>(&mut self, app: &mut A) -> bool {
         let any = !self.recovery.fresh.is_empty();
         while let Some(process) = self.recovery.fresh.pop() {
@@ -175,18 +175,18 @@ impl<F: Fabric> Member<F> {
             }
         }
         if any {
-            // It may be the leader, which has to hear who wants to begin.
+            // The new peer may be the leader, which must learn which client processes want to start.
             (0..self.bodies.len() as u16).map(ClientId).for_each(|client| self.ask_to_open(client, app));
         }
         any
     }
 
-    /// From here on a follower gets this member's stream; it must be told where that is.
+    /// Starts this member's stream at a follower. Returns the start, which the follower must be told.
     pub(super) fn start_stream(&mut self, follower: ProcessId) -> Option<Start> {
         self.streams.start(follower, &self.links)
     }
 
-    /// The leader's stream goes on here.
+    /// Resumes reading the leader's stream at `start`.
     pub(super) fn resume_stream(&mut self, leader: ProcessId, start: Start) {
         let life = self.peers.get(leader.index()).and_then(Option::as_ref).and_then(|p| p.inbound.life());
         let (Some(life), Some(stream)) = (life, self.streams.of_mut(leader)) else {
@@ -198,8 +198,8 @@ impl<F: Fabric> Member<F> {
             goes_on = stream.ring.reader.position() == before;
         }
         if !goes_on {
-            // The record in work is of an earlier life of the leader, or of another place: it would be taken in place of
-            // the first one of the new stream, which says what ballot follows.
+            // The record that is being processed belongs to an earlier life of the leader or to another position. It
+            // must not be taken for the first record of the new stream, which names the ballot that follows.
             stream.held = None;
         }
         self.streams.reads = Some(leader);

@@ -1,7 +1,8 @@
-//! Passing on that a process wants to begin in a client's place.
+//! Forwards requests of client processes that want to start multicasting.
 //!
-//! A process greets the members of the groups that it wants to multicast to. Each member passes that on to its leader, and repeats
-//! it until the group has agreed on the first slot (`replica/succession.rs`). So one connected member suffices.
+//! A process sends a hello to the members of the groups to which it wants to multicast. Each member forwards that to
+//! its leader, and repeats it until the group has agreed on the process's first slot (`replica/succession.rs`). One
+//! connected member is therefore enough.
 
 use stentor_fabric::Fabric;
 
@@ -9,17 +10,17 @@ use super::Member;
 use crate::node::app::Application;
 use crate::{ClientId, Opening};
 
-/// The most ticks after which a member says it again.
+/// Maximum number of ticks between two repetitions of a request.
 const AGAIN: u32 = 32;
 
 impl<F: Fabric> Member<F> {
-    /// Tells the leader that the process that has a client's place wants to begin, if it does.
+    /// Forwards the request of the process with this client id to the leader, if it still waits for an answer.
     pub(super) fn ask_to_open<A: Application>(&mut self, client: ClientId, app: &mut A) {
         let body = &self.bodies[usize::from(client.0)];
         let is_home = self.topology.home(client) == self.replica.group();
         let Some(life) = body.ring.life().filter(|_| body.settling && !body.begun) else { return };
         if body.generation.is_none() && !is_home {
-            // It has to ask its home first.
+            // The process must first get its generation from its home group.
             return;
         }
         let told = body.generation.map_or(0, |generation| generation + 1);
@@ -27,7 +28,7 @@ impl<F: Fabric> Member<F> {
         self.with_replica(app, |replica, out| replica.open(asked, out));
     }
 
-    /// Time passes: tells the leader again.
+    /// Repeats pending requests, less often as they grow older.
     pub(super) fn ask_to_open_again<A: Application>(&mut self, app: &mut A) {
         for client in (0..self.bodies.len() as u16).map(ClientId) {
             let body = &mut self.bodies[usize::from(client.0)];

@@ -1,4 +1,4 @@
-//! Writing what is to be written.
+//! Sends what is queued: the outboxes, the stream, and the pieces of peer messages.
 
 use stentor_fabric::seal::{HEADER_WORDS, record_cells};
 use stentor_fabric::{Fabric, ProcessId};
@@ -13,11 +13,11 @@ use crate::node::peer_links::IMMEDIATES;
 use crate::node::sealed::Sealed;
 use crate::node::transfer::Backlog;
 
-/// Pieces of letters written to one peer in one step.
+/// Maximum number of peer-message pieces written to one peer in one step.
 const PIECES_PER_STEP: usize = 4;
 
 impl<F: Fabric> Member<F> {
-    /// Writes what there is room for. Returns whether anything is left.
+    /// Writes as much of the outboxes and the stream as there is room for. Returns whether anything is left.
     pub(super) fn send_outboxes(&mut self) -> bool {
         let idle = self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && !self.streams.outbound.is_late();
         if idle && self.rare.letters == 0 {
@@ -51,7 +51,7 @@ impl<F: Fabric> Member<F> {
         left_over | self.send_letters()
     }
 
-    /// Counts what lies aside and in letters; called when that has changed.
+    /// Updates the byte counts of side stores, peer messages and transfers; called when one of them changed.
     pub(super) fn count_rare_bytes(&mut self) {
         let aside = self.stores.iter().map(|store| store.aside_bytes()).sum();
         let letters = self.assemblers.iter().map(|assembler| assembler.bytes()).sum();
@@ -60,7 +60,7 @@ impl<F: Fabric> Member<F> {
         self.memory.most_queued = self.memory.most_queued.max(aside + letters + transfers);
     }
 
-    /// Writes pieces of letters, after everything else. Returns whether any are left.
+    /// Writes pieces of peer messages, after everything else. Returns whether any are left.
     fn send_letters(&mut self) -> bool {
         let mut left = false;
         if self.rare.letters == 0 {
@@ -100,8 +100,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Writes a letter to another member, when the link lets it. `false`: too many wait, it is too long, or nobody is
-    /// connected there; it is lost.
+    /// Queues a peer message to another member. Returns false, and drops the message, if too many are queued, it is too
+    /// long, or the member is not connected.
     pub(super) fn send_letter(&mut self, to: ProcessId, words: &[u64], tail: &[u8]) -> bool {
         self.gate.disturb();
         let connected = self.is_connected_to(to);

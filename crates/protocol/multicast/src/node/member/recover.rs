@@ -1,9 +1,9 @@
-//! What the state machine's recovery needs of a node: letters, fences, ticks, campaigns.
+//! Connects the state machine's recovery to the fabric: peer messages, fences, ticks, campaigns.
 //!
 //! # Invariants
-//! - A letter that fences is handed over only when nobody but its ballot's leader can write a stream here, and what was
-//!   written is processed. Meanwhile everything else goes on: nothing is promised yet.
-//! - A state that is to be installed and the place where the stream goes on travel in one letter.
+//! - A peer message that fences is passed to the state machine only when no process but its ballot's leader can write a
+//!   stream here, and what was written is processed. Meanwhile everything else proceeds: nothing is promised yet.
+//! - A state that is to be installed and the position at which the stream resumes travel in one peer message.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,47 +21,49 @@ use crate::node::message_assembler::Received;
 use crate::node::streams::HeldRecord;
 use crate::{Ballot, ClientId, Header, Incarnation, PeerMessage, Rejected, Replica};
 
-/// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
+/// First word of an envelope. `LETTER`: a peer message of the state machine. `BODY`: a client's message. `FOREIGN`:
+/// words of the caller.
 const LETTER: u64 = 1;
 const BODY: u64 = 2;
 const FOREIGN: u64 = 3;
-/// The sender's wall clock, and the time of the group that it leads: an envelope with nothing in it.
+/// The sender's wall clock, and the time of the group that it leads; the envelope has no content.
 pub(super) const CLOCK: u64 = 4;
-/// A letter about a transfer of the application's state.
+/// A message about a transfer of the application's state.
 pub(super) const TRANSFER: u64 = 5;
-/// Words of an envelope: what it is; the stream's position and generation, or the client and 0, or two clocks.
+/// Words of an envelope: its kind, and two arguments. Those are the stream's position and generation, the client and 0,
+/// or two clocks.
 pub(super) const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
 const TICK: Duration = Duration::from_millis(2);
-/// The time between ticks while a member rests.
+/// Time between ticks while a member rests.
 const REST_TICK: Duration = Duration::from_millis(5);
 
-/// What a member keeps for the time when something fails.
+/// A member's state for failures and recovery.
 #[derive(Debug)]
 pub(super) struct Recovery {
-    /// What waits for the fence.
+    /// The operation that waits for the fence.
     pub(super) fencing: Option<Fencing>,
     /// Members whose links came up since the last step.
     pub(super) fresh: Vec<ProcessId>,
-    /// Letters that came.
+    /// Peer messages that arrived and are not processed.
     pub(super) received: VecDeque<Received>,
-    /// Those of them that are the caller's.
+    /// Arrived messages of the caller, which the caller has not taken.
     pub(super) foreign: VecDeque<Received>,
-    /// Clients that are away.
+    /// Clients that are disconnected.
     pub(super) absence: Absence,
-    /// Members that stand still.
+    /// Members that are stalled.
     pub(super) expelling: Expelling,
     /// Time between ticks of the state machine.
     tick: Duration,
-    /// The time between ticks while this member rests.
+    /// Time between ticks while this member rests.
     rest_tick: Duration,
     rests: bool,
-    /// When the next one is.
+    /// Time of the next tick.
     due: Duration,
-    /// The number of [states taken over](Replica::states) that were looked at.
+    /// Number of [states taken over](Replica::states) at the last check.
     states: u64,
-    /// Ticks so far.
+    /// Number of ticks so far.
     pub(super) now: u64,
 }
 
@@ -84,19 +86,20 @@ impl Default for Recovery {
     }
 }
 
-/// What waits for the fence.
+/// An operation that waits for the fence.
 #[derive(Debug)]
 pub(super) enum Fencing {
-    /// A letter; and what came with it.
+    /// A peer message that fences, and the envelope in which it arrived.
     PeerMessage(Box<PeerMessage>, Received),
-    /// This member wants to lead.
+    /// This member's own campaign.
     Campaign,
-    /// An operator ends this incarnation of the group; with nothing, if `empty`.
+    /// An operator's reset, which ends this incarnation of the group. If `empty`, the group restarts with the empty
+    /// state.
     Reset { ends: Incarnation, empty: bool },
 }
 
 impl Recovery {
-    /// Whether it is time for a tick.
+    /// Returns whether a tick is due.
     #[inline]
     pub(super) fn ticks(&self, now: Duration) -> bool {
         now >= self.due
@@ -124,7 +127,7 @@ impl Recovery {
         if self.rests { self.tick.max(self.rest_tick) } else { self.tick }
     }
 
-    /// Returns how many ticks did not come since the last one, because this member rested or was not called.
+    /// Returns the number of ticks that were left out since the last one, because this member rested or was not called.
     fn ticks_left_out(&self, now: Duration) -> u16 {
         if self.now == 0 {
             return 0;
@@ -134,7 +137,7 @@ impl Recovery {
         passed.saturating_sub(1).min(u128::from(u16::MAX)) as u16
     }
 
-    /// Changes the time between ticks; the next one counts from the last.
+    /// Changes the time between ticks. The next tick counts from the last one.
     fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let last = self.due.saturating_sub(self.interval());
         change(self);
@@ -147,8 +150,8 @@ impl<F: Fabric> Member<F> {
     /// majority of the group promises.
     ///
     /// # Errors
-    /// [`Rejected::Joining`] if this process has not got its group's state yet; [`Rejected::Superseded`] if another one has
-    /// taken its place.
+    /// [`Rejected::Joining`] if this process has no state of its group yet; [`Rejected::Superseded`] if another process
+    /// has replaced it.
     pub fn campaign(&mut self) -> Result<(), Rejected> {
         if self.replica.is_superseded() {
             return Err(Rejected::Superseded);
@@ -163,19 +166,19 @@ impl<F: Fabric> Member<F> {
         Ok(())
     }
 
-    /// Whether this member takes access away from others, or is about to. Its housekeeping hears that this has taken effect, so that is due
-    /// at once.
+    /// Returns whether this member is revoking access, or is about to. [`housekeep`](Member::housekeep) handles the
+    /// event that the revocation has taken effect, so call it without delay.
     #[inline]
     #[must_use]
     pub fn is_fencing(&self) -> bool {
         self.recovery.fencing.is_some()
     }
 
-    /// Begins a new incarnation of this member's group in the steps that follow, if a majority of it promises: see
-    /// [`Replica::reset`].
+    /// Starts a new incarnation of this member's group in the steps that follow, if a majority of the group promises:
+    /// see [`Replica::reset`].
     ///
     /// # Errors
-    /// See [`Replica::reset`]; [`Rejected::Ahead`] while the application gets another member's state.
+    /// See [`Replica::reset`]; [`Rejected::Ahead`] while the application receives another member's state.
     pub fn reset(&mut self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
         self.replica.check_reset(ends, empty)?;
         if self.is_ahead() && !empty {
@@ -192,7 +195,7 @@ impl<F: Fabric> Member<F> {
         self.gate.disturb();
     }
 
-    /// Letters, fences and ticks. Returns whether there was anything.
+    /// Processes peer messages, fences and ticks. Returns whether there was anything to do.
     #[inline]
     pub(super) fn recover<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let Recovery { fresh, received, fencing, .. } = &self.recovery;
@@ -229,7 +232,7 @@ impl<F: Fabric> Member<F> {
         self.send_outgoing();
         self.go_on_transferring(app);
         if worked {
-            // Another stream may be read now, or more of a ring.
+            // This member may read another stream now, or more of a ring.
             self.gate.disturb();
         }
         worked
@@ -246,8 +249,8 @@ impl<F: Fabric> Member<F> {
         result
     }
 
-    /// Looks at what came with a state of another member, if one was taken over. A state may wait for bodies, so the last
-    /// of them completes it, whichever way it comes.
+    /// Checks whether a state of another member was taken over, and follows it up. A state may wait for bodies, so the
+    /// last missing body completes it, whichever way it arrives.
     #[inline]
     pub(super) fn note_states(&mut self) {
         let states = self.replica.states();
@@ -258,7 +261,7 @@ impl<F: Fabric> Member<F> {
 
     #[cold]
     fn note_state(&mut self) {
-        // What was delivered or given up elsewhere and came with a state is free here, too: its clients wait for that.
+        // Slots that were delivered or given up elsewhere are free here, too, and their clients wait for that.
         for (client, body) in (0..).map(ClientId).zip(&mut self.bodies) {
             if self.replica.first_held(client) > body.credited_slots {
                 self.outputs.touch(client);
@@ -266,7 +269,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// `None` if it was refused.
+    /// Processes a peer message. Returns `None` if it was refused.
     fn take_letter<A: Application>(&mut self, received: Received, app: &mut A) -> Option<()> {
         let [what, first, second, words @ ..] = received.words() else { return None };
         match *what {
@@ -302,23 +305,24 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Writes words and bytes of the caller's to another member, when the link lets it. `false`: too many wait, they are
-    /// too long, or nobody is connected there; then they are lost, as they are if the connection breaks.
+    /// Queues the caller's words and bytes to another member. Returns false if too many messages are queued, they are
+    /// too long, or the member is not connected. They are dropped in these cases, and are lost if the connection
+    /// breaks.
     #[doc(hidden)]
     pub fn send_foreign(&mut self, to: ProcessId, words: &[u64], tail: &[u8]) -> bool {
         let enveloped = [&[FOREIGN, 0, 0], words].concat();
         self.send_letter(to, &enveloped, tail)
     }
 
-    /// The next words and bytes that came from another member's caller.
+    /// Returns the next words and bytes that the caller of another member sent.
     #[doc(hidden)]
     pub fn next_foreign(&mut self) -> Option<(ProcessId, Vec<u64>, Vec<u8>)> {
         let received = self.recovery.foreign.pop_front()?;
         Some((received.from, received.words()[ENVELOPE..].to_vec(), received.tail().to_vec()))
     }
 
-    /// The letter waits for the fence; of two that fence, the one with the larger ballot counts. An operator's word comes first: it is
-    /// not said again, as letters and the wish to lead are.
+    /// Defers a peer message until the fence holds. Of two that fence, the one with the larger ballot is kept. An
+    /// operator's reset has priority, because it is not repeated, unlike peer messages and campaigns.
     fn fence_first(&mut self, letter: PeerMessage, received: Received) {
         let waiting = match &self.recovery.fencing {
             Some(Fencing::PeerMessage(waiting, _)) => waiting.fences(),
@@ -333,13 +337,13 @@ impl<F: Fabric> Member<F> {
     fn hand_letter<A: Application>(&mut self, letter: &PeerMessage, received: &Received, app: &mut A) -> Option<()> {
         let (from, ballot) = (received.from, self.replica.ballot());
         if !self.fits_application(from, letter, app) || !self.meets_application(letter) {
-            // What the application lacks was lost with a connection. It comes again, and the state with it.
+            // The missing deliveries were lost with a connection. The donor sends them again, together with the state.
             return Some(());
         }
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(from, letter, out));
         done.ok()?;
         self.note_transferred(from, letter);
-        // A letter may also say that something is given up.
+        // The message may also have given up slots.
         self.note_state();
         self.follow(ballot);
         if let (PeerMessage::Install { ballot, .. }, [_, position, generation, ..]) = (letter, received.words())
@@ -351,7 +355,7 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// After something that may have installed another ballot than `before`.
+    /// Stops reading a stream if this member now leads, after an operation that may have replaced the ballot `before`.
     fn follow(&mut self, before: Ballot) {
         let ballot = self.replica.ballot();
         if ballot != before && ballot.leader() == self.fabric.me() {
@@ -359,20 +363,20 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Takes the access to the stream rings here away from all members but one. Call it again until it returns true: then this
-    /// has taken effect, what they wrote is here, and nothing comes after it.
+    /// Revokes the access to the stream rings here from all members but `except`. Call it again until it returns true:
+    /// then the revocation has taken effect, what those members wrote is here, and no write of theirs lands any more.
     #[doc(hidden)]
     pub fn fence(&mut self, except: Option<ProcessId>) -> bool {
         self.streams.fence(&mut self.fabric, except)
     }
 
-    /// Lets a member write its stream here.
+    /// Grants a member write access to its stream ring here.
     #[doc(hidden)]
     pub fn grant_stream(&mut self, to: ProcessId) {
         self.streams.grant(&mut self.fabric, to);
     }
 
-    /// Hands over what waits for the fence, if it holds.
+    /// Performs the deferred operation, if the fence holds.
     fn go_on_fencing<A: Application>(&mut self, app: &mut A) -> bool {
         let leader = match &self.recovery.fencing {
             Some(Fencing::PeerMessage(letter, _)) => letter.fences().map(Ballot::leader),
@@ -382,7 +386,7 @@ impl<F: Fabric> Member<F> {
         if !self.fence(leader) {
             return false;
         }
-        // What was written before the fence counts; what waits for a body by then does not.
+        // Entries written before the fence count. Entries that wait for a body at this moment do not.
         self.gate.disturb();
         while self.take_stream(app) {}
         let fenced = self.recovery.fencing.take();
@@ -416,13 +420,13 @@ impl<F: Fabric> Member<F> {
     ) {
         let before = self.replica.ballot();
         self.outputs.stream.clear();
-        // It was checked when it was asked; what has changed since speaks against it.
+        // The campaign was valid when it was requested; an error means that it has become obsolete.
         let _ = self.with_replica(app, campaign);
         self.streams.reads = None;
         self.follow(before);
     }
 
-    /// Time passes.
+    /// Passes a tick to the state machine.
     fn tick<A: Application>(&mut self, app: &mut A) {
         let before = self.replica.ballot();
         if let Some((leader, stream)) = self.streams.read_mut()
@@ -437,14 +441,14 @@ impl<F: Fabric> Member<F> {
         self.follow(before);
     }
 
-    /// All links with a member are up (again).
+    /// Informs the state machine that all links with a member are up (again).
     pub(super) fn peer_connected<A: Application>(&mut self, process: ProcessId, app: &mut A) {
-        // It is a member: the state machine knows no others.
+        // An error is impossible: the state machine knows this member.
         let _ = self.with_replica(app, |replica, out| replica.on_connected(process, out));
         self.send_outgoing();
     }
 
-    /// Puts what the state machine wrote on its way.
+    /// Sends the peer messages and bodies that the state machine has queued.
     pub(super) fn send_outgoing(&mut self) {
         if self.outputs.letters.is_empty() {
             return;
@@ -463,7 +467,7 @@ impl<F: Fabric> Member<F> {
     fn send_state_letter(&mut self, to: ProcessId, letter: &PeerMessage, words: &mut Vec<u64>) {
         let installs = matches!(letter, PeerMessage::Install { .. });
         if !self.is_connected_to(to) {
-            // It is said again when the links are up.
+            // The state machine repeats it when the links are up.
             return;
         }
         if self.is_held_back(to, letter) {
@@ -472,8 +476,9 @@ impl<F: Fabric> Member<F> {
         words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
         if installs && self.assemblers[to.index()].has_room(words.len(), 0, self.letter_bytes) {
-            // Whoever has this state has everything that was written before: its stream begins anew behind that. Not if
-            // the letter is lost here: one before it may arrive yet, and then the stream goes on where that one says.
+            // A follower that has this state has everything that was written before, so its stream restarts behind
+            // that. The stream must not restart if this message is dropped here: an earlier one may still arrive, and
+            // the stream then resumes where that one says.
             let start = self.start_stream(to).unwrap_or(Start::NONE);
             words[1..ENVELOPE].copy_from_slice(&[start.position, start.generation]);
         }
@@ -485,7 +490,8 @@ impl<F: Fabric> Member<F> {
         let Some((body, store)) = self.bodies.get(at).zip(self.stores.get(at)) else { return };
         let reader = &body.ring.reader;
         let Some(record) = store.record(slot, reader.touched(), reader.geometry().lap_cells()) else {
-            // Delivered here and given up: who needs it needs the application's state.
+            // The message was delivered here and its body dropped. A member that needs it needs the application's
+            // state.
             if let Some(sequence) = self.replica.sequence_of(client, slot).filter(|_| !spare) {
                 let gone = PeerMessage::Gone(crate::MessageRef { client, sequence });
                 words.extend_from_slice(&[LETTER, 0, 0]);
@@ -499,7 +505,7 @@ impl<F: Fabric> Member<F> {
         self.send_letter(to, words, &[]);
     }
 
-    /// A message of a client that did not come through its ring: header and payload.
+    /// Handles a client's message, header and payload, that another member forwarded.
     fn take_forwarded<A: Application>(&mut self, client: ClientId, words: &[u64], app: &mut A) -> Option<()> {
         let at = usize::from(client.0);
         let longest = self.bodies.get(at)?.ring.reader.geometry().max_payload().next_multiple_of(8);
@@ -514,14 +520,14 @@ impl<F: Fabric> Member<F> {
         }
         let slot = match self.replica.admit(client, &header) {
             Ok(Some(slot)) => slot,
-            // Held or delivered; or this member lags, and asks again when it has room.
+            // The message is held or delivered here; or this member lags, and asks for it again when it has room.
             Ok(None) | Err(Rejected::BeyondWindow { .. }) => return Some(()),
             Err(_) => return None,
         };
         self.stores[at].put_aside(slot, &header, words.to_vec());
         self.with_replica(app, |replica, out| replica.on_message(client, &header, out)).ok()?;
         self.note_held(client, false);
-        // What was in its place may have been the last thing in the ring that was not free.
+        // The message that it replaced may have been the last one in the ring that was not free.
         self.outputs.touch(client);
         self.count_rare_bytes();
         Some(())

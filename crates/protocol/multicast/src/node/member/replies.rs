@@ -1,4 +1,4 @@
-//! What a member and its clients say to each other besides messages: the member's replies, and clients' queries.
+//! Traffic between a member and its clients other than messages: the member's replies and the clients' queries.
 
 use stentor_fabric::Fabric;
 use stentor_fabric::seal::Seal;
@@ -14,30 +14,30 @@ use crate::node::records_in::{RecordsIn, Taken};
 use crate::node::records_out::RecordsOut;
 use crate::{ClientId, RecordSent};
 
-/// A client's query.
+/// A query that a client sent to this member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Query<'a> {
-    /// The client.
+    /// The client that sent it.
     pub client: ClientId,
     /// The bytes of the query.
     pub bytes: &'a [u8],
 }
 
-/// The rings of replies, and which clients connected.
+/// The reply rings, and the clients that connected recently.
 #[derive(Debug)]
 pub(super) struct Replies {
-    /// By client; none if there are no replies.
+    /// Indexed by client; empty if the cluster has no replies.
     rings: RecordsOut,
-    /// By client: the life of the process that greeted last.
+    /// Indexed by client: life of the process that sent the last hello.
     lives: Vec<Option<u64>>,
-    /// Clients that connected since somebody looked.
+    /// Clients that connected since the last [`take_met_client`](Member::take_met_client).
     met: Vec<ClientId>,
-    /// By client: whether it is in `met`.
+    /// Indexed by client: whether it is in `met`.
     is_listed: Vec<bool>,
 }
 
 impl Replies {
-    /// Registers what `limits` of the opener ask for: the rings of replies, and those of queries.
+    /// Registers the rings for replies and queries that the opener's limits ask for.
     pub(super) fn open<F: Fabric>(opener: &mut Opener<'_, F>, bodies: &[Body]) -> Result<(Self, RecordsIn), NodeError> {
         let has_replies = opener.limits.has_replies();
         let clients = if has_replies { bodies.len() } else { 0 };
@@ -56,28 +56,28 @@ impl Replies {
         Ok((replies, RecordsIn::new(queries)))
     }
 
-    /// A connection with a client began. Returns where its ring goes on.
+    /// Starts the ring of a client that connected. Returns the position at which the ring resumes.
     pub(super) fn start(&mut self, client: ClientId, links: &[PeerLink]) -> Start {
         self.rings.start(usize::from(client.0), links)
     }
 
-    /// Returns where the ring of the present connection with a client began.
+    /// Returns where the client's ring started on the current connection.
     pub(super) fn started(&self, client: ClientId) -> Start {
         self.rings.started(usize::from(client.0))
     }
 
-    /// All that was written goes out now.
+    /// Notes that everything written so far was flushed.
     #[inline]
     pub(super) fn flushed(&mut self) {
         self.rings.flushed();
     }
 
-    /// A connection with a client ended.
+    /// Stops the ring of a client that disconnected.
     pub(super) fn stop(&mut self, client: ClientId) {
         self.rings.stop(usize::from(client.0));
     }
 
-    /// A process in a client's place greeted, whose writes have this seal.
+    /// Handles a hello from a process with this client id, whose credits carry this seal.
     pub(super) fn greeted(&mut self, client: ClientId, life: u64, seal: Seal) {
         let Some(known) = self.lives.get_mut(usize::from(client.0)) else { return };
         if known.replace(life) != Some(life) {
@@ -85,7 +85,8 @@ impl Replies {
         }
     }
 
-    /// A client can be replied to from now on: the connection is up, and it has greeted. Either may be first.
+    /// Lists a client that can now receive replies, because its connection is up and its hello arrived, in either
+    /// order.
     pub(super) fn met(&mut self, client: ClientId) {
         let Some(is_listed) = self.is_listed.get_mut(usize::from(client.0)) else { return };
         if !std::mem::replace(is_listed, true) {
@@ -93,7 +94,7 @@ impl Replies {
         }
     }
 
-    /// Looks whether clients for which a reply waits have made room. Returns whether any has.
+    /// Checks whether clients with a postponed reply have freed ring space. Returns whether any has.
     #[inline]
     pub(super) fn hear_room<F: Fabric>(&mut self, fabric: &F, gate: &PollGate) -> bool {
         self.rings.hear_room(fabric, gate)
@@ -101,9 +102,9 @@ impl Replies {
 }
 
 impl<F: Fabric> Member<F> {
-    /// Sends a record to a client: the bytes of all parts, one after the other. It goes out with the next
-    /// [`step`](Member::step). The client gets the records of one member in order, and each once. Those that are under way
-    /// when the connection ends are lost: see [`take_met_client`](Member::take_met_client). Copies, and allocates nothing.
+    /// Sends a record to a client: the concatenation of `parts`. The next [`step`](Member::step) flushes it. A client
+    /// receives the records of one member in order, and each once. Records in flight are lost when the connection ends:
+    /// see [`take_met_client`](Member::take_met_client). The call copies the bytes and allocates nothing.
     ///
     /// After [`RecordSent::Full`], a later [`step`](Member::step) returns true when there may be room again.
     pub fn reply(&mut self, client: ClientId, parts: &[&[u8]]) -> RecordSent {
@@ -115,44 +116,46 @@ impl<F: Fabric> Member<F> {
         sent
     }
 
-    /// Returns whether replies were sent since the last [`step`](Member::step): they go out with the next one, so this is no time
-    /// to sleep.
+    /// Returns whether replies were sent since the last [`step`](Member::step). The next step flushes them, so the
+    /// caller must not sleep before it.
     #[inline]
     #[must_use]
     pub fn has_unflushed(&self) -> bool {
         self.replies.rings.is_unflushed()
     }
 
-    /// Returns whether a client is connected now, and has greeted: a [`reply`](Member::reply) may reach it.
+    /// Returns whether a client is connected and has sent its hello, so that a [`reply`](Member::reply) may reach it.
     #[must_use]
     pub fn is_connected_to_client(&self, client: ClientId) -> bool {
         let body = self.bodies.get(usize::from(client.0));
         body.is_some_and(|body| self.links[body.ring.credit.link].is_met())
     }
 
-    /// Returns the life of the process that greeted last in a client's place; `None` before the first. Only where the cluster
-    /// has replies.
+    /// Returns the life of the process that last sent a hello with this client id. Returns `None` before the first
+    /// hello, and always if the cluster has no replies.
     #[must_use]
     pub fn life_of_client(&self, client: ClientId) -> Option<u64> {
         self.replies.lives.get(usize::from(client.0)).copied()?
     }
 
-    /// Returns a client that connected since this was asked last, each once. What was sent to it before may be lost, so this is
-    /// when to send it again. Always `None` if the cluster has no replies.
+    /// Returns a client that connected since the last call, each connection once. Replies sent before it may be lost,
+    /// so this is when to repeat them. Always `None` if the cluster has no replies.
     pub fn take_met_client(&mut self) -> Option<ClientId> {
         let client = self.replies.met.pop()?;
         self.replies.is_listed[usize::from(client.0)] = false;
         Some(client)
     }
 
-    /// Takes the next query; the clients have turns. The queries of one client come in order, each once. A query that was under way when
-    /// its connection ended is lost. [`step`](Member::step) finds queries, and this takes them: call it after every step until it returns
-    /// `None`, also before a wait. A client whose ring is full sends nothing more until its queries are taken. Copies, and allocates
-    /// nothing.
+    /// Takes the next query; the clients are served in turn. The queries of one client arrive in order, each once. A
+    /// query in flight is lost when its connection ends.
+    ///
+    /// [`step`](Member::step) detects queries and this method takes them. Call it after every step until it returns
+    /// `None`, also before waiting: a client whose ring is full cannot send until its queries are taken. The call
+    /// copies the bytes and allocates nothing.
     pub fn next_query(&mut self) -> Option<Query<'_>> {
         let taken = self.queries.take(&mut self.fabric, &mut self.links);
         if self.queries.owes() || taken.is_some_and(|taken| taken.credits > 0) {
-            // The credit is to go out with the next step.
+            // The next step must send the credit.
             self.gate.resume();
         }
         let taken = taken?;
@@ -161,7 +164,7 @@ impl<F: Fabric> Member<F> {
         Some(Query { client: ClientId(client as u16), bytes: self.queries.bytes(taken) })
     }
 
-    /// Looks for queries. Returns whether there are any that were not there before.
+    /// Looks for queries. Returns whether a ring without queries now has one.
     #[inline]
     pub(super) fn look_for_queries(&mut self) -> bool {
         let (any, credits) = self.queries.look(&mut self.fabric, &mut self.links, &self.gate);

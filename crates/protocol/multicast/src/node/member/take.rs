@@ -1,4 +1,4 @@
-//! Taking what came: bodies, the leader's stream, timestamps, acknowledgements, letters.
+//! Reads input: bodies, the leader's stream, timestamps, acknowledgements, peer messages.
 
 use stentor_fabric::seal::HEADER_WORDS;
 use stentor_fabric::{Fabric, ProcessId, Record};
@@ -50,12 +50,12 @@ impl<F: Fabric> Member<F> {
                 break;
             };
             ring.reader.advance(&record);
-            // Looked at now and needed later: its line is far away.
+            // Checked before the body is processed, so that the next record's cache line arrives meanwhile.
             let more = ring.reader.looks_ready(memory);
             worked = true;
             if self.take_body(client, record, app).is_none() {
                 self.outputs.counts.rejected += 1;
-                // Its place is free at once, and nothing that is delivered will say so.
+                // The space of a refused record is free at once, and no delivery will trigger its credit.
                 self.outputs.touch(client);
             }
             if !more {
@@ -66,8 +66,8 @@ impl<F: Fabric> Member<F> {
         worked
     }
 
-    /// A client connected (again), or another took its place: its ring goes on where it says. What is there from before
-    /// is taken first; what is held of it moves aside, because its places are written again.
+    /// Restarts the ring of a client that connected, again or as a new process. First reads what the ring still
+    /// contains. Then moves the messages that are held to the side store, because the restarted ring overwrites them.
     fn restart_body<A: Application>(&mut self, client: ClientId, app: &mut A) {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
@@ -75,7 +75,7 @@ impl<F: Fabric> Member<F> {
         let Hello { life, start, begun, generation, above, .. } = greeting;
         let body = &mut self.bodies[at];
         (body.generation, body.above, body.begun) = (generation, above, begun);
-        // What was taken just now may have freed slots: those behind the window that begins there move aside, too.
+        // The records read just now may have freed slots, so slots beyond the earlier window move aside, too.
         let freed = self.free_delivered(client);
         self.stores[at].move_aside(freed);
         debug_assert!(self.stores[at].is_mirror_empty(), "the ring starts anew");
@@ -84,7 +84,7 @@ impl<F: Fabric> Member<F> {
         body.go_back_to_refused();
         body.ring.restart(life, start, self.seals.of(process, life));
         body.freed_position = body.ring.reader.position();
-        // The client learns where its place stands, whoever had it before.
+        // Any new process is told the status of the client id, whichever process used it before.
         (body.settling, body.ticks) = (true, 0);
         self.ask_to_open(client, app);
         self.outputs.notify[at] = true;
@@ -92,17 +92,17 @@ impl<F: Fabric> Member<F> {
         self.count_rare_bytes();
     }
 
-    /// `None` if the record was refused.
+    /// Processes the record of a message. Returns `None` if it was refused.
     fn take_body<A: Application>(&mut self, client: ClientId, record: Record, app: &mut A) -> Option<()> {
         let at = usize::from(client.0);
         let (first, last) = (record.word + HEADER_WORDS, record.word + HEADER_WORDS + record.bytes.div_ceil(8));
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         if ids::generation(header.sequence) < self.replica.over_below(client) && !mutant!(self.mutant, ClosingForgotten)
         {
-            // Who multicast this is over: what is not held by now is not taken any more.
+            // The client's process is over: messages that are not held by now are refused.
             return None;
         }
-        // Refused before it takes the place of another message in the store.
+        // The message is checked before it replaces another one in the store.
         let sync = header.sync;
         let slot = match self.replica.admit(client, &header) {
             Ok(Some(slot)) => slot,
@@ -110,7 +110,8 @@ impl<F: Fabric> Member<F> {
             Ok(None) => {
                 self.note_held(client, sync);
                 self.outputs.counts.held_already += 1;
-                // Its place is free as soon as what lies before it is. No delivery follows that would say so.
+                // Its space is free as soon as the records before it are. No delivery follows that would trigger the
+                // credit.
                 if !mutant!(self.mutant, HeldBodiesUncredited) {
                     self.outputs.touch(client);
                 }
@@ -125,7 +126,7 @@ impl<F: Fabric> Member<F> {
         let (groups, bytes, notify) = (header.groups(), header.payload_bytes, header.notify);
         let message = Mirrored { groups, bytes, notify, word: first, start: record.start, end: record.end };
         self.stores[at].put_mirrored(slot, &message);
-        // Again, because the effects read the stores too.
+        // Decoded again, because the effects read the stores, too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app };
         let done = self.replica.on_message(client, &header, &mut out);
@@ -135,7 +136,7 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// A message is beyond the window of this member, which may have been away.
+    /// Notes that a message lies beyond the window of this member, which may have been away.
     #[cold]
     fn note_beyond(&mut self, client: ClientId, refused: Refused) {
         let at = usize::from(client.0);
@@ -146,7 +147,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Reads a ring again from the record that was refused, if it is not beyond the window any more.
+    /// Reads a ring again from the refused record on, if that is no longer beyond the window.
     pub(super) fn look_at_refused(&mut self, client: ClientId) {
         let at = usize::from(client.0);
         let body = &mut self.bodies[at];
@@ -158,7 +159,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Forgets bodies that are void.
+    /// Forgets the bodies of messages that became no-ops.
     pub(super) fn drop_void(&mut self) {
         for (client, slot, sequence) in std::mem::take(&mut self.outputs.dropped) {
             let at = usize::from(client.0);
@@ -233,7 +234,8 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn take_control<A: Application>(&mut self, app: &mut A) -> bool {
-        // All are looked at before the first is taken: their lines are on other processors, and come at the same time.
+        // All rings are checked before the first is read, so that their cache lines, which other processors own, arrive
+        // in parallel.
         self.due.clear();
         for process in self.gate.looked_at(self.peers.len()) {
             if let Some(Peer { inbound, .. }) = &self.peers[process.index()]
@@ -252,7 +254,7 @@ impl<F: Fabric> Member<F> {
     fn take_control_of<A: Application>(&mut self, from: ProcessId, app: &mut A) -> bool {
         for taken in 0..RECORDS_PER_STEP {
             let Some(peer) = &mut self.peers[from.index()] else { return false };
-            // Between two connections nothing is taken: what is left is lost with the old one.
+            // Between two connections nothing is read: the rest is lost with the old connection.
             if !self.links[peer.main].is_met() {
                 return taken > 0;
             }
@@ -274,7 +276,7 @@ impl<F: Fabric> Member<F> {
         true
     }
 
-    /// The items of the record in `inbox`.
+    /// Processes the items of the record in `inbox`.
     fn take_items<A: Application>(&mut self, from: ProcessId, end: usize, app: &mut A) {
         let Member { replica, outputs, stores, inbox, time, .. } = self;
         let mut at = HEADER_WORDS;
@@ -300,7 +302,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// The piece of a letter in `inbox`.
+    /// Processes the piece of a peer message in `inbox`.
     fn take_piece(&mut self, from: ProcessId, end: usize) {
         let piece = &self.inbox[HEADER_WORDS..end];
         match self.assemblers[from.index()].take(from, piece, self.letter_bytes) {

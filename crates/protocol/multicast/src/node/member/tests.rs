@@ -1,5 +1,5 @@
-//! What members say to a client about processes of its place of which they have seen nothing: what those wrote came to
-//! members that have lost their memory since.
+//! Tests of what members report to a client about earlier processes with its client id. The members know of those
+//! processes only by no-ops, because the members that held the messages have lost their memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Application for Nothing {
     fn restore(&mut self, _: u64, _: &[u8]) {}
 }
 
-/// A group of three that has been up for a while, and a client place that nobody has taken yet.
+/// A group of three members that has run for a while, and a client id that no process has used yet.
 struct Bed {
     world: World,
     topology: Arc<Topology>,
@@ -76,7 +76,7 @@ impl Bed {
         self.world.advance(until - self.world.now_ns());
     }
 
-    /// A follower processes that a slot is void, of a process of the first generation whose message nobody has seen.
+    /// Makes a follower process a no-op for a slot of a generation-0 process whose message no member has seen.
     fn void(&mut self, member: usize, (counter, slot): (u64, u64), settled: bool) {
         let Member { replica, outputs, stores, .. } = &mut self.members[member];
         let head = Head { client: C0, sequence: 0, slot: ShortSlot::of(slot), groups: 1 };
@@ -85,7 +85,7 @@ impl Bed {
         replica.on_stream(LEADER, &item, &mut out).expect("the next entry of the stream");
     }
 
-    /// Somebody takes the place and multicasts; all members have told it what they know.
+    /// Starts a process with the client id, connects it to all members and multicasts one message.
     fn first_multicast(&mut self) -> MessageId {
         let fabric = self.world.fabric(self.topology.client_process(C0));
         let client = Client::new(fabric, self.topology.clone(), C0, limits(), SALT, 1);
@@ -97,13 +97,13 @@ impl Bed {
 }
 
 #[test]
-fn whoever_takes_a_place_that_nobody_had_is_of_the_first_era() {
+fn first_process_of_a_client_id_has_generation_zero() {
     assert_eq!(Bed::new().first_multicast().generation(), 0);
 }
 
-/// All that came to a follower of a generation is that a slot of it is void, whose message nobody has seen.
+/// A follower knows of a generation only that one of its slots is a no-op whose message nobody has seen.
 #[test]
-fn whoever_takes_a_place_multicasts_in_no_era_that_is_closed_where_nothing_of_it_has_a_name() {
+fn new_process_skips_a_generation_closed_by_a_nameless_no_op() {
     let mut bed = Bed::new();
     bed.void(1, (1, 0), false);
     let replica = bed.members[1].replica();
@@ -111,10 +111,10 @@ fn whoever_takes_a_place_multicasts_in_no_era_that_is_closed_where_nothing_of_it
     assert!(bed.first_multicast().generation() > 0);
 }
 
-/// Nothing is free that it has not used, but for what another process of its place used: it cannot tell what became of its
-/// own.
+/// A slot that the client has not used can only be freed if another process with its client id used it. The client then
+/// cannot know what became of its own messages.
 #[test]
-fn a_client_that_hears_of_places_that_it_has_not_used_is_superseded() {
+fn client_is_superseded_when_slots_it_never_used_are_freed() {
     let mut bed = Bed::new();
     let first = bed.first_multicast();
     bed.run();
@@ -128,7 +128,7 @@ fn a_client_that_hears_of_places_that_it_has_not_used_is_superseded() {
     assert_eq!(client(&bed), (true, first.sequence));
 }
 
-/// The leader's transfer of a state of so many bytes.
+/// Starts a transfer of a state of `bytes` bytes at the leader.
 fn transfer(leader: &mut Member<SimFabric>, to: ProcessId, bytes: usize) -> OutgoingTransfer {
     let name =
         Name { life: leader.links.life, incarnation: leader.applied_in(), freeze: leader.transfers.next_freeze() };
@@ -137,9 +137,9 @@ fn transfer(leader: &mut Member<SimFabric>, to: ProcessId, bytes: usize) -> Outg
     OutgoingTransfer::new(to, name, (leader.outputs.applied, frozen), 1 << 20, leader.recovery.now)
 }
 
-/// A receiver that is behind asks for so much that answers always wait to be written to it.
+/// A receiver that is behind requests so much that replies to it are always queued.
 #[test]
-fn pieces_of_a_state_go_out_while_other_letters_wait() {
+fn transfer_pieces_are_sent_while_other_peer_messages_wait() {
     let mut bed = Bed::new();
     let (to, leader) = (ProcessId(2), &mut bed.members[LEADER.index()]);
     for _ in 0..20 {
@@ -154,10 +154,10 @@ fn pieces_of_a_state_go_out_while_other_letters_wait() {
     assert_eq!(waiting(leader), pieces, "no more until these are written");
 }
 
-/// A stream stops with its connection, and the state with which it would begin again is held back for a transfer. Meanwhile the
-/// follower installs a state that it was sent before.
+/// The stream stops with its connection, and the state with which it would restart is held back for a transfer.
+/// Meanwhile the follower installs a state that was sent earlier.
 #[test]
-fn a_stream_that_stopped_with_its_connection_begins_again_when_the_transfer_ends() {
+fn stream_stopped_by_a_disconnect_restarts_when_the_transfer_ends() {
     let mut bed = Bed::new();
     bed.first_multicast();
     bed.run();

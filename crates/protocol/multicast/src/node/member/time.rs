@@ -1,9 +1,10 @@
 //! A member's physical time: it reads its own wall clock, receives those of other members, and passes physical time to
 //! the state machine of the group that it leads.
 //!
-//! A member sends its wall clock in its greetings. It also sends a clock message to every connected member: once in an
-//! interval, and twice whenever its own wall clock was stepped. A clock message also carries the time of the group that its
-//! sender leads. Heartbeats carry no clock, because they are read within a group only, and not with every election.
+//! A member sends its wall clock in its hellos. It also sends a clock message to every connected member: once in an
+//! interval, and twice whenever its own wall clock was stepped. A clock message also carries the time of the group that
+//! its sender leads. Heartbeats carry no clock, because they are read within a group only, and not every election uses
+//! them.
 //!
 //! # Invariants
 //! - A member that leads, or may lead at any moment, passes the physical time of a step to its state machine before it
@@ -21,7 +22,7 @@ use crate::node::app::Application;
 use crate::physical_clock::nanoseconds;
 use crate::{ClockError, MessageId, PhysicalClock, Rejected};
 
-/// Counts how a member used its clocks. A simulation checks that its runs reach these cases.
+/// Counts of how a member used its clocks. A simulation checks that its runs reach these cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClockCounts {
     /// Steps of a leader whose physical time was ahead of its group's clock: the next time is physical.
@@ -42,14 +43,15 @@ pub(super) struct MemberTime {
     pub(super) clock: PhysicalClock,
     /// The time of the last step.
     at: Duration,
-    /// When the wall clock was read last.
+    /// Time at which the wall clock was read last.
     told_at: Duration,
     /// Whether this member led its group at the last update.
     leads: bool,
-    /// When this member sends its clock next, ns.
+    /// Time at which this member sends its clock next, in nanoseconds.
     say_at: u64,
-    /// Whether it sends it again soon: the wall clock was stepped. Others take the later one of the last two that they have heard, so a
-    /// clock that was set back would count as ahead until the next time.
+    /// Whether this member sends its clock twice in short succession, because its wall clock was stepped. Other members
+    /// use the later of the last two clocks that they received, so a clock that was set back would count as ahead until
+    /// the next time.
     says_again: bool,
     pub(super) counts: ClockCounts,
 }
@@ -61,19 +63,19 @@ impl MemberTime {
         MemberTime { clock, at, told_at, leads: false, say_at: 0, says_again: false, counts: ClockCounts::default() }
     }
 
-    /// Returns the wall clock for a greeting, ns since 1970; 0 if there is none.
+    /// Returns the wall clock for a hello, in nanoseconds since 1970; 0 if there is none.
     pub(super) fn wall(&self) -> u64 {
         self.clock.wall(nanoseconds(self.at.max(self.told_at)))
     }
 
-    /// Whether this is another moment than that of the last step.
+    /// Returns whether `now` differs from the time of the last step.
     #[inline]
     pub(super) fn has_passed(&self, now: Duration) -> bool {
         self.at != now
     }
 
-    /// Records another member's wall clock, and the time of the group that it leads, from a greeting or a clock
-    /// message; 0 is none.
+    /// Records another member's wall clock and the time of the group that it leads, from a hello or a clock message; 0
+    /// means none.
     pub(super) fn hear(&mut self, process: ProcessId, wall: u64, group: u64) -> Result<(), ClockError> {
         if wall == 0 { Ok(()) } else { self.clock.hear(process, wall, (group != 0).then_some(group)) }
     }
@@ -119,8 +121,9 @@ impl<F: Fabric> Member<F> {
         self.time.counts
     }
 
-    /// Orders a time entry with a time later than `not_before`: see [`Replica::order_time`](crate::Replica::order_time). Returns
-    /// its id if it was ordered. It goes out with the next [`step`](Member::step).
+    /// Orders a time entry with a time later than `not_before`: see
+    /// [`Replica::order_time`](crate::Replica::order_time). Returns its id if it was ordered. The next
+    /// [`step`](Member::step) sends it.
     pub fn order_time<A: Application>(&mut self, not_before: u64, app: &mut A) -> Option<MessageId> {
         let ordered = self.with_replica(app, |replica, out| replica.order_time(not_before, out));
         if ordered.is_some() {
@@ -129,9 +132,9 @@ impl<F: Fabric> Member<F> {
         ordered
     }
 
-    /// Reports the smallest version of the application that all members of the group have, 0 if that is not known: see
-    /// [`Replica::set_version_goal`](crate::Replica::set_version_goal). Entries that it orders go out with the next
-    /// [`step`](Member::step). Returns whether it ordered any.
+    /// Sets the smallest version of the application that all members of the group have; 0 if that is not known. See
+    /// [`Replica::set_version_goal`](crate::Replica::set_version_goal). Returns whether entries were ordered. The next
+    /// [`step`](Member::step) sends them.
     pub fn set_version_goal<A: Application>(&mut self, goal: u32, app: &mut A) -> bool {
         let ordered = self.with_replica(app, |replica, out| replica.set_version_goal(goal, out));
         if ordered {
@@ -140,8 +143,9 @@ impl<F: Fabric> Member<F> {
         ordered
     }
 
-    /// Returns the time of the group that this member leads, at this moment, ns since 1970: a message that it orders now gets this
-    /// time, or a later one. If it has no physical time, it is that of the last message. `None` if it does not lead.
+    /// Returns the present time of the group that this member leads, in nanoseconds since 1970. A message that is
+    /// ordered now gets this time or a later one. Without physical time, it is the time of the last message. Returns
+    /// `None` if this member does not lead.
     #[must_use]
     pub fn group_time(&self, now: Duration) -> Option<u64> {
         let physical = self.time.clock.time(nanoseconds(now)).unwrap_or(0);
@@ -159,7 +163,7 @@ impl<F: Fabric> Member<F> {
         self.time.clock.pass(now);
         let (replica, time) = (&mut self.replica, &mut self.time);
         let leads = replica.is_leader();
-        // Who joins may found its group at any moment, and lead.
+        // A joining process may found its group at any moment, and lead it.
         if leads || replica.is_candidate() || replica.is_joining() {
             time.clock.follow(replica.clock(), !leads || !time.leads);
         } else {

@@ -1,4 +1,4 @@
-//! Transfers of the application's state, on a fabric: see [`transfer`](crate::node::transfer).
+//! State transfers of the application at a member. The protocol is described in [`transfer`](crate::node::transfer).
 
 use stentor_fabric::{Fabric, ProcessId};
 
@@ -13,29 +13,29 @@ use crate::node::transfer::{
 };
 use crate::{Incarnation, PeerMessage};
 
-/// Pieces that wait to be written, so that other peer messages do not wait for long.
+/// Maximum number of queued transfer pieces, so that other peer messages do not wait for long.
 const WAITING: usize = 2;
 
 impl<F: Fabric> Member<F> {
-    /// Takes the oldest news about a transfer of the application's state that was not taken yet. Only the last few are kept.
+    /// Returns the oldest report about a state transfer that was not taken yet. Only the last few are kept.
     pub fn take_transfer_report(&mut self) -> Option<TransferReport> {
         self.transfers.take_report()
     }
 
-    /// Returns the number of deliveries that the application has made, itself or with another member's state. It may be
-    /// ahead of [`Replica::delivered`](crate::Replica::delivered) while a state comes.
+    /// Returns the number of deliveries that the application has made, by itself or through another member's state. It
+    /// may exceed [`Replica::delivered`](crate::Replica::delivered) during a transfer.
     #[must_use]
     pub fn applied(&self) -> u64 {
         self.outputs.applied
     }
 
-    /// Returns the bytes of a frozen state that came here in the last transfer that this member takes or took part in.
+    /// Returns the bytes of the frozen state received in the last incoming transfer.
     #[must_use]
     pub fn transfer_received(&self) -> u64 {
         self.transfers.incoming.as_ref().map_or(0, IncomingTransfer::received)
     }
 
-    /// Whether the application's state comes from another member now, and has for a while.
+    /// Returns whether the application has been receiving its state from another member for a while.
     pub(super) fn is_receiving(&self) -> bool {
         let now = self.recovery.now;
         let receives = |incoming: &IncomingTransfer| {
@@ -48,14 +48,15 @@ impl<F: Fabric> Member<F> {
         self.transfers.incoming.as_ref().is_some_and(receives)
     }
 
-    /// Whether the application is as far as a state that comes with its own.
+    /// Returns whether the application has made all deliveries that the message's state counts. True for other peer
+    /// messages.
     pub(super) fn meets_application(&self, letter: &PeerMessage) -> bool {
         let ahead = letter.state().is_some_and(|state| state.delivered > self.outputs.applied);
         let has_it = !ahead && !self.transfers.is_restoring();
         !letter.carries_snapshot() || has_it || mutant!(self.mutant, StateAheadOfApplication)
     }
 
-    /// The state machine has taken a letter.
+    /// Updates the transfers after the state machine has processed a peer message.
     pub(super) fn note_transferred(&mut self, from: ProcessId, letter: &PeerMessage) {
         if letter.carries_snapshot()
             && let Some(incoming) = self.transfers.incoming.as_mut().filter(|incoming| incoming.from == from)
@@ -76,14 +77,15 @@ impl<F: Fabric> Member<F> {
             match outgoing.map(|outgoing| outgoing.stage) {
                 None => {}
                 Some(Stage::Final) => self.end_outgoing(TransferOutcome::Complete),
-                // It got so far by itself.
+                // The receiver caught up without this transfer.
                 Some(_) => self.end_outgoing(TransferOutcome::GivenUp(GivenUp::Abandoned)),
             }
         }
     }
 
-    /// Whether a letter of the state machine does not go out now, because the application's state must come before it, or
-    /// is on its way. The stream would begin with it, and everybody would wait for a member that takes nothing from it.
+    /// Returns whether a peer message of the state machine must be withheld, because the application's state must
+    /// arrive first or is on its way. Otherwise the stream would start with it, and flow control would wait for a
+    /// member that consumes nothing.
     pub(super) fn is_held_back(&mut self, to: ProcessId, letter: &PeerMessage) -> bool {
         let backlog_is_empty = self.outputs.backlog.as_ref().is_none_or(Backlog::is_empty);
         let outgoing = self.transfers.outgoing.as_mut().filter(|outgoing| outgoing.to == to);
@@ -125,7 +127,7 @@ impl<F: Fabric> Member<F> {
         self.send_letter(to, &words, tail);
     }
 
-    /// `None` if it was refused.
+    /// Processes a transfer letter. Returns `None` if it was refused.
     pub(super) fn take_transfer_letter<A: Application>(
         &mut self,
         from: ProcessId,
@@ -137,7 +139,7 @@ impl<F: Fabric> Member<F> {
         let letter = TransferLetter::decode(words, tail)?;
         self.transfers.is_due = true;
         match letter.subject {
-            // A donor that hears nothing freezes nothing, and asks again.
+            // This member does not answer, so the second donor freezes nothing and asks again.
             Subject::Query if self.is_busy_with_another(from) => {}
             Subject::Query => self.say_standing(from),
             Subject::Standing(standing) => self.take_standing(from, standing),
@@ -149,7 +151,8 @@ impl<F: Fabric> Member<F> {
         Some(())
     }
 
-    /// Says nothing while the application takes over a state on another thread: it has not made those deliveries yet.
+    /// Reports the application's progress. Sends nothing while the application restores a state on another thread,
+    /// because it has not made those deliveries yet.
     pub(super) fn say_standing(&mut self, to: ProcessId) {
         if self.transfers.is_restoring() {
             return;
@@ -165,7 +168,7 @@ impl<F: Fabric> Member<F> {
     }
 }
 
-/// The donor.
+/// The donor's side.
 impl<F: Fabric> Member<F> {
     fn take_standing(&mut self, from: ProcessId, standing: Standing) {
         self.transfers.set_standing(from, Some(standing));
@@ -180,7 +183,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// The connection with a member broke.
+    /// Interrupts the transfers with a member whose connection broke.
     pub(super) fn interrupt_transfers(&mut self, with: ProcessId) {
         self.transfers.set_standing(with, None);
         if let Some(outgoing) = self.transfers.outgoing.as_mut().filter(|outgoing| outgoing.to == with) {
@@ -188,14 +191,15 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Ends the transfer to another member.
+    /// Ends the transfer to another member, and reports the outcome.
     fn end_outgoing(&mut self, outcome: TransferOutcome) {
         let Some(outgoing) = self.transfers.outgoing.take() else { return };
         let (peer, position, bytes) = (outgoing.to, outgoing.position, outgoing.read());
         self.transfers.report(TransferReport { role: TransferRole::Donor, peer, position, bytes, outcome });
         self.outputs.backlog = None;
         self.transfers.throttle.end();
-        // It was stopped for the transfer, or with a connection, and the state with which it begins was held back.
+        // The stream was stopped, for the transfer or with a connection, and the state with which it restarts was held
+        // back.
         if !self.streams.is_started(peer) {
             self.transfers.cut_off.push(peer);
             self.transfers.is_due = true;
@@ -212,7 +216,7 @@ impl<F: Fabric> Member<F> {
         self.gate.disturb();
     }
 
-    /// Time passes.
+    /// Advances the transfers by one tick.
     pub(super) fn tick_transfers(&mut self) {
         let now = self.recovery.now;
         if let Some(incoming) = &self.transfers.incoming
@@ -235,7 +239,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Begins a transfer, sends its pieces, ends it.
+    /// Starts a transfer, sends its pieces and ends it, as far as each is due.
     pub(super) fn go_on_transferring<A: Application>(&mut self, app: &mut A) {
         if !self.transfers.is_due {
             return;
@@ -262,13 +266,14 @@ impl<F: Fabric> Member<F> {
         }
         let behind = PeerMessage::Behind { ballot: self.replica.ballot(), snapshot: false };
         for to in std::mem::take(&mut self.transfers.cut_off) {
-            // Whoever does not lead any more has no stream.
+            // A member that no longer leads has no stream, so its refusal is ignored.
             let _ = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         }
         self.send_outgoing();
     }
 
-    /// Whether a member is the one that gives a state to another, as far as is known here: it leads, or the other one campaigns.
+    /// Returns whether `donor` may transfer its state to `receiver`, as far as this member knows: the donor leads, or
+    /// the receiver is a candidate.
     fn gives(&self, donor: ProcessId, receiver: ProcessId) -> bool {
         let promised = self.replica.promised();
         promised.leader() == donor || promised.leader() == receiver && promised != self.replica.ballot()
@@ -278,8 +283,8 @@ impl<F: Fabric> Member<F> {
         self.gives(self.fabric.me(), to)
     }
 
-    /// Whether another member's transfer to this one goes on. Once this member has promised another leader's ballot, what it lacks
-    /// comes from that leader. A member without memory promises nobody.
+    /// Returns whether a transfer from `donor` to this member is still valid. Once this member has promised another
+    /// leader's ballot, it gets what it lacks from that leader. A member without memory promises nobody.
     fn is_served_by(&self, donor: ProcessId) -> bool {
         self.gives(donor, self.fabric.me()) || self.replica.is_joining()
     }
@@ -287,7 +292,7 @@ impl<F: Fabric> Member<F> {
     fn reason_to_end(&self) -> Option<GivenUp> {
         let outgoing = self.transfers.outgoing.as_ref()?;
         let silence = self.recovery.now - outgoing.heard;
-        // A receiver that takes over a large state stands still, and its connection may end because of that.
+        // A receiver that restores a large state is unresponsive, and may lose its connection because of that.
         let restores = outgoing.may_be_restored();
         let patience = if restores || self.is_connected_to(outgoing.to) { DONOR_PATIENCE } else { RESUME_PATIENCE };
         let others_wait = || self.transfers.next_want(self.recovery.now).is_some_and(|(to, ..)| to != outgoing.to);
@@ -302,13 +307,14 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Freezes the application for a member that is to get its state.
+    /// Freezes the application and starts the transfer to the next member that needs its state.
     fn begin_transfer<A: Application>(&mut self, app: &mut A) {
         let now = self.recovery.now;
         let Some((to, want, standing)) = self.transfers.next_want(now) else { return };
         self.transfers.set_want(to, None);
         if standing.applied >= want.delivered || !self.serves(to) {
-            // It has got so far meanwhile, or another leader serves it. If it lacks something still, it asks again.
+            // The receiver caught up meanwhile, or another leader serves it. If it still lacks something, it asks
+            // again.
             return;
         }
         let (life, incarnation) = (self.links.life, self.applied_in());
@@ -322,12 +328,12 @@ impl<F: Fabric> Member<F> {
         let (role, outcome) = (TransferRole::Donor, TransferOutcome::Began);
         self.transfers.report(TransferReport { role, peer: to, position, bytes: 0, outcome });
         if self.streams.outbound.others_started(to) + 1 >= self.topology.majority(self.replica.group()) as usize {
-            // Nobody waits for it meanwhile.
+            // A majority proceeds without the receiver, so flow control must not wait for it meanwhile.
             self.streams.stop(to);
         }
     }
 
-    /// Posts pieces, as many as may be under way.
+    /// Queues transfer pieces, as many as the window allows.
     pub(super) fn send_transfer_pieces(&mut self) -> Result<(), GivenUp> {
         let mut words = Vec::new();
         let mut any = false;
@@ -338,7 +344,7 @@ impl<F: Fabric> Member<F> {
             }
             let Some(backlog) = &mut self.outputs.backlog else { break };
             if self.assemblers[to.index()].waiting_with(TRANSFER) >= WAITING {
-                // Goes on when these are written.
+                // Retry when the queued pieces are written.
                 self.transfers.is_due = true;
                 break;
             }
@@ -369,10 +375,10 @@ impl<F: Fabric> Member<F> {
         let (to, promised) = (outgoing.to, self.replica.promised());
         let ballot = if promised.leader() == to { promised } else { self.replica.ballot() };
         let behind = PeerMessage::Behind { ballot, snapshot: true };
-        // As if it asked again: the state is that of this moment.
+        // Handled like another request of the receiver, so that the state machine sends its current state.
         let done = self.with_replica(app, |replica, out| replica.on_peer_message(to, &behind, out));
         if done.is_err() || !self.outputs.sends_state(to) {
-            // A campaign of this member's own is under way.
+            // This member is itself a candidate.
             if let Some(outgoing) = &mut self.transfers.outgoing {
                 outgoing.reopen();
             }
@@ -380,16 +386,17 @@ impl<F: Fabric> Member<F> {
         }
         self.send_outgoing();
         if promised.leader() == to {
-            // A candidate does not answer. If the state is lost with the connection, it asks again, and needs no other.
+            // A candidate does not answer. If the connection loses the state, the candidate asks again, and needs
+            // nothing else.
             self.end_outgoing(TransferOutcome::Complete);
         }
     }
 }
 
-/// The receiver.
+/// The receiver's side.
 impl<F: Fabric> Member<F> {
-    /// The application has room again: it makes the deliveries of pieces that came meanwhile, and those of the state machine. Returns
-    /// whether there were any.
+    /// Resumes deliveries when the application has room again: first those of transfer pieces, then those of the state
+    /// machine. Returns whether there were any.
     pub(super) fn go_on_delivering<A: Application>(&mut self, app: &mut A) -> bool {
         let before = self.outputs.applied;
         let now = self.recovery.now;
@@ -408,14 +415,14 @@ impl<F: Fabric> Member<F> {
         self.outputs.applied != before || held_back
     }
 
-    /// The other end ended a transfer.
+    /// Handles the peer's message that it gave up a transfer.
     fn take_given_up(&mut self, from: ProcessId, name: Name, why: GivenUp) {
         if self.transfers.outgoing.as_ref().is_some_and(|outgoing| outgoing.to == from && outgoing.name == name) {
             self.end_outgoing(TransferOutcome::GivenUp(why));
         } else if let Some(incoming) = self.transfers.incoming.take_if(|incoming| incoming.is_named(from, name)) {
             self.report_incoming(&incoming, TransferOutcome::GivenUp(why));
         } else if let GivenUp::TooLarge { .. } | GivenUp::Unwritable = why {
-            // Refused before the first piece.
+            // The donor refused before the first piece.
             let (role, outcome) = (TransferRole::Receiver, TransferOutcome::GivenUp(why));
             self.transfers.report(TransferReport { role, peer: from, position: 0, bytes: 0, outcome });
         }
@@ -462,14 +469,15 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Whether another donor's transfer makes progress.
+    /// Returns whether a transfer from another donor makes progress.
     fn is_busy_with_another(&self, donor: ProcessId) -> bool {
         let now = self.recovery.now;
         let is_busy = |known: &IncomingTransfer| known.from != donor && !known.done && now - known.heard < BUSY;
         self.transfers.incoming.as_ref().is_some_and(is_busy)
     }
 
-    /// Takes part in a transfer that begins, unless another one makes progress, or the application is farther.
+    /// Joins a transfer whose first piece arrived, unless another transfer makes progress or the application is already
+    /// ahead of its state.
     fn begin_incoming<A: Application>(&mut self, from: ProcessId, first: &TransferLetter<'_>, app: &mut A) -> bool {
         if first.number != 1 {
             return false;
@@ -493,9 +501,10 @@ impl<F: Fabric> Member<F> {
         true
     }
 
-    /// The application takes over the state that came.
+    /// Makes the application restore the state that was received.
     fn restore_snapshot<A: Application>(&mut self, app: &mut A) {
-        // A donor with a gap in what it delivers would leave it in others, too.
+        // This member's own outgoing transfer must end: the restore leaves a gap in the backlog, which the receiver
+        // would inherit.
         self.end_outgoing(TransferOutcome::GivenUp(GivenUp::LeaderChanged));
         let Some(incoming) = &mut self.transfers.incoming else { return };
         if incoming.position > self.outputs.applied {
@@ -509,7 +518,8 @@ impl<F: Fabric> Member<F> {
         self.count_rare_bytes();
     }
 
-    /// The application makes the deliveries of a piece. `None`: they are none, or some are missing before them.
+    /// Applies the deliveries of a piece. Returns `None` if the words are malformed or deliveries before them are
+    /// missing.
     fn apply_deliveries<A: Application>(&mut self, mut words: &[u64], app: &mut A) -> Option<()> {
         let mut origin = Incarnation::NONE;
         if let Some(incoming) = &self.transfers.incoming {
@@ -535,7 +545,7 @@ impl<F: Fabric> Member<F> {
         self.count_rare_bytes();
     }
 
-    /// Acknowledges pieces.
+    /// Acknowledges the pieces that the application has consumed.
     fn answer_pieces(&mut self) {
         if let Some(incoming) = self.transfers.incoming.as_mut().filter(|incoming| !incoming.is_restoring())
             && std::mem::take(&mut incoming.answers)

@@ -1,4 +1,4 @@
-//! What a donor delivers while a transfer is under way.
+//! The deliveries that a donor makes while a transfer is in progress.
 
 use std::collections::VecDeque;
 use std::slice::from_ref;
@@ -10,23 +10,23 @@ use super::PIECE_BYTES;
 use crate::node::app::Delivered;
 use crate::{Ballot, ClientId, DestinationGroups, GroupId, Incarnation, MessageId, Timestamp};
 
-/// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and how many words of groups follow (16);
-/// sequence; time; group of the time (16), whether it is enveloped (1) and groups (47); ballot.
+/// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and number of words for groups
+/// (16); sequence; time; group of the time (16), whether it is enveloped (1) and groups (47); ballot.
 ///
-/// Group n has bit 17 + n. If a group has none, each has a word behind the entry instead. Without bits and words the only one is
-/// the group of the time. Then comes the payload.
+/// Group n has bit 17 + n. If a group has no bit, each group has a word behind the entry instead. With neither bits nor
+/// words, the group of the time is the only one. The payload follows.
 const HEADER: usize = 6;
 const GROUPS_SHIFT: u32 = 48;
-/// [`Delivered::enveloped`].
+/// The bit of [`Delivered::enveloped`].
 const ENVELOPED: u64 = 1 << 16;
 const BITS_SHIFT: u32 = 17;
-/// Groups that have a bit.
+/// Number of groups that have a bit.
 const BITS: u16 = 47;
 
-/// Deliveries in their order, in blocks that go out as pieces.
+/// Deliveries in their order, in blocks that are sent as pieces.
 #[derive(Debug)]
 pub(in crate::node) struct Backlog {
-    /// Each of one history, with its origin.
+    /// The blocks, each with deliveries of one history and that history's origin.
     blocks: VecDeque<(Incarnation, Vec<u64>)>,
     bytes: u64,
     limit: u64,
@@ -34,12 +34,12 @@ pub(in crate::node) struct Backlog {
 }
 
 impl Backlog {
-    /// An empty backlog that takes at most `limit` bytes.
+    /// Creates an empty backlog of at most `limit` bytes.
     pub(in crate::node) fn new(limit: u64) -> Self {
         Backlog { blocks: VecDeque::new(), bytes: 0, limit, overflowed: false }
     }
 
-    /// Adds a delivery. If there is no room for it, nothing is kept any more, and nothing more is taken.
+    /// Adds a delivery. If there is no room for it, the backlog drops everything and accepts nothing more.
     pub(in crate::node) fn push(&mut self, message: &Delivered<'_>) {
         if self.overflowed {
             return;
@@ -74,7 +74,7 @@ impl Backlog {
         block[first..].as_mut_bytes()[..message.payload.len()].copy_from_slice(message.payload);
     }
 
-    /// Takes the first deliveries, as many as go into one piece, and where their history began.
+    /// Removes the first block, which is one piece. Returns the origin of its history and its words.
     pub(in crate::node) fn pop(&mut self) -> Option<(Incarnation, Vec<u64>)> {
         let (origin, block) = self.blocks.pop_front()?;
         self.bytes -= (block.capacity() * WORD) as u64;
@@ -85,35 +85,35 @@ impl Backlog {
         self.blocks.is_empty()
     }
 
-    /// Whether there was no room for a delivery.
+    /// Returns whether a delivery found no room.
     pub(in crate::node) fn has_overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// Bytes that are kept.
+    /// Returns the bytes in use.
     pub(in crate::node) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Deliveries that wait in it, if the last one has this number.
+    /// Returns the number of deliveries in the backlog, whose last one has the number `last`.
     pub(in crate::node) fn waiting(&self, last: u64) -> u64 {
         let first = self.blocks.front().and_then(|(_, block)| block.first());
         first.map_or(0, |first| (last + 1).saturating_sub(*first))
     }
 
-    /// How full it is, in thousandths.
+    /// Returns how full the backlog is, in thousandths.
     pub(in crate::node) fn fill(&self) -> u64 {
         (u128::from(self.bytes) * 1000 / u128::from(self.limit.max(1))) as u64
     }
 }
 
-/// Reads the deliveries of a piece.
+/// A delivery that was read from a piece.
 #[derive(Clone, Debug)]
 pub(in crate::node) struct Entry<'a>(Delivered<'a>);
 
 impl<'a> Entry<'a> {
-    /// Reads the first delivery, of a history with this origin. Returns it and the words behind it; `None` if the words are no
-    /// deliveries.
+    /// Reads the first delivery, whose history has this origin. Returns it and the words behind it, or `None` if the
+    /// words are not deliveries.
     pub(in crate::node) fn read(words: &'a [u64], origin: Incarnation) -> Option<(Entry<'a>, &'a [u64])> {
         let ([number, sizes, sequence, time, group, ballot], rest) = words.split_first_chunk::<HEADER>()?;
         let (client, bytes) = (ClientId(*sizes as u16), (sizes >> 16) as u32 as usize);
@@ -149,7 +149,7 @@ impl<'a> Entry<'a> {
 mod tests {
     use super::*;
 
-    /// By number.
+    /// Destination groups, indexed by the delivery's number modulo 4.
     const GROUPS: [&[u64]; 4] = [&[0, 2, 255], &[2], &[1], &[0, 46]];
 
     fn delivered(number: u64, payload: &[u8]) -> Delivered<'_> {
@@ -185,11 +185,11 @@ mod tests {
         }
         let expected: Vec<_> = (1..).zip(payloads).map(|(n, bytes)| (n, 7 + n, 9 * n, bytes.to_vec())).collect();
         assert_eq!((came, backlog.bytes(), backlog.is_empty()), (expected, 0, true));
-        assert_eq!(blocks, 3, "a long one has a piece of its own, and so has another history");
+        assert_eq!(blocks, 3, "a long delivery and another history start a new piece");
     }
 
     #[test]
-    fn a_full_backlog_keeps_nothing_and_says_so() {
+    fn full_backlog_drops_everything_and_reports_overflow() {
         let mut backlog = Backlog::new(2 * PIECE_BYTES as u64);
         let payload = vec![1; PIECE_BYTES / 2];
         for number in 1..=2 {
@@ -199,7 +199,7 @@ mod tests {
         backlog.push(&delivered(3, &payload));
         assert!(backlog.has_overflowed() && backlog.is_empty() && backlog.bytes() == 0);
         backlog.push(&delivered(4, b""));
-        assert!(backlog.is_empty(), "one is missing before it");
+        assert!(backlog.is_empty(), "a delivery before it is missing");
     }
 
     #[test]

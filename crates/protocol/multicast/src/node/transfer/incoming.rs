@@ -9,16 +9,16 @@ use super::outgoing::is_acknowledged;
 use super::{GivenUp, Name, StateReader, Subject, TransferLetter};
 use crate::Incarnation;
 
-/// What follows from a piece.
+/// The consequence of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) enum Taken<'a> {
-    /// It is not the next one.
+    /// The piece is not the next one.
     Ignored,
-    /// It was kept.
+    /// The piece was kept.
     Kept,
-    /// The snapshot is whole.
+    /// The snapshot is complete.
     Whole,
-    /// The application is to take these deliveries.
+    /// The application must make these deliveries.
     Deliveries(&'a [u64]),
     /// The transfer must end.
     Refused(GivenUp),
@@ -29,34 +29,34 @@ pub(in crate::node) enum Taken<'a> {
 pub(in crate::node) struct IncomingTransfer {
     pub(in crate::node) from: ProcessId,
     pub(in crate::node) name: Name,
-    /// Deliveries that the frozen state contains.
+    /// Number of deliveries that the frozen state contains.
     pub(in crate::node) position: u64,
-    /// The tick in which the first piece came.
+    /// Tick at which the first piece arrived.
     pub(in crate::node) began: u64,
-    /// The tick in which the last piece came.
+    /// Tick at which the last piece arrived.
     pub(in crate::node) heard: u64,
     /// Whether an acknowledgement is due.
     pub(in crate::node) answers: bool,
-    /// The leader's state came, with which the transfer ends.
+    /// Whether the leader's state arrived, which ends the transfer.
     pub(in crate::node) done: bool,
-    /// The number of the piece that it waits for.
+    /// Number of the next piece.
     next: u64,
-    /// The application has taken the snapshot.
+    /// Whether the snapshot is complete and was passed to the application.
     restored: bool,
-    /// Whether the application has not taken over the snapshot yet that it was handed.
+    /// Whether the application is still restoring the snapshot.
     restoring: bool,
     /// Deliveries for which the application had no room, by piece.
     held_back: VecDeque<Vec<u64>>,
-    /// Where the history of the deliveries began: it does not change during a transfer.
+    /// Origin of the history of the deliveries, which does not change during a transfer.
     pub(in crate::node) origin: Incarnation,
-    /// The snapshot, as it came.
+    /// The snapshot, in the chunks in which it arrived.
     chunks: VecDeque<Vec<u8>>,
     received: u64,
     limit: u64,
 }
 
 impl IncomingTransfer {
-    /// Begins with the first piece of a transfer.
+    /// Starts with the first piece of a transfer.
     pub(in crate::node) fn new(from: ProcessId, first: &TransferLetter<'_>, limit: u64, now: u64) -> Self {
         IncomingTransfer {
             from,
@@ -77,38 +77,42 @@ impl IncomingTransfer {
         }
     }
 
-    /// Whether a letter belongs to this transfer.
+    /// Returns whether a transfer letter belongs to this transfer.
     pub(in crate::node) fn is_named(&self, from: ProcessId, name: Name) -> bool {
         self.from == from && self.name == name
     }
 
-    /// The number of the piece that it waits for, as the donor is told: the application has taken everything before it.
+    /// Returns the number of the piece that the receiver waits for, as the donor is told: the application has consumed
+    /// everything before it.
     pub(in crate::node) fn next(&self) -> u64 {
         self.next - self.held_back.len() as u64 - u64::from(self.restoring)
     }
 
-    /// Whether the application has not taken everything that came.
+    /// Returns whether the application has not consumed everything that arrived.
     pub(in crate::node) fn is_held_back(&self) -> bool {
         self.restoring || !self.held_back.is_empty()
     }
 
-    /// Whether the application has been handed the snapshot, and has not taken it over.
+    /// Returns whether the application is still restoring the snapshot.
     pub(in crate::node) fn is_restoring(&self) -> bool {
         self.restoring
     }
 
-    /// The application takes over the snapshot, and tells by its room that it has done so. The donor hears nothing before that.
+    /// Notes that the application restores the snapshot in the background. It has room again when it has finished;
+    /// until then the donor gets no acknowledgement.
     pub(in crate::node) fn restores(&mut self) {
         (self.restoring, self.answers) = (true, false);
     }
 
-    /// Keeps deliveries for which the application has no room. They are at most a window of pieces, which the donor does not exceed.
+    /// Keeps deliveries for which the application has no room: at most a window of pieces, which the donor does not
+    /// exceed.
     pub(in crate::node) fn hold_back(&mut self, words: Vec<u64>) {
         self.answers = false;
         self.held_back.push_back(words);
     }
 
-    /// The application has room again. Returns whether it had not taken everything: the donor is told how far it is.
+    /// Notes that the application has room again. Returns whether something was held back; then the donor gets an
+    /// acknowledgement.
     pub(in crate::node) fn settle(&mut self, now: u64) -> bool {
         let any = self.is_held_back();
         if any {
@@ -124,21 +128,21 @@ impl IncomingTransfer {
         self.held_back.pop_front()
     }
 
-    /// Bytes of the snapshot that came.
+    /// Returns the bytes of the snapshot that arrived.
     pub(in crate::node) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Bytes that are kept.
+    /// Returns the bytes in use.
     pub(in crate::node) fn bytes(&self) -> u64 {
         let held_back: usize = self.held_back.iter().map(|words| words.capacity() * WORD).sum();
         (if self.restored { 0 } else { self.received }) + held_back as u64
     }
 
-    /// Takes a piece of this transfer.
+    /// Processes a piece of this transfer.
     pub(in crate::node) fn take<'a>(&mut self, letter: &TransferLetter<'a>, now: u64) -> Taken<'a> {
         if letter.number != self.next || letter.position != self.position {
-            // One that comes again was acknowledged in vain.
+            // A repeated piece means that its acknowledgement was lost.
             self.answers |= letter.number < self.next;
             return Taken::Ignored;
         }
@@ -167,7 +171,7 @@ impl IncomingTransfer {
         taken
     }
 
-    /// For the mutant that mixes transfers: takes a piece of any.
+    /// Processes a piece of any transfer, for the mutant that mixes transfers.
     pub(in crate::node) fn take_any<'a>(
         &mut self,
         from: ProcessId,
@@ -178,12 +182,12 @@ impl IncomingTransfer {
         self.take(letter, now)
     }
 
-    /// The whole snapshot.
+    /// Returns a reader of the complete snapshot.
     pub(in crate::node) fn snapshot(&mut self) -> StateReader<'_> {
         StateReader::new(&mut self.chunks)
     }
 
-    /// The snapshot is not needed any more.
+    /// Drops the snapshot, which is no longer needed.
     pub(in crate::node) fn forget_snapshot(&mut self) {
         self.chunks = VecDeque::new();
     }
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_lie_end_the_transfer() {
+    fn invalid_pieces_end_the_transfer() {
         let too_large = Taken::Refused(GivenUp::TooLarge { bytes: 5, limit: 4 });
         assert_eq!(incoming(4).take(&piece(1, Subject::Snapshot(b"12345")), 0), too_large);
         let refused = Taken::Refused(GivenUp::Abandoned);
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_that_was_lost_is_repeated() {
+    fn lost_acknowledgement_is_repeated() {
         let mut incoming = incoming(100);
         incoming.take(&piece(1, Subject::Snapshot(b"x")), 0);
         assert!(!incoming.answers, "not each one is acknowledged");

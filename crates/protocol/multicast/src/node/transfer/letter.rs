@@ -1,17 +1,23 @@
-//! What donors and receivers write to each other.
+//! Transfer letters: the peer messages between donors and receivers of state transfers.
 //!
 //! | word | content |
 //! |---|---|
 //! | 0 | kind |
-//! | 1 | life of the donor that the transfer's name has |
-//! | 2 | number of the freeze that the name has |
-//! | 3 | incarnation of the group that the name has, number (32) and tag (32): the frozen state and the deliveries are of its history |
-//! | 4 | deliveries that the frozen state contains; in `Standing`: that the sender's application has made |
-//! | 5 | number of the piece, from 1; in `Standing`: of the piece that the sender waits for, 0: it takes part in no transfer |
-//! | 6, 7 | `End`: bytes of the whole state, 0; `Deliveries`: where their history began, number (32) and tag (32), 0; `GivenUp`: bytes and limit; else 0 |
+//! | 1 | name: life of the donor |
+//! | 2 | name: number of the freeze |
+//! | 3 | name: incarnation of the group, number (32) and tag (32) |
+//! | 4 | deliveries that the frozen state contains |
+//! | 5 | number of the piece, from 1 |
+//! | 6, 7 | arguments, see below |
 //! | 8… | `Deliveries`: the deliveries |
 //!
-//! The bytes of a frozen state are the tail of the letter.
+//! The frozen state and the deliveries belong to the history of the incarnation in word 3. The bytes of a frozen state
+//! are the tail of the letter.
+//!
+//! In `Standing`, word 4 is the number of deliveries that the sender's application has made, and word 5 is the piece
+//! that the sender waits for, or 0 if it takes part in no transfer. Words 6 and 7 are 0 except in three kinds: in `End`
+//! the bytes of the whole state, and 0; in `Deliveries` the origin of their history, number (32) and tag (32), and 0;
+//! in `GivenUp` the bytes and the limit.
 
 use super::{GivenUp, Standing};
 use crate::Incarnation;
@@ -19,57 +25,57 @@ use crate::Incarnation;
 /// Words before the deliveries.
 const HEADER: usize = 8;
 
-/// Names a transfer together with the process that sends it.
+/// The name of a transfer, which is unique together with the donor's process id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct Name {
-    /// The life of the donor.
+    /// Life of the donor.
     pub(in crate::node) life: u64,
     /// The donor's number for the freeze.
     pub(in crate::node) freeze: u64,
-    /// The incarnation whose history the donor's application is of.
+    /// The incarnation to whose history the donor's application belongs.
     pub(in crate::node) incarnation: Incarnation,
 }
 
 impl Name {
-    /// Of a letter that is about no transfer.
+    /// The name in transfer letters that are about no transfer.
     pub(in crate::node) const NONE: Name = Name { life: 0, freeze: 0, incarnation: Incarnation::NONE };
 }
 
-/// What a letter says.
+/// The content of a transfer letter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) enum Subject<'a> {
     /// The next bytes of the frozen state.
     Snapshot(&'a [u8]),
-    /// The frozen state has so many bytes, and all of them were sent.
+    /// The end of the frozen state, with its total number of bytes.
     End(u64),
-    /// The next deliveries of the donor, and where their history began.
+    /// The next deliveries of the donor, and the origin of their history.
     Deliveries(Incarnation, &'a [u64]),
-    /// Where does the receiver stand?
+    /// Asks for the receiver's progress.
     Query,
-    /// There.
+    /// The receiver's progress.
     Standing(Standing),
     /// The sender ends the transfer.
     GivenUp(GivenUp),
 }
 
-/// A letter about a transfer.
+/// A peer message about a transfer, in an envelope of kind `TRANSFER`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct TransferLetter<'a> {
     pub(in crate::node) name: Name,
-    /// Deliveries that the frozen state contains.
+    /// Number of deliveries that the frozen state contains.
     pub(in crate::node) position: u64,
-    /// The piece's number, from 1.
+    /// Number of the piece, from 1.
     pub(in crate::node) number: u64,
     pub(in crate::node) subject: Subject<'a>,
 }
 
 impl<'a> TransferLetter<'a> {
-    /// A letter that is no piece.
+    /// Creates a transfer letter that is not a piece.
     pub(in crate::node) fn about(name: Name, subject: Subject<'a>) -> Self {
         TransferLetter { name, position: 0, number: 0, subject }
     }
 
-    /// Appends the letter's words. Returns its tail.
+    /// Appends the letter's words to `out`. Returns its tail.
     pub(in crate::node) fn encode(&self, out: &mut Vec<u64>) -> &'a [u8] {
         let TransferLetter { name, position, number, subject } = *self;
         let no_deliveries: &[u64] = &[];
@@ -101,7 +107,7 @@ impl<'a> TransferLetter<'a> {
         tail
     }
 
-    /// Reads a letter; `None` if it is none.
+    /// Decodes a transfer letter. Returns `None` if it is malformed.
     pub(in crate::node) fn decode(words: &'a [u64], tail: &'a [u8]) -> Option<Self> {
         let (header, rest) = words.split_first_chunk::<HEADER>()?;
         let [kind, life, freeze, incarnation, position, number, first, second] = header;
@@ -146,7 +152,7 @@ mod tests {
     const NAME: Name = Name { life: 8, freeze: 2, incarnation: Incarnation { number: 3, tag: 4 } };
 
     #[test]
-    fn letters_are_read_as_they_were_written() {
+    fn transfer_letters_round_trip() {
         let standing = |under_way| Subject::Standing(Standing { applied: 9, under_way });
         let subjects = [
             Subject::Snapshot(b"bytes"),
@@ -180,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_letters_are_refused() {
+    fn malformed_transfer_letters_are_refused() {
         for kind in [0, 7, u64::MAX] {
             assert_eq!(TransferLetter::decode(&[kind, 0, 0, 0, 0, 1, 0, 0], b""), None);
         }

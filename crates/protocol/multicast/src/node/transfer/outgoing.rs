@@ -10,14 +10,14 @@ use super::{ACKNOWLEDGED_EVERY, Backlog, GivenUp, Name, PIECE_BYTES, Standing, S
 use crate::Incarnation;
 use crate::node::frozen::{Frozen, Readiness};
 
-/// How far a donor is.
+/// The progress of a donor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) enum Stage {
-    /// It sends the frozen state.
+    /// The donor sends the frozen state.
     Snapshot,
-    /// It sends what it has delivered since.
+    /// The donor sends the deliveries that it has made since the freeze.
     Backlog,
-    /// It has sent the leader's state, with which the transfer ends.
+    /// The donor has sent the leader's state, which ends the transfer.
     Final,
 }
 
@@ -42,25 +42,25 @@ impl Piece {
 pub(in crate::node) struct OutgoingTransfer {
     pub(in crate::node) to: ProcessId,
     pub(in crate::node) name: Name,
-    /// Deliveries that the frozen state contains.
+    /// Number of deliveries that the frozen state contains.
     pub(in crate::node) position: u64,
     pub(in crate::node) stage: Stage,
-    /// The tick in which the receiver made progress last, or the transfer began.
+    /// Tick at which the receiver last made progress, or at which the transfer began.
     pub(in crate::node) heard: u64,
-    /// The connection broke, and the receiver has not said where it stands since.
+    /// Whether the connection broke and the receiver has not reported its progress since.
     pub(in crate::node) paused: bool,
-    /// `None`: all of it is in pieces.
+    /// The frozen state; `None` when all of it is in pieces.
     frozen: Option<Box<dyn Frozen>>,
-    /// Bytes of it that are in pieces.
+    /// Bytes of the frozen state that are in pieces.
     read: u64,
     limit: u64,
-    /// Those that are not acknowledged.
+    /// Pieces that are not acknowledged.
     pieces: VecDeque<Piece>,
-    /// The number of the first of them.
+    /// Number of the first unacknowledged piece.
     first: u64,
-    /// The number of the next piece to send.
+    /// Number of the next piece to send.
     next: u64,
-    /// The number of the last piece of the snapshot; 0: it is not made yet.
+    /// Number of the snapshot's last piece; 0 before that piece is made.
     end: u64,
 }
 
@@ -96,17 +96,17 @@ impl OutgoingTransfer {
         }
     }
 
-    /// Bytes of the frozen state that are in pieces, or were.
+    /// Returns the number of bytes of the frozen state that were read into pieces.
     pub(in crate::node) fn read(&self) -> u64 {
         self.read
     }
 
-    /// Bytes of pieces that are kept.
+    /// Returns the bytes of the pieces in memory.
     pub(in crate::node) fn bytes(&self) -> u64 {
         self.pieces.iter().map(Piece::bytes).sum()
     }
 
-    /// Makes the next piece to send, if the window takes one and there is something to send. Call
+    /// Returns the next piece to send, if the window allows one and there is something to send. Call
     /// [`advance`](OutgoingTransfer::advance) when it is sent.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl OutgoingTransfer {
         Ok(subject.map(|subject| TransferLetter { name, position, number, subject }))
     }
 
-    /// The piece was sent.
+    /// Notes that the piece was sent.
     pub(in crate::node) fn advance(&mut self) {
         self.next += 1;
     }
@@ -166,7 +166,7 @@ impl OutgoingTransfer {
         Ok(Some(Piece::Snapshot(bytes)))
     }
 
-    /// The receiver waits for the piece with this number, having everything before. Returns whether that is news.
+    /// Drops the pieces before `next`, which the receiver has consumed. Returns whether there were any.
     fn acknowledge(&mut self, next: u64) -> bool {
         let mut any = false;
         while self.first < next.min(self.next) && self.pieces.pop_front().is_some() {
@@ -176,7 +176,8 @@ impl OutgoingTransfer {
         any
     }
 
-    /// The receiver says where it stands. Returns whether it takes part in this transfer, and has not lost what it had of it.
+    /// Handles the receiver's progress report. Returns whether the receiver takes part in this transfer and still has
+    /// what it received of it.
     pub(in crate::node) fn on_standing(&mut self, standing: Standing, now: u64) -> bool {
         match standing.under_way {
             Some((name, next)) if name == self.name && (self.first..=self.next).contains(&next) => {
@@ -188,9 +189,9 @@ impl OutgoingTransfer {
                 }
                 true
             }
-            // Late: what it said is acknowledged already.
+            // An outdated report: everything before its piece is already acknowledged.
             Some((name, next)) if name == self.name && next < self.first && !self.paused => true,
-            // It has got nothing yet.
+            // The receiver has got nothing yet.
             _ if self.first == 1 => {
                 if std::mem::take(&mut self.paused) {
                     self.next = 1;
@@ -201,39 +202,41 @@ impl OutgoingTransfer {
         }
     }
 
-    /// The connection broke.
+    /// Pauses the transfer after its connection broke.
     pub(in crate::node) fn pause(&mut self) {
         self.paused = true;
         self.reopen();
     }
 
-    /// The state that was sent last did not do: what was delivered since goes out, and then the state again.
+    /// Returns to the backlog, because the receiver could not use the last state. Sends the deliveries made since, and
+    /// then the state again.
     pub(in crate::node) fn reopen(&mut self) {
         if self.stage == Stage::Final {
             self.stage = Stage::Backlog;
         }
     }
 
-    /// Whether the receiver's application may be taking over the snapshot, all of which was sent. Meanwhile it answers nothing, and
-    /// its connections may end because of that.
+    /// Returns whether the receiver's application may be restoring the snapshot, which was sent completely. Meanwhile
+    /// the receiver does not answer, and may lose its connections because of that.
     pub(in crate::node) fn may_be_restored(&self) -> bool {
         self.end != 0 && self.next > self.end && self.first <= self.end
     }
 
-    /// Whether the receiver's application has taken the snapshot.
+    /// Returns whether the receiver's application has restored the snapshot.
     pub(in crate::node) fn is_draining(&self) -> bool {
         self.stage != Stage::Snapshot && self.first > self.end
     }
 
-    /// Whether the receiver's application has taken the snapshot, and nothing is left to send but the leader's state.
+    /// Returns whether the receiver's application has restored the snapshot, and only the leader's state is left to
+    /// send.
     pub(in crate::node) fn is_at_end(&self, backlog: &Backlog) -> bool {
         let sent = self.next == self.first + self.pieces.len() as u64;
         self.stage == Stage::Backlog && !self.paused && self.first > self.end && sent && backlog.is_empty()
     }
 }
 
-/// Whether the receiver acknowledges the piece with this number, if it is one of the snapshot's bytes. All others are
-/// acknowledged.
+/// Returns whether the receiver acknowledges the piece with this number, if it contains bytes of the snapshot. All
+/// other pieces are acknowledged.
 pub(super) fn is_acknowledged(number: u64) -> bool {
     number.is_multiple_of(ACKNOWLEDGED_EVERY)
 }
@@ -254,7 +257,7 @@ mod tests {
         OutgoingTransfer::new(ProcessId(2), NAME, (4, frozen), limit, 0)
     }
 
-    /// Sends as many pieces as the window takes. Returns their numbers and what they are.
+    /// Sends as many pieces as the window allows. Returns their numbers and kinds.
     fn send(outgoing: &mut OutgoingTransfer, backlog: &mut Backlog) -> Vec<(u64, &'static str)> {
         let mut sent = Vec::new();
         while let Some(letter) = outgoing.next_letter(backlog).expect("not too large") {
@@ -292,7 +295,7 @@ mod tests {
         assert_eq!(send(&mut outgoing, &mut backlog), [(21, "end"), (22, "deliveries")]);
         assert!(!outgoing.is_at_end(&backlog) && outgoing.may_be_restored());
         outgoing.pause();
-        assert!(outgoing.may_be_restored(), "also behind a connection that ended because it was silent");
+        assert!(outgoing.may_be_restored(), "also after the connection ended for its silence");
         assert!(outgoing.on_standing(waits_for(21), 0));
         assert!(!outgoing.may_be_restored(), "it lacks the end");
         assert_eq!(send(&mut outgoing, &mut backlog), [(21, "end"), (22, "deliveries")]);
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_connection_repeats_what_the_receiver_has_not_got() {
+    fn missing_pieces_are_sent_again_after_a_broken_connection() {
         let (mut outgoing, mut backlog) = (outgoing(8 * PIECE_BYTES, 1 << 30), Backlog::new(1 << 20));
         assert_eq!(send(&mut outgoing, &mut backlog).len(), 9);
         assert!(outgoing.on_standing(waits_for(5), 0));
@@ -313,7 +316,7 @@ mod tests {
         assert_eq!(send(&mut outgoing, &mut backlog), [(7, "bytes"), (8, "bytes"), (9, "end")]);
         assert_eq!(outgoing.heard, 3);
         assert!(outgoing.on_standing(waits_for(10), 0));
-        // The state was sent and lost, and something was delivered meanwhile.
+        // The state was sent and lost, and a message was delivered meanwhile.
         outgoing.stage = Stage::Final;
         outgoing.pause();
         deliver(&mut backlog, 5);
@@ -322,22 +325,22 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_lost_what_it_had_is_noticed() {
+    fn receiver_that_lost_its_pieces_is_detected() {
         let (mut outgoing, mut backlog) = (outgoing(8 * PIECE_BYTES, 1 << 30), Backlog::new(1 << 20));
         let nothing = Standing { applied: 0, under_way: None };
         send(&mut outgoing, &mut backlog);
         outgoing.pause();
-        assert!(outgoing.on_standing(nothing, 0), "all is there still");
+        assert!(outgoing.on_standing(nothing, 0), "all pieces are still there");
         assert_eq!(send(&mut outgoing, &mut backlog).len(), 9);
         assert!(outgoing.on_standing(waits_for(3), 0));
         let other = Standing { applied: 0, under_way: Some((Name { freeze: 2, ..NAME }, 1)) };
         assert!(!outgoing.on_standing(nothing, 0) && !outgoing.on_standing(other, 0));
         outgoing.pause();
-        assert!(!outgoing.on_standing(waits_for(2), 0), "that is not kept any more");
-        assert!(!outgoing.on_standing(waits_for(11), 0), "that was never sent");
+        assert!(!outgoing.on_standing(waits_for(2), 0), "that piece was dropped");
+        assert!(!outgoing.on_standing(waits_for(11), 0), "that piece was never sent");
     }
 
-    /// A state that another thread writes, as far as it has got.
+    /// A state that another thread writes. It contains the bytes written so far.
     struct Written(Arc<Mutex<(Readiness, Vec<u8>)>>);
 
     impl Frozen for Written {
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_not_written_yet_is_waited_for_and_one_that_cannot_be_is_given_up() {
+    fn pending_state_is_waited_for_and_a_failed_one_is_given_up() {
         let written = Arc::new(Mutex::new((Readiness::Pending, Vec::new())));
         let frozen = Box::new(Written(Arc::clone(&written)));
         let mut outgoing = OutgoingTransfer::new(ProcessId(2), NAME, (4, frozen), 1 << 20, 0);
@@ -369,7 +372,7 @@ mod tests {
         let mut backlog = Backlog::new(1 << 20);
         let refused = outgoing(101, 100).next_letter(&mut backlog).map(|_| ());
         assert_eq!(refused, Err(GivenUp::TooLarge { bytes: 101, limit: 100 }));
-        /// Says nothing of its length.
+        /// A state that does not report its length.
         struct Endless;
         impl Frozen for Endless {
             fn read(&mut self, out: &mut Vec<u8>, most: usize) {

@@ -1,19 +1,19 @@
-//! A state that came in pieces, as the application reads it.
+//! Reads a state that arrived in pieces.
 
 use std::collections::VecDeque;
 
-/// Reads a state in the order in which its donor wrote it. What has been read is freed.
+/// Reads a state in the order in which its donor wrote it. Bytes that have been read are freed.
 #[derive(Debug)]
 pub struct StateReader<'a> {
     chunks: &'a mut VecDeque<Vec<u8>>,
-    /// Bytes of the first chunk that have been read.
+    /// Number of bytes of the first chunk that have been read.
     read: usize,
     left: u64,
 }
 
 impl<'a> StateReader<'a> {
-    /// Reads a state that lies in these chunks; for tests of an application, which gets one with
-    /// [`restore_from`](crate::Application::restore_from).
+    /// Creates a reader of the state in these chunks. Applications get a reader in
+    /// [`restore_from`](crate::Application::restore_from); this is for their tests.
     pub fn new(chunks: &'a mut VecDeque<Vec<u8>>) -> Self {
         let left = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         StateReader { chunks, read: 0, left }
@@ -25,7 +25,7 @@ impl<'a> StateReader<'a> {
         self.left
     }
 
-    /// Returns the next bytes, as many as lie together; `None` at the end.
+    /// Returns the next contiguous bytes; `None` at the end.
     pub fn next_chunk(&mut self) -> Option<Vec<u8>> {
         let mut chunk = self.chunks.pop_front()?;
         chunk.drain(..std::mem::take(&mut self.read));
@@ -33,8 +33,8 @@ impl<'a> StateReader<'a> {
         Some(chunk)
     }
 
-    /// Fills `out` as far as there are bytes. Returns the number of bytes read, which is smaller than the length of `out`
-    /// only at the end.
+    /// Fills `out` as far as there are bytes. Returns the number of bytes read, which is smaller than the length of
+    /// `out` only at the end.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < out.len()
@@ -54,7 +54,7 @@ impl<'a> StateReader<'a> {
         filled
     }
 
-    /// Returns all bytes that are left, together.
+    /// Returns all bytes that are left.
     #[must_use]
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.left as usize);
@@ -80,6 +80,6 @@ mod tests {
         assert_eq!((reader.read(&mut three), three, reader.left()), (3, *b"def", 4));
         assert_eq!(reader.read_to_end(), b"ghij");
         assert_eq!((reader.left(), reader.read(&mut two), reader.next_chunk()), (0, 0, None));
-        assert!(chunks.is_empty(), "what is read is freed");
+        assert!(chunks.is_empty(), "chunks that were read are freed");
     }
 }

@@ -1,47 +1,47 @@
-//! How much clients are slowed down while a receiver catches up.
+//! Slows clients down while a receiver catches up.
 
-/// The most deliveries that a donor credits to clients until the next tick.
+/// Limits the deliveries that a donor credits to clients until the next tick.
 ///
 /// # States
-/// *free* → *slowing* → *free*. What is not credited is credited later: nothing is lost.
-/// - While the frozen state goes out, clients are slowed from half a backlog on. The bound falls, in proportion to what the
-///   backlog holds, from the rate before to a configured share of it.
-/// - Then the receiver takes the backlog. If more waits than [`BEHIND`], clients are slowed until nothing waits: to half of
-///   what the receiver takes, but not below the same share. A bound that only follows the backlog would come to rest where as
-///   much is delivered as the receiver takes, and the receiver would never catch up.
-/// - Nobody is slowed down for a receiver that stands still.
+/// *free* → *slowing* → *free*. Withheld credits are given later, so nothing is lost.
+/// - While the frozen state is sent, clients are slowed down once the backlog is half full. The bound falls in
+///   proportion to the backlog's contents, from the previous rate to a configured share of it.
+/// - Then the receiver consumes the backlog. If more than [`BEHIND`] waits, clients are slowed down until nothing
+///   waits: to half of what the receiver consumes, but not below the same share. A bound that only followed the backlog
+///   would settle where deliveries and consumption are equal, and the receiver would never catch up.
+/// - Clients are not slowed down for a stalled receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::node) struct Throttle {
-    /// Deliveries that may be credited until the next tick; `None`: any number.
+    /// Deliveries that may be credited until the next tick; `None` if there is no limit.
     budget: Option<u64>,
-    /// Deliveries of a tick before clients were slowed down, on average.
+    /// Average number of deliveries per tick before clients were slowed down.
     usual: Average,
-    /// Deliveries that the receiver takes in a tick, on average; `None`: it takes the frozen state.
+    /// Average number of deliveries that the receiver consumes per tick; `None` while it receives the frozen state.
     taken: Option<Average>,
     slowing: bool,
-    /// At the last tick.
+    /// The load at the last tick.
     last: Load,
 }
 
-/// What a donor has delivered, and its receiver not.
+/// The deliveries of a donor that its receiver lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::node) struct Load {
     /// Deliveries that the donor's application has made.
     pub(in crate::node) delivered: u64,
-    /// Those that wait in the backlog.
+    /// Deliveries in the backlog.
     pub(in crate::node) waiting: u64,
-    /// How full the backlog is, in thousandths.
+    /// Fill level of the backlog, in thousandths.
     pub(in crate::node) fill: u64,
-    /// The receiver has the frozen state.
+    /// Whether the receiver has the frozen state.
     pub(in crate::node) drains: bool,
-    /// The receiver makes progress.
+    /// Whether the receiver makes progress.
     pub(in crate::node) heeds: bool,
 }
 
-/// From here on clients are slowed down for what waits in a backlog, in thousandths of it.
+/// Fill level of the backlog above which clients are slowed down while it is consumed, in thousandths.
 const BEHIND: u64 = 30;
 
-/// A moving average, in 1024ths, over about 64 ticks.
+/// A moving average over about 64 ticks, in units of 1/1024.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Average(u64);
 
@@ -50,14 +50,14 @@ impl Average {
         self.0 = self.0 - self.0 / 64 + value * 16;
     }
 
-    /// Returns so many thousandths of it.
+    /// Returns `thousandths` thousandths of the average.
     fn part(self, thousandths: u64) -> u64 {
         self.0 * thousandths / (1024 * 1000)
     }
 }
 
 impl Throttle {
-    /// Begins with a transfer, at so many deliveries.
+    /// Starts with a transfer, after `delivered` deliveries.
     pub(in crate::node) fn begin(&mut self, delivered: u64) {
         *self = Throttle { last: Load { delivered, ..Load::default() }, ..Throttle::default() };
     }
@@ -67,12 +67,12 @@ impl Throttle {
         self.budget = None;
     }
 
-    /// A tick passes. `percent`: the share that is left of the usual rate at least.
+    /// Updates the limit in a tick. `percent`: the minimum share of the usual rate.
     pub(in crate::node) fn tick(&mut self, load: Load, percent: u32) {
         let before = std::mem::replace(&mut self.last, load);
         let delivered = load.delivered.saturating_sub(before.delivered);
         if load.drains {
-            // It takes more than it must until it is known to take less.
+            // The initial estimate is above the required rate, until the receiver is known to consume less.
             let taken = self.taken.get_or_insert(Average(self.usual.0 * 2));
             taken.add((before.waiting + delivered).saturating_sub(load.waiting));
         }
@@ -91,13 +91,13 @@ impl Throttle {
         self.budget = Some(bound.max(1));
     }
 
-    /// Returns the deliveries that may be credited until the next tick; `None`: any number.
+    /// Returns the deliveries that may be credited until the next tick; `None` if there is no limit.
     #[inline]
     pub(in crate::node) fn budget(&self) -> Option<u64> {
         self.budget
     }
 
-    /// So many deliveries were credited.
+    /// Subtracts `deliveries` from the budget.
     #[inline]
     pub(in crate::node) fn spend(&mut self, deliveries: u64) {
         if let Some(budget) = &mut self.budget {
@@ -110,7 +110,7 @@ impl Throttle {
 mod tests {
     use super::*;
 
-    /// Delivers a thousand in each tick, and comes to the end of the frozen state.
+    /// Returns a throttle that has seen 1000 deliveries in each tick, and is at the end of the frozen state.
     fn usual() -> Throttle {
         let mut throttle = Throttle::default();
         throttle.begin(0);
@@ -140,10 +140,11 @@ mod tests {
         throttle.spend(2);
         assert_eq!(throttle.budget(), Some(0));
         throttle.tick(Load { fill: 1000, heeds: false, ..load }, 25);
-        assert!(throttle.budget.is_none(), "nobody is slowed down for a receiver that stands still");
+        assert!(throttle.budget.is_none(), "a stalled receiver slows no client down");
     }
 
-    /// Ticks until nothing waits, if the receiver takes so many deliveries in a tick and clients send a thousand if they may.
+    /// Returns the ticks until nothing waits, if the receiver consumes `taken` deliveries per tick and clients send
+    /// 1000 unless limited.
     fn catches_up(taken: u64, percent: u32) -> Option<u64> {
         let mut throttle = usual();
         let (mut delivered, mut waiting) = (600_000, 50_000);
@@ -158,17 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_catches_up_with_whatever_it_can_take_above_the_share() {
+    fn receiver_catches_up_at_any_rate_above_the_share() {
         for taken in [300, 400, 600, 900, 1000, 1100, 3000] {
-            let ticks = catches_up(taken, 25).unwrap_or_else(|| panic!("{taken} in a tick: never"));
-            assert!(ticks <= 2500, "{taken} in a tick: {ticks}");
+            let ticks = catches_up(taken, 25).unwrap_or_else(|| panic!("{taken} per tick: never"));
+            assert!(ticks <= 2500, "{taken} per tick: {ticks}");
         }
         assert_eq!(catches_up(240, 25), None, "clients keep their share");
         assert!(catches_up(240, 10).is_some());
     }
 
     #[test]
-    fn whoever_takes_much_slows_nobody_down() {
+    fn fast_receiver_slows_no_client_down() {
         let mut throttle = usual();
         let mut waiting = 500_000;
         for tick in 601..700 {
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_that_is_taken_at_once_slows_nobody_down() {
+    fn short_backlog_slows_no_client_down() {
         let mut throttle = usual();
         for tick in 601..700 {
             let load = Load { delivered: tick * 1000, waiting: 900, fill: 29, drains: true, heeds: true };
