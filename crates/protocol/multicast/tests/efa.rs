@@ -1,5 +1,6 @@
-//! The multicast with what EFA leaves: writes in no order, completions in any, and every request takes a place in the
-//! completion queue. Lines are inline, as with a fabric that copies them while posting: without that it is refused.
+//! The multicast with the guarantees of EFA: writes and completions in any order, and every request takes an entry in
+//! the completion queue. Single cache lines are inline, as with a fabric that copies them while posting: a fabric
+//! without that is refused.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -21,7 +22,7 @@ const GROUPS: [usize; 2] = [3, 1];
 const CLIENTS: u16 = 2;
 /// Messages of each client.
 const MESSAGES: u64 = 60;
-/// Virtual time, ns.
+/// Virtual time limit, in nanoseconds.
 const DEADLINE_NS: u64 = 200_000_000;
 
 fn hash(payload: &[u8]) -> u64 {
@@ -81,7 +82,7 @@ impl History {
     }
 }
 
-/// Members, clients and how many messages each has sent.
+/// Members, clients and the number of messages that each client has sent.
 struct Run {
     world: World,
     members: Vec<Member<Net>>,
@@ -144,12 +145,12 @@ impl Run {
         self.clients.iter().all(|(_, sent)| *sent == MESSAGES) && self.history.deliveries >= self.expected
     }
 
-    /// Until everything is delivered; the properties that do not hold.
+    /// Runs until everything is delivered. Returns the violated properties.
     fn finish(mut self) -> (Vec<&'static str>, u64) {
         while let Some(due) = self.world.next(DEADLINE_NS) {
             let Due::Step { process, now_ns } = due else { continue };
             let worked = self.step(process, now_ns);
-            // What the wrapper holds back wakes nobody.
+            // Writes that the wrapper delays wake no process.
             self.world.wake_at(process, now_ns + 2_000);
             self.world.stepped(process, worked);
             if self.is_over() {
@@ -165,7 +166,8 @@ impl Run {
     }
 }
 
-/// The seeds, of so many, in which something does not hold, and how many completions were told before earlier ones.
+/// Runs `seeds` seeds. Returns those with a violated property, and the number of completions reported before earlier
+/// ones.
 fn violated(seeds: u64, disorders: impl Fn(u64) -> Faults) -> (Vec<(u64, Vec<&'static str>)>, u64) {
     let (mut bad, mut all) = (Vec::new(), 0);
     for seed in 0..seeds {
@@ -183,8 +185,8 @@ fn efa(seed: u64, inline_bytes: u32, places: u32) -> Faults {
 }
 
 #[test]
-fn every_property_holds_with_what_efa_leaves() {
-    // Everything inline that may be, and nothing but lines.
+fn every_property_holds_with_the_guarantees_of_efa() {
+    // First with everything inline that may be, then with single cache lines only.
     for inline_bytes in [u32::MAX, 64] {
         let (bad, overtaken) = violated(12, |seed| efa(seed, inline_bytes, 256));
         assert!(bad.is_empty() && overtaken > 0, "{inline_bytes} bytes inline: {bad:?}, {overtaken} overtaken");
@@ -193,7 +195,7 @@ fn every_property_holds_with_what_efa_leaves() {
 
 #[test]
 fn a_completion_queue_that_overruns_ends_it() {
-    // 16 receives with each of five others, and two places besides.
+    // 16 receives for each of five other processes, and two more entries.
     let (bad, _) = violated(2, |seed| efa(seed, u32::MAX, 5 * 16 + 2));
     assert!(bad.len() == 2 && bad.iter().all(|(_, violated)| *violated == ["stuck", "overrun"]), "{bad:?}");
 }

@@ -1,5 +1,5 @@
-//! What comes from other processes is parsed and taken without panic, whatever it is. 256 cases each; `PROPTEST_CASES`
-//! asks for more. (Coverage-guided fuzzing needs a nightly compiler and is not set up.)
+//! Arbitrary input from other processes is parsed and processed without panic. Each test has 256 cases;
+//! `PROPTEST_CASES` asks for more. (Coverage-guided fuzzing needs a nightly compiler and is not set up.)
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Owned {
     }
 }
 
-/// What the parts of an item are drawn from: anything that may be encoded.
+/// The strategies from which the parts of an item are drawn.
 #[derive(Clone)]
 struct Parts {
     client: BoxedStrategy<u16>,
@@ -87,7 +87,7 @@ impl Parts {
     }
 }
 
-/// Decodes whatever is there, one item behind the other, and checks that what decodes encodes to the same words.
+/// Decodes words, one item behind the other, and checks that each decoded item encodes to the same words.
 fn decode_all(words: &[u64]) {
     let mut at = 0;
     while let Ok((item, next)) = Item::decode(words, at) {
@@ -103,7 +103,7 @@ fn topology() -> Arc<Topology> {
     Arc::new(Topology::new(&[3, 1, 3], 2).expect("a possible cluster"))
 }
 
-/// Decodes a header, and checks that what decodes encodes to the same words.
+/// Decodes a header, and checks that it encodes to the same words.
 fn decode_header(words: &[u64], bytes: usize) {
     let topology = topology();
     let Ok(header) = Header::decode(words, bytes, &topology) else { return };
@@ -122,7 +122,7 @@ fn decode_header(words: &[u64], bytes: usize) {
     assert!(again.len() * 8 + header.payload_bytes <= bytes, "the payload is inside the record");
 }
 
-/// A sound header: sequence, payload, notify, destinations by a mask of the three groups.
+/// Draws a sound header: sequence, payload, notify, destinations by a mask of the three groups.
 fn headers() -> impl Strategy<Value = (Vec<u64>, usize)> {
     (1..=u64::MAX, 0..4096_usize, any::<bool>(), 1..8_u16, [0..1_u64 << 48, 0..1 << 48, 0..1 << 48]).prop_map(
         |(sequence, payload, notify, mask, slots)| {
@@ -137,7 +137,7 @@ fn headers() -> impl Strategy<Value = (Vec<u64>, usize)> {
     )
 }
 
-/// Words that look like items more often than random ones do: a valid version, kind and few groups.
+/// Draws words that look like items more often than random ones do: with a valid version and kind, and few groups.
 fn plausible_words() -> impl Strategy<Value = Vec<u64>> {
     let first = (0..8_u64, 0..5_u64, 0..5_u64, 0..3_u64, 1..4_u64, 0..1_u64 << 24).prop_map(
         |(kind, groups, position, client, version, slot)| {
@@ -233,7 +233,7 @@ proptest! {
     }
 }
 
-/// Effects are not looked at, but gone through: an item that goes out must be one that others can read.
+/// Accepts all effects. Every item that is sent must be one that others can decode.
 struct Sink;
 
 impl Sink {
@@ -242,7 +242,7 @@ impl Sink {
         item.encode(&mut words);
         match Item::decode(&words, 0) {
             Ok(decoded) => assert_eq!(decoded, (*item, words.len())),
-            // A peer's largest time was taken and counted on: others refuse that.
+            // The member accepted a peer's maximum time and counted on from it; others refuse the result.
             Err(error) => assert_eq!(error, ItemError::Count),
         }
     }
@@ -280,19 +280,19 @@ impl Effects for Sink {
     fn restore(&mut self, _: u64) {}
 }
 
-/// One input of a member: about one of the messages that are due next, as a peer would send it, but for the junk.
+/// One input of a member. It is about one of the next messages and sound except for the junk.
 #[derive(Clone, Debug)]
 struct Input {
-    /// 0: a client's message; 1 to 5: an item; 6: the member is asked to order a time entry.
+    /// 0: a client's message; 1 to 5: an item; 6: the member orders a time entry.
     kind: u8,
-    /// Those from 2 on are the clients of groups, whose messages are time entries.
+    /// The client; clients from 2 on are those of groups, whose messages are time entries.
     client: u16,
-    /// From the first slot that is not free.
+    /// Offset from the first slot that is not free.
     ahead: u64,
-    /// Which destination group it is from, and which of its members sends it.
+    /// The destination group and its member from which the input comes.
     group: prop::sample::Index,
     member: u16,
-    /// What is replaced (see [`Input::spoil`]), and by what.
+    /// The part that is replaced (see [`Input::spoil`]), and its new value.
     junk: Option<(u8, u64)>,
 }
 
@@ -306,13 +306,13 @@ fn inputs() -> impl Strategy<Value = Vec<Input>> {
     vec(input, 1..160)
 }
 
-/// A member in the hands of peers that talk nonsense.
+/// A member whose peers send arbitrary input.
 struct Victim {
     replica: Replica,
     topology: Arc<Topology>,
-    /// By client: the destination groups of its messages, as masks, over and over.
+    /// Indexed by client: the destination groups of its messages, as masks that repeat.
     masks: [[u16; 4]; 2],
-    /// By client: the next slot of its ring.
+    /// Indexed by client: the next slot of its ring.
     received: [u64; 2],
     counter: u64,
 }
@@ -333,11 +333,11 @@ impl Victim {
         self.topology.group_ids().filter(|group| mask >> group.0 & 1 == 1).collect()
     }
 
-    /// What a peer that keeps to the protocol might send, and who it is.
+    /// Returns an input that a correct peer might send, and the sender.
     fn sound(&self, input: &Input) -> (u16, Owned) {
         let slot = self.replica.first_held(ClientId(input.client)) + input.ahead;
         let groups = self.groups(input.client, slot);
-        // Stream entries come from the own group's leader.
+        // Stream entries come from the leader of the member's group.
         let own = groups.iter().position(|group| *group == self.replica.group()).unwrap_or(0);
         let position = if input.kind == 1 { own } else { input.group.index(groups.len()) };
         let group = groups[position];
@@ -352,7 +352,8 @@ impl Victim {
         (from, Owned { kind: input.kind - 1, head, position, counter: self.counter + 1, ballot, time, times })
     }
 
-    /// Gives it an input as its node would: decoded, the stream only when the body is held. `None`: never got there.
+    /// Inputs this as a node would: decoded, and stream entries only when the body is held. Returns `None` if it did
+    /// not reach the state machine, otherwise whether it was accepted.
     fn give(&mut self, input: &Input) -> Option<bool> {
         if input.kind == 0 {
             return self.message(input);
@@ -426,8 +427,8 @@ impl Input {
     }
 }
 
-/// Sealed nonsense from any process: no panic, and what is refused changes nothing. Enough of it must be taken, refused
-/// and delivered, else the nonsense has become too dull to prove anything.
+/// Sends sealed garbage from any process: the member does not panic, and refused input changes nothing. Enough of it
+/// must be accepted, refused and delivered, otherwise the test proves nothing.
 #[test]
 fn garbage_never_panics_a_member() {
     let members = prop_oneof![Just(0_u16), Just(1), Just(3), Just(4), Just(6)];

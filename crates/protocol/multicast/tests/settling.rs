@@ -1,45 +1,49 @@
-//! What becomes of a message that was under way to a group that is reset: a protocol of its own, searched whole. The code is in
+//! A message in flight to a group that is reset: a protocol of its own, searched exhaustively. The code is in
 //! `replica/words.rs` and `replica/settling.rs`.
 //!
 //! A message goes to a group that lost its memory and was reset, and to two others, the *survivors*. The lost group has
-//! acknowledged it at the vector V, and these acknowledgements lie unread wherever they will, or nowhere; a member of a survivor
-//! may have delivered the message by them. The new incarnation of the lost group knows nothing of it, and is told that the
-//! message is refused. The second survivor may lose its memory in turn.
+//! acknowledged it at the vector V, and these acknowledgements are unread anywhere, or lost; a member of a survivor may
+//! have delivered the message on them. The new incarnation of the lost group knows nothing of the message, and learns
+//! that it is refused. The second survivor may lose its memory in turn.
 //!
 //! # The rules
-//! 1. *No-op.* A leader whose stream has no vector of the message may fill its slot with a no-op, which is settled when a majority
-//!    has processed it in its ballot. No vector comes behind it. Then the group tells the others that the message is refused.
-//! 2. *Word.* A leader that hears that a group was reset appends the word of it, which is in force when a majority has processed it
-//!    in its ballot.
-//! 3. A leader that is told that the message is refused fills its slot although it has the vector; but not behind the word
-//!    that the group which refused it was reset.
-//! 4. *Quorum.* A member delivers when, for V, a majority acknowledged of every destination group whose word is not in force there.
+//! 1. *No-op.* A leader whose stream has no vector of the message may fill its slot with a no-op, which is settled when
+//!    a majority has processed it in its ballot. No vector follows it. Then the group notifies the others that the
+//!    message is refused.
+//! 2. *Word.* A leader that learns that a group was reset appends the word of that. The word is in force when a
+//!    majority has processed it in its ballot.
+//! 3. A leader that learns that the message is refused fills its slot even if it has the vector; but not behind the
+//!    word that the refusing group was reset.
+//! 4. *Quorum.* A member delivers when, for V, a majority has acknowledged of every destination group whose word is not
+//!    in force at that member.
 //!
 //! # Why that is enough
-//! If a survivor's no-op is settled in ballot b, no majority of it acknowledges V in any ballot c: for c < b the state of b has the
-//! vector; for c = b it is one stream; for c > b the state of c has the no-op. So of one survivor the quorum and the no-op exclude
-//! each other, and with them the deliveries by that quorum and the no-ops of the others that follow from it. If a survivor that refused
-//! is reset, another one may have filled its slot because of that, or may be delivering without it: the word says which, because
-//! no-op and word are in one order, and both count only when a majority has them.
+//! If a survivor's no-op is settled in ballot b, no majority of that survivor acknowledges V in any ballot c: for c < b
+//! the state of b would have the vector; for c = b there is one stream; for c > b the state of c has the no-op. So the
+//! quorum and the no-op of one survivor exclude each other, and with them the deliveries by that quorum and the no-ops
+//! of the others that follow from it. If a survivor that refused is reset, another one may have filled its slot because
+//! of that, or may be delivering without it. The word decides which, because no-op and word are in one order, and both
+//! count only when a majority has them.
 //!
-//! That is less than freezing each message and collecting answers, and uses what there is: no-ops, refusals, and votes.
+//! This needs less than freezing each message and collecting answers, and uses existing mechanisms: no-ops, refusals,
+//! and votes.
 //!
 //! # Bounds
-//! Survivors of three members and of one; the first changes its leader at most once, at any time, with the promises of any
-//! majority. Members are as slow as they like, so one that never moves again stands for one that is silent. The second survivor may
-//! lose all its memory, too, at any time; then the first one goes on alone.
+//! The survivors have three members and one. The first changes its leader at most once, at any time, with the promises
+//! of any majority. Members may be arbitrarily slow, so one that never moves again stands for one that is silent. The
+//! second survivor may lose all its memory, too, at any time; then the first one continues alone.
 
 use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// Members of the two survivors.
+/// Numbers of members of the two survivors.
 const SIZES: [usize; 2] = [3, 1];
-const SAME: &str = "nobody delivers what another one passes as a no-op";
+const SAME: &str = "no member delivers a message that another one passes as a no-op";
 const DELIVERED: &str = "it is delivered";
 const PASSED: &str = "it is passed as a no-op";
 
-/// Rules that are dropped.
+/// A rule that is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dropped {
     Nothing,
@@ -47,15 +51,15 @@ enum Dropped {
     MajorityOfRefusal,
     /// A member passes a no-op as soon as it has processed it.
     MajorityOfPassing,
-    /// A leader appends the vector behind a no-op, and who processes it delivers.
+    /// A leader appends the vector behind a no-op, and a member that processes the vector delivers.
     VectorBehindNoOp,
-    /// A leader makes a no-op of what has its vector, although nobody refused it.
+    /// A leader replaces a message that has its vector by a no-op, although no group refused it.
     NoOpOverVector,
     /// The acknowledgements of one survivor are enough.
     OtherSurvivors,
-    /// A group that was reset does not count at once, before its word is in force.
+    /// A group that was reset stops counting at once, before its word is in force.
     MajorityOfWord,
-    /// A refusal counts behind the word of who refused.
+    /// A refusal counts behind the word of the refusing group.
     RefusalBehindWord,
 }
 
@@ -79,7 +83,7 @@ enum End {
 struct Member {
     promised: u8,
     installed: u8,
-    /// What it has processed in the installed ballot.
+    /// The entries that the member has processed in the installed ballot.
     stream: Vec<Entry>,
     end: Option<End>,
 }
@@ -89,7 +93,7 @@ impl Member {
         self.stream.contains(&entry)
     }
 
-    /// Whether it has the vector, and no no-op.
+    /// Returns whether the member has the vector, and no no-op.
     fn delivers(&self, dropped: Dropped) -> bool {
         let anew = dropped == Dropped::VectorBehindNoOp && self.stream.last() == Some(&Entry::Vector);
         self.has(Entry::Vector) && (!self.has(Entry::NoOp) || anew)
@@ -99,18 +103,18 @@ impl Member {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Group {
     members: Vec<Member>,
-    /// By ballot, who leads: ballot 0 is led by member 0.
+    /// Leader of each ballot; member 0 leads ballot 0.
     leaders: [usize; 2],
-    /// By ballot, members that acknowledged the vector: to everybody.
+    /// For each ballot, the members that acknowledged the vector, as bits. Acknowledgements go to all processes.
     acknowledged: [u8; 2],
-    /// It told the other one that the message can never be decided.
+    /// Whether the group notified the other one that the message can never be decided.
     refused: bool,
     changed: bool,
     lost: bool,
 }
 
 impl Group {
-    /// Whether a majority has processed an entry in a ballot.
+    /// Returns whether a majority has processed an entry in a ballot.
     fn is_in_force(&self, ballot: u8, entry: Entry) -> bool {
         let has = |member: &&Member| member.installed == ballot && member.has(entry);
         self.members.iter().filter(has).count() > self.members.len() / 2
@@ -145,11 +149,11 @@ enum Step {
     Lose,
 }
 
-/// Both survivors.
+/// The two survivors.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Survivors {
     groups: [Group; 2],
-    /// The lost group's acknowledgements can be read.
+    /// Whether the lost group's acknowledgements can be read.
     read: bool,
 }
 
@@ -275,7 +279,7 @@ impl Model for Settling {
             Step::Refuse { group } => groups[group].refused = true,
             Step::Pass { group, member } => groups[group].members[member].end = Some(End::Passed),
             Step::Lose => {
-                // What it delivered was seen; what it passed is forgotten with it.
+                // The member's deliveries were observed and stay; whether it passed the message is forgotten.
                 let ends = groups[1].members.iter().map(|member| member.end.filter(|end| *end == End::Delivered));
                 let members = ends.map(|end| Member { end, ..Member::default() }).collect();
                 let refused = groups[1].refused;
@@ -298,7 +302,7 @@ impl Model for Settling {
 }
 
 #[test]
-fn what_is_under_way_to_a_lost_group_ends_everywhere_alike() {
+fn message_in_flight_to_a_lost_group_ends_alike_everywhere() {
     let checker = Settling(Dropped::Nothing).checker().threads(2).spawn_bfs().join();
     eprintln!("settling: {} states", checker.unique_state_count());
     assert_eq!(checker.discovery(SAME).map(stateright::Path::into_actions), None);

@@ -1,5 +1,5 @@
-//! A client dies while it writes, and a successor greets in its place: what is half-written is delivered everywhere or
-//! nowhere, and nobody waits behind it for ever.
+//! A client dies while it writes, and a successor uses its client id. Half-written messages are delivered everywhere or
+//! nowhere, and no process waits behind them for ever.
 
 use stentor_multicast::{ClientId, Mutant, Variant};
 
@@ -7,11 +7,11 @@ use super::cluster::Cluster;
 use super::net::Wire;
 use super::walk::Run;
 
-/// The client that dies, and one that lives.
+/// The client that dies.
 const DEAD: u16 = 0;
 const ALIVE: u16 = 1;
 
-/// One run; `Err`: what does not hold.
+/// Runs one simulation. `Err`: the violated property.
 fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<(), String> {
     let mut run = Run::new(sizes, Variant::V2, mutant, seed);
     let members = run.cluster.members.len() as u16;
@@ -20,7 +20,8 @@ fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<(), String> {
         let (to, reached) = (if run.random.one_in(2) { &groups } else { &groups[..1] }, run.random.below(1 << members));
         run.cluster.write_some(DEAD, to, |member| reached >> member & 1 == 1);
     }
-    // Members give it up one by one, or a successor greets them, or one gives it up and is greeted then.
+    // Members give the client up one by one, or get the hello of a successor, or one gives it up and gets the hello
+    // then.
     let unsucceeded = run.random.one_in(2);
     let mut ungreeted: Vec<u16> = (0..members).collect();
     let (mut campaigns, mut cuts, mut messages) = (2, 2, 2);
@@ -70,7 +71,7 @@ const CLUSTERS: [&[usize]; 3] = [&[3], &[1, 3], &[3, 3]];
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn nobody_waits_for_what_a_dead_client_left_half_written() {
+fn half_written_messages_of_a_dead_client_block_nobody() {
     for sizes in CLUSTERS {
         for seed in 0..2000 {
             run(sizes, Mutant::None, seed).unwrap_or_else(|flaw| panic!("{sizes:?} seed {seed}: {flaw}"));
@@ -78,7 +79,7 @@ fn nobody_waits_for_what_a_dead_client_left_half_written() {
     }
 }
 
-/// Whatever can be taken is taken, where `open` says so.
+/// Takes everything that can be taken from the channels for which `open` returns true.
 fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     let mut any = true;
     while std::mem::take(&mut any) {
@@ -88,11 +89,11 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     }
 }
 
-/// A message is held by a majority, so its client was told that it is synced. One of those loses its memory; the other is
-/// cut off for as long as the leader looks for the message. Before, it promised the ballot that took in the first: so the
-/// leader had the message by then.
+/// A message is held by a majority, so its client was told that it is synced. One of those members loses its memory;
+/// the other is partitioned for as long as the leader looks for the message. It had promised the ballot that took in
+/// the first member, so the leader had the message by then.
 #[test]
-fn what_was_synced_is_delivered_though_one_forgets_it_and_another_is_cut_off() {
+fn synced_message_is_delivered_although_one_holder_forgets_and_one_is_partitioned() {
     let (leader, forgets, cut_off) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
     cluster.write_some(DEAD, &[0], |member| member != leader);
@@ -115,15 +116,15 @@ fn what_was_synced_is_delivered_though_one_forgets_it_and_another_is_cut_off() {
     }
     for member in &cluster.members {
         let replica = member.replica.as_ref().expect("all are up");
-        assert_eq!((replica.first_held(ClientId(DEAD)), replica.delivered()), (2, 2), "nothing is void");
+        assert_eq!((replica.first_held(ClientId(DEAD)), replica.delivered()), (2, 2), "no message became a no-op");
     }
 }
 
-/// A leader that regards a void as settled before anybody else has processed it.
+/// The mutant is a leader that considers a no-op settled before any other member has processed it.
 #[cfg(feature = "plants")]
 #[test]
-fn a_void_that_counts_at_once_is_found() {
+fn mutant_of_no_ops_that_count_unsettled_is_found() {
     let found = (0..30_000).find_map(|seed| run(&[3], Mutant::VoidAtOnce, seed).err().map(|flaw| (seed, flaw)));
-    let Some((seed, flaw)) = found else { panic!("it is not found") };
+    let Some((seed, flaw)) = found else { panic!("the mutant is not found") };
     eprintln!("walk {:?}: found with seed {seed}: {flaw}", Mutant::VoidAtOnce);
 }

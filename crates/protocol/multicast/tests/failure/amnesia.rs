@@ -1,5 +1,5 @@
-//! A process promises a ballot, loses its memory, and is taken in by a ballot that is not larger: by the same one, whose
-//! candidate had asked it, or by a smaller one, whose candidate was slow.
+//! A process promises a ballot, loses its memory, and is taken in by a ballot that is not larger: by the same one,
+//! whose candidate had asked it, or by a smaller one, whose candidate was slow.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, ClientId, Mutant, Replica, Variant};
@@ -16,7 +16,7 @@ fn control(from: u16, to: u16) -> Wire {
     Wire::Control { from, to }
 }
 
-/// Whatever can be taken is taken, where `open` says so.
+/// Takes everything that can be taken from the channels for which `open` returns true.
 fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     let (mut any, mut rounds) = (true, 0);
     while std::mem::take(&mut any) {
@@ -28,7 +28,8 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     }
 }
 
-/// Members look at what makes no progress, so many times, and what can be taken is taken; everything holds after each time.
+/// Ticks the members `times` times. After each time everything that can be taken is taken, and all properties must
+/// hold.
 fn tick_safely(cluster: &mut Cluster, times: usize, members: &[u16], open: impl Fn(Wire) -> bool) {
     for _ in 0..times {
         for member in members {
@@ -48,11 +49,11 @@ fn forget(cluster: &mut Cluster, member: u16) {
     cluster.restart(member).expect("sound input");
 }
 
-/// Two of three hold a message in one ballot that they have promised, and its client dies. One of the two loses its memory
-/// while that ballot's candidate still waits for the other one's promise, made before the message came: and is taken in by
-/// the same ballot, without the message. Then the other one loses its memory.
+/// Two of three members hold a message in one ballot that they have promised, and its client dies. One of the two loses
+/// its memory while that ballot's candidate still waits for the promise of the other one, which was made before the
+/// message arrived. It is taken in by the same ballot, without the message. Then the other one loses its memory.
 #[test]
-fn what_is_held_in_a_promised_ballot_is_not_forgotten_by_who_is_taken_in_by_the_same_ballot() {
+fn message_held_in_a_promised_ballot_survives_being_taken_in_by_the_same_ballot() {
     let (candidate, first, second) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Mutant::None));
     cluster.campaign(candidate, None).expect("sound input");
@@ -66,7 +67,7 @@ fn what_is_held_in_a_promised_ballot_is_not_forgotten_by_who_is_taken_in_by_the_
     }
     forget(&mut cluster, first);
     rest(&mut cluster, |wire| !wire.touches(second));
-    // Its promise from before.
+    // The promise from before.
     take(&mut cluster, control(second, candidate));
     rest(&mut cluster, |wire| !wire.touches(second));
     for _ in 0..20 {
@@ -88,13 +89,13 @@ fn what_is_held_in_a_promised_ballot_is_not_forgotten_by_who_is_taken_in_by_the_
     }
     assert!((0..3).all(|member| !replica(&cluster, member).is_joining()));
     let delivered = [0, 1, 2].map(|member| replica(&cluster, member).delivered());
-    assert_eq!(delivered, [1; 3], "two held it");
+    assert_eq!(delivered, [1; 3], "two members held it");
 }
 
-/// One of three promises a ballot, loses its memory, and is taken in by a smaller one that the third promised before that
-/// one began. It must not count in both.
+/// One of three members promises a ballot, loses its memory, and is taken in by a smaller one that the third member
+/// promised before that ballot began. It must not count in both.
 #[test]
-fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
+fn process_that_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     let (slow, forgets, fast) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
     cluster.campaign(slow, None).expect("sound input");
@@ -108,7 +109,7 @@ fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     take(&mut cluster, control(fast, slow));
     rest(&mut cluster, |wire| wire == control(slow, forgets) || wire == control(forgets, slow));
     assert!(cluster.submit(0, &[0], None) && cluster.submit(1, &[0], None));
-    // The smaller ballot has one message, the larger one the other.
+    // The smaller ballot has one message, the larger ballot the other.
     take(&mut cluster, Wire::Body { client: 0, to: slow });
     take(&mut cluster, Wire::Body { client: 0, to: forgets });
     take(&mut cluster, Wire::Body { client: 1, to: fast });
@@ -119,18 +120,19 @@ fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     assert_ne!(replica(&cluster, slow).ballot(), Ballot::NONE);
 }
 
-/// One of five promises a ballot, loses its memory, and is taken in by a smaller ballot that began afterwards, by promises
-/// of those whom the larger one's candidate has not reached. It must not count in both: what its life before promised
-/// counts no more, also where nobody has heard from itself that it is gone.
+/// One of five members promises a ballot, loses its memory, and is taken in by a smaller ballot that began afterwards,
+/// by promises of members that the larger ballot's candidate has not reached. It must not count in both. The promise of
+/// its previous life no longer counts, even where no other member has learnt from the process itself that this life is
+/// over.
 #[test]
-fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_took_its_process_in() {
+fn promise_of_an_earlier_life_does_not_count_beside_a_smaller_ballot_that_took_the_process_in() {
     let (fast, forgets, late, other, slow) = (0, 1, 2, 3, 4);
     let mut cluster = Cluster::new(&[5], 2, (Variant::V2, 4, Mutant::None));
     cluster.campaign(slow, None).expect("sound input");
     take(&mut cluster, control(slow, forgets));
     take(&mut cluster, control(forgets, slow));
     forget(&mut cluster, forgets);
-    // It asks the leader, whom nobody has told of the larger ballot, and who campaigns.
+    // It asks the leader, which has not learnt of the larger ballot and campaigns.
     take(&mut cluster, control(forgets, fast));
     for promises in [late, other] {
         // A message of the slow candidate is behind that of the fast one.
@@ -150,7 +152,7 @@ fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_
             || matches!(wire, Wire::Stream { from, to } if from == fast && [forgets, other].contains(&to))
     });
     assert_eq!(replica(&cluster, fast).delivered(), 1, "a majority acknowledged");
-    // Now the slow candidate's messages arrive at all but the fast one.
+    // Now the slow candidate's messages arrive at all members but the fast one.
     for member in [late, forgets, slow] {
         take(&mut cluster, Wire::Body { client: 1, to: member });
     }
@@ -162,23 +164,23 @@ fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_
     assert_eq!(delivered, [2; 5]);
 }
 
-/// What a client is told: the ballot in which a member's word counts, and how much it holds.
+/// Returns what a member reports to a client: the ballot in which its holdings count, and how much it holds.
 fn says(cluster: &Cluster, member: u16) -> (Option<Ballot>, u64) {
     let member = replica(cluster, member);
     (member.counts_in(), member.end_of_held(ClientId(0)))
 }
 
-/// Whether these have said, at whatever time, that they hold the first message, in one ballot, and are a majority.
+/// Returns whether these reports, made at any time, come from a majority that holds the first message in one ballot.
 fn is_synced(cluster: &Cluster, said: &[(Option<Ballot>, u64)]) -> bool {
     let in_ballot = |ballot: Ballot| said.iter().filter(|(other, end)| *other == Some(ballot) && *end > 0).count();
     let most = said.iter().filter_map(|(ballot, _)| ballot.map(in_ballot)).max().unwrap_or(0);
     most > cluster.members.len() / 2
 }
 
-/// Three of five hold a message in a ballot that they have promised, but one of them has forgotten that since, and was taken
-/// in by a smaller one. They may be a majority that no later leader hears of.
+/// Three of five members hold a message in a ballot that they have promised, but one of them has forgotten that since,
+/// and was taken in by a smaller ballot. They may be a majority that no later leader learns of.
 #[test]
-fn what_is_held_in_a_ballot_counts_when_that_is_installed() {
+fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     let (away, late, forgets, leads, slow) = (0, 1, 2, 3, 4);
     let mut cluster = Cluster::new(&[5], 1, (Variant::V2, 4, Mutant::None));
     cluster.campaign(slow, None).expect("sound input");
@@ -199,7 +201,8 @@ fn what_is_held_in_a_ballot_counts_when_that_is_installed() {
     take(&mut cluster, Wire::Body { client: 0, to: late });
     said.push(says(&cluster, late));
     let synced = is_synced(&cluster, &said);
-    // The client dies. Nobody hears of those who hold it until a larger ballot leads, and they have forgotten it.
+    // The client dies. No leader learns of the members that hold the message until a larger ballot leads, and they have
+    // forgotten it by then.
     for wire in [away, leads].map(|to| Wire::Body { client: 0, to }) {
         cluster.net.queues.remove(&wire);
     }
@@ -217,14 +220,14 @@ fn what_is_held_in_a_ballot_counts_when_that_is_installed() {
     }
     let delivered = [0, 1, 2, 3, 4].map(|member| replica(&cluster, member).delivered());
     assert!(!synced || delivered == [1; 5], "it was synced: {delivered:?}");
-    assert_eq!(delivered, [0; 5], "nobody knows of it any more");
+    assert_eq!(delivered, [0; 5], "no member knows the message any more");
 }
 
-/// A group is founded. One member has its founder's state and holds a message; then both forget, and the group is founded anew
-/// with the third, which had promised the first founding. That one holds the message in a first ballot, too, but in another
-/// one. Each forgets it.
+/// A group is founded. One member has its founder's state and holds a message; then both lose their memory, and the
+/// group is founded again with the third member, which had promised the first founding. That member holds the message
+/// in a first ballot, too, but in a different one. Each of them loses its memory in turn.
 #[test]
-fn what_is_held_in_first_ballots_of_two_foundings_is_not_held_by_a_majority() {
+fn message_held_in_first_ballots_of_two_foundings_has_no_majority() {
     let (founder, first, second) = (0, 1, 2);
     let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Mutant::None));
     (0..3).for_each(|member| cluster.crash(member));
@@ -260,14 +263,14 @@ fn what_is_held_in_first_ballots_of_two_foundings_is_not_held_by_a_majority() {
     assert!(members.iter().all(|member| !member.is_joining() && member.counts_in().is_some()), "nobody waits for ever");
     let delivered = members.map(Replica::delivered);
     assert!(!synced, "{said:?}");
-    assert_eq!(delivered, [0; 3], "nobody knows of it any more");
+    assert_eq!(delivered, [0; 3], "no member knows the message any more");
 }
 
-/// A client's processes leave more void slots than a window holds, and nothing is delivered meanwhile. Who was cut off, or comes back
-/// without memory, takes over the application's state, which is that after as many deliveries as its own: and must get past
-/// these slots all the same.
+/// Processes of a client leave more no-op slots than a window holds, and nothing is delivered meanwhile. A member that
+/// was partitioned, or that restarts without memory, takes over the application's state, which has as many deliveries
+/// as its own. It must pass these slots all the same.
 #[test]
-fn slots_that_became_void_are_passed_with_a_state_though_nothing_was_delivered() {
+fn no_op_slots_are_passed_with_a_state_although_nothing_was_delivered() {
     for returns in ["leads", "follows", "without memory"] {
         let (leader, other, late) = (0, 1, 2);
         let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Mutant::None));
@@ -285,7 +288,7 @@ fn slots_that_became_void_are_passed_with_a_state_though_nothing_was_delivered()
             }
         }
         let passed = [leader, other].map(|member| replica(&cluster, member).first_held(ClientId(0)));
-        assert_eq!(passed, [6, 6], "all are void");
+        assert_eq!(passed, [6, 6], "all slots are no-ops");
         match returns {
             "leads" => {
                 [leader, other].into_iter().for_each(|member| cluster.reconnect(late, member).expect("sound input"));

@@ -1,4 +1,4 @@
-//! A cluster of real state machines, and what may happen to it.
+//! A cluster of real state machines, and the steps and faults that can happen to it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use stentor_multicast::{
 use super::judge::Sent;
 use super::net::{Log, Net, Parcel, Recorder, Wire};
 
-/// The generation of a process that takes a dead client's place.
+/// The generation of a process that follows a dead client.
 pub(crate) const SUCCESSOR: u64 = 1;
 
 /// One member.
@@ -23,24 +23,24 @@ pub(crate) struct Member {
     pub(crate) incarnation: u64,
 }
 
-/// Everybody, and what is on its way.
+/// All processes, and everything in flight.
 pub(crate) struct Cluster {
     pub(crate) topology: Arc<Topology>,
     pub(crate) net: Net,
     pub(crate) members: Vec<Member>,
-    /// What crashed processes had delivered.
+    /// The deliveries of crashed processes.
     pub(crate) dead: Vec<(GroupId, Log)>,
     pub(crate) senders: Vec<Option<Sender>>,
     pub(crate) sent: HashMap<MessageId, Sent>,
     /// The words of each message.
     bodies: HashMap<MessageId, Vec<u64>>,
-    /// By client: the life of the process that has the place, if members count for it only when they know where it begins.
+    /// Indexed by client: life of its process, if members count for it only when they know its first slot.
     pub(crate) lives: HashMap<u16, u64>,
-    /// Members that the process which has a client's place is not connected with yet: it writes nothing there.
+    /// Client and member pairs that are not connected yet: the client's process writes nothing there.
     strangers: HashSet<(u16, u16)>,
-    /// By client and member: the generation of the process that greeted there, and wants to begin.
+    /// By client and member: generation of the process whose hello arrived there and that wants to begin.
     heirs: HashMap<(u16, u16), u64>,
-    /// Members that a client counts for flow control no more.
+    /// Client and member pairs in which the client does not count the member for flow control.
     uncounted: HashSet<(u16, u16)>,
     config: (Variant, u32, Mutant),
     pub(crate) deliveries: usize,
@@ -93,9 +93,9 @@ impl Cluster {
             variant,
             retry_ticks: 2,
             founding_ticks: 2,
-            // Clients that wait for their share, as soon as two of them multicast.
+            // Clients wait for their share as soon as two of them multicast.
             share: Some(1),
-            // They are ordered only where a test asks for them.
+            // They are ordered only where a test requests it.
             time_entries: true,
             mutant,
             ..ReplicaConfig::new(topology.clone(), ProcessId(process), window)
@@ -112,14 +112,14 @@ impl Cluster {
         self.members[usize::from(process)].replica.is_some()
     }
 
-    /// Members of a group that are down or have no memory yet.
+    /// Returns the number of members of a group that are down or still without memory.
     pub(crate) fn failed(&self, group: GroupId) -> usize {
         let here = |member: &&Member| member.group == group;
         let failed = |member: &&Member| member.replica.as_ref().is_none_or(Replica::is_joining);
         self.members.iter().filter(here).filter(failed).count()
     }
 
-    /// One step of one member; `until`: how many of its writes go out before it crashes.
+    /// Runs one step of one member. `until`: number of its writes that are posted before it crashes.
     pub(crate) fn step<F>(
         &mut self,
         process: u16,
@@ -144,7 +144,7 @@ impl Cluster {
         };
         let before = replica.ordered_version();
         let done = input(replica, &mut recorder);
-        // A leader orders version entries when it hears of a goal, and when it begins.
+        // A leader orders version entries when it learns of a goal, and when its ballot begins.
         for version in before..replica.ordered_version() {
             let incarnation = u64::from(replica.ballot().incarnation()).saturating_sub(1);
             let (client, sequence) =
@@ -174,7 +174,7 @@ impl Cluster {
     fn send(&mut self, wire: Wire, parcel: Parcel) {
         match (wire, &parcel) {
             (Wire::Stream { from, to }, _) if !self.net.streams[&(from, to)] => return,
-            // An installed state says where the stream begins; what is in the stream may come before it.
+            // A state that is installed names the start of the stream; entries of the stream may arrive before it.
             (Wire::Control { from, to }, message) if is_install(message) && !self.net.streams[&(from, to)] => {
                 self.net.queues.remove(&Wire::Stream { from, to });
                 self.net.streams.insert((from, to), true);
@@ -184,7 +184,7 @@ impl Cluster {
         self.net.push(wire, parcel);
     }
 
-    /// The receiver takes the head of a queue pair. `Ok(false)`: it must wait.
+    /// The receiver takes the head of a queue pair. Returns `Ok(false)` if it must wait.
     pub(crate) fn take(&mut self, wire: Wire, until: Option<usize>) -> Result<bool, String> {
         let Some(parcel) = self.net.queues.get(&wire).and_then(|queue| queue.front()).cloned() else {
             return Ok(false);
@@ -207,7 +207,7 @@ impl Cluster {
                 if matches!(wire, Wire::Body { .. }) && generation < replica.over_below(client) {
                     return Ok(());
                 }
-                // A member that a client does not count may miss so much that its window is behind.
+                // A member that a client does not count may have missed so much that its window is behind.
                 let _ = replica.on_message(client, &header, recorder);
                 Ok(())
             }),
@@ -222,7 +222,7 @@ impl Cluster {
                         Item::Ack(ack) => replica.on_ack(from, &ack, recorder),
                     };
                     match done {
-                        // A member that lags is behind the clients' windows; it asks for what it missed.
+                        // A member that lags is behind the clients' windows. It asks for what it missed.
                         Err(Rejected::BeyondWindow { .. }) => Ok(()),
                         Err(rejected) => Err(format!("{to} refuses {item:?} from {from}: {rejected}")),
                         Ok(()) => Ok(()),
@@ -241,12 +241,12 @@ impl Cluster {
         Ok(true)
     }
 
-    /// A client multicasts; it dies after writing to `until` members.
+    /// A client multicasts. With `until`, it dies after writing to that many members.
     pub(crate) fn submit(&mut self, client: u16, to: &[u16], until: Option<usize>) -> bool {
         let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
         let Some(sender) = &mut self.senders[usize::from(client)] else { return false };
         for group in &groups {
-            // Those that count first: who does not may have missed what they have freed.
+            // The counting members come first: a member that does not count may have missed what they have freed.
             let members = self.topology.members(*group).enumerate();
             let (uncounted, counted): (Vec<_>, Vec<_>) =
                 members.partition(|(_, process)| self.uncounted.contains(&(client, process.0)));
@@ -284,20 +284,20 @@ impl Cluster {
         true
     }
 
-    /// The latest final time of what a client has multicast, anywhere.
+    /// Returns the latest final time of the client's messages, at any member.
     fn latest_of(&self, client: u16) -> u64 {
         let logs = self.logs();
         let own = logs.iter().flat_map(|(_, log)| log.iter()).filter(|(id, _)| id.client.0 == client);
         own.map(|(_, stamp)| stamp.time).max().unwrap_or(0)
     }
 
-    /// The next message of a client that lives: its id, and as it is written into the rings.
+    /// Returns the next message of a living client: its id, and its words as written into the rings.
     fn number(&mut self, client: u16, groups: &[GroupId], whole: bool) -> (MessageId, Vec<u64>) {
         let learned = self.latest_of(client);
         let sender = self.senders[usize::from(client)].as_mut().expect("a client that lives");
         let mut destinations = Vec::new();
         let sequence = sender.number(groups, &mut destinations);
-        // Every other one: those without go another way through the codecs.
+        // Only every other message names a time, because messages without one take another path through the codecs.
         let after = if sequence.is_multiple_of(2) { learned } else { 0 };
         let mut words = vec![0; Header::words(groups.len())];
         let bytes = if after > 0 { 8 } else { 0 };
@@ -313,7 +313,7 @@ impl Cluster {
         (id, words)
     }
 
-    /// A client that is about to die multicasts, and writes only to some.
+    /// A client that is about to die multicasts, and writes only to some members.
     pub(crate) fn write_some(&mut self, client: u16, to: &[u16], reached: impl Fn(u16) -> bool) {
         let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
         let (id, words) = self.number(client, &groups, false);
@@ -325,8 +325,8 @@ impl Cluster {
         self.note(|| format!("{id} to {to:?} is written to {reached:?} only"));
     }
 
-    /// The process that takes a dead client's place greets a member, and is let in by and by. Of what the dead one wrote only
-    /// `left` more came.
+    /// A member gets the hello of the process that follows a dead client, and the process is gradually let in. Only
+    /// `left` more of the dead client's messages arrive.
     pub(crate) fn succeed(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("client {client} has a successor at {process}"));
@@ -334,8 +334,8 @@ impl Cluster {
         self.ask_to_open(process)
     }
 
-    /// Another process begins in a client's place, if these members pass on that it wants to. It goes on with the slots of those
-    /// before, all of which are done.
+    /// Another process begins with a client id, if these members forward its request. It continues behind the slots of
+    /// earlier processes, all of which are done.
     pub(crate) fn begin(&mut self, client: u16, generation: u64, members: &[u16]) -> Result<(), String> {
         if let Some(sender) = &mut self.senders[usize::from(client)] {
             sender.resume_sequence(generation << MessageId::GENERATION_BITS);
@@ -347,7 +347,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A member passes on that processes which greeted it want to begin.
+    /// A member forwards the requests of processes whose hello it has and that want to begin.
     fn ask_to_open(&mut self, process: u16) -> Result<(), String> {
         let mut asked: Vec<_> = self.heirs.iter().filter(|((_, member), _)| *member == process).collect();
         asked.sort_unstable();
@@ -366,8 +366,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// A member gives up a dead client, which was away for too long; nobody takes its place. Of what it wrote only `left`
-    /// more came.
+    /// A member gives up a dead client, which was away for too long; no process follows. Only `left` more of the
+    /// client's messages arrive.
     pub(crate) fn give_up(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("{process} gives up client {client}"));
@@ -378,8 +378,8 @@ impl Cluster {
         })
     }
 
-    /// Another process takes a client's place: nobody counts for it before it is let in. What the one before multicast may come
-    /// to nothing, but not what majorities held by now, with all before it.
+    /// Another process takes over a client id: no member counts for it before it is let in. Messages of the previous
+    /// process may become no-ops, except those that majorities held by now together with all earlier ones.
     pub(crate) fn follow(&mut self, client: u16, life: u64) {
         let topology = self.topology.clone();
         let mut ids: Vec<MessageId> = self.sent.keys().filter(|id| id.client.0 == client).copied().collect();
@@ -400,7 +400,7 @@ impl Cluster {
         self.note(|| format!("life {life} takes the place of client {client}"));
     }
 
-    /// Whether a majority of a group holds a message in one ballot.
+    /// Returns whether a majority of a group holds a message in one ballot.
     fn is_held(&self, id: MessageId, header: &Header<'_>, group: GroupId) -> bool {
         let holders = self.topology.members(group).filter_map(|process| {
             let replica = self.members[process.index()].replica.as_ref()?;
@@ -413,7 +413,7 @@ impl Cluster {
         most.unwrap_or(0) >= self.topology.majority(group) as usize
     }
 
-    /// The process that has a client's place connects with a member. Of what the one before wrote only `left` more came.
+    /// The process with a client id connects to a member. Only `left` more of the previous process's messages arrive.
     pub(crate) fn greet(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         if self.strangers.remove(&(client, process)) {
             self.lose_client(client, process, left)?;
@@ -434,8 +434,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// A client's connection with a member breaks and comes back; what was on its way is lost, the client counts the
-    /// member no more until it has caught up.
+    /// A client's connection with a member breaks and is re-established. Messages in flight are lost, and the client
+    /// does not count the member until it has caught up.
     pub(crate) fn cut_client(&mut self, client: u16, process: u16) {
         self.net.queues.remove(&Wire::Body { client, to: process });
         self.uncount(client, process);
@@ -465,7 +465,7 @@ impl Cluster {
         }
     }
 
-    /// A new process without memory.
+    /// Starts a new process without memory.
     pub(crate) fn restart(&mut self, process: u16) -> Result<(), String> {
         self.note(|| format!("restart {process}"));
         self.net.queues.retain(|wire, _| !wire.touches(process));
@@ -481,7 +481,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Everything on its way between two members is lost, and they are connected again.
+    /// Drops everything in flight between two members, and reconnects them.
     pub(crate) fn reconnect(&mut self, a: u16, b: u16) -> Result<(), String> {
         self.note(|| format!("reconnect {a} {b}"));
         self.net.queues.retain(|wire, _| !wire.joins(a, b));
@@ -522,7 +522,8 @@ impl Cluster {
         })
     }
 
-    /// The leader of a group orders a time entry. `whole`: it will go on to lead. Returns whether one was ordered.
+    /// The leader of a group orders a time entry. `whole`: the leader will continue to lead. Returns whether one was
+    /// ordered.
     pub(crate) fn order_time(&mut self, process: u16, not_before: u64, whole: bool) -> Result<bool, String> {
         let Some(member) = self.members.get(usize::from(process)) else { return Ok(false) };
         let (group, mut ordered) = (member.group, None);
@@ -532,20 +533,21 @@ impl Cluster {
         })?;
         let Some(id) = ordered else { return Ok(false) };
         self.note(|| format!("{process} orders {id} after {not_before}"));
-        // What a leader assigned in vain is assigned again under the same name, for whatever time the next one asks.
+        // An entry that a leader assigned without effect is assigned again under the same name, for the time of the
+        // next request.
         let sent = self.sent.entry(id).or_insert(Sent { id, to: vec![group.0], whole, after: not_before });
         (sent.whole, sent.after) = (whole, sent.after.min(not_before));
         Ok(true)
     }
 
-    /// The deliveries of version entries that members made which are up.
+    /// Returns the number of version entries delivered by members that are up.
     pub(crate) fn version_entries(&self) -> usize {
         let clients = self.topology.group_ids().map(|group| self.topology.version_client(group)).collect::<Vec<_>>();
         let ids = self.members.iter().flat_map(|member| &member.log).map(|(id, _)| id.client);
         ids.filter(|client| clients.contains(client)).count()
     }
 
-    /// A member hears of a version that its group is to have.
+    /// Reports a version goal of its group to a member.
     pub(crate) fn set_version_goal(&mut self, process: u16, goal: u32) -> Result<(), String> {
         self.step(process, None, None, |replica, recorder| {
             replica.set_version_goal(goal, recorder);
@@ -566,17 +568,17 @@ impl Cluster {
         heads
     }
 
-    /// Logs of all lives.
+    /// Returns the logs of all lives.
     pub(crate) fn logs(&self) -> Vec<(GroupId, &Log)> {
         let alive = self.members.iter().map(|member| (member.group, &member.log));
         alive.chain(self.dead.iter().map(|(group, log)| (*group, log))).collect()
     }
 }
 
-/// Whether a member knows where a process begins.
+/// Returns whether a member knows a process's first slot.
 fn is_opened(member: &Member, client: u16, life: u64) -> bool {
     let succession = member.replica.as_ref().and_then(|replica| replica.succession(ClientId(client)));
-    // Another group may have had this one closed first, without a life.
+    // Another group may have caused this group to close the generation first, without a life.
     succession.is_some_and(|last| last.settled && (last.life == life || last.life == 0))
 }
 

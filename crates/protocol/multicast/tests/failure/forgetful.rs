@@ -1,10 +1,10 @@
-//! Groups whose members forget, one after the other, while messages of old campaigns are on their way: at every moment half
-//! of the connections stand still, and others a moment later. Nothing is delivered in two orders, and what was synced is
-//! delivered.
+//! Groups whose members lose their memory, one after the other, while messages of old campaigns are in flight. At every
+//! moment half of the connections are stalled, and others a moment later. No two members deliver in different orders,
+//! and synced messages are delivered.
 //!
-//! A ballot that takes in also those who asked after its campaign began is found (group of three, seed 7264). That a promise
-//! of a life that is over counts is not, in 20 000 runs of each group: `amnesia` has that, step by step.
-//! `STENTOR_FORGETFUL_RUNS` sets how many runs each group gets.
+//! This finds a ballot that also takes in processes that asked after its campaign began (group of three, seed 7264). It
+//! does not find a counted promise of an earlier life in 20 000 runs of each group: `amnesia` tests that, step by step.
+//! `STENTOR_FORGETFUL_RUNS` sets the number of runs of each group.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,13 +16,13 @@ use super::judge::{complete, safe};
 use super::net::{Parcel, Wire};
 use super::walk::Random;
 
-/// A run.
+/// One simulation run.
 struct Walk {
     cluster: Cluster,
     random: Random,
-    /// Connections that stand still.
+    /// Connections that are stalled.
     still: HashSet<(u16, u16)>,
-    /// By message and ballot: who has said, in whatever life, that it holds it.
+    /// By message and ballot: the members that have reported, in any life, that they hold it.
     said: HashMap<(MessageId, Ballot), u64>,
     words: HashMap<MessageId, Vec<u64>>,
 }
@@ -110,7 +110,7 @@ impl Walk {
         }
     }
 
-    /// What a member says after a step: its client may hear it, whatever becomes of the member.
+    /// Records a member's report after a step: its client may receive it, whatever happens to the member.
     fn hear(&mut self, member: u16) -> Result<(), String> {
         let Some(replica) = &self.cluster.members[usize::from(member)].replica else { return Ok(()) };
         let Some(ballot) = replica.counts_in() else { return Ok(()) };
@@ -125,7 +125,8 @@ impl Walk {
         safe(&self.cluster.logs(), &self.cluster.sent)
     }
 
-    /// All connections move, nobody forgets: everything is delivered that is synced with all before it.
+    /// Lets all connections move while no member loses its memory: every message that is synced with all earlier ones
+    /// must be delivered.
     fn finish(&mut self) -> Result<u64, String> {
         let majority = self.cluster.members.len() as u32 / 2 + 1;
         let held: HashSet<MessageId> =
@@ -173,7 +174,7 @@ impl Walk {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn members_forget_one_after_the_other_and_nothing_that_was_synced_is_lost() {
+fn synced_messages_survive_members_that_forget_one_after_the_other() {
     let wanted = std::env::var("STENTOR_FORGETFUL_RUNS").ok().and_then(|runs| runs.parse().ok());
     for (size, runs) in [(3, 8000), (4, 1000), (5, 2000)] {
         let runs = wanted.unwrap_or(runs);

@@ -1,4 +1,5 @@
-//! A group is founded when all its members have promised it. Until then, and while they hear of it, they may be replaced.
+//! A group is founded when all its members have promised it. Until then, and while they learn of it, members may be
+//! replaced.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Incarnation, Mutant, Replica, Variant};
@@ -6,10 +7,10 @@ use stentor_multicast::{Incarnation, Mutant, Replica, Variant};
 use super::cluster::Cluster;
 use super::walk::Random;
 
-/// All members without memory; as many as a group may lose are replaced before they have begun, and others have begun with
-/// them or not. Everybody is a member in the end, in a ballot in which what is held counts.
+/// All members start without memory. As many as a group may lose are replaced before they have begun, whether or not
+/// others have begun with them. In the end all are members, in a ballot in which held messages count.
 #[test]
-fn a_group_begins_its_life_though_members_are_replaced_meanwhile() {
+fn group_is_founded_although_members_are_replaced_meanwhile() {
     let mut late = 0;
     for (sizes, seeds) in [(&[3][..], 0..2000), (&[5], 0..1000), (&[2], 0..100)] {
         for seed in seeds {
@@ -43,7 +44,7 @@ fn a_group_begins_its_life_though_members_are_replaced_meanwhile() {
             finish(&mut cluster);
             for member in (0..members).map(|member| replica(&cluster, member)) {
                 let begun = !member.is_joining() && member.counts_in().is_some();
-                assert!(begun, "{sizes:?} seed {seed}: somebody is left out");
+                assert!(begun, "{sizes:?} seed {seed}: a member is left out");
             }
         }
     }
@@ -59,7 +60,7 @@ fn finish(cluster: &mut Cluster) {
     for round in 0..60 {
         while cluster.net.filled().into_iter().any(|wire| cluster.take(wire, None).expect("sound input")) {}
         (0..members).for_each(|member| cluster.tick(member).expect("sound input"));
-        // A sound election: that of the first leader may have been the life that is over.
+        // A sound election: the first leader's life may be over.
         let leads = |member: u16| replica(cluster, member).is_leader() || replica(cluster, member).is_candidate();
         let ready = (0..members).find(|member| !replica(cluster, *member).is_joining());
         if let Some(member) = ready.filter(|_| round == 20 && !(0..members).any(leads)) {
@@ -68,8 +69,8 @@ fn finish(cluster: &mut Cluster) {
     }
 }
 
-/// These members of three are without memory, the others stand still, and a member of another group says what it `remembers`.
-/// Whether somebody begins the group.
+/// Returns whether the group is founded. These members of three are without memory, the others are stalled, and a
+/// member of another group reports the incarnation that it `remembers`.
 fn is_founded(mutant: Mutant, without: &[u16], remembers: Incarnation) -> bool {
     let mut cluster = Cluster::new(&[3, 1], 1, (Variant::V2, 4, mutant));
     without.iter().for_each(|member| cluster.crash(*member));
@@ -91,16 +92,16 @@ fn is_founded(mutant: Mutant, without: &[u16], remembers: Incarnation) -> bool {
 }
 
 #[test]
-fn a_group_is_founded_by_all_its_members_and_while_nobody_remembers_it() {
+fn group_is_founded_by_all_members_only_while_nobody_remembers_it() {
     let nothing = Incarnation::NONE;
     assert!(is_founded(Mutant::None, &[0, 1, 2], nothing));
-    assert!(!is_founded(Mutant::None, &[0, 1], nothing), "the third one stands still, and may have delivered");
+    assert!(!is_founded(Mutant::None, &[0, 1], nothing), "the third one is stalled, and may have delivered");
     assert!(!is_founded(Mutant::None, &[0, 1, 2], Incarnation::FIRST), "the other group may wait for it");
 }
 
 #[cfg(feature = "plants")]
 #[test]
-fn dropped_rules_of_founding_are_found() {
+fn mutants_of_founding_are_found() {
     assert!(is_founded(Mutant::FoundedByMajority, &[0, 1], Incarnation::NONE));
     assert!(is_founded(Mutant::MemoryIgnored, &[0, 1, 2], Incarnation::FIRST));
 }

@@ -1,5 +1,5 @@
-//! Peer messages with any numbers in them, from processes that may write such messages: a member refuses them or takes them, and
-//! does not panic, whatever comes after them.
+//! Peer messages with arbitrary numbers, from processes that may send such messages. A member refuses or accepts them,
+//! and does not panic whatever follows.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -10,11 +10,11 @@ use stentor_multicast::{
 use super::cluster::Cluster;
 use super::walk::Random;
 
-/// Of two groups, of three and one, and two clients.
+/// The member under test, in a cluster of two groups, of three members and one, with two clients.
 const VICTIM: u16 = 0;
 
 impl Random {
-    /// Small, or near to where something ends.
+    /// Draws a number that is small or near a limit.
     fn number(&mut self) -> u64 {
         let ends = [
             0_u64,
@@ -36,7 +36,7 @@ impl Random {
         (0..self.below(most + 1)).map(|_| one(self)).collect()
     }
 
-    /// As many as there should be, most of the time.
+    /// Draws `count` elements most of the time, otherwise any number below 5.
     fn about<T>(&mut self, count: u64, mut one: impl FnMut(&mut Random) -> T) -> Vec<T> {
         let count = if self.one_in(20) { self.below(5) } else { count };
         (0..count).map(|_| one(self)).collect()
@@ -111,7 +111,7 @@ impl Random {
         Closed { about: self.slot_ref(), held: self.some(6, Random::number) }
     }
 
-    /// Seldom of another process in the victim's place: that ends it.
+    /// Draws lives. Rarely one of another process with the victim's id, because that ends the victim.
     fn lives(&mut self) -> Vec<u64> {
         let mut lives = self.about(3, Random::number);
         if !self.one_in(20) {
@@ -120,7 +120,7 @@ impl Random {
         lives
     }
 
-    /// Mostly that of the first incarnation.
+    /// Draws a tag, mostly that of the first incarnation.
     fn tag(&mut self) -> u32 {
         if self.one_in(4) { self.below(3) as u32 } else { 0 }
     }
@@ -203,7 +203,7 @@ impl Random {
     }
 }
 
-/// A cluster at work.
+/// Returns a cluster in the middle of a run.
 fn cluster(random: &mut Random) -> Cluster {
     let mut cluster = Cluster::new(&[3, 1], 2, (Variant::V2, 4, Mutant::None));
     if random.one_in(3) {
@@ -225,7 +225,7 @@ fn cluster(random: &mut Random) -> Cluster {
 }
 
 #[test]
-fn no_letter_panics_a_member() {
+fn hostile_peer_messages_never_panic_a_member() {
     let [mut undecodable, mut refused, mut taken] = [0_u64; 3];
     for seed in 0..15_000 {
         let mut random = Random::new(seed);
@@ -246,7 +246,7 @@ fn no_letter_panics_a_member() {
                 if random.one_in(8) {
                     let _ = replica.campaign(recorder);
                 }
-                // A process without memory may take back that it would found its group.
+                // A process without memory may withdraw its promise to found its group.
                 assert!(
                     joining || replica.promised() >= promised,
                     "seed {seed}: {message:?} {promised} {}",
@@ -257,7 +257,7 @@ fn no_letter_panics_a_member() {
             *(if step.is_ok() { &mut taken } else { &mut refused }) += 1;
             for wire in cluster.net.filled() {
                 if wire.receiver() == VICTIM && random.one_in(3) {
-                    // What others say does not fit any more.
+                    // The messages of other members may not fit the victim's state any more.
                     let _ = cluster.take(wire, None);
                 }
             }

@@ -1,4 +1,4 @@
-//! What must hold of everybody's deliveries, at any time, and at the end.
+//! The properties of all deliveries, at any time and at the end.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use super::net::Log;
 pub(crate) struct Sent {
     pub(crate) id: MessageId,
     pub(crate) to: Vec<u16>,
-    /// Its client lived to write it everywhere.
+    /// Whether its client lived to write it everywhere.
     pub(crate) whole: bool,
-    /// It comes after everything up to this time.
+    /// It must follow everything up to this time.
     pub(crate) after: u64,
 }
 
-/// Integrity, prefix order, one timestamp per message, rising timestamps (which makes the order acyclic), FIFO,
-/// what comes after something by its client's word. `logs`:
-/// of all lives of all members, by group.
+/// Checks integrity, prefix order, one timestamp per message, increasing timestamps (which make the order acyclic),
+/// FIFO, and the order that clients requested by naming a time. `logs`: those of all lives of all members, with their
+/// group.
 pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) -> Result<(), String> {
     let mut longest: HashMap<u16, &Log> = HashMap::new();
     let mut stamps: HashMap<MessageId, Timestamp> = HashMap::new();
@@ -58,7 +58,8 @@ pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) ->
     Ok(())
 }
 
-/// Agreement and validity: everybody who is up has delivered what anybody delivered and what living clients multicast.
+/// Checks agreement and validity: all members that are up have delivered everything that any member delivered and
+/// everything that living clients multicast.
 pub(crate) fn complete(
     topology: &Topology,
     up: &[(u16, GroupId, &Log)],

@@ -1,8 +1,8 @@
-//! The real state machines of all members under crashes, lost memory, rival candidates, broken connections and dead
-//! clients, at random, and then, when the faults are over, until everything is delivered.
+//! The real state machines of all members under random crashes, lost memory, rival candidates, broken connections and
+//! dead clients. When the faults are over, each run continues until everything is delivered.
 //!
-//! Every step goes through the real codecs. A run is decided by its seed. `STENTOR_WALK_STEPS` sets how many steps each
-//! cluster gets.
+//! Every step passes through the real codecs. The seed determines a run. `STENTOR_WALK_STEPS` sets the number of steps
+//! of each cluster.
 #![forbid(unsafe_code)]
 
 mod abandoned;

@@ -1,4 +1,4 @@
-//! The cases that the protocol's notes and design name, step by step.
+//! Known hard cases of the protocol, step by step.
 
 use stentor_multicast::{Mutant, Variant};
 
@@ -14,12 +14,12 @@ fn take(cluster: &mut Cluster, wire: Wire) {
     assert!(cluster.take(wire, None).expect("nothing is refused"), "{wire:?} has something to take");
 }
 
-/// Whose messages the first member delivered, in order.
+/// Returns the clients of the messages that the first member delivered, in order.
 fn first_delivers(cluster: &Cluster) -> Vec<u16> {
     cluster.members[0].log.iter().map(|(id, _)| id.client.0).collect()
 }
 
-/// Everything on its way arrives, and again after ticks, until everybody who is up has everything.
+/// Delivers everything in flight, also after ticks, until all members that are up have everything.
 fn finish(cluster: &mut Cluster) -> Result<(), String> {
     for _ in 0..20 {
         let mut moved = true;
@@ -40,8 +40,8 @@ fn finish(cluster: &mut Cluster) -> Result<(), String> {
     complete(&cluster.topology, &up, &cluster.logs(), &cluster.sent)
 }
 
-/// One group of five. The leader writes its timestamp (2A) to as many followers as given, the first ones, and crashes;
-/// those acknowledge (2B) to everybody.
+/// A group of five. The leader writes its timestamp (2A) to the first `reached` followers and crashes; those followers
+/// acknowledge (2B) to all members.
 fn five_with_2a_at(reached: u16) -> Cluster {
     let mut five = cluster(&[5], 1, Mutant::None);
     assert!(five.submit(0, &[0], None));
@@ -63,8 +63,8 @@ fn five_with_2a_at(reached: u16) -> Cluster {
     five
 }
 
-/// "Leader process writes 2A on 1 of 4 followers then fails": everybody has one 2B, nobody may deliver on it. Whoever
-/// leads next, whether it saw the 2A or not, everybody delivers once.
+/// The leader's 2A reaches one of four followers, then the leader fails. Every member has one 2B, on which none may
+/// deliver. Whichever member leads next, whether it saw the 2A or not, all deliver the message once.
 #[test]
 fn the_leader_fails_after_the_2a_reached_one_of_four() {
     for candidate in 1..5 {
@@ -73,7 +73,7 @@ fn the_leader_fails_after_the_2a_reached_one_of_four() {
             assert_eq!(five.deliveries, 0, "a follower and the leader are two of five");
             five.campaign(candidate, None).expect("it has memory");
             if without_the_witness && candidate != 1 {
-                // The promises of the other three come first: a majority that knows nothing of the 2A.
+                // The promises of the other three arrive first: a majority that knows nothing of the 2A.
                 let others = || (2..5).filter(|member| *member != candidate);
                 others().for_each(|to| take(&mut five, Wire::Control { from: candidate, to }));
                 others().for_each(|from| take(&mut five, Wire::Control { from, to: candidate }));
@@ -86,16 +86,16 @@ fn the_leader_fails_after_the_2a_reached_one_of_four() {
     }
 }
 
-/// "Leader process writes 2A on 3 of 4 followers then fails": those have three 2Bs and deliver. "If leader does not
-/// receive 2A, but receive 3 2B => TODO": it knows that the message is decided and must not deliver, because it has not
-/// seen what the stream has before; it delivers once it has a state, its own candidacy's or another leader's, at the
+/// The leader's 2A reaches three of four followers, then the leader fails. Those three have three 2Bs and deliver. The
+/// fourth has three 2Bs but no 2A: it knows that the message is decided and must not deliver it, because it has not
+/// seen the preceding stream entries. It delivers once it has a state, from its own candidacy or another leader, at the
 /// same timestamp.
 #[test]
 fn the_leader_fails_after_the_2a_reached_three_of_four() {
     for candidate in 1..5 {
         let mut five = five_with_2a_at(3);
         let delivered: Vec<usize> = five.members[1..].iter().map(|member| member.log.len()).collect();
-        assert_eq!(delivered, [1, 1, 1, 0], "who has not seen the 2A waits");
+        assert_eq!(delivered, [1, 1, 1, 0], "the follower without the 2A waits");
         let before = five.members[1].log.clone();
         five.campaign(candidate, None).expect("it has memory");
         finish(&mut five).expect("sound and complete");
@@ -109,7 +109,7 @@ fn five_steps(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c) = (0, 1, 2);
     let control = |from, to| Wire::Control { from, to };
     let mut three = cluster(&[3], 2, mutant);
-    // 1. A leads; its entry for m1 reaches nobody.
+    // 1. A leads; its entry for m1 reaches no other member.
     assert!(three.submit(0, &[0], None));
     take(&mut three, Wire::Body { client: 0, to: a });
     for to in [b, c] {
@@ -129,25 +129,25 @@ fn five_steps(mutant: Mutant) -> Result<Cluster, String> {
     }
     take(&mut three, control(c, b));
     assert_eq!((three.members[1].log.len(), three.members[2].log.len()), (1, 1), "m2 is delivered");
-    // 4. A hears of B's ballot and takes over with B.
+    // 4. A learns of B's ballot and takes over with B.
     take(&mut three, control(b, a));
     three.campaign(a, None)?;
     take(&mut three, control(a, b));
     take(&mut three, control(a, b));
-    // 5. Whatever A revives is decided, by anybody.
+    // 5. Everything that A revives is decided.
     finish(&mut three).map(|()| three)
 }
 
 #[test]
-fn what_only_an_old_leader_accepted_does_not_come_back_before_what_was_delivered() {
+fn message_accepted_only_by_an_old_leader_is_not_ordered_before_a_delivered_one() {
     let three = five_steps(Mutant::None).expect("sound and complete");
     assert_eq!(first_delivers(&three), [1, 0], "m2, then m1");
 }
 
-/// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), nobody else has seen that; B(b2,
-/// with C) gives m0 the same time, and the next one to m1, which comes before m0's final time. C's and D's
-/// acknowledgements of m0 reach A, which has not got b2's state: it must not deliver m0 on them, for it knows nothing
-/// of m1.
+/// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), which no other member has seen.
+/// B(b2, with C) gives m0 the same time, and the next one to m1, which precedes m0's final time. C's and D's
+/// acknowledgements of m0 reach A, which has not got b2's state. A must not deliver m0 on them, because it knows
+/// nothing of m1.
 fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c, d) = (0, 1, 2, 3);
     let control = |from, to| Wire::Control { from, to };
@@ -164,11 +164,11 @@ fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
     for wire in [control(b, c), control(c, b), control(b, c), control(c, b)] {
         take(&mut four, wire);
     }
-    // m0 gets time 1 again, m1 gets 2, before B hears that m0 has 2 at group 1.
+    // m0 gets time 1 again and m1 gets 2, before B learns that m0 has 2 at group 1.
     [b, c].into_iter().for_each(|to| take(&mut four, Wire::Body { client: 1, to }));
     assert!(four.submit(2, &[0], None));
     [b, c].into_iter().for_each(|to| take(&mut four, Wire::Body { client: 2, to }));
-    // D has A's timestamp, then hears of B, repeats its own to it and gets B's.
+    // D has A's timestamp, then learns of B, repeats its own to it and gets B's.
     while four.take(control(a, d), None)? {}
     while four.take(control(b, d), None)? {}
     while four.take(control(d, b), None)? {}
@@ -180,14 +180,14 @@ fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
 }
 
 #[test]
-fn acknowledgements_of_a_newer_ballot_deliver_nothing_before_its_state_is_there() {
+fn acknowledgements_of_a_newer_ballot_deliver_nothing_before_its_state_arrives() {
     let four = acknowledged_in_a_newer_ballot(Mutant::None).expect("sound and complete");
     assert_eq!(first_delivers(&four), [2, 1], "m1, then m0");
 }
 
 #[cfg(feature = "plants")]
 #[test]
-fn counting_a_newer_ballot_before_its_state_is_there_breaks_order() {
+fn counting_a_newer_ballot_before_its_state_arrives_breaks_order() {
     let flaw = acknowledged_in_a_newer_ballot(Mutant::NewerBallotCounts).err().expect("m0 without m1");
     assert!(flaw.contains("different orders"), "{flaw}");
 }
@@ -199,9 +199,9 @@ fn the_highest_ballot_per_message_breaks_order_in_five_steps() {
     assert!(flaw.starts_with("c0:1 at") || flaw.contains("different orders"), "m1 beside m2: {flaw}");
 }
 
-/// f+1 of a group are gone: what needs them waits, whatever is tried and however long; nothing is delivered that one of
-/// those who are gone may have delivered otherwise. Two of them come back without memory: that is not enough to go on
-/// from, either.
+/// More than f members of a group are dead: messages that need them wait, whatever is tried and however long. Nothing
+/// is delivered that a dead member may have delivered differently. Two of the dead members restart without memory: that
+/// is not enough to continue, either.
 #[test]
 fn without_a_majority_everybody_waits_and_nothing_wrong_is_delivered() {
     for sizes in [&[3][..], &[5], &[3, 1]] {
@@ -216,7 +216,7 @@ fn without_a_majority_everybody_waits_and_nothing_wrong_is_delivered() {
         let left: Vec<u16> = (gone..cluster.members.len() as u16).collect();
         for candidate in left.iter().copied().cycle().take(6) {
             cluster.campaign(candidate, None).expect("it may try");
-            assert!(finish(&mut cluster).is_err(), "{sizes:?}: nobody can deliver");
+            assert!(finish(&mut cluster).is_err(), "{sizes:?}: no member can deliver");
         }
         for member in 0..gone.min(2) {
             cluster.restart(member).expect("it may come back");

@@ -1,4 +1,4 @@
-//! What is on its way: one FIFO per sender, receiver and queue pair.
+//! Everything in flight: one FIFO per sender, receiver and queue pair.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use stentor_multicast::{
     Timestamp, Topology,
 };
 
-/// What one process delivered, in its order.
+/// The deliveries of one process, in order.
 pub(crate) type Log = Vec<(MessageId, Timestamp)>;
 
-/// What is written at once.
+/// The content of one write.
 #[derive(Clone, Debug)]
 pub(crate) enum Parcel {
-    /// A client's message, from its client or forwarded.
+    /// A client's message, written by its client or forwarded by a member.
     Body(ClientId, Vec<u64>),
-    /// What a member holds in a slot of a client, before its step is over.
+    /// The message that a member holds in a client's slot, before the member's step is over.
     Held(ClientId, u64),
     /// An item.
     Item(Vec<u64>),
-    /// A message, with the application's state.
+    /// A peer message, with the application's state.
     PeerMessage(Vec<u64>, Option<Log>),
 }
 
-/// A queue pair, one way.
+/// A queue pair, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Wire {
     Body { client: u16, to: u16 },
@@ -40,7 +40,7 @@ impl Wire {
         }
     }
 
-    /// Whether it is between these two members.
+    /// Returns whether this queue pair connects these two members.
     pub(crate) fn joins(self, a: u16, b: u16) -> bool {
         match self {
             Wire::Body { .. } => false,
@@ -60,7 +60,7 @@ impl Wire {
 #[derive(Default, Debug)]
 pub(crate) struct Net {
     pub(crate) queues: HashMap<Wire, VecDeque<Parcel>>,
-    /// Streams that are written: a state on its way says where they begin.
+    /// Streams that are written: a state in flight names their start.
     pub(crate) streams: HashMap<(u16, u16), bool>,
 }
 
@@ -69,7 +69,7 @@ impl Net {
         self.queues.entry(wire).or_default().push_back(parcel);
     }
 
-    /// Queue pairs with something in them, in a fixed order.
+    /// Returns the queue pairs with contents, in a fixed order.
     pub(crate) fn filled(&self) -> Vec<Wire> {
         let mut filled: Vec<Wire> = self.queues.iter().filter(|(_, q)| !q.is_empty()).map(|(wire, _)| *wire).collect();
         filled.sort_unstable();
@@ -82,9 +82,9 @@ pub(crate) struct Recorder<'a> {
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: u16,
     pub(crate) group: GroupId,
-    /// What this process has delivered.
+    /// The deliveries of this process.
     pub(crate) log: &'a mut Log,
-    /// The application's state that came with the message at hand.
+    /// The application's state that arrived with the present message.
     pub(crate) came: Option<Log>,
     pub(crate) sends: Vec<(Wire, Parcel)>,
     pub(crate) deliveries: usize,

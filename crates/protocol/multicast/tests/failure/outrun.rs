@@ -1,11 +1,12 @@
-//! A leader that its followers outrun: they delivered, forgot, and went on; it has not heard of it.
+//! A leader that its followers outrun: they delivered messages, forgot them, and continued, and the leader has not
+//! learnt of it.
 
 use stentor_multicast::{Item, Mutant, Variant};
 
 use super::cluster::Cluster;
 use super::net::{Parcel, Wire};
 
-/// Everything that is on its way arrives, but for what `lost` names.
+/// Delivers everything in flight, except what `lost` selects.
 fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
     let mut moved = true;
     while std::mem::take(&mut moved) {
@@ -19,10 +20,10 @@ fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
     }
 }
 
-/// One follower hears a group's acknowledgements, nobody else does, and that group is gone for good: what one has delivered
-/// all deliver.
+/// One follower gets a group's acknowledgements, no other member does, and that group is dead for good. All members
+/// must deliver what the one has delivered.
 #[test]
-fn what_one_follower_delivered_all_deliver_although_the_other_group_is_gone() {
+fn all_members_deliver_what_one_delivered_although_the_other_group_is_dead() {
     for variant in [Variant::V2, Variant::V1] {
         let mut cluster = Cluster::new(&[3, 1], 1, (variant, 4, Mutant::None));
         assert!(cluster.submit(0, &[0, 1], None));
@@ -48,14 +49,14 @@ fn what_one_follower_delivered_all_deliver_although_the_other_group_is_gone() {
 }
 
 #[test]
-fn a_leader_without_acknowledgements_takes_over_what_its_followers_have() {
+fn leader_without_acknowledgements_takes_over_its_followers_state() {
     for variant in [Variant::V2, Variant::V1] {
         for sizes in [&[3][..], &[3, 1], &[5]] {
             let to: Vec<u16> = (0..sizes.len() as u16).collect();
             let mut cluster = Cluster::new(sizes, 1, (variant, 1, Mutant::None));
             assert!(cluster.submit(0, &to, None));
             settle(&mut cluster, |wire| matches!(wire, Wire::Control { to: 0, from } if from != 3));
-            // The client counts the leader no more, and uses the only slot again: the followers forget what was in it.
+            // The client no longer counts the leader, and reuses the only slot: the followers forget the message in it.
             cluster.cut_client(0, 0);
             assert!(cluster.submit(0, &to, None), "{sizes:?}: the followers have delivered");
             settle(&mut cluster, |wire| wire.receiver() == 0);

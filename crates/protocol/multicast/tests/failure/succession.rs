@@ -1,21 +1,22 @@
-//! Processes of one client follow each other while members crash, forget, and campaign, and while a majority of another group is
-//! silent: what each of them left is delivered everywhere or nowhere, what was synced is delivered, and no id is used twice.
+//! Processes of one client follow each other while members crash, lose their memory, and campaign, and while a majority
+//! of another group is silent. The messages of each process are delivered everywhere or nowhere, synced messages are
+//! delivered, and no id is used twice.
 
 use stentor_multicast::{ClientId, GroupId, MessageId, Mutant, Opening, Succession, Variant};
 
 use super::cluster::Cluster;
 use super::walk::Run;
 
-/// The client whose processes follow each other. The first group is its home.
+/// The client whose processes follow each other. The first group is its home group.
 const C: u16 = 0;
 
-/// The process that has the place.
+/// The present process of the client.
 struct Process {
     life: u64,
     generation: Option<u64>,
-    /// The smallest generation that it may have, as members of its home said.
+    /// The smallest generation that it may have, as members of its home group reported.
     above: u64,
-    /// By group: where it begins is known.
+    /// Indexed by group: whether its first slot is known.
     opened: Vec<bool>,
 }
 
@@ -24,7 +25,7 @@ impl Process {
         Process { life, generation: None, above: 0, opened: vec![false; cluster.topology.groups()] }
     }
 
-    /// A member passes on that the process wants to begin, if it greeted there.
+    /// A member forwards the process's request to begin, if it got the process's hello.
     fn ask(&self, cluster: &mut Cluster, member: u16) -> Result<(), String> {
         let home = cluster.members[usize::from(member)].group == cluster.topology.home(ClientId(C));
         if !cluster.has_greeted(C, member) || !home && self.generation.is_none() {
@@ -37,7 +38,7 @@ impl Process {
         let told = self.generation.map_or(0, |generation| generation + 1);
         Opening { client: ClientId(C), life: self.life, told, above: self.above }
     }
-    /// Looks which groups let it in by now.
+    /// Checks which groups have let the process in by now.
     fn look(&mut self, cluster: &mut Cluster) {
         let home = cluster.topology.home(ClientId(C));
         for (process, member) in (0..).zip(&cluster.members) {
@@ -67,7 +68,7 @@ impl Process {
     }
 }
 
-/// A member tells its leader that a process wants to begin.
+/// A member forwards a process's request to begin to its leader.
 fn pass_on(cluster: &mut Cluster, member: u16, asked: Opening) -> Result<(), String> {
     cluster.step(member, None, None, |replica, recorder| {
         if replica.succession(ClientId(C)).is_none_or(|last| last.life != asked.life) {
@@ -77,16 +78,16 @@ fn pass_on(cluster: &mut Cluster, member: u16, asked: Opening) -> Result<(), Str
     })
 }
 
-/// One run; `Err`: what does not hold.
+/// Runs one simulation. `Err`: the violated property.
 fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<usize, String> {
     let mut run = Run::new(sizes, Variant::V2, mutant, seed);
     let (members, groups) = (run.cluster.members.len() as u16, sizes.len() as u16);
     let mut process = Process::new(1, &run.cluster);
     run.cluster.follow(C, 1);
     let (mut faults, mut processes) = (run.random.below(6), 1 + run.random.below(5));
-    // A majority of the last group stands still for a part of the run.
+    // A majority of the last group is stalled for a part of the run.
     let silent = run.random.below(400);
-    // What processes said that are gone: members may pass it on for long.
+    // Requests of processes that are dead. Members may forward them for a long time.
     let mut gone: Vec<Opening> = Vec::new();
     for step in 0..500 {
         if step == silent {
@@ -145,7 +146,7 @@ fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<usize, String> {
     Ok(process.life as usize)
 }
 
-/// Everybody is back: the last process begins everywhere, and multicasts to all.
+/// Restores all members: the last process begins everywhere, and multicasts to all groups.
 fn finish(run: &mut Run, process: &mut Process, members: u16) -> Result<(), String> {
     run.silent.clear();
     for member in 0..members {
@@ -190,12 +191,13 @@ fn processes_follow_each_other_for_long() {
     }
 }
 
-/// A leader that lets a process begin behind what it holds itself; the script `succession` finds the other mutants.
+/// The mutant is a leader that puts a process's first slot behind its own holdings only, and ignores those of other
+/// members. The script `succession` finds the other mutants.
 #[cfg(feature = "plants")]
 #[test]
-fn a_planted_bug_of_successions_is_found() {
+fn mutant_of_successions_is_found() {
     let seeds = (0..3000).map(|seed| (CLUSTERS[seed % 2], seed as u64));
     let found = |(sizes, seed)| run(sizes, Mutant::OwnPrefixOnly, seed).err().map(|flaw| (seed, flaw));
-    let Some((seed, flaw)) = seeds.into_iter().find_map(found) else { panic!("it is not found") };
+    let Some((seed, flaw)) = seeds.into_iter().find_map(found) else { panic!("the mutant is not found") };
     eprintln!("succession {:?}: found with seed {seed}: {flaw}", Mutant::OwnPrefixOnly);
 }

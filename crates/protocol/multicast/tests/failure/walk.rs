@@ -1,4 +1,4 @@
-//! Runs at random: a time with faults, then a time without in which everything must be delivered.
+//! Random runs: a phase with faults, then a phase without faults in which everything must be delivered.
 
 use std::collections::HashMap;
 
@@ -29,15 +29,15 @@ impl Random {
 pub(super) struct Run {
     pub(super) cluster: Cluster,
     pub(super) random: Random,
-    /// By wire: how willing it is.
+    /// By wire: weight with which it is drawn.
     speeds: HashMap<Wire, u64>,
     messages: u64,
     faults: u64,
     steps: u64,
     pub(super) window: u64,
-    /// Time entries that are still to be ordered.
+    /// Number of time entries that are still to be ordered.
     times: u64,
-    /// Groups that are to order one when the faults are over.
+    /// Groups that must order a time entry when the faults are over.
     last_times: Vec<u16>,
     /// Members that do not run for a while.
     pub(super) silent: Vec<u16>,
@@ -64,7 +64,7 @@ impl Run {
         }
     }
 
-    /// A run in which leaders order time entries.
+    /// Creates a run in which leaders order time entries.
     fn with_times(sizes: &[usize], variant: Variant, mutant: Mutant, seed: u64) -> Self {
         let mut run = Run::new(sizes, variant, mutant, seed);
         (run.times, run.last_times) = (3 + run.random.below(10), (0..sizes.len() as u16).collect());
@@ -84,7 +84,7 @@ impl Run {
         safe(&self.cluster.logs(), &self.cluster.sent)
     }
 
-    /// One step of the time with faults.
+    /// Runs one step of the phase with faults.
     fn move_on(&mut self) -> Result<(), String> {
         self.steps += 1;
         match self.random.below(100) {
@@ -127,7 +127,8 @@ impl Run {
         }
     }
 
-    /// A receiver takes something, if there is anything to take; `until`: it crashes in the middle of what follows, if its group can bear that.
+    /// A receiver takes something, if there is anything to take. With `until`, it crashes in the middle of the
+    /// resulting writes, if its group tolerates that.
     pub(super) fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
         let mut filled = self.cluster.net.filled();
         while !filled.is_empty() {
@@ -163,7 +164,7 @@ impl Run {
         Ok(false)
     }
 
-    /// Whether the group of a process is still within its fault budget without it.
+    /// Returns whether the group of a process stays within its fault budget without it.
     fn may_fail(&self, process: u16) -> bool {
         let group = self.cluster.members[usize::from(process)].group;
         let size = self.cluster.topology.size(group);
@@ -208,7 +209,7 @@ impl Run {
         self.check()
     }
 
-    /// Everybody is up, has a leader, and takes everything.
+    /// Restarts all members, gives each group a leader, and takes everything.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         for process in 0..self.cluster.members.len() as u16 {
             if !self.cluster.is_up(process) {
@@ -222,7 +223,7 @@ impl Run {
         (0..self.cluster.members.len() as u16).try_for_each(|process| self.cluster.tick(process))
     }
 
-    /// The faults are over: everybody comes back, and within a bounded number of steps everything is delivered.
+    /// Ends the faults: all members restart, and within a bounded number of steps everything must be delivered.
     pub(super) fn cure(&mut self) -> Result<(), String> {
         self.cluster.note(|| "the faults are over".to_owned());
         self.silent.clear();
@@ -237,7 +238,7 @@ impl Run {
                 self.steps += 1;
                 left -= 1;
                 if left == 0 {
-                    return Err("it does not come to rest".to_owned());
+                    return Err("the cluster does not come to rest".to_owned());
                 }
             }
             self.check()?;
@@ -257,7 +258,7 @@ impl Run {
         if self.last_times.is_empty() { self.done() } else { Err("no time entry is ordered".to_owned()) }
     }
 
-    /// Leaders that go on to lead order one more.
+    /// Makes leaders that continue to lead order one more time entry.
     fn order_last_times(&mut self) -> Result<(), String> {
         for process in 0..self.cluster.members.len() as u16 {
             let group = self.cluster.members[usize::from(process)].group.0;
@@ -268,7 +269,7 @@ impl Run {
         Ok(())
     }
 
-    /// A sound election: groups without a leader get one.
+    /// Holds a sound election: groups without a leader get one.
     fn elect(&mut self) -> Result<(), String> {
         for group in 0..self.cluster.topology.groups() as u16 {
             let members: Vec<u16> = self.cluster.topology.members(GroupId(group)).map(|process| process.0).collect();
@@ -299,10 +300,10 @@ fn first_flaw(make: Make, sizes: &[usize], mutant: Mutant, seeds: std::ops::Rang
     seeds.into_iter().find_map(|seed| make(sizes, Variant::V2, mutant, seed).run().err().map(|flaw| (seed, flaw)))
 }
 
-/// How a run is made: groups, variant, mutant, seed.
+/// Creates a run: groups, variant, mutant, seed.
 type Make = fn(&[usize], Variant, Mutant, u64) -> Run;
 
-/// Runs of every cluster with one variant until `steps` are done.
+/// Runs every cluster with one variant until `steps` are done.
 fn walk(variant: Variant, steps: u64) {
     walk_as(Run::new, variant, steps);
 }
@@ -353,7 +354,7 @@ fn time_entries_of_v1_survive_faults() {
     walk_as(Run::with_times, Variant::V1, 30_000);
 }
 
-/// Rejoining, changing leaders and losing connections are not only attempted: somebody must get through.
+/// Rejoins, changes of the leader and lost connections must not only be attempted: some must succeed.
 #[test]
 fn runs_differ() {
     let run = |seed| {
@@ -365,10 +366,10 @@ fn runs_differ() {
     assert_eq!(run(1), run(1), "a run is decided by its seed");
 }
 
-/// Bugs that need a failure to show, but for two that need too much of it: `named` has them.
+/// Mutants that need a failure to show, except two that need too specific a failure: `named` has them.
 #[cfg(feature = "plants")]
 #[test]
-fn planted_bugs_are_found() {
+fn mutants_are_found() {
     let mutants = [
         Mutant::AnyVectorIsDense,
         Mutant::FirstPromiseOnly,
@@ -399,8 +400,8 @@ fn planted_bugs_are_found() {
     }
 }
 
-/// A leader delivers the last message of a client's share when its ballot begins, and hears of nothing afterwards.
+/// A leader delivers the last message of a client's share when its ballot begins, and gets no input afterwards.
 #[test]
-fn what_waits_for_its_share_goes_on_when_a_ballot_begins() {
+fn messages_waiting_for_a_share_proceed_when_a_ballot_begins() {
     Run::new(&[3], Variant::V2, Mutant::None, 1155).run().expect("all is delivered");
 }

@@ -1,4 +1,4 @@
-//! Clients that die, or are cut off, and whose places nobody takes.
+//! Clients that die, or are partitioned, while no other process takes over their client ids.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use stentor_multicast::{ClientId, GroupId, MessageId, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, limits};
 
-/// Longer than it takes until a broken link is noticed and back.
+/// A timeout that exceeds the time until a broken link is noticed and re-established.
 const TIMEOUT: Duration = Duration::from_millis(40);
 const LONG_NS: u64 = 8 * TIMEOUT.as_nanos() as u64;
-/// Of two groups of three and two clients.
+/// The second group, in a cluster of two groups of three members and two clients.
 const GROUP: [u16; 3] = [3, 4, 5];
 const CLIENT: u16 = 6;
 
@@ -25,7 +25,7 @@ fn bed(seed: u64) -> Bed {
 }
 
 impl Bed {
-    /// The client is cut off from the second group and multicasts: to that group, then to both.
+    /// The client is partitioned from the second group and multicasts, first to that group, then to both.
     fn leave_a_gap(&mut self, cut_ns: u64) -> [MessageId; 2] {
         for member in GROUP {
             self.cut(member, CLIENT, cut_ns);
@@ -47,14 +47,14 @@ impl Bed {
 }
 
 #[test]
-fn what_a_dead_client_left_half_written_stops_nobody_though_nobody_takes_its_place() {
+fn half_written_messages_of_a_dead_client_block_nobody_without_a_successor() {
     for seed in 0..5 {
         let mut bed = bed(seed);
         bed.leave_a_gap(LONG_NS);
         bed.kill_client();
         bed.submit(1, &[0], b"next").expect("all are connected");
         bed.run(RECONNECTED_NS);
-        assert!(bed.delivered.iter().all(Vec::is_empty), "what is behind the gap has the earlier timestamp");
+        assert!(bed.delivered.iter().all(Vec::is_empty), "the message behind the gap has the earlier timestamp");
         bed.run(LONG_NS);
         for member in 0..3 {
             assert_eq!(bed.payloads(member), [b"next"], "p{member} {:?}", bed.delivered);
@@ -63,7 +63,7 @@ fn what_a_dead_client_left_half_written_stops_nobody_though_nobody_takes_its_pla
         bed.run(RECONNECTED_NS);
         assert!((0..3).all(|member| bed.payloads(member) == [&b"next"[..], b"last"]));
         assert!(GROUP.iter().all(|member| bed.payloads(*member) == [b"last"]));
-        // The place is as good as before.
+        // The client id works as before.
         bed.restart_client(0);
         bed.run(2 * RECONNECTED_NS);
         bed.submit(0, &[0, 1], b"again").expect("all are connected");
@@ -94,7 +94,7 @@ fn a_client_that_left_no_gap_may_be_away_for_as_long_as_it_likes() {
 #[test]
 fn a_gap_waits_for_a_client_that_comes_back_in_time() {
     let mut bed = bed(1);
-    // That it was away before does not count.
+    // An earlier absence does not count.
     for member in GROUP {
         bed.cut(member, CLIENT, 2 * RECONNECTED_NS);
     }
@@ -107,10 +107,10 @@ fn a_gap_waits_for_a_client_that_comes_back_in_time() {
     assert!(bed.delivered[3].iter().map(|(id, _)| *id).eq([first, lost, behind]), "{:?}", bed.delivered[3]);
 }
 
-/// It is given up by a group that it cannot reach, and does not know. When it comes back it is told; what became void is
-/// not counted as delivered.
+/// The client is given up by a group that it cannot reach, and does not learn of it. When it reconnects, it is
+/// notified. No-ops are not counted as its deliveries.
 #[test]
-fn a_client_that_was_given_up_is_told_so_and_counts_nothing_void_as_delivered() {
+fn client_that_was_given_up_is_superseded_and_counts_no_no_op_as_delivered() {
     for seed in 0..5 {
         let mut bed = bed(seed);
         let [lost, _] = bed.leave_a_gap(LONG_NS);
@@ -122,19 +122,19 @@ fn a_client_that_was_given_up_is_told_so_and_counts_nothing_void_as_delivered() 
     }
 }
 
-/// To whom a client comes back that was given up, and to nobody else. These have not given it up themselves.
+/// The only member to which a client reconnects after it was given up. That member has not given it up itself.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Meets {
-    /// To one that has forgotten it, and has its group's state again.
+    /// The member has lost its memory of the client, and has its group's state again.
     Forgetful,
-    /// To one that has forgotten it, and gets its group's state afterwards.
+    /// The member has lost its memory of the client, and gets its group's state later.
     Memoryless,
-    /// To one that nobody could ask.
+    /// The leader could not ask the member.
     Unasked,
 }
 
 #[test]
-fn a_client_that_was_given_up_is_told_so_by_whoever_knows_that_its_era_is_closed() {
+fn client_that_was_given_up_is_superseded_by_members_that_know_its_generation_is_closed() {
     for (seed, case) in [Meets::Forgetful, Meets::Memoryless, Meets::Unasked].into_iter().cycle().take(6).enumerate() {
         let mut bed = bed(seed as u64);
         let [leader, second, third] = GROUP;
@@ -170,7 +170,7 @@ fn a_client_that_was_given_up_is_told_so_by_whoever_knows_that_its_era_is_closed
     }
 }
 
-/// What a majority holds it delivers, whoever is away.
+/// Messages that a majority holds are delivered, whichever members are away.
 #[test]
 fn a_client_is_not_given_up_by_one_group_for_what_another_holds() {
     let mut bed = bed(2);
@@ -183,10 +183,10 @@ fn a_client_is_not_given_up_by_one_group_for_what_another_holds() {
     assert!(bed.delivered[3].iter().map(|(id, _)| *id).eq(sent));
 }
 
-/// What others pass on to a leader comes in any order: a gap that is filled at once is nobody's fault.
+/// Forwarded messages reach a leader in any order, so a gap that is filled at once is no client's fault.
 #[test]
 fn a_client_that_only_a_leader_is_cut_off_from_is_not_given_up() {
-    // Members pass on what their leader lacks when they have waited for some ticks.
+    // Members forward messages that their leader lacks after some ticks.
     let timeout_ns = 5 * TIMEOUT.as_nanos() as u64;
     for seed in 0..5 {
         let mut bed = bed(seed);
@@ -198,7 +198,7 @@ fn a_client_that_only_a_leader_is_cut_off_from_is_not_given_up() {
         let mut sent = Vec::new();
         while bed.world.now_ns() < 5 * timeout_ns {
             sent.extend(bed.submit(0, &[1], b"to the group").ok());
-            // The other group's leader passes this on, maybe before the one above.
+            // The other group's leader forwards this one, possibly before the message above.
             sent.extend(bed.submit(0, &[0, 1], b"to both").ok());
             bed.run(4_000_000);
         }

@@ -1,4 +1,4 @@
-//! A group that lost all its memory, or its majority, and others that remember it.
+//! Groups that lost all their memory, or their majority, while others remember them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use stentor_multicast::{ClientId, GroupId, Hindrance, Incarnation, ReplicaConfig
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
-/// A leader is deposed, and cut off from its successor only. Everybody else tells it so, and it leaves that one in peace.
+/// A leader is deposed, and partitioned from its successor only. All other members notify it, and it does not campaign
+/// against the successor.
 #[test]
-fn a_leader_that_does_not_hear_its_successor_does_not_depose_it() {
+fn leader_partitioned_from_its_successor_does_not_depose_it() {
     let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     bed.cut(0, 1, 40 * RECONNECTED_NS);
@@ -31,8 +32,9 @@ fn a_leader_that_does_not_hear_its_successor_does_not_depose_it() {
     assert!((0..3).all(|member| bed.members[member].replica().ballot() == ballot), "one change is enough");
 }
 
-/// Group 1 changes its leader so often, then all its members are replaced at once. Group 0 remembers it: it waits, and says for
-/// whom. An operator resets it with nothing; what is multicast to both groups afterwards, by a new process, is delivered by all.
+/// Group 1 changes its leader `changes` times, then all its members are replaced at once. Group 0 remembers group 1,
+/// which therefore waits, and reports why. An operator resets it with the empty state. Messages of a new process to
+/// both groups are then delivered by all members.
 fn is_reset_after(changes: u16, size: u16, network: NetworkModel, seed: u64) {
     let why = format!("{changes} changes in a group of {size}, seed {seed}");
     let mut bed = Bed::new(&[3, usize::from(size)], 1, limits(), network, seed);
@@ -92,11 +94,13 @@ fn a_group_that_others_remember_waits_for_an_operator_and_delivers_with_them_whe
     }
 }
 
-/// The group that numbers the processes of a client's place begins anew. A process that it has numbered goes on with other groups: nobody
-/// came after it. It multicasts nothing more to its home, if it has done so before; the next process of its place does.
+/// A client's home group is reset. A process that the home group has numbered continues with other groups, because no
+/// process came after it. If it has multicast to its home group before, it sends nothing more there, but the next
+/// process of the client id does.
 #[test]
 fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
-    // Whether it has multicast to its home before, and whether that goes on with the state of a member.
+    // The cases: whether the process has multicast to its home group before, and whether the reset keeps a member's
+    // state.
     let all = [(false, false), (true, false), (false, true), (true, true)];
     for (seed, (used, keeps)) in (1..).zip(all.into_iter().chain(all)) {
         let network = if seed < 5 { NetworkModel::calm() } else { NetworkModel::adversarial() };
@@ -110,7 +114,7 @@ fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
         (if keeps { 4..6 } else { 3..6 }).for_each(|member| bed.restart_member(member));
         bed.run(20 * RECONNECTED_NS);
         let ends = bed.members[3].replica().reset_ends();
-        bed.members[3].reset(ends, !keeps).expect("it names what it ends");
+        bed.members[3].reset(ends, !keeps).expect("it names the incarnation that it ends");
         bed.world.wake_at(ProcessId(3), bed.world.now_ns());
         bed.run(20 * RECONNECTED_NS);
         assert!((3..6).all(|member| bed.members[member].replica().incarnation().number == 2), "seed {seed}");
@@ -131,7 +135,8 @@ fn a_client_whose_home_is_reset_goes_on_with_other_groups() {
     }
 }
 
-/// Two of three members lose their memory. The third goes on, with its state and with them, when an operator says so.
+/// Two of three members lose their memory. The third continues with its state, together with them, when an operator
+/// resets the group.
 #[test]
 fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
     let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
@@ -144,7 +149,7 @@ fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
     bed.run(20 * RECONNECTED_NS);
     let by = Hindrance::Remembered { by: ProcessId(1), incarnation: Incarnation::FIRST };
     assert_eq!(bed.members[0].replica().hindrance(), Some(by));
-    bed.members[1].reset(Incarnation::FIRST, false).expect("it names what it ends");
+    bed.members[1].reset(Incarnation::FIRST, false).expect("it names the incarnation that it ends");
     bed.world.wake_at(ProcessId(1), bed.world.now_ns());
     bed.run(10 * RECONNECTED_NS);
     assert!((0..3).all(|member| bed.members[member].replica().incarnation().number == 2));
@@ -157,8 +162,8 @@ fn a_member_that_is_left_goes_on_with_its_state_when_its_group_is_reset() {
     }
 }
 
-/// The member that is left wants to lead, again and again, while an operator resets the group without it: its letters do not displace
-/// the operator's word, whenever they come.
+/// The remaining member campaigns again and again, while an operator resets the group without it. Its peer messages do
+/// not displace the reset, whenever they arrive.
 #[test]
 fn a_reset_is_not_lost_beside_a_campaign() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
@@ -167,13 +172,13 @@ fn a_reset_is_not_lost_beside_a_campaign() {
         bed.restart_member(member);
     }
     bed.run(20 * RECONNECTED_NS);
-    // A letter is there, unread, when the operator speaks.
+    // A peer message is waiting, unread, when the operator resets the group.
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: 4 * SETTLED_NS });
     bed.run(1_000);
     bed.members[1].campaign().expect("it remembers");
     bed.world.wake_at(ProcessId(1), bed.world.now_ns());
     bed.run(SETTLED_NS);
-    bed.members[0].reset(Incarnation::FIRST, true).expect("it names what it ends");
+    bed.members[0].reset(Incarnation::FIRST, true).expect("it names the incarnation that it ends");
     bed.run(10 * RECONNECTED_NS);
     for member in [0, 2] {
         let number = bed.members[member].replica().incarnation().number;
@@ -181,21 +186,21 @@ fn a_reset_is_not_lost_beside_a_campaign() {
     }
 }
 
-/// How a group that lost its memory went on.
+/// The way in which a group that lost its memory continued.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum GoesOn {
-    /// A majority remembered it all the while.
+    /// A majority remembered the group all the time.
     ByItself,
-    /// An operator reset it with the state of the member that was left.
+    /// An operator reset the group with the state of the remaining member.
     WithAState,
-    /// An operator reset it with nothing.
+    /// An operator reset the group with the empty state.
     WithNothing,
-    /// Whoever remembered it was started anew, too.
+    /// The processes that remembered the group were restarted, too.
     FoundedAnew,
 }
 
-/// Members of group 1 are replaced one after the other, as by a supervisor, as fast as may be. What is multicast to both groups
-/// afterwards, by a new process, is delivered by all, once it was done what they ask for.
+/// Members of group 1 are replaced one after the other, as fast as possible, as by a supervisor. After the remedy that
+/// they ask for, messages of a new process to both groups are delivered by all members.
 fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
     let mut random = SplitMix64(seed);
     let mut bed = Bed::new(&[2, 3], 1, limits(), network, seed);
@@ -240,7 +245,7 @@ fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
 }
 
 #[test]
-fn members_that_are_replaced_one_after_the_other_end_in_a_group_that_works_or_a_remedy_that_helps() {
+fn members_replaced_one_after_the_other_end_in_a_working_group_or_a_remedy_that_helps() {
     let mut counts = BTreeMap::new();
     for seed in 0..60 {
         let network = [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()];
@@ -251,10 +256,10 @@ fn members_that_are_replaced_one_after_the_other_end_in_a_group_that_works_or_a_
     assert!(counts.len() == 4 && counts.values().all(|count| *count >= 3), "each is reached: {counts:?}");
 }
 
-/// Group 1 is founded anew while nobody is reached who remembers it. Its history has the number of the one before: the two do not
-/// mix, and the group moves above both.
+/// Group 1 is founded again while it reaches no process that remembers it. The new history has the number of the
+/// previous one. The two do not mix, and the group moves above both.
 #[test]
-fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_that_one_knows() {
+fn group_founded_beside_a_process_that_remembers_it_moves_above_the_remembered_incarnation() {
     let mut bed = Bed::new(&[1, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     bed.submit(0, &[0, 1], b"before").expect("all are connected");
@@ -267,7 +272,7 @@ fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_th
     let founded = bed.members[1].replica().incarnation();
     assert!(founded.contradicts(Incarnation::FIRST), "{founded}");
     bed.run(80 * RECONNECTED_NS);
-    let why = bed.members[0].replica().contradiction().expect("it was told of the other one");
+    let why = bed.members[0].replica().contradiction().expect("it has learnt of the other one");
     assert_eq!((why.group, why.known, why.said), (GroupId(1), Incarnation::FIRST, founded));
     let moved = bed.members[1].replica().incarnation();
     assert!(moved.number == 2, "{moved}");
@@ -280,16 +285,16 @@ fn a_group_that_was_founded_beside_somebody_who_remembers_it_moves_above_what_th
     assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
 }
 
-/// The same of a group of one, which moves while its greetings are under way: it has said to some what they refuse, and hears from
-/// them what does not contradict its new incarnation.
+/// As above with a group of one, which moves while its hellos are in flight. Some processes refuse its earlier hello,
+/// and their hellos do not contradict its new incarnation.
 #[test]
-fn a_member_that_moves_while_it_greets_greets_again() {
+fn member_that_moves_while_hellos_are_in_flight_sends_new_ones() {
     for seed in 0..20 {
         let mut bed = Bed::new(&[1, 3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
         (1..5).for_each(|other| bed.cut(0, other, 2 * RECONNECTED_NS));
         bed.restart_member(0);
-        // It moves soon after it has heard of the other history, while others greet it still.
+        // It moves soon after it has learnt of the other history, while hellos of others are still arriving.
         bed.tick_ns = 5_000;
         bed.members[0].set_tick(Duration::from_nanos(bed.tick_ns));
         bed.run(RECONNECTED_NS);
@@ -305,10 +310,11 @@ fn a_member_that_moves_while_it_greets_greets_again() {
     }
 }
 
-/// The home group of a client's place is founded anew, and numbers a process as it did an earlier one. Another group remembers that
-/// one, and lets no other process begin with its number: the two would use the same ids.
+/// A client's home group is founded again, and gives a process the generation of an earlier one. Another group
+/// remembers the earlier process, and lets no other process begin with its generation, because the two would use the
+/// same ids.
 #[test]
-fn a_process_that_is_numbered_like_an_earlier_one_begins_where_nobody_remembers_that_or_with_another_number() {
+fn process_with_the_generation_of_an_earlier_one_begins_where_that_is_forgotten_or_gets_another() {
     let mut bed = Bed::new(&[1, 1], 1, limits(), NetworkModel::calm(), 1);
     assert_eq!(bed.topology.home(ClientId(0)), GroupId(0));
     bed.run(RECONNECTED_NS);
@@ -327,8 +333,8 @@ fn a_process_that_is_numbered_like_an_earlier_one_begins_where_nobody_remembers_
     assert_eq!(delivered, [before, after]);
 }
 
-/// A process without memory waits for as long as it is said to for others that may remember its group, also if it rests and is
-/// looked at rarely; and it looks some times.
+/// A process without memory waits for the specified time for others that may remember its group, even if it rests and
+/// is rarely called. It ticks several times meanwhile.
 #[test]
 fn a_group_is_founded_in_time_although_its_members_rest() {
     const LOOK_NS: u64 = 38_000_000;
@@ -339,15 +345,16 @@ fn a_group_is_founded_in_time_although_its_members_rest() {
     let wait_ns = u64::from(ReplicaConfig::FOUNDING_TICKS) * 2_000_000;
     bed.run(3 * LOOK_NS);
     assert!(bed.members.iter().all(|member| member.replica().is_joining()), "it looks some times");
-    // The founder's wait ends with a look, and not with the fifth after that.
+    // The founder's wait ends with a tick, and not with the fifth one after that.
     bed.run(wait_ns + 4 * LOOK_NS);
     assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "it is founded");
 }
 
-/// A group that is out of reach is founded again in an incarnation of the number that others remember. It says so to a process that
-/// stands still. Before that one judges this, the group has heard of the other incarnation, and is above it.
+/// A group that is unreachable is founded again, in an incarnation with the number that others remember. It sends a
+/// hello with it to a stalled process. Before that process judges the hello, the group has learnt of the other
+/// incarnation, and has moved above it.
 #[test]
-fn who_refuses_an_incarnation_that_is_over_by_then_is_greeted_again() {
+fn process_that_refuses_an_outdated_incarnation_gets_another_hello() {
     for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()]) {
         let mut bed = Bed::new(&[1, 1, 1], 1, limits(), network, seed);
         bed.run(RECONNECTED_NS);

@@ -1,4 +1,4 @@
-//! A member that stands aside and comes back on the same connection, where writes have no order.
+//! A member that stands aside and returns on the same connection, where writes are not ordered.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Delay, Fault, NetworkModel};
@@ -8,19 +8,19 @@ use crate::bed::{Bed, RECONNECTED_NS};
 
 /// The member that stands aside.
 const AWAY: u16 = 2;
-/// How long a message may take: in this time the others free several laps.
+/// Maximum delay of a write; the other members free several laps in this time.
 const LATE_NS: u64 = 6_000_000;
-/// Between two messages of the client.
+/// Time between two messages of the client.
 const PACE_NS: u64 = 20_000;
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// One message in forty is late, and what is posted after it overtakes it.
+/// One write in forty is late, and writes posted after it overtake it.
 fn network() -> NetworkModel {
     let propagation = Delay::between(600, 1_200).with_tail(25_000, LATE_NS);
     NetworkModel { ordered_writes: false, propagation, ..NetworkModel::calm() }
 }
 
-/// A lap of 16 lines.
+/// A lap has 16 cache lines.
 fn limits() -> Limits {
     Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096, ..Limits::default() }
 }
@@ -34,14 +34,14 @@ impl Bed {
 
 /// The outcome of a run.
 struct Outcome {
-    /// Whether everybody delivered everything, and alike, and the client goes on in the end.
+    /// Whether all members delivered everything, alike, and the client continues in the end.
     complete: bool,
-    /// How often the member was waited for no more, and again.
+    /// Number of times that the member stood aside and was waited for again.
     returns: u64,
     reordered: u64,
 }
 
-/// A client goes on for laps while a member stands aside, which then comes back, again and again.
+/// A client continues for laps while a member stands aside, which then returns, again and again.
 fn back_on_the_same_connection(seed: u64, mutant: Mutant) -> Outcome {
     let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, mutant));
     bed.run(4 * RECONNECTED_NS);
@@ -64,7 +64,7 @@ fn back_on_the_same_connection(seed: u64, mutant: Mutant) -> Outcome {
         let left = !bed.clients[0].counts_on(away);
         bed.stand_aside(false);
         bed.run(5 * PACE_NS);
-        // Now it reads nothing: what lands late finds records that were not taken.
+        // The member is stalled now, so late writes land on records that it has not read.
         bed.world.inject(bed.world.now_ns(), Fault::Stall { process: away, for_ns: LATE_NS });
         for _ in 0..40 {
             submit(&mut bed);
@@ -72,7 +72,7 @@ fn back_on_the_same_connection(seed: u64, mutant: Mutant) -> Outcome {
         }
         bed.run(4 * LATE_NS);
         returns += u64::from(left && bed.clients[0].counts_on(away));
-        // More than a lap: it stands still, or waits for a message that is late.
+        // More than a lap: the client is blocked for good, or waits for a late write.
         for _ in 0..20 {
             if !submit(&mut bed) {
                 bed.run(4 * LATE_NS);
@@ -98,11 +98,11 @@ fn a_member_that_comes_back_is_written_when_no_earlier_write_can_land() {
     assert!(returns > 100 && reordered > 1_000, "{returns} returns, {reordered} overtaken");
 }
 
-/// A write of an earlier lap lands on what was written since: the member reads on there no more, and the client stands still
-/// when the ring is full.
+/// A write of an earlier lap lands on newer records. The member reads no further there, and the client blocks when the
+/// ring is full.
 #[cfg(feature = "plants")]
 #[test]
-fn a_member_that_is_started_under_earlier_writes_stops_its_client() {
+fn mutant_that_restarts_a_member_under_earlier_writes_blocks_its_client() {
     let stuck = SEEDS.filter(|seed| !back_on_the_same_connection(*seed, Mutant::StartedUnderWrites).complete).count();
     assert!(stuck > 1, "{stuck} stuck");
 }

@@ -1,4 +1,4 @@
-//! Members and clients on the simulator whose processes and connections the test itself ends.
+//! Members and clients on the simulator. The tests themselves end processes and connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use stentor_multicast::{
 };
 
 pub(crate) const SALT: u64 = 11;
-/// Long enough for everything that is under way.
+/// Time in which everything in flight arrives.
 pub(crate) const SETTLED_NS: u64 = 200_000;
-/// Between two looks at what makes no progress.
+/// Time between two ticks.
 const TICK_NS: u64 = 2_000_000;
-/// Long enough for a broken queue pair to be noticed and connected again.
+/// Time in which a broken queue pair is noticed and reconnected.
 pub(crate) const RECONNECTED_NS: u64 = 6_000_000;
 
 pub(crate) struct Bed {
@@ -24,31 +24,31 @@ pub(crate) struct Bed {
     pub(crate) limits: Limits,
     pub(crate) members: Vec<Member<SimFabric>>,
     pub(crate) clients: Vec<Client<SimFabric>>,
-    /// By member: what its present process delivered.
+    /// Indexed by member: deliveries of its present process.
     pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
-    /// By member: the groups of what its present process was handed, and whether it is enveloped.
+    /// Indexed by member: the groups of each delivery of its present process, and whether it is enveloped.
     pub(crate) described: Vec<Vec<(MessageId, Vec<GroupId>, bool)>>,
-    /// By client: what its present process read of members' replies, and from whom.
+    /// Indexed by client: the replies that its present process read, with their senders.
     pub(crate) replies: Vec<Vec<(ProcessId, Vec<u8>)>>,
-    /// By client: the life of its present process.
+    /// Indexed by client: life of its present process.
     pub(crate) client_lives: Vec<u64>,
     /// Whether clients take replies.
     pub(crate) takes_replies: bool,
-    /// By member: the queries that its present process took.
+    /// Indexed by member: the queries that its present process took.
     pub(crate) queries: Vec<Vec<(ClientId, Vec<u8>)>>,
     /// Whether members take queries.
     pub(crate) takes_queries: bool,
-    /// By member: the deliveries for which its application has room.
+    /// Indexed by member: the number of deliveries for which its application has room.
     pub(crate) room: Vec<u64>,
-    /// Bytes of every application's state beside what was delivered.
+    /// Bytes of every application's state in addition to the deliveries.
     pub(crate) padding: usize,
-    /// By member: what became of its state.
+    /// Indexed by member: what happened to its application's state.
     pub(crate) handed: Vec<Handed>,
-    /// Of the process that was started last.
+    /// Life of the process that was started last.
     pub(crate) incarnation: u64,
-    /// The time between two looks of a member that nothing wakes.
+    /// Time between two ticks of a member that nothing wakes.
     pub(crate) tick_ns: u64,
-    /// By member: when it is woken next to look at what makes no progress.
+    /// Indexed by member: time of its next tick.
     ticks: Vec<u64>,
     mutant: Mutant,
     /// Whether groups order time entries.
@@ -60,7 +60,7 @@ impl Bed {
         Bed::planted(groups, clients, limits, network, (seed, Mutant::None))
     }
 
-    /// The same with a mutant in everybody.
+    /// Creates the same with a mutant in every process.
     pub(crate) fn planted(
         groups: &[usize],
         clients: u16,
@@ -71,7 +71,7 @@ impl Bed {
         Bed::made(groups, clients, limits, network, planted, false)
     }
 
-    /// The same, and groups order time entries.
+    /// Creates the same with groups that order time entries.
     pub(crate) fn with_time_entries(groups: &[usize], network: NetworkModel, seed: u64) -> Bed {
         Bed::made(groups, 1, limits(), network, (seed, Mutant::None), true)
     }
@@ -135,7 +135,7 @@ impl Bed {
             .expect("a possible client")
     }
 
-    /// The process of a member dies, and another one takes its place, without memory.
+    /// Replaces the process of a member by one without memory.
     pub(crate) fn restart_member(&mut self, member: usize) {
         self.incarnation += 1;
         let process = ProcessId(member as u16);
@@ -155,7 +155,7 @@ impl Bed {
         self.client_lives[usize::from(client)] = self.incarnation;
     }
 
-    /// Nothing gets through between two processes for a while, either way.
+    /// Partitions two processes from each other for a while, in both directions.
     pub(crate) fn cut(&mut self, a: u16, b: u16, for_ns: u64) {
         for (from, to) in [(a, b), (b, a)] {
             let (from, to) = (ProcessId(from), ProcessId(to));
@@ -214,7 +214,7 @@ impl Bed {
         Ok(submitted.id)
     }
 
-    /// Has a member order a time entry.
+    /// Makes a member order a time entry.
     pub(crate) fn order_time(&mut self, member: usize, not_before: u64) -> Option<MessageId> {
         let (delivered, handed) = (&mut self.delivered[member], &mut self.handed[member]);
         let (described, room) = (&mut self.described[member], &mut self.room[member]);
@@ -224,7 +224,7 @@ impl Bed {
         ordered
     }
 
-    /// Has a member send a record to a client.
+    /// Makes a member send a record to a client.
     pub(crate) fn reply(&mut self, member: u16, client: u16, bytes: &[u8]) -> RecordSent {
         let (first, second) = bytes.split_at(bytes.len() / 3);
         let sent = self.members[usize::from(member)].reply(ClientId(client), &[first, b"", second]);
@@ -232,7 +232,7 @@ impl Bed {
         sent
     }
 
-    /// Has a client send a query to a member.
+    /// Makes a client send a query to a member.
     pub(crate) fn query(&mut self, client: u16, member: u16, bytes: &[u8]) -> RecordSent {
         let (first, second) = bytes.split_at(bytes.len() / 3);
         let sent = self.clients[usize::from(client)].query(ProcessId(member), &[first, b"", second]);
@@ -240,7 +240,7 @@ impl Bed {
         sent
     }
 
-    /// Has a member write a letter.
+    /// Makes a member send a peer message.
     pub(crate) fn letter(&mut self, from: u16, to: u16, words: &[u64], tail: &[u8]) -> bool {
         self.world.wake_at(ProcessId(from), self.world.now_ns());
         self.members[usize::from(from)].send_foreign(ProcessId(to), words, tail)
@@ -258,22 +258,22 @@ fn group_of(role: ProcessRole) -> Option<GroupId> {
     }
 }
 
-/// What became of a member's state.
+/// The history of a member's application state.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Handed {
-    /// How often it was frozen.
+    /// Number of times that it was frozen.
     pub(crate) freezes: u32,
-    /// The deliveries after which states were taken over.
+    /// The numbers of deliveries after which states were restored.
     pub(crate) restores: Vec<u64>,
-    /// States that were not as they were frozen, and deliveries that were not the next ones.
+    /// Number of states that differed from the frozen one, and of deliveries that were not the next ones.
     pub(crate) torn: u32,
-    /// Deliveries for which there was no room.
+    /// Number of deliveries for which there was no room.
     pub(crate) beyond: u32,
-    /// Of the present process.
+    /// Transfer reports of the present process.
     pub(crate) reports: Vec<TransferReport>,
 }
 
-/// An application whose state is what it was given, and so many bytes beside it.
+/// An application whose state consists of its deliveries and `padding` more bytes.
 struct Log<'a> {
     delivered: &'a mut Vec<(MessageId, Vec<u8>)>,
     described: &'a mut Vec<(MessageId, Vec<GroupId>, bool)>,
@@ -283,7 +283,7 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Bytes that differ from state to state.
+    /// Returns bytes that differ from state to state.
     fn padding(&self, number: usize) -> Vec<u8> {
         (0..self.padding).map(|at| (at / 7 + number * 31) as u8).collect()
     }
@@ -317,7 +317,7 @@ impl Application for Log<'_> {
         self.handed.restores.push(number);
         self.delivered.clear();
         let padding = self.padding(number as usize);
-        // After no delivery there is nothing.
+        // With no deliveries, the state is empty.
         if number != 0 {
             let same = state.len() >= padding.len() && state[..padding.len()] == padding[..];
             self.handed.torn += u32::from(!same);

@@ -21,13 +21,13 @@ impl Bed {
     }
 }
 
-/// Where a member has the ring of a client.
+/// Purpose of the region in which a member has the ring of a client.
 const BODY: Purpose = Purpose(3);
 const G0: &[GroupId] = &[GroupId(0)];
 
 #[test]
 fn a_client_begins_and_goes_on_while_majorities_of_its_groups_are_there() {
-    // The second group does not run at all, nor does one of the first.
+    // The second group does not run at all, and neither does one member of the first.
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     for process in [2, 3, 4, 5].map(ProcessId) {
         bed.world.crash(process);
@@ -36,7 +36,7 @@ fn a_client_begins_and_goes_on_while_majorities_of_its_groups_are_there() {
     assert!(bed.clients[0].is_connected(G0) && !bed.clients[0].is_connected(&[GroupId(1)]));
     assert_eq!(bed.submit(0, &[0, 1], b"early"), Err(SubmitError::NotConnected { group: 1 }));
     let id = bed.submit(0, &[0], b"first").expect("a majority is there");
-    assert_eq!(id.sequence, 1, "nobody had the place before");
+    assert_eq!(id.sequence, 1, "no process used the client id before");
     bed.run(RECONNECTED_NS);
     assert_eq!((bed.delivered[0].len(), bed.delivered[1].len()), (1, 1));
     bed.world.crash(ProcessId(1));
@@ -47,17 +47,18 @@ fn a_client_begins_and_goes_on_while_majorities_of_its_groups_are_there() {
     assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::NotConnected { group: 0 }));
 }
 
-/// A client's processes follow each other while a whole group is down, and one of the other. What one of them multicast to both
-/// groups stands; what another one left half-written there is void everywhere, also where it turns up later.
+/// A client's processes follow each other while a whole group is down, and one member of the other. A message that one
+/// of them multicast to both groups remains valid. A message that another one left half-written becomes a no-op
+/// everywhere, even where it arrives later.
 #[test]
-fn processes_of_a_place_follow_each_other_while_another_group_is_down() {
+fn processes_of_a_client_id_follow_each_other_while_another_group_is_down() {
     for seed in 0..6 {
         let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::uniform(1_000), seed);
         bed.run(2 * RECONNECTED_NS);
         let (client, leader) = (6, 3);
         let mut ids = vec![bed.submit(0, &[0, 1], b"whole").expect("all are connected")];
         bed.run(SETTLED_NS);
-        // The next one comes to the second group's leader only, which stands still then.
+        // The next message reaches only the second group's leader, which is stalled then.
         for member in (0..6).filter(|member| *member != leader) {
             bed.cut(member, client, RECONNECTED_NS);
         }
@@ -92,9 +93,9 @@ fn processes_of_a_place_follow_each_other_while_another_group_is_down() {
     }
 }
 
-/// Groups keep what they know of a place's earlier processes until all others are done with those, and not for longer.
+/// Groups keep records of a client id's earlier processes until all other groups are done with those, and not longer.
 #[test]
-fn what_is_kept_of_earlier_processes_is_forgotten_when_all_groups_are_done() {
+fn records_of_earlier_processes_are_dropped_when_all_groups_are_done() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(2 * RECONNECTED_NS);
     for round in 0..100 {
@@ -107,7 +108,7 @@ fn what_is_kept_of_earlier_processes_is_forgotten_when_all_groups_are_done() {
 }
 
 #[test]
-fn a_place_is_crowded_when_too_many_processes_follow_each_other_while_a_group_is_down() {
+fn client_id_is_crowded_when_too_many_processes_follow_each_other_while_a_group_is_down() {
     let mut bed = Bed::new(&[1, 1], 1, limits(), NetworkModel::calm(), 1);
     bed.world.crash(ProcessId(1));
     bed.run(RECONNECTED_NS);
@@ -129,8 +130,8 @@ fn a_place_is_crowded_when_too_many_processes_follow_each_other_while_a_group_is
     bed.submit(0, &[0, 1], b"message").expect("the other group has answered");
 }
 
-/// Until a member that came back has its group's state it does not know where a new client begins, and the client does not count
-/// it. It gets what was multicast meanwhile with the state.
+/// A member that restarted does not know where a new client begins until it has its group's state, and the client does
+/// not count it. With the state it gets the messages that were multicast meanwhile.
 #[test]
 fn a_member_that_is_not_taken_in_yet_does_not_count_for_a_new_client() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
@@ -153,14 +154,14 @@ fn a_member_that_is_not_taken_in_yet_does_not_count_for_a_new_client() {
 fn synced_means_read_by_a_majority_of_every_destination_group() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    // The leader of the second group does not run: nothing that is for it is delivered, but two others read it.
+    // The leader of the second group does not run: no message for that group is delivered, but the two others read it.
     bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 40 * SETTLED_NS });
     bed.run(1_000);
     let id = bed.submit(0, &[0, 1], b"held").expect("all are connected");
     bed.run(5 * SETTLED_NS);
     assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
     assert_eq!((bed.clients[0].delivered_up_to(), bed.delivered[0].len()), (0, 0));
-    // Of one of three that read it nobody concludes anything.
+    // A message that one of three members has read proves nothing.
     bed.world.inject(0, Fault::Stall { process: ProcessId(4), for_ns: 20 * SETTLED_NS });
     bed.run(1_000);
     let next = bed.submit(0, &[1], b"read by one").expect("there is room");
@@ -170,11 +171,11 @@ fn synced_means_read_by_a_majority_of_every_destination_group() {
     assert_eq!((bed.clients[0].synced_up_to(), bed.clients[0].delivered_up_to()), (next.sequence, next.sequence));
 }
 
-/// One member holds a message and promised nothing since; another one gets it after it promised a new ballot, of whose leader
-/// it is not known that it heard of the message. Together they are a majority, but nobody knows that it will not be
-/// forgotten: the first may have lost its memory by now.
+/// One member holds a message and has promised nothing since. Another one gets it after it promised a new ballot, whose
+/// leader is not known to have learnt of the message. Together they are a majority, but the message may still be
+/// forgotten: the first member may have lost its memory by now.
 #[test]
-fn what_is_held_counts_in_one_ballot() {
+fn held_messages_count_in_one_ballot() {
     for campaigns in [false, true] {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
         bed.run(RECONNECTED_NS);
@@ -195,7 +196,7 @@ fn what_is_held_counts_in_one_ballot() {
         let promised = bed.members[usize::from(second)].replica().promised();
         assert_eq!(promised.number(), if campaigns { 2 } else { 1 });
         assert_eq!(bed.clients[0].synced_up_to(), 0);
-        // The second gets it.
+        // The second member gets it.
         bed.run(SETTLED_NS);
         let held = [first, second, leader].map(|n| bed.members[usize::from(n)].replica().first_held(ClientId(0)));
         assert_eq!((held, bed.delivered[0].len()), ([0, 0, 0], 0));
@@ -205,14 +206,14 @@ fn what_is_held_counts_in_one_ballot() {
     }
 }
 
-/// Two members hold a message in different ballots; then the first one gets the second one's ballot. Nothing is delivered,
-/// so only the promise is news.
+/// Two members hold a message in different ballots; then the first one gets the second one's ballot. Nothing is
+/// delivered, so only the promise is new.
 #[test]
-fn a_client_is_told_when_a_member_promises_another_ballot() {
+fn client_gets_a_credit_when_a_member_promises_another_ballot() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     let (first, second, leader, client) = (0, 1, 2, 6);
-    // The second group's leader does not run: nothing that is for it is delivered.
+    // The second group's leader does not run: no message for that group is delivered.
     bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 60 * RECONNECTED_NS });
     for other in [second, leader] {
         bed.cut(first, other, 2 * SETTLED_NS);
@@ -246,10 +247,12 @@ fn a_member_counts_again_for_a_clients_window_when_it_comes_back() {
         }
         sent.len()
     };
-    // The client and one follower lose each other with nothing under way, but for one message that breaks the link.
+    // The client and one follower lose their connection with nothing in flight, except one message that breaks the
+    // link.
     bed.cut(1, 3, RECONNECTED_NS);
     assert!(submit(&mut bed, 80) > 60, "two of three go on");
-    // The one that missed messages is back. It counts when it has delivered what is free, and holds nobody up before.
+    // The follower that missed messages is back. It counts when it has delivered everything that is free, and delays
+    // nobody before.
     bed.run(3 * RECONNECTED_NS);
     let before = submit(&mut bed, 1);
     let count = submit(&mut bed, 40);
@@ -258,8 +261,8 @@ fn a_member_counts_again_for_a_clients_window_when_it_comes_back() {
     assert_eq!((leader.len(), &leader), (count, &sent));
 }
 
-/// A member that its client reaches, and that reaches no other member, holds the client back until it stands aside. When
-/// it is back, the client writes to it what it missed, and it counts again.
+/// A member that its client reaches, and that reaches no other member, blocks the client until it stands aside. When it
+/// is back, the client writes what it missed, and it counts again.
 #[test]
 fn a_member_that_stands_aside_is_not_waited_for_and_counts_when_it_is_back() {
     const CUT_NS: u64 = 400 * SETTLED_NS;
@@ -295,9 +298,9 @@ fn a_member_that_stands_aside_is_not_waited_for_and_counts_when_it_is_back() {
     assert_eq!(bed.delivered[2].last().map(|(id, _)| *id), bed.delivered[0].last().map(|(id, _)| *id));
 }
 
-/// A member that was away and one without memory are the first that a client reaches again. What it multicast last, which
-/// reached nobody, is beyond the window of both. If the client `stands_still` meanwhile, it sees only their last credits. Returns
-/// whether everybody delivers everything in the end.
+/// A client first reconnects to a member that was away and to one without memory. The client's last messages reached no
+/// member, and are beyond the window of both. If the client `stands_still` meanwhile, it sees only their last credits.
+/// Returns whether all members deliver everything in the end.
 fn met_again_by_who_was_away(stands_still: bool, mutant: Mutant) -> bool {
     const AWAY_NS: u64 = 400 * SETTLED_NS;
     let mut bed = Bed::planted(&[3], 1, limits(), NetworkModel::calm(), (1, mutant));
@@ -333,19 +336,19 @@ fn met_again_by_who_was_away(stands_still: bool, mutant: Mutant) -> bool {
     bed.run(AWAY_NS * 5 / 8);
     assert!(bed.delivered[0].len() + under_way <= sent.len(), "it reached nobody");
     bed.run(AWAY_NS);
-    // Whoever holds what the leader lacks forwards it, one message after the other.
+    // Members that hold messages that the leader lacks forward them, one after the other.
     submit(&mut bed, &mut sent, 100 * RECONNECTED_NS);
     bed.delivered.iter().all(|delivered| delivered.last() == sent.last()) && bed.delivered[0] == sent
 }
 
 #[test]
-fn what_two_members_refused_because_they_had_been_away_is_written_to_them_again() {
+fn messages_refused_by_members_that_were_away_are_written_again() {
     assert!(met_again_by_who_was_away(false, Mutant::None));
     #[cfg(feature = "plants")]
     assert!(!met_again_by_who_was_away(false, Mutant::BeyondWindowFreed), "nobody has it");
 }
 
-/// It refuses what its client writes, and its ring is full of that soon.
+/// The member refuses its client's messages, and its ring is soon full of them.
 #[test]
 fn a_member_more_than_a_window_behind_holds_nobody_up_and_counts_again_when_it_is_not() {
     const CUT_NS: u64 = 800 * SETTLED_NS;
@@ -362,7 +365,7 @@ fn a_member_more_than_a_window_behind_holds_nobody_up_and_counts_again_when_it_i
     bed.cut(2, 1, CUT_NS);
     bed.cut(2, client, CUT_NS / 16);
     bed.run(RECONNECTED_NS);
-    // Its client meets it again in the middle of these.
+    // Its client reconnects in the middle of these.
     submit(&mut bed, 20 * window);
     assert!(!bed.clients[0].counts_on(member));
     bed.run(CUT_NS);
@@ -379,7 +382,7 @@ fn a_client_that_does_not_see_that_a_record_was_refused_writes_nothing_over_it()
 }
 
 #[test]
-fn a_place_changes_hands_two_hundred_times_and_no_id_is_used_twice() {
+fn client_id_changes_hands_two_hundred_times_and_no_message_id_is_used_twice() {
     for (seed, network) in (0..).zip([NetworkModel::adversarial(), NetworkModel::unordered()]) {
         let mut bed = Bed::new(&[3, 1], 1, limits(), network, seed);
         bed.run(RECONNECTED_NS);
@@ -405,10 +408,11 @@ fn a_place_changes_hands_two_hundred_times_and_no_id_is_used_twice() {
 }
 
 #[test]
-fn what_is_held_when_a_client_comes_back_is_delivered_though_its_places_are_written_again() {
+fn held_messages_are_delivered_although_a_reconnected_client_overwrites_their_records() {
     let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::uniform(1_000), 1);
     bed.run(RECONNECTED_NS);
-    // The other group does not answer, so everything is held; then the client's connections break and come back.
+    // The other group does not answer, so all messages are held; then the client's connections break and are
+    // re-established.
     bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 20 * RECONNECTED_NS });
     bed.run(1_000);
     let mut sent = Vec::new();
@@ -420,7 +424,7 @@ fn what_is_held_when_a_client_comes_back_is_delivered_though_its_places_are_writ
         bed.cut(member, 4, RECONNECTED_NS);
     }
     bed.run(3 * RECONNECTED_NS);
-    // A whole lap of the ring, over the places of what is held.
+    // A whole lap of the ring overwrites the messages that are held.
     for n in 8..16_u8 {
         if let Ok(id) = bed.submit(0, &[0, 1], &[n; 200]) {
             sent.push((id, vec![n; 200]));
@@ -432,10 +436,10 @@ fn what_is_held_when_a_client_comes_back_is_delivered_though_its_places_are_writ
     assert_eq!(bed.delivered[0], sent);
 }
 
-/// The first process of a place dies when a single follower has its message; and that does not run for a while. What it passes
-/// on later is void, at both groups.
+/// The first process of a client id dies when a single follower has its message, and that follower does not run for a
+/// while. The message that it forwards later is a no-op, at both groups.
 #[test]
-fn what_a_minority_holds_of_an_earlier_process_is_void() {
+fn message_of_an_earlier_process_held_by_a_minority_is_a_no_op() {
     let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
     bed.run(2 * RECONNECTED_NS);
     let (client, late) = (ProcessId(4), ProcessId(2));
@@ -457,7 +461,7 @@ fn what_a_minority_holds_of_an_earlier_process_is_void() {
 }
 
 #[test]
-fn what_a_living_client_lost_with_its_connections_it_writes_again() {
+fn living_client_writes_messages_again_that_were_lost_with_its_connections() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     let client = ProcessId(3);
     bed.run(RECONNECTED_NS);
@@ -466,7 +470,7 @@ fn what_a_living_client_lost_with_its_connections_it_writes_again() {
     }
     bed.run(1_000);
     let breaks = bed.submit(0, &[0], b"breaks the links").expect("nobody knows yet");
-    // The client does not run while its queue pairs break, and does not know when it goes on.
+    // The client does not run while its queue pairs break, and does not know it when it continues.
     bed.run(1_000);
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: client, for_ns: 2 * RECONNECTED_NS });
     bed.run(2 * RECONNECTED_NS - 1_000);
@@ -482,10 +486,10 @@ fn what_a_living_client_lost_with_its_connections_it_writes_again() {
     assert_eq!(bed.clients[0].synced_up_to(), lost.sequence);
 }
 
-/// A member without memory does not keep what is far ahead of the nothing that it knows, but reads it. While it is the only
-/// one whose connection lasts, nothing is free.
+/// A member without memory reads messages far ahead of the empty state that it knows, but does not hold them. While
+/// only its connection lasts, nothing is free.
 #[test]
-fn what_a_minority_has_read_is_written_again_to_those_who_come_back() {
+fn messages_read_by_a_minority_are_written_again_to_reconnected_members() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     let client = ProcessId(3);
     bed.run(RECONNECTED_NS);
@@ -515,16 +519,16 @@ fn what_a_minority_has_read_is_written_again_to_those_who_come_back() {
     assert_eq!((&bed.delivered[0], &bed.delivered[2]), (&sent, &sent));
 }
 
-/// A member holds messages that the others have freed. The client has met it again and goes on behind them; but the member has
-/// not looked at the greeting when it reads what is written a lap further on.
+/// A member holds messages that the others have freed. The client has reconnected to it and continues behind them, but
+/// the member reads records of the next lap before it has processed the hello.
 #[test]
-fn what_a_member_holds_is_not_written_over_when_the_others_have_freed_it() {
+fn messages_held_by_one_member_are_not_overwritten_when_the_others_have_freed_them() {
     let behind = ProcessId(1);
     let (mut met, mut delivers) = (0, 0);
     for wait in (0..40).map(|n| n * 500) {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
         bed.run(RECONNECTED_NS);
-        // What others write to it comes late.
+        // Writes of others to it are late.
         for from in [0, 2].map(ProcessId) {
             bed.world.inject(bed.world.now_ns(), Fault::Cut { from, to: behind, for_ns: 900_000 });
         }
@@ -548,7 +552,7 @@ fn what_a_member_holds_is_not_written_over_when_the_others_have_freed_it() {
         bed.run(50_000);
         let sent = submit(&mut bed, 50);
         assert_eq!((bed.delivered[1].len(), bed.delivered[0].len()), (0, sent.len()));
-        // The ring is full where it goes to all three.
+        // The ring is full when it is written at all three members.
         met += u32::from(sent.len() < 58);
         bed.run(300_000);
         let delivered = &bed.delivered[1];
@@ -565,7 +569,7 @@ fn what_a_member_holds_is_not_written_over_when_the_others_have_freed_it() {
 fn a_synced_message_waits_for_what_its_client_multicast_before_it_to_other_groups() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
-    // Two of the second group's three do not run: nobody concludes anything from the one that reads.
+    // Two of the second group's three members do not run: the one that reads the message proves nothing.
     for process in [3, 4].map(ProcessId) {
         bed.world.inject(0, Fault::Stall { process, for_ns: 20 * SETTLED_NS });
     }

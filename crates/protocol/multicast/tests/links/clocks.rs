@@ -1,4 +1,5 @@
-//! Wall clocks go with greetings and letters; leaders of two groups whose times are too far apart take no time of each other.
+//! Hellos and clock messages carry wall clocks. Leaders of two groups whose times are too far apart accept no time from
+//! each other.
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use crate::bed::{Bed, limits};
 
 const MS: u64 = 1_000_000;
 const BOUND: Duration = Duration::from_millis(20);
-/// A clock is told again, and the time without others' clocks is over.
+/// Time in which a clock is sent again, and after which the wait for other clocks is over, in milliseconds.
 const LONG_MS: u64 = 200;
-/// True time at the beginning, ns since 1970.
+/// True time at the beginning, in nanoseconds since 1970.
 const BEGIN: u64 = 1_795_000_000_000_000_000;
 const HOUR: u64 = 3_600_000 * MS;
 
@@ -21,7 +22,7 @@ fn bed(groups: &[usize]) -> Bed {
     bed
 }
 
-/// Everybody runs; the clocks of their hosts are so far ahead.
+/// Runs all members for `ms` milliseconds. The clocks of their hosts are ahead by `ahead` nanoseconds.
 fn run(bed: &mut Bed, ms: u64, ahead: &[u64]) {
     for _ in 0..ms {
         let now = bed.world.now_ns();
@@ -32,7 +33,7 @@ fn run(bed: &mut Bed, ms: u64, ahead: &[u64]) {
     }
 }
 
-/// How far a leader's time is ahead of true time, ms.
+/// Returns how far a leader's time is ahead of true time, in milliseconds.
 fn ahead_ms(bed: &Bed, member: usize) -> i64 {
     let now = bed.world.now_ns();
     let time = bed.members[member].physical_clock().time(now).expect("it leads");
@@ -40,7 +41,7 @@ fn ahead_ms(bed: &Bed, member: usize) -> i64 {
 }
 
 #[test]
-fn clocks_go_with_greetings_and_again_when_one_is_stepped() {
+fn clocks_are_sent_in_hellos_and_again_when_one_is_stepped() {
     let mut bed = bed(&[3, 1]);
     run(&mut bed, 20, &[0; 4]);
     assert!(bed.members.iter().all(|member| member.physical_clock().counted() == 4), "all have greeted");
@@ -64,9 +65,9 @@ fn clocks_go_with_greetings_and_again_when_one_is_stepped() {
     assert_eq!(is_right(&bed, 3), [true; 3], "within a bound after it was set right");
 }
 
-/// The same, but nothing was given of the wrong time: nothing is wrong with it.
+/// As above, but the group has given no wrong time, so it can adopt the median.
 #[test]
-fn a_group_that_gave_no_time_yet_takes_the_median_when_it_hears_others() {
+fn group_that_gave_no_time_yet_adopts_the_median_of_the_clocks() {
     let mut bed = bed(&[1, 1]);
     bed.cut(0, 1, LONG_MS * MS);
     run(&mut bed, LONG_MS - 50, &[0, HOUR]);
@@ -78,9 +79,9 @@ fn a_group_that_gave_no_time_yet_takes_the_median_when_it_hears_others() {
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1 && delivered[0].0 == both));
 }
 
-/// Two groups of one that meet late: until then each had nobody but itself to believe, and one gave a time of its own.
+/// Two groups of one that meet late. Until then each knows only its own clock, and one of them gave a time.
 #[test]
-fn a_group_that_is_an_hour_ahead_does_not_drag_the_other_along() {
+fn group_that_is_an_hour_ahead_does_not_advance_the_other() {
     let mut bed = bed(&[1, 1]);
     bed.cut(0, 1, LONG_MS * MS);
     run(&mut bed, LONG_MS - 50, &[0, HOUR]);
@@ -106,7 +107,7 @@ fn a_group_that_is_an_hour_ahead_does_not_drag_the_other_along() {
     assert!(bed.members[0].clock_counts().refused > 0);
     assert_eq!(bed.members[1].clock_counts().refused, 0, "nobody is ahead of it");
     assert_eq!(ahead_ms(&bed, 0), 0);
-    // The operator lets them go on.
+    // An operator raises the bound, so that both continue.
     bed.members.iter_mut().for_each(|member| member.set_clock_bound(2 * Duration::from_nanos(HOUR)));
     run(&mut bed, LONG_MS, &[0, 0]);
     for (member, delivered) in bed.delivered.iter().enumerate() {

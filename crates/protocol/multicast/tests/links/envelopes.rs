@@ -1,4 +1,5 @@
-//! What a delivery says of its message (its groups, and whether the payload is enveloped), by whatever way the message came.
+//! The description of a delivered message (its groups, and whether the payload is enveloped) is the same on every path
+//! to a member.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, NetworkModel};
@@ -6,7 +7,7 @@ use stentor_multicast::{GroupId, MessageId, TransferOutcome, TransferRole, Wants
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
-/// Process of the client: the groups have three members and one.
+/// Process id of the client; the groups have three members and one.
 const CLIENT: u16 = 4;
 
 /// A message as its client described it.
@@ -19,7 +20,8 @@ fn bed() -> Bed {
 }
 
 impl Bed {
-    /// Multicasts one after the other: to either group, to both, enveloped and not, after a time and after none.
+    /// Multicasts messages one after the other: to either group and to both, enveloped and not, with and without a time
+    /// to follow.
     fn send_described(&mut self, messages: usize) -> Vec<Described> {
         let mut sent = Vec::new();
         for n in 0..messages {
@@ -47,7 +49,8 @@ impl Bed {
         sent
     }
 
-    /// Whether a member of the first group was handed these messages of those that are for it, described like this.
+    /// Requires that a member of the first group delivered exactly those of these messages that are for it, with this
+    /// description.
     fn assert_described(&self, member: usize, sent: &[Described]) {
         let meant: Vec<_> = sent.iter().filter(|(_, to, _)| to.contains(&GroupId(0))).cloned().collect();
         assert_eq!(self.described[member], meant, "member {member}");
@@ -74,7 +77,7 @@ fn forwarded_messages_are_described_as_they_were_multicast() {
     bed.run(RECONNECTED_NS);
     let mut sent = Vec::new();
     for _ in 0..4 {
-        // Of longer sequences it would get the others' state.
+        // A longer sequence would make it get the others' state.
         sent.extend(bed.send_described(6));
         bed.run(10 * RECONNECTED_NS);
     }
@@ -82,7 +85,8 @@ fn forwarded_messages_are_described_as_they_were_multicast() {
     (0..3).for_each(|member| bed.assert_described(member, &sent));
 }
 
-/// The connection breaks while a member holds messages that are not delivered: they move aside when the ring starts anew.
+/// The connection breaks while a member holds undelivered messages, which move to the side store when the ring
+/// restarts.
 #[test]
 fn messages_that_move_aside_are_described_as_they_were_multicast() {
     let mut bed = bed();
@@ -103,7 +107,7 @@ fn messages_that_move_aside_are_described_as_they_were_multicast() {
     (0..3).for_each(|member| bed.assert_described(member, &sent));
 }
 
-/// A member comes back, and is handed what was delivered meanwhile out of the other's backlog.
+/// A member restarts, and gets the deliveries made meanwhile from the donor's backlog.
 #[test]
 fn deliveries_of_a_backlog_are_described_as_they_were_multicast() {
     let mut bed = bed();
@@ -118,7 +122,7 @@ fn deliveries_of_a_backlog_are_described_as_they_were_multicast() {
     let outcomes: Vec<_> = bed.handed[2].reports.iter().map(|report| (report.role, report.outcome)).collect();
     assert!(outcomes.contains(&(TransferRole::Receiver, TransferOutcome::Complete)), "{outcomes:?}");
     let restored = bed.handed[2].restores.last().copied().expect("it got a state");
-    assert!(restored < (first.len() * 2 / 3 + 10) as u64, "{restored}: most came behind it");
+    assert!(restored < (first.len() * 2 / 3 + 10) as u64, "{restored}: most deliveries came after it");
     let handed = bed.described[2].clone();
     let meant: Vec<_> = [first, sent].concat().into_iter().filter(|(_, to, _)| to.contains(&GroupId(0))).collect();
     assert_eq!(handed, meant[meant.len() - handed.len()..]);

@@ -1,4 +1,4 @@
-//! Leaders and followers that die under load, members that come back: the nodes on the simulator.
+//! Leaders and followers that die under load, and members that restart: the nodes on the simulator.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, NetworkModel};
@@ -11,7 +11,7 @@ impl Bed {
         self.world.inject(self.world.now_ns(), Fault::Crash(ProcessId(member as u16)));
     }
 
-    /// Multicasts as many messages, each as soon as there is room.
+    /// Multicasts `messages` messages, each as soon as there is room.
     fn load(&mut self, to: &[u16], messages: u32) -> Vec<MessageId> {
         let mut sent = Vec::new();
         for n in 0..messages {
@@ -83,7 +83,7 @@ fn messages_to_two_groups_survive_both_leaders() {
         let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
         let mut sent = bed.load(&[0, 1], 30);
-        // Some are under way.
+        // Some are in flight.
         sent.extend(bed.load(&[0, 1], 8));
         bed.run(SETTLED_NS / 10);
         bed.crash(0);
@@ -115,15 +115,15 @@ fn a_leader_that_is_alive_hands_over() {
     bed.agree(&[0, 1, 2], &sent, "after the change");
 }
 
-/// A follower that fell behind gets the leader's state, again and again until it has it; some of these letters find no
-/// place among those that wait. The stream goes on where a letter says that arrived.
+/// A follower that fell behind is sent the leader's state again and again until it has it. Some of these peer messages
+/// find no room in the queue. The stream resumes where a message says that arrived.
 #[test]
-fn a_state_that_finds_no_place_among_the_letters_does_not_end_the_stream() {
+fn state_that_finds_no_room_in_the_queue_does_not_end_the_stream() {
     for seed in 0..8 {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
         let mut sent = bed.load(&[0], 20);
-        // The client (process 3) goes on without it, and uses the places of messages again.
+        // The client (process 3) continues without it, and reuses slots.
         bed.cut(3, 2, 4 * RECONNECTED_NS);
         sent.extend(bed.load(&[0], 150));
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! Who may write a stream.
+//! Access of members to the stream rings of others.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::NetworkModel;
@@ -21,7 +21,7 @@ fn a_fenced_leader_writes_nothing_more_and_its_link_comes_back() {
         bed.run(RECONNECTED_NS);
         assert!(bed.world.fault_counts().remote_access_errors > 0, "seed {seed}: the stream broke");
         assert!(bed.members.iter().all(|member| member.is_connected()), "seed {seed}: and came back");
-        // Once granted again, the stream goes on; what it said meanwhile is kept for those that count.
+        // When access is granted again, the stream continues. Entries written meanwhile are kept for counting members.
         for follower in [1, 2] {
             bed.members[follower].grant_stream(ProcessId(0));
         }
@@ -37,7 +37,7 @@ fn a_fenced_leader_writes_nothing_more_and_its_link_comes_back() {
 }
 
 #[test]
-fn a_fence_spares_the_one_it_is_for() {
+fn fence_spares_the_member_that_it_excepts() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), 3);
     bed.run(RECONNECTED_NS);
     for follower in [1, 2] {

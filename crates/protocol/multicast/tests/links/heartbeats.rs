@@ -1,4 +1,4 @@
-//! Heartbeats: what a member publishes the others of its group read, while it lives.
+//! Heartbeats: the other members of a group read what a member publishes while it lives.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, NetworkModel};
@@ -29,7 +29,7 @@ impl Bed {
 fn members_read_what_the_others_of_their_group_published_last() {
     let mut bed = Bed::new(&[3, 2], 1, limits(), NetworkModel::adversarial(), 3);
     bed.run(RECONNECTED_NS);
-    assert_eq!(bed.read(0, 1), HeartbeatCell { words: None, connected: true }, "who publishes nothing reads nothing");
+    assert_eq!(bed.read(0, 1), HeartbeatCell { words: None, connected: true }, "without publishing nothing is read");
     for n in 1..20 {
         bed.publish(n);
         bed.run(READ_NS);

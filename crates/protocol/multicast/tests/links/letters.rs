@@ -1,4 +1,4 @@
-//! Letters through the control ring.
+//! Peer messages through the control ring.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::NetworkModel;
@@ -11,7 +11,7 @@ fn networks() -> [NetworkModel; 3] {
 }
 
 #[test]
-fn letters_of_a_mebibyte_arrive_through_a_ring_of_four_kibibytes_while_messages_flow() {
+fn peer_messages_of_a_mebibyte_arrive_through_a_ring_of_four_kibibytes_while_messages_flow() {
     for (seed, network) in (0..).zip(networks()) {
         let mut bed = Bed::new(&[3], 1, limits(), network, seed);
         bed.run(RECONNECTED_NS);
@@ -30,7 +30,7 @@ fn letters_of_a_mebibyte_arrive_through_a_ring_of_four_kibibytes_while_messages_
             }
             bed.run(5_000);
             longest_ns += 5_000;
-            assert!(longest_ns < 500_000, "seed {seed}: message {sent} starves behind letters");
+            assert!(longest_ns < 500_000, "seed {seed}: message {sent} starves behind peer messages");
             while let Some((at, letter)) = (0..3).find_map(|at| Some((at, bed.members[at].next_foreign()?))) {
                 let (from, came, came_tail) = letter;
                 assert_eq!((&came, &came_tail), (&words, &tail), "seed {seed}");
@@ -50,7 +50,7 @@ fn letters_of_a_mebibyte_arrive_through_a_ring_of_four_kibibytes_while_messages_
 }
 
 #[test]
-fn letters_wake_with_immediates_and_never_find_a_peer_without_receives() {
+fn peer_messages_wake_with_immediates_and_never_find_a_peer_without_receives() {
     let mut bed = Bed::new(&[2], 1, limits(), NetworkModel::calm(), 5);
     bed.run(RECONNECTED_NS);
     for round in 0..200_u64 {
@@ -62,11 +62,11 @@ fn letters_wake_with_immediates_and_never_find_a_peer_without_receives() {
     assert_eq!((faults.rnr_retries, faults.rnr_exceeded), (0, 0));
     assert!(bed.members[0].counts().writes(Step::PeerMessage) >= 200);
     let imms = bed.world.process_counts(ProcessId(0)).total().write_imm;
-    assert!(imms > 12, "{imms}: receives are posted again, and that is heard of");
+    assert!(imms > 12, "{imms}: receives are posted again, and the sender learns of it");
 }
 
 #[test]
-fn a_letter_is_lost_with_its_connection_and_the_next_one_arrives() {
+fn peer_message_is_lost_with_its_connection_and_the_next_one_arrives() {
     for seed in 0..20 {
         let mut bed = Bed::new(&[2], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
@@ -85,7 +85,7 @@ fn a_letter_is_lost_with_its_connection_and_the_next_one_arrives() {
 }
 
 #[test]
-fn letters_to_nobody_or_too_long_or_too_many_are_not_taken() {
+fn undeliverable_or_too_long_or_too_many_peer_messages_are_refused() {
     let mut bed = Bed::new(&[2], 1, limits(), NetworkModel::calm(), 5);
     assert!(!bed.letter(0, 1, &[1], b""), "not connected yet");
     bed.run(RECONNECTED_NS);

@@ -1,8 +1,8 @@
-//! The links of members and clients: they break and come back, with the same process at the other end or another one.
+//! The links of members and clients: they break and are re-established, with the same process at the other end or
+//! another one.
 //!
-//! Nothing that was written on an earlier connection, or by an earlier process, may count on a later one. Members whose
-//! memory is gone are let in here without one, to see what their links do; what their replicas do is no matter of these
-//! tests.
+//! No record written on an earlier connection, or by an earlier process, may count on a later one. Members whose memory
+//! is lost are let in here without one, to observe their links; these tests ignore what their replicas do.
 #![forbid(unsafe_code)]
 
 mod absent;

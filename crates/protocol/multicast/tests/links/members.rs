@@ -6,7 +6,7 @@ use stentor_multicast::{Hindrance, Incarnation, Rejected};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
-/// A letter each way between two members, which must arrive alone and whole.
+/// Exchanges a peer message in each direction between two members. It must arrive complete, and no other one.
 fn exchange(bed: &mut Bed, a: u16, b: u16, round: u64) {
     for (from, to) in [(a, b), (b, a)] {
         assert!(bed.letter(from, to, &vec![round; 700], &[round as u8; 9]), "round {round}: not connected");
@@ -27,7 +27,8 @@ fn two_hundred_restarts_of_a_peer_and_every_life_reads_its_own_records_only() {
         let mut bed = Bed::new(&[3], 1, limits(), network, seed);
         bed.run(RECONNECTED_NS);
         for round in 1..=100 {
-            // The more rounds, the further the ring of the one that lives; now and then a half-written letter is left.
+            // With more rounds, the ring of the living member advances further. Now and then a peer message is left
+            // half-written.
             if round % 3 == 0 {
                 bed.letter(2, 1, &vec![u64::MAX; 2000], b"");
                 bed.letter(1, 2, &vec![u64::MAX; 2000], b"");
@@ -47,7 +48,7 @@ fn two_hundred_restarts_of_a_peer_and_every_life_reads_its_own_records_only() {
 }
 
 #[test]
-fn connections_cut_under_load_come_back_and_what_is_read_is_what_was_written() {
+fn connections_cut_under_load_reconnect_and_records_stay_intact() {
     for seed in 0..12 {
         let network = if seed % 3 == 2 { NetworkModel::unordered() } else { NetworkModel::adversarial() };
         let mut bed = Bed::new(&[3, 1], 2, limits(), network, seed);
@@ -63,7 +64,7 @@ fn connections_cut_under_load_come_back_and_what_is_read_is_what_was_written() {
                 );
                 bed.run(2_000);
             }
-            // Most of them shorter than what breaks a queue pair.
+            // Most of them are too short to break a queue pair.
             let (a, b) = pairs[(round % 5) as usize];
             bed.cut(a, b, if round % 4 == 3 { 2_500_000 } else { 300_000 });
         }
@@ -85,7 +86,7 @@ fn connections_cut_under_load_come_back_and_what_is_read_is_what_was_written() {
 
 #[test]
 fn a_follower_whose_stream_came_back_gets_all_that_comes_after() {
-    // Nothing was under way when the connections broke, so that the replica misses nothing.
+    // Nothing was in flight when the connections broke, so the replica misses nothing.
     for seed in 0..10 {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
@@ -105,7 +106,8 @@ fn a_follower_whose_stream_came_back_gets_all_that_comes_after() {
     }
 }
 
-/// Has two processes say something to each other that does not arrive in time. Letters are lost without harm.
+/// Breaks a connection: both processes write something that does not arrive in time. Peer messages can be lost without
+/// harm.
 fn break_connection(bed: &mut Bed, a: u16, b: u16) {
     bed.cut(a, b, RECONNECTED_NS);
     if b < bed.members.len() as u16 {
@@ -118,8 +120,8 @@ fn break_connection(bed: &mut Bed, a: u16, b: u16) {
     }
 }
 
-/// A group is founded when all its members have heard each other. A client that comes before waits; what it multicasts then is
-/// synced in a ballot that all members promised.
+/// A group is founded when all its members have connected to each other. A client that arrives before waits, and its
+/// messages are then synced in a ballot that all members promised.
 #[test]
 fn a_client_that_comes_before_its_group_is_founded_waits_for_that() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
@@ -141,11 +143,11 @@ fn a_client_that_comes_before_its_group_is_founded_waits_for_that() {
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1));
 }
 
-/// The clock was set back, and only one member had heard of the process before: the others took in the next one under a
-/// smaller name. When they hear of the larger one they cannot tell who came last. The process does nothing any more, and the
-/// next one of its place is taken in.
+/// The clock was set back, and only one member had learnt of the earlier process of this id: the others took in the
+/// next one under a smaller life. When they learn of the larger one, they cannot decide which process came last. The
+/// process stops, and the next one of this id is taken in.
 #[test]
-fn a_member_whose_group_remembers_a_later_process_of_its_place_stops() {
+fn member_whose_group_remembers_a_later_process_of_its_id_stops() {
     let mut bed = Bed::new(&[5], 1, limits(), NetworkModel::calm(), 1);
     let (place, witness, others) = (1_u16, 2_u16, [0, 3, 4]);
     bed.run(RECONNECTED_NS);
@@ -182,8 +184,8 @@ fn a_member_whose_group_remembers_a_later_process_of_its_place_stops() {
     assert_eq!((0..5).filter(|member| now(&bed, *member).1).count(), 0);
 }
 
-/// As long as one member, a member of another group or a client remembers the group, it is not founded anew, and who that is
-/// is named; when nobody does, it is.
+/// As long as a member, a member of another group or a client remembers the group, it is not founded again, and that
+/// process is named. When none does, it is founded.
 #[test]
 fn a_group_waits_while_anybody_remembers_it_and_begins_anew_when_nobody_does() {
     let mut bed = Bed::new(&[3, 1], 2, limits(), NetworkModel::calm(), 1);

@@ -6,13 +6,13 @@ use stentor_multicast::{ClientId, Limits, Mutant, RecordSent, Step};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
-/// The longest query.
+/// Maximum length of a query, in bytes.
 const LONGEST: usize = 256;
 const MEMBERS: u16 = 3;
-/// Process of the first client.
+/// Process id of the first client.
 const CLIENT: u16 = MEMBERS;
 
-/// Rings of two of the longest records.
+/// Rings that have room for two of the longest records.
 fn small() -> Limits {
     Limits { reply_bytes: 300, reply_ring_bytes: 0, ..limits() }
 }
@@ -28,7 +28,7 @@ fn calm(clients: u16) -> Bed {
 }
 
 impl Bed {
-    /// What a member took of one client.
+    /// Returns the queries that a member took from one client.
     fn asked_by(&self, member: u16, client: u16) -> Vec<Vec<u8>> {
         let of_client = |query: &&(ClientId, Vec<u8>)| query.0 == ClientId(client);
         self.queries[usize::from(member)].iter().filter(of_client).map(|query| query.1.clone()).collect()
@@ -56,7 +56,7 @@ fn queries_arrive_as_they_were_sent_in_the_order_of_their_client() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_and_says_why() {
+fn impossible_queries_are_refused_with_a_reason() {
     let mut bed = calm(1);
     assert_eq!(bed.query(0, 0, &[7; LONGEST + 1]), RecordSent::TooLong);
     assert_eq!(bed.query(0, CLIENT, b"a client"), RecordSent::Away);
@@ -89,7 +89,7 @@ fn a_full_ring_takes_nothing_more_until_the_member_reads() {
     assert_eq!(bed.query(0, 0, &[1; LONGEST]), RecordSent::Sent);
 }
 
-/// 5 000 records of all lengths go through rings of two of the longest ones.
+/// 5 000 records of all lengths pass through rings with room for two of the longest ones.
 #[test]
 fn nothing_is_lost_or_doubled_in_small_rings() {
     const ALL: usize = 5_000;
@@ -113,9 +113,10 @@ fn nothing_is_lost_or_doubled_in_small_rings() {
     }
 }
 
-/// What was under way when the connection broke may be missing; nothing else is, and nothing comes twice. The client knows which.
+/// Only queries that were in flight when the connection broke may be missing, and none arrives twice. The client knows
+/// which.
 #[test]
-fn a_connection_that_comes_back_begins_the_ring_anew() {
+fn reconnection_restarts_the_ring() {
     let mut bed = calm(1);
     for round in 0..20_u8 {
         let before = bed.rounds(0);
@@ -134,7 +135,7 @@ fn a_connection_that_comes_back_begins_the_ring_anew() {
 }
 
 #[test]
-fn another_process_at_either_end_reads_what_is_sent_to_it_only() {
+fn new_process_at_either_end_reads_only_queries_sent_to_it() {
     let mut bed = calm(1);
     for round in 0..10_u8 {
         bed.takes_queries = false;
@@ -159,9 +160,9 @@ fn another_process_at_either_end_reads_what_is_sent_to_it_only() {
     }
 }
 
-/// The client greets again on the same connection, and its ring of messages starts anew. Its queries go on.
+/// The client sends another hello on the same connection, and its ring of messages restarts. Its queries continue.
 #[test]
-fn a_client_that_greets_again_on_its_connection_goes_on_asking() {
+fn queries_continue_after_another_hello_on_the_connection() {
     for network in [NetworkModel::calm(), NetworkModel::unordered()] {
         let mut bed = connected(1, network, 4);
         for round in 0..20_u8 {

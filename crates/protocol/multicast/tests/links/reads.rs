@@ -1,4 +1,4 @@
-//! Reads at a leader, and how it knows that it led when they came.
+//! Reads at a leader, and the confirmation that it led when they began.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::NetworkModel;
@@ -7,7 +7,7 @@ use stentor_multicast::{Limits, Mutant, ReadBarrier, ReadProgress, Step};
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
 const MEMBERS: u16 = 3;
-/// Process of the first client.
+/// Process id of the first client.
 const CLIENT: u16 = MEMBERS;
 
 fn connected(groups: &[usize], mutant: Mutant) -> Bed {
@@ -38,7 +38,7 @@ impl Bed {
         self.members[usize::from(member)].read_progress(read)
     }
 
-    /// A member takes over the leadership.
+    /// Makes a member take over the leadership.
     fn campaign(&mut self, member: u16) {
         self.members[usize::from(member)].campaign().expect("it remembers");
         self.world.wake_at(ProcessId(member), self.world.now_ns());
@@ -46,7 +46,7 @@ impl Bed {
 }
 
 #[test]
-fn a_leader_with_its_followers_is_confirmed_and_others_are_none() {
+fn leader_with_its_followers_is_confirmed_and_other_members_are_not() {
     let mut bed = connected(&[3], Mutant::None);
     assert!(bed.leads(0) && !bed.leads(1));
     assert_eq!(bed.members[1].begin_read(0), None);
@@ -96,11 +96,11 @@ fn one_follower_is_enough_and_none_is_not() {
     assert!(bed.is_confirmed(0, round));
 }
 
-/// A leader that is cut off from its group, and does not know that another one leads by now, is never confirmed.
+/// A leader that is partitioned from its group, and does not know that another one leads by now, is never confirmed.
 fn stale_leader(mutant: Mutant) -> (bool, bool) {
     let mut bed = connected(&[3], mutant);
     let long = 8 * RECONNECTED_NS;
-    // Another client goes on with the others; the first one has nothing under way.
+    // Another client continues with the others; the first one has nothing in flight.
     for other in [1, 2, CLIENT + 1] {
         bed.cut(0, other, long);
     }
@@ -110,13 +110,13 @@ fn stale_leader(mutant: Mutant) -> (bool, bool) {
     bed.submit(1, &[0], b"new").expect("a majority is there");
     bed.run(RECONNECTED_NS);
     assert_eq!((bed.delivered[0].len(), bed.delivered[1].len()), (0, 1));
-    let read = bed.members[0].begin_read(0).expect("it thinks so");
+    let read = bed.members[0].begin_read(0).expect("it still considers itself the leader");
     assert_eq!(bed.progress(0, &read), ReadProgress::Ready, "it knows of nothing that it waits for");
     let round = bed.members[0].confirm();
     bed.run(RECONNECTED_NS);
     let stale = round.is_some_and(|round| bed.is_confirmed(0, round));
     bed.run(2 * long);
-    assert_eq!(bed.progress(0, &read), ReadProgress::Over, "it has heard");
+    assert_eq!(bed.progress(0, &read), ReadProgress::Over, "it has learnt of the new leader");
     let (read, round) = bed.begin_read(1);
     bed.run(SETTLED_NS);
     (stale, bed.is_confirmed(1, round) && bed.progress(1, &read) == ReadProgress::Ready)
@@ -129,11 +129,11 @@ fn a_leader_that_another_one_has_replaced_is_not_confirmed() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn the_planted_bug_answers_as_a_leader_that_another_one_has_replaced() {
+fn mutant_answers_although_another_leader_has_replaced_it() {
     assert!(stale_leader(Mutant::ReadUnconfirmed).0);
 }
 
-/// The follower promises another leader while the write is on its way.
+/// The follower promises another leader while the write is in flight.
 #[test]
 fn a_write_that_comes_behind_a_promise_confirms_nothing() {
     let mut bed = connected(&[3], Mutant::None);
@@ -141,7 +141,7 @@ fn a_write_that_comes_behind_a_promise_confirms_nothing() {
         let leader = (0..3).find(|member| bed.leads(*member)).expect("one leads");
         let next = (leader + 1) % 3;
         bed.campaign(next);
-        // Just long enough for promises, and not for the leader to hear of them.
+        // Just long enough for promises, and not for the leader to learn of them.
         let before = bed.members[usize::from(leader)].replica().ballot();
         while bed.leads(leader) && !bed.leads(next) {
             bed.run(500);
@@ -157,14 +157,14 @@ fn a_write_that_comes_behind_a_promise_confirms_nothing() {
     }
 }
 
-/// A member that comes back is counted when it has the ballot, and not before.
+/// A member that restarts counts when it has installed the ballot, and not before.
 #[test]
 fn a_member_that_comes_back_counts_when_it_has_the_ballot() {
     let mut bed = connected(&[3], Mutant::None);
     bed.submit(0, &[0], b"old").expect("all are there");
     bed.run(SETTLED_NS);
     bed.restart_member(1);
-    // The other follower does not answer, and the one that came back has no memory yet.
+    // The other follower does not answer, and the restarted one has no memory yet.
     bed.cut(0, 2, RECONNECTED_NS);
     let early = bed.members[0].confirm();
     bed.run(4 * RECONNECTED_NS);
@@ -178,9 +178,9 @@ fn a_member_that_comes_back_counts_when_it_has_the_ballot() {
     assert!(bed.is_confirmed(leader, round), "by the one that came back");
 }
 
-/// What a message to two groups lacks holds nothing up; what is complete is waited for.
+/// A message to two groups that lacks a timestamp does not block a read; a complete one does.
 #[test]
-fn a_read_waits_for_what_is_complete_and_not_for_what_lacks_a_time() {
+fn read_waits_for_complete_messages_and_not_for_those_without_a_time() {
     let mut bed = connected(&[1, 1], Mutant::None);
     bed.world
         .inject(bed.world.now_ns(), stentor_fabric_sim::Fault::Stall { process: ProcessId(1), for_ns: 4 * SETTLED_NS });
@@ -205,5 +205,5 @@ fn a_read_waits_for_what_is_complete_and_not_for_what_lacks_a_time() {
     }
     let ahead = bed.members[0].replica().clock() + 1000;
     let ahead = bed.members[0].begin_read(ahead).expect("it leads");
-    assert_eq!(bed.progress(0, &ahead), ReadProgress::Early, "nothing here is as late");
+    assert_eq!(bed.progress(0, &ahead), ReadProgress::Early, "nothing here has such a late time");
 }

@@ -9,18 +9,18 @@ use stentor_multicast::{ClientId, Limits, Mutant, RecordSent, Step};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
-/// Longest reply.
+/// Maximum length of a reply, in bytes.
 const LONGEST: usize = 300;
 const MEMBERS: u16 = 3;
-/// Process of the first client.
+/// Process id of the first client.
 const CLIENT: u16 = MEMBERS;
 
-/// Rings of two of the longest records.
+/// Rings that have room for two of the longest records.
 fn small() -> Limits {
     Limits { reply_bytes: LONGEST, reply_ring_bytes: 0, ..limits() }
 }
 
-/// A group of three and its clients, connected.
+/// Returns a group of three members and its clients, connected.
 fn connected(clients: u16, limits: Limits, network: NetworkModel, (seed, mutant): (u64, Mutant)) -> Bed {
     let mut bed = Bed::planted(&[usize::from(MEMBERS)], clients, limits, network, (seed, mutant));
     bed.run(2 * RECONNECTED_NS);
@@ -32,7 +32,7 @@ fn calm(clients: u16, limits: Limits) -> Bed {
 }
 
 impl Bed {
-    /// What a client read of one member.
+    /// Returns the replies that a client read from one member.
     fn read_of(&self, client: u16, member: u16) -> Vec<Vec<u8>> {
         let of_member = |reply: &&(ProcessId, Vec<u8>)| reply.0 == ProcessId(member);
         self.replies[usize::from(client)].iter().filter(of_member).map(|reply| reply.1.clone()).collect()
@@ -49,7 +49,7 @@ impl Bed {
     }
 }
 
-/// The bytes of a record.
+/// Returns the bytes of a record.
 fn bytes_of(member: u16, client: u16, number: u64, bytes: usize) -> Vec<u8> {
     let mut random = SplitMix64(u64::from(member) << 32 | u64::from(client) << 48 | number);
     (0..bytes).map(|_| random.word() as u8).collect()
@@ -76,7 +76,7 @@ fn records_arrive_as_they_were_sent_in_the_order_of_their_member() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_and_says_why() {
+fn impossible_replies_are_refused_with_a_reason() {
     let mut bed = calm(1, small());
     assert_eq!(bed.reply(0, 0, &[7; LONGEST + 1]), RecordSent::TooLong);
     assert_eq!(bed.members[0].reply(ClientId(1), &[b"nobody"]), RecordSent::Away);
@@ -111,8 +111,8 @@ fn without_replies_nothing_is_registered_and_nothing_sent() {
     assert_eq!((beds[0].met(0), beds[1].met(0)), (vec![], vec![ClientId(0), ClientId(1)]));
 }
 
-/// The client does not look, so the ring fills up. The member goes on when the client has taken what is there, and hears of
-/// that by itself.
+/// The client does not read, so the ring fills up. The member continues when the client has read the replies, and
+/// learns of that by itself.
 #[test]
 fn a_full_ring_takes_nothing_more_until_the_client_reads() {
     let mut bed = calm(1, small());
@@ -136,16 +136,16 @@ fn a_full_ring_takes_nothing_more_until_the_client_reads() {
     assert_eq!((bed.read_of(0, 0).len(), bed.read_of(0, 1).len()), (expected.len() + 1, 1));
 }
 
-/// A member that found no room is told by `step` when there is some.
+/// `step` reports free room to a member that had found none.
 #[test]
-fn a_member_hears_when_there_is_room_again() {
+fn member_learns_when_there_is_room_again() {
     let mut bed = calm(1, small());
     bed.takes_replies = false;
     while bed.reply(0, 0, &[1; LONGEST]) == RecordSent::Sent {}
     bed.run(8 * SETTLED_NS);
     bed.takes_replies = true;
     bed.wake_client(0);
-    // The client takes everything, and the member has not run since its credit came.
+    // The client reads everything, and the member has not run since the credit arrived.
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: SETTLED_NS });
     bed.run(SETTLED_NS / 2);
     assert!(!bed.read_of(0, 0).is_empty());
@@ -155,7 +155,7 @@ fn a_member_hears_when_there_is_room_again() {
     assert!(!bed.members[0].step(now, &mut app), "that was all");
 }
 
-/// 10 000 records of all lengths go through rings of two of the longest ones.
+/// 10 000 records of all lengths pass through rings with room for two of the longest ones.
 fn all_arrive(network: NetworkModel, seed: u64) {
     const EACH: u64 = 5_000;
     let mut bed = connected(1, small(), network, (seed, Mutant::None));
@@ -216,9 +216,9 @@ fn members_take_turns() {
     assert_eq!((members.contains(&1), members.contains(&2)), (true, true), "{members:?}");
 }
 
-/// What was under way when the connection broke may be missing; nothing else is, and nothing comes twice.
+/// Only replies that were in flight when the connection broke may be missing, and none arrives twice.
 #[test]
-fn a_connection_that_comes_back_begins_the_ring_anew() {
+fn reconnection_restarts_the_ring() {
     let mut bed = calm(1, small());
     assert_eq!(bed.met(0), [ClientId(0)]);
     assert_eq!(bed.reply(0, 0, b"before"), RecordSent::Sent);
@@ -239,7 +239,7 @@ fn a_connection_that_comes_back_begins_the_ring_anew() {
 }
 
 #[test]
-fn another_process_in_a_clients_place_reads_what_is_sent_to_it_only() {
+fn new_process_of_a_client_id_reads_only_replies_sent_to_it() {
     let mut bed = calm(1, small());
     for round in 0..10_u8 {
         bed.takes_replies = false;
@@ -261,7 +261,7 @@ fn another_process_in_a_clients_place_reads_what_is_sent_to_it_only() {
 }
 
 #[test]
-fn another_process_in_a_members_place_begins_its_ring_anew() {
+fn new_process_of_a_member_restarts_its_ring() {
     let mut bed = calm(1, small());
     let mut expected = Vec::new();
     for round in 0..10_u8 {
@@ -278,7 +278,7 @@ fn another_process_in_a_members_place_begins_its_ring_anew() {
     assert_eq!(bed.read_of(0, 1), expected);
 }
 
-/// A group that is reset greets its clients again on the same connection. Their rings go on.
+/// A group that is reset sends its clients another hello on the same connection. Their rings continue.
 #[test]
 fn a_group_that_is_reset_goes_on_with_its_rings() {
     let mut bed = calm(1, small());
@@ -303,10 +303,10 @@ fn a_group_that_is_reset_goes_on_with_its_rings() {
     assert_eq!(bed.read_of(0, 0).len(), 42);
 }
 
-/// The client greets again on the same connection, and its own ring starts anew. The ring of replies does not, and nobody says
-/// that the client connected.
+/// The client sends another hello on the same connection, and its own ring restarts. The ring of replies does not, and
+/// the client is not reported as connected.
 #[test]
-fn a_client_that_greets_again_on_its_connection_goes_on_reading() {
+fn replies_continue_after_another_hello_on_the_connection() {
     let mut bed = calm(1, small());
     assert_eq!(bed.met(2), [ClientId(0)]);
     for round in 0..20_u8 {
@@ -326,7 +326,7 @@ fn a_reply_goes_out_with_the_next_step() {
     let mut bed = calm(1, small());
     let mut app = stentor_multicast::stateless(|_: &stentor_multicast::Delivered<'_>| ());
     let now = std::time::Duration::from_nanos(bed.world.now_ns());
-    // It has nothing to do but that.
+    // It has nothing else to do.
     while bed.members[0].step(now, &mut app) {}
     assert!(!bed.members[0].has_unflushed());
     assert_eq!(bed.members[0].reply(ClientId(0), &[b"now"]), RecordSent::Sent);
@@ -335,9 +335,9 @@ fn a_reply_goes_out_with_the_next_step() {
     assert!(!bed.members[0].has_unflushed(), "the round was not skipped");
 }
 
-/// The bytes that fill up the last word of a record may be those of another client's.
+/// The bytes that pad the last word of a record could be those of another client's reply.
 #[test]
-fn a_reply_says_nothing_of_the_one_before() {
+fn reply_reveals_nothing_of_the_previous_one() {
     let mut bed = calm(2, small());
     assert_eq!(bed.reply(0, 0, &[0xaa; 8]), RecordSent::Sent);
     assert_eq!(bed.reply(0, 1, &[0x01]), RecordSent::Sent);
@@ -349,25 +349,25 @@ fn a_reply_says_nothing_of_the_one_before() {
     assert!(found.contains(&1) && found.iter().all(|word| *word == 1), "{found:x?}");
 }
 
-/// A record as the faulty runs send it.
+/// Returns a record as the faulty runs send it.
 fn named(member: u16, lives: (u64, u64), number: u64, bytes: usize) -> Vec<u8> {
     let mut words = vec![u64::from(member), lives.0, lives.1, number];
     words.extend((0..bytes as u64 / 8).map(|at| SplitMix64::mix(number << 8 | at)));
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// What a run under failures came to.
+/// The result of a run with failures.
 #[derive(Default)]
 struct Faulty {
     sent: u64,
     read: u64,
-    /// Records that were not the sender's next ones for this process, or not whole.
+    /// Records that were not the sender's next ones for this process, or not complete.
     wrong: u64,
-    /// Rings through which nothing came in the end.
+    /// Rings through which nothing arrived in the end.
     stuck: u64,
 }
 
-/// Checks what the present process of a client read since it was checked last.
+/// Checks the replies that a client's present process read since the last check.
 fn judge(bed: &mut Bed, client: u16, last: &mut BTreeMap<(u16, u64), u64>, run: &mut Faulty) {
     let life = bed.client_lives[usize::from(client)];
     for (member, bytes) in std::mem::take(&mut bed.replies[usize::from(client)]) {
@@ -443,7 +443,7 @@ fn networks() -> [NetworkModel; 3] {
 }
 
 #[test]
-fn what_is_read_under_failures_is_what_was_sent_to_this_process_in_order() {
+fn replies_read_under_failures_are_those_sent_to_this_process_in_order() {
     let mut all = Faulty::default();
     for seed in 0..60 {
         let run = under_failures(seed, networks()[seed as usize % 3].clone(), Mutant::None);
@@ -457,7 +457,7 @@ fn what_is_read_under_failures_is_what_was_sent_to_this_process_in_order() {
 /// A client waits for a record that was lost with an earlier connection, or reads where nothing is written.
 #[cfg(feature = "plants")]
 #[test]
-fn a_ring_that_is_kept_for_another_connection_stands_still() {
+fn mutant_that_keeps_a_ring_across_connections_stalls() {
     let runs = (0..12).map(|seed| under_failures(seed, networks()[seed as usize % 3].clone(), Mutant::ReplyRingKept));
     let stuck = runs.filter(|run| run.stuck > 0).count();
     assert!(stuck > 8, "{stuck} of 12 runs");

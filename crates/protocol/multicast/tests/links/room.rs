@@ -40,7 +40,7 @@ fn a_member_without_room_delivers_nothing_and_does_everything_else() {
     bed.have_delivered(&[0, 2], &sent);
     bed.have_delivered(&[1], &[]);
     assert!(bed.members[1].waits_for_room() && !bed.members[0].waits_for_room());
-    // From here on nothing is decided without its acknowledgements.
+    // From here on nothing is decided without this member's acknowledgements.
     bed.world.inject(bed.world.now_ns(), Fault::Crash(ProcessId(2)));
     bed.run(RECONNECTED_NS);
     sent.push(bed.submit(0, &[0], b"last").expect("there is room"));
@@ -60,10 +60,10 @@ fn members_without_room_slow_their_clients_and_lose_nothing() {
     let mut bed = bed(2);
     bed.room = vec![0; 3];
     let mut sent = bed.fill();
-    assert_eq!(sent.len(), limits().window as usize, "what waits keeps its slot");
+    assert_eq!(sent.len(), limits().window as usize, "a waiting message keeps its slot");
     bed.run(1_000_000_000);
     assert_eq!(bed.clients[0].expulsions(), 0, "all are alike");
-    // One member at a time has room for one: they never have delivered the same number for long.
+    // One member at a time has room for one delivery, so the members' numbers of deliveries differ most of the time.
     for _ in 0..8 {
         for member in 0..3 {
             bed.room[member] = 1;
@@ -108,8 +108,8 @@ fn a_state_counts_when_the_application_has_room_again() {
         bed.run(RECONNECTED_NS);
     }
     assert_eq!(bed.handed[2].restores, [5], "it was handed the state");
-    assert!(bed.members[2].replica().is_joining(), "and has not got it before it is taken over");
-    assert_eq!(bed.handed[0].freezes + bed.handed[1].freezes, 1, "nobody sends it another one meanwhile");
+    assert!(bed.members[2].replica().is_joining(), "the state counts only when it is taken over");
+    assert_eq!(bed.handed[0].freezes + bed.handed[1].freezes, 1, "no donor sends another one meanwhile");
     bed.room[2] = 3;
     bed.run(10 * RECONNECTED_NS);
     assert_eq!(bed.handed[2].beyond, 0, "deliveries that come behind a state wait, too");

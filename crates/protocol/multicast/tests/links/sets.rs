@@ -1,4 +1,4 @@
-//! A client whose set breaks, and whose copies land late.
+//! A client whose fan-out set breaks, and whose copies land late.
 
 use stentor_fabric::{Fabric, ProcessId, QpId, QpState};
 use stentor_fabric_sim::{Fault, NetworkModel};
@@ -7,35 +7,36 @@ use stentor_multicast::{GroupId, Limits, Mutant, SubmitError};
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS};
 
 const G0: &[GroupId] = &[GroupId(0)];
-/// The member that is cut off, and the client.
+/// The member that is partitioned.
 const AWAY: u16 = 2;
 const CLIENT: u16 = 3;
-/// The client's queue pair to that member, and its end of its set.
+/// The client's queue pair to that member.
 const LINK: QpId = QpId(2);
 const SET: QpId = QpId(3);
-/// How long copies of a set that broke stay in the network, at most: longer than a link needs to come back.
+/// Maximum time for which copies of a broken set stay in the network: longer than a link needs to reconnect.
 const LATE_NS: u64 = 12 * RECONNECTED_NS;
 
 fn network() -> NetworkModel {
     NetworkModel { hardware_multicast: true, late_copy_ns: LATE_NS, set_grace_ns: 2 * LATE_NS, ..NetworkModel::calm() }
 }
 
-/// A lap of 16 lines, so that no more than that are ever kept.
+/// A lap has 16 cache lines, so no more than that are ever kept.
 fn limits() -> Limits {
     Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096, ..Limits::default() }
 }
 
 /// The outcome of a run.
 struct Outcome {
-    /// Whether everybody delivered everything, and alike.
+    /// Whether all members delivered everything, alike.
     complete: bool,
-    /// Whether the member counted although the client could not know that nothing of the set lands there any more.
+    /// Whether the member counted although the client could not know that no write of the set lands there any more.
     early: bool,
     late_copies: u64,
 }
 
-/// A client writes by its set to a member that it is cut off from; the set breaks, then the link. It goes on with the other
-/// two for several laps, until the whole ring is kept. The link comes back; the network still has the first copy.
+/// A client writes through its fan-out set to a member from which it is partitioned. First the set breaks, then the
+/// link. The client continues with the other two members for several laps, until the whole ring is kept. The link
+/// reconnects while the network still has the first copy.
 fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
     let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, mutant));
     bed.run(2 * RECONNECTED_NS);
@@ -48,7 +49,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
         Ok::<(), SubmitError>(())
     };
     bed.world.cut(ProcessId(CLIENT), ProcessId(AWAY));
-    // Nor does that member hear from the network that the set is over.
+    // The network does not inform that member either that the set is over.
     bed.world.cut_one_way(ProcessId(AWAY), ProcessId(AWAY));
     submit(&mut bed).expect("all are connected");
     bed.run(RECONNECTED_NS);
@@ -57,7 +58,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
         submit(&mut bed).expect("two of three are connected, and free what they read");
         bed.run(SETTLED_NS);
     }
-    // Nothing is delivered any more, so nothing is freed: the ring fills.
+    // Nothing is delivered any more, so nothing is freed, and the ring fills.
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: RECONNECTED_NS });
     bed.run(1_000);
     while submit(&mut bed).is_ok() {}
@@ -69,7 +70,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
     let early = bed.clients[0].counts_on(ProcessId(AWAY));
     bed.world.heal(ProcessId(AWAY), ProcessId(AWAY));
     bed.run(LATE_NS);
-    // Another lap goes through the place that was hit, if one was.
+    // Another lap passes through the position that a late copy may have overwritten.
     for _ in 0..40 {
         let _ = submit(&mut bed);
         bed.run(SETTLED_NS);
@@ -90,11 +91,11 @@ fn a_member_that_comes_back_before_a_late_copy_is_started_after_it_and_misses_no
     assert!(late > 0, "nothing was late");
 }
 
-/// What is written anew at once is hit by the copy, if it is still there: then the member reads on there no more, and the
-/// client stands still when the ring is full.
+/// The late copy overwrites records that were written again too early. The member reads no further there, and the
+/// client blocks when the ring is full.
 #[cfg(feature = "plants")]
 #[test]
-fn a_member_that_is_started_before_late_copies_are_over_stops_its_client() {
+fn mutant_that_restarts_a_member_before_late_copies_are_over_blocks_its_client() {
     let outcomes: Vec<_> = (0..40).map(|seed| back_before_a_late_copy(seed, Mutant::UnsettledStart)).collect();
     assert!(outcomes.iter().any(|outcome| outcome.early));
     let stuck: Vec<_> = outcomes.iter().filter(|outcome| !outcome.complete).collect();

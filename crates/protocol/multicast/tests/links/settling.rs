@@ -1,4 +1,4 @@
-//! What was under way to a group that is reset, in the others.
+//! Messages in flight to a group that is reset, at the other groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,23 @@ use stentor_multicast::MessageId;
 
 use crate::bed::{Bed, RECONNECTED_NS, limits};
 
-/// What became of messages to both survivors that were under way.
+/// The outcomes of messages in flight to both survivors.
 #[derive(Default, Debug)]
 struct Ends {
     delivered: u32,
     passed: u32,
 }
 
-/// A group is reset by an operator, with the state of this member, or with nothing.
+/// An operator resets a group with the state of this member, or with the empty state.
 fn reset(bed: &mut Bed, chosen: usize, empty: bool, why: &str) {
     let named = bed.members[chosen].replica().reset_ends();
     bed.members[chosen].reset(named, empty).unwrap_or_else(|error| panic!("{why}: {error}"));
     bed.world.wake_at(ProcessId(chosen as u16), bed.world.now_ns());
 }
 
-/// The last of three groups loses its memory, or its majority, while messages to it are under way and some of its members do not
-/// reach some of the others. It is reset. The others agree about all that, and go on.
+/// The last of three groups loses its memory, or its majority, while messages to it are in flight and some of its
+/// members do not reach some of the other groups. It is reset. The other groups agree on the messages in flight, and
+/// continue.
 fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     let (mut random, why) = (SplitMix64(seed), format!("seed {seed}"));
     let mut bed = Bed::new(&[3, 1 + 2 * (seed as usize % 2), 3], 1, limits(), network, seed);
@@ -37,7 +38,7 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     };
     sent(&mut bed, &[0, 1, 2]);
     bed.run(2 * RECONNECTED_NS);
-    // Its followers' acknowledgements arrive nowhere, or anything is missing.
+    // Its followers' acknowledgements arrive nowhere, or some are missing.
     let led = random.below(2) == 0;
     for (survivor, member) in (0..survivors).flat_map(|survivor| lost.clone().map(move |member| (survivor, member))) {
         if if led { member != lost.start } else { random.below(3) < 2 } {
@@ -58,7 +59,7 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     bed.run(40 * RECONNECTED_NS);
     reset(&mut bed, lost.end - 1, !remembers, &why);
     bed.run(random.below(RECONNECTED_NS / 2));
-    // Another one is lost after it.
+    // Another group is lost after it.
     let both = random.below(4) == 0;
     if both {
         (3..survivors).for_each(|member| bed.restart_member(member));
@@ -87,7 +88,7 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     }
 }
 
-/// Perhaps another member of the first group leads.
+/// Lets another member of the first group lead, perhaps.
 fn campaigns(bed: &mut Bed, random: &mut SplitMix64) {
     let candidate = random.below(6) as u16;
     if candidate < 3 {
@@ -97,7 +98,7 @@ fn campaigns(bed: &mut Bed, random: &mut SplitMix64) {
 }
 
 #[test]
-fn what_was_under_way_to_a_group_that_is_reset_ends_everywhere_alike() {
+fn messages_in_flight_to_a_group_that_is_reset_end_alike_everywhere() {
     let mut ends = Ends::default();
     for seed in 0..60 {
         let network = [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()];

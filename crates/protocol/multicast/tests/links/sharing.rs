@@ -1,4 +1,4 @@
-//! A client that fills its window beside one that waits for each of its messages.
+//! A client that fills its window, next to one that waits for each of its messages.
 
 use stentor_fabric_sim::{Delay, NetworkModel};
 use stentor_multicast::{ClientId, Limits};
@@ -8,22 +8,22 @@ use crate::bed::{Bed, RECONNECTED_NS, limits};
 const GREEDY: u16 = 0;
 const MODEST: u16 = 1;
 const WINDOW: u32 = 1024;
-/// Time between two looks of the clients.
+/// Time between two steps of the clients.
 const LOOK_NS: u64 = 1000;
 
 impl Bed {
-    /// Has the greedy client multicast while there is room. Returns how many messages.
+    /// Makes the greedy client multicast while there is room. Returns the number of messages.
     fn fill_up(&mut self) -> usize {
         (0..).take_while(|_| self.submit(GREEDY, &[0], b"greedy").is_ok()).count()
     }
 }
 
-/// A command is ordered a way after it is submitted, and delivered a round trip later: in that time a share of 64 is decided at most four
-/// times.
+/// A message is ordered one way after it is submitted, and delivered a round trip later. In that time a share of 64 is
+/// decided at most four times.
 #[test]
-fn a_modest_client_waits_behind_a_part_of_what_a_greedy_one_has_under_way() {
+fn modest_client_waits_behind_a_part_of_the_greedy_clients_messages() {
     let limits = Limits { window: WINDOW, body_ring_bytes: 256 << 10, ..limits() };
-    // What is under way for a round trip fills the greedy window.
+    // The messages in flight during a round trip fill the greedy client's window.
     let network = NetworkModel { propagation: Delay::between(20_000, 30_000), ..NetworkModel::calm() };
     let mut bed = Bed::new(&[3], 2, limits, network, 1);
     bed.run(RECONNECTED_NS);
@@ -41,14 +41,15 @@ fn a_modest_client_waits_behind_a_part_of_what_a_greedy_one_has_under_way() {
         let ahead = all[before..].iter().take_while(|(delivered, _)| *delivered != id);
         waits.push(ahead.filter(|(id, _)| id.client == ClientId(GREEDY)).count());
     }
-    // Until the modest client is heard of, the other one has its whole window under way.
+    // Until the modest client's first message, the greedy client has its whole window in flight.
     let most = waits[2..].iter().max();
     assert!(most.is_some_and(|most| *most <= 4 * 64), "messages ahead of each of the modest client: {waits:?}");
 }
 
-/// What waited for its client's share goes on when the leader's application takes more, whether it delivers from a step or from a tick.
+/// Messages that waited for their client's share proceed when the leader's application has room, whether it delivers
+/// from a step or from a tick.
 #[test]
-fn a_greedy_client_goes_on_when_an_application_without_room_has_some_again() {
+fn greedy_client_proceeds_when_the_application_has_room_again() {
     for members in [1, 3] {
         let limits = Limits { window: WINDOW, body_ring_bytes: 256 << 10, ..limits() };
         let mut bed = Bed::new(&[members], 2, limits, NetworkModel::calm(), 1);

@@ -1,4 +1,4 @@
-//! Members that stand still, while everybody else goes on: they are expelled from flow control, and come back by state.
+//! Members that are stalled while all others continue: they are expelled from flow control, and return by state.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use stentor_multicast::{GroupId, Hindrance, Incarnation, Limits, MessageId, Muta
 
 use crate::bed::{Bed, RECONNECTED_NS};
 
-/// How long a member that frees nothing is waited for, if there is room.
+/// Time for which a member that frees nothing is waited for, if there is room.
 const LAG: Duration = Duration::from_millis(100);
-/// How long processes stand still: several windows and rings of messages.
+/// Time for which processes are stalled: several windows and rings of messages.
 const STOPPED_NS: u64 = 400_000_000;
-/// Between two messages of the client.
+/// Time between two messages of the client.
 const PACE_NS: u64 = 1_000_000;
-/// Messages that others deliver at least while somebody stands still.
+/// Minimum number of messages that others deliver while a process is stalled.
 const AT_LEAST: usize = 300;
 
 fn limits() -> Limits {
     Limits { message_bytes: 64, window: 16, body_ring_bytes: 4096, control_ring_bytes: 4096, ..Limits::default() }
 }
 
-/// A cluster, a client of it, and what that multicast.
+/// A cluster, a client of it, and the client's messages.
 struct Run {
     bed: Bed,
     to: Vec<u16>,
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// Messages that a member delivers under load while others stand still.
+    /// Returns the number of messages that a member delivers under load while others are stalled.
     fn delivered_meanwhile(&mut self, member: usize) -> usize {
         let before = self.bed.delivered[member].len();
         self.load(STOPPED_NS - 20 * PACE_NS);
@@ -72,7 +72,7 @@ impl Run {
         self.bed.members[member].expelled().map(|process| process.0).collect()
     }
 
-    /// Everybody is back, and has delivered everything, alike.
+    /// Requires that all members return, and have delivered everything, alike.
     fn ends_complete(mut self) {
         self.load(100_000_000);
         self.bed.run(100 * RECONNECTED_NS);
@@ -98,7 +98,7 @@ fn a_follower_that_stands_still_holds_up_nobody_and_comes_back_by_state() {
     run.ends_complete();
 }
 
-/// It needs no answer of them to begin, and they have no connection with it that could hold it up.
+/// The client needs no answer of the stalled members to begin, and has no connection with them that could block it.
 #[test]
 fn a_client_begins_beside_members_that_stand_still_and_is_not_held_up_by_them() {
     let mut run = Run::new(&[3, 3], Mutant::None);
@@ -128,7 +128,8 @@ fn without_expelling_one_follower_that_stands_still_stops_every_group() {
     assert!(delivered < 40, "{delivered} delivered, a window and what was under way");
 }
 
-/// Of 100 messages, how many a follower that came back delivers, and the peer messages that its leader writes for it meanwhile.
+/// Returns how many of 100 messages a restored follower delivers, and the number of peer messages that its leader
+/// writes meanwhile.
 fn delivered_after(mutant: Mutant) -> (usize, u64) {
     let mut run = Run::new(&[3, 3], mutant);
     run.load(50_000_000);
@@ -151,7 +152,7 @@ fn a_member_that_came_back_gets_messages_through_its_own_ring_again() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn a_member_whose_cells_are_written_before_it_freed_them_reads_its_ring_no_more() {
+fn mutant_that_overwrites_unfreed_cells_makes_the_member_stop_reading() {
     let (delivered, forwarded) = delivered_after(Mutant::ExpelledInPlace);
     assert!(delivered < 50 || forwarded > 50, "{delivered} delivered, {forwarded} peer messages");
 }
@@ -168,7 +169,7 @@ fn one_of_each_group_and_two_of_five_hold_up_nobody() {
     run.ends_complete();
 }
 
-/// What is written needs a majority: nothing is gained by going on without one.
+/// A write needs a majority, so continuing without one would gain nothing.
 #[test]
 fn a_majority_that_stands_still_is_waited_for() {
     let mut run = Run::new(&[3, 3], Mutant::None);
@@ -196,7 +197,7 @@ fn a_leader_that_stands_still_is_followed_by_another_and_comes_back() {
     run.ends_complete();
 }
 
-/// Nobody waits for a client, nor expels anybody because one stands still.
+/// No process waits for a client, or expels anybody because a client is stalled.
 #[test]
 fn a_client_that_stands_still_holds_up_nobody() {
     let mut run = Run::new(&[3, 3], Mutant::None);
@@ -219,10 +220,10 @@ fn nobody_is_expelled_where_nothing_is_written() {
     run.ends_complete();
 }
 
-/// All processes but one have forgotten, and that one stands still until it is expelled. It still remembers, so nobody begins
-/// anew; when all have been started again, both groups do.
+/// All processes but one have lost their memory, and that one is stalled until it is expelled. It still remembers, so
+/// no group is founded. When all have been restarted, both groups are founded.
 #[test]
-fn who_was_expelled_still_remembers_its_group_and_others() {
+fn expelled_process_still_remembers_its_group_and_others() {
     let limits = Limits { control_ring_bytes: 16_384, ..limits() };
     let mut run = Run::with(&[3, 1], limits, Mutant::None);
     run.load(50_000_000);
@@ -246,7 +247,7 @@ fn who_was_expelled_still_remembers_its_group_and_others() {
     }
     run.bed.run(100 * RECONNECTED_NS);
     assert!([0, 1, 3].into_iter().all(|member| run.bed.members[member].replica().is_joining()), "it is back");
-    // The others were told by it, and remember what they were told once they begin.
+    // The others learnt of the group from it, and remember that once they begin.
     (0..4).for_each(|member| run.bed.restart_member(member));
     run.bed.restart_client(0);
     run.bed.run(20 * RECONNECTED_NS);

@@ -1,5 +1,5 @@
-//! Two processes live with one client place: the simulator has one process of a place, so what the second one says is
-//! said through the first one's queue pairs.
+//! Two processes live with one client id. The simulator has one process per id, so the second one's messages are sent
+//! through the first one's queue pairs.
 
 use stentor_fabric::{Fabric, ProcessId, QpId, Source, Verb, WorkRequest};
 use stentor_fabric_sim::{Fault, NetworkModel};
@@ -10,7 +10,7 @@ use crate::bed::{Bed, RECONNECTED_NS, SALT, SETTLED_NS, limits};
 const CLIENT: ProcessId = ProcessId(3);
 
 impl Bed {
-    /// Another process greets a member in the client's place. Each member has one of the client's queue pairs.
+    /// Another process with the client id sends its hello to a member. Each member has one of the client's queue pairs.
     fn greet_in_its_place(&mut self, member: u16) {
         let (hello, _) = forged_hello(CLIENT, 99, SALT);
         let source: Vec<u8> = hello.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -24,7 +24,7 @@ impl Bed {
 }
 
 #[test]
-fn a_client_that_comes_back_after_its_successor_is_told_so_and_multicasts_no_more() {
+fn client_that_reconnects_after_its_successor_is_superseded() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     let first = bed.submit(0, &[0], b"first").expect("all are connected");
@@ -33,23 +33,23 @@ fn a_client_that_comes_back_after_its_successor_is_told_so_and_multicasts_no_mor
         bed.greet_in_its_place(member);
     }
     bed.run(SETTLED_NS);
-    assert!(!bed.clients[0].is_superseded(), "nobody has told it yet");
-    // What it writes now is sealed as the earlier process's.
+    assert!(!bed.clients[0].is_superseded(), "no member has notified it yet");
+    // Its writes from now on have the earlier process's seal.
     let lost = bed.submit(0, &[0], b"lost").expect("it does not know");
     bed.run(SETTLED_NS);
     bed.cut(1, 3, RECONNECTED_NS);
     let _ = bed.submit(0, &[0], b"breaks the link");
     bed.run(3 * RECONNECTED_NS);
-    assert!(bed.clients[0].is_superseded(), "it came back to a member that has met its successor");
+    assert!(bed.clients[0].is_superseded(), "it reconnected to a member that knows its successor");
     assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::Superseded { client: 0 }));
-    assert!(bed.clients[0].delivered_up_to() < lost.sequence, "what others have in its slots is not its own");
+    assert!(bed.clients[0].delivered_up_to() < lost.sequence, "other processes' messages in its slots are not its own");
     for delivered in &bed.delivered {
         assert_eq!(*delivered, [(first, b"first".to_vec())]);
     }
 }
 
-/// What is freed in its slots may be void, or another process's: it cannot tell. So it does not say that it was delivered,
-/// not even where it was.
+/// Slots that are freed now may be no-ops, or belong to another process; the client cannot tell. So it does not report
+/// its messages as delivered, even where they were.
 #[test]
 fn a_superseded_client_takes_nothing_for_delivered_any_more() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
@@ -57,7 +57,7 @@ fn a_superseded_client_takes_nothing_for_delivered_any_more() {
     let first = bed.submit(0, &[0], b"first").expect("all are connected");
     bed.run(SETTLED_NS);
     assert_eq!(bed.clients[0].delivered_up_to(), first.sequence);
-    // The leader does not run: nothing is delivered, and nobody numbers the successor.
+    // The leader does not run: nothing is delivered, and the successor gets no generation.
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: 4 * RECONNECTED_NS });
     bed.run(1_000);
     let second = bed.submit(0, &[0], b"second").expect("it does not know");
@@ -87,10 +87,10 @@ fn a_client_that_only_lost_its_connections_is_not_superseded() {
     bed.submit(0, &[0], b"next").expect("it goes on");
 }
 
-/// A member that is away while a place changes hands holds what the earlier process left, and passes it on when it is back: it
-/// is void by then, and its slots are used.
+/// A member that is away while a client id changes hands holds messages of the earlier process, and forwards them when
+/// it is back. They are no-ops by then, and their slots are reused.
 #[test]
-fn what_a_member_holds_that_is_away_while_a_place_changes_hands_is_void() {
+fn messages_held_by_an_absent_member_while_a_client_id_changes_hands_are_no_ops() {
     for late in [1, 4, 10] {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
         bed.run(RECONNECTED_NS);

@@ -8,10 +8,10 @@ use stentor_multicast::{ClientId, GroupId, MessageId};
 use crate::bed::{Bed, RECONNECTED_NS};
 
 const MS: u64 = 1_000_000;
-/// The client of group 0, in a cluster with one client.
+/// The client id of group 0's time entries, in a cluster with one client.
 const TIME: ClientId = ClientId(1);
 
-/// A leader orders as many time entries, each as soon as the last one is delivered.
+/// A leader orders `count` time entries, each as soon as the previous one is delivered.
 fn order(bed: &mut Bed, leader: usize, count: u32) -> Vec<MessageId> {
     let mut ordered = Vec::new();
     for _ in 0..count {
@@ -30,14 +30,14 @@ fn order(bed: &mut Bed, leader: usize, count: u32) -> Vec<MessageId> {
 }
 
 #[test]
-fn an_idle_group_delivers_them_at_all_members_whoever_leads() {
+fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
     for (seed, network) in (0..6).zip([NetworkModel::adversarial(), NetworkModel::unordered()].into_iter().cycle()) {
         let mut bed = Bed::with_time_entries(&[3, 1], network, seed);
         bed.run(RECONNECTED_NS);
-        // More than a window of them, and no client that would give credits.
+        // More than a window of them, with no client that gives credits.
         let mut ordered = order(&mut bed, 0, 40);
         assert_eq!(bed.order_time(1, 0), None, "it does not lead");
-        // One may be under way when the leader dies. Its successor repeats it, or uses its name again.
+        // One may be in flight when the leader dies. Its successor repeats it, or reuses its name.
         bed.crash(0);
         bed.run(RECONNECTED_NS);
         bed.members[1].campaign().expect("it is a member");
@@ -47,7 +47,7 @@ fn an_idle_group_delivers_them_at_all_members_whoever_leads() {
         ordered.extend(after);
         bed.run(3 * RECONNECTED_NS);
         bed.agree(&[1, 2], &ordered, &format!("seed {seed}"));
-        // A member that comes back gets them with the application's state.
+        // A member that restarts gets them with the application's state.
         bed.restart_member(0);
         bed.run(8 * RECONNECTED_NS);
         let leader = (0..3).find(|member| bed.members[*member].replica().is_leader()).expect("one leads");
@@ -66,7 +66,7 @@ fn an_idle_group_delivers_them_at_all_members_whoever_leads() {
 }
 
 #[test]
-fn they_have_their_place_among_the_messages_of_clients() {
+fn time_entries_are_ordered_among_the_messages_of_clients() {
     let mut bed = Bed::with_time_entries(&[3], NetworkModel::adversarial(), 3);
     bed.run(RECONNECTED_NS);
     for n in 0..50_u32 {
@@ -86,7 +86,7 @@ fn they_have_their_place_among_the_messages_of_clients() {
     assert!(bed.delivered.iter().all(|delivered| *delivered == first));
 }
 
-/// The time of the group goes on with its leader's clock, and an entry gets the one that is asked for.
+/// The time of the group advances with its leader's clock, and an entry gets the time that is requested.
 #[test]
 fn a_leader_knows_when_a_time_has_come() {
     const BEGIN: u64 = 1_795_000_000_000_000_000;

@@ -1,4 +1,4 @@
-//! States of many times a ring's size, and what dies, stands still or changes while they are on their way.
+//! States many times larger than a ring, with processes that die, stall or change while the states are in flight.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 /// Bytes of a state: a hundred times as many as a control ring has.
 const LARGE: usize = 400 << 10;
 
-/// A group with large states, in which something was delivered.
+/// Returns a group with large states, in which messages were delivered.
 fn bed(
     groups: &[usize],
     limits: Limits,
@@ -40,7 +40,7 @@ impl Bed {
         self.world.inject(self.world.now_ns(), Fault::Stall { process: ProcessId(member), for_ns });
     }
 
-    /// Multicasts messages, one after the other, as soon as there is room, for as long as that takes.
+    /// Multicasts messages, one after the other, each as soon as there is room.
     fn multicast(&mut self, messages: u32) -> Vec<MessageId> {
         let mut sent = Vec::new();
         for n in 0..messages {
@@ -72,7 +72,7 @@ impl Bed {
         }
     }
 
-    /// Runs until a member has taken part in a transfer and got at least so many bytes of it.
+    /// Runs until a member takes part in a transfer and has received at least `bytes` bytes of the state.
     fn run_into_transfer(&mut self, receiver: usize, bytes: u64) {
         for _ in 0..20_000 {
             if self.members[receiver].transfer_received() >= bytes {
@@ -83,7 +83,7 @@ impl Bed {
         panic!("no transfer: {:?}", self.handed);
     }
 
-    /// Runs until clients were asked not to wait for a member, because it gets a state.
+    /// Runs until clients were asked not to wait for a member, because it receives a state.
     fn run_out_of_flow_control(&mut self, receiver: usize) {
         self.members[receiver].set_tick(Duration::from_micros(100));
         self.run_into_transfer(receiver, 1);
@@ -104,7 +104,7 @@ impl Bed {
     }
 }
 
-/// A member comes back while messages flow.
+/// A member restarts while messages flow.
 fn comes_back(seed: u64, network: NetworkModel, mutant: Mutant) -> (Bed, Outcome) {
     let (mut bed, mut sent) = bed(&[3], limits(), network, (seed, mutant));
     bed.restart_member(2);
@@ -119,7 +119,7 @@ fn comes_back(seed: u64, network: NetworkModel, mutant: Mutant) -> (Bed, Outcome
     (bed, outcome)
 }
 
-/// Requests are repeated all the time, and messages are delivered all the time: there is one freeze.
+/// Requests are repeated and messages are delivered all the time, but the donor freezes only once.
 #[test]
 fn a_large_state_arrives_at_the_first_attempt_while_messages_flow() {
     let networks = [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()];
@@ -139,14 +139,14 @@ fn a_large_state_arrives_at_the_first_attempt_while_messages_flow() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn a_donor_that_freezes_for_each_request_is_found() {
+fn mutant_that_freezes_for_each_request_is_found() {
     let again = |seed| comes_back(seed, NetworkModel::calm(), Mutant::FrozenAgain).1.freezes > 1;
     assert!((0..4).any(again), "no request was repeated");
 }
 
 #[cfg(feature = "plants")]
 #[test]
-fn an_application_that_is_behind_its_state_machine_misses_deliveries() {
+fn mutant_with_a_state_ahead_of_its_application_misses_deliveries() {
     let (mut bed, mut sent) = bed(&[3], limits(), NetworkModel::calm(), (0, Mutant::StateAheadOfApplication));
     bed.restart_member(2);
     bed.run(10 * RECONNECTED_NS);
@@ -174,12 +174,12 @@ fn a_transfer_goes_on_where_a_broken_connection_ended_it() {
     }
 }
 
-/// What the transfer to a member that comes back led to.
+/// The outcome of the transfer to a member that restarts.
 #[derive(Debug)]
 struct Outcome {
-    /// All members have all messages, each once.
+    /// Whether all members have all messages, each once.
     complete: bool,
-    /// Freezes at both donors.
+    /// Number of freezes at both donors.
     freezes: u32,
     restores: usize,
     torn: u32,
@@ -221,13 +221,13 @@ fn another_donor_begins_anew_when_the_first_one_dies() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn pieces_of_two_donors_are_no_state() {
+fn mutant_that_mixes_two_donors_tears_states() {
     let torn = (0..4).filter(|seed| loses_its_donor(*seed, Mutant::PiecesMixed).torn > 0).count();
     assert!(torn > 1, "{torn} torn");
 }
 
-/// The receiver's application has the snapshot and more, and the state machine has nothing, when the donor dies. Another
-/// one, which has delivered less, as much, or more, finishes it.
+/// The receiver's application has the snapshot and more, and its state machine has nothing, when the donor dies.
+/// Another donor, which has delivered less, as much, or more, completes the transfer.
 fn loses_its_donor_behind_the_snapshot(seed: u64) -> Outcome {
     let (mut bed, mut sent) = calm(seed);
     bed.restart_member(4);
@@ -288,7 +288,7 @@ fn a_leader_change_ends_the_transfer_of_the_one_before() {
     }
 }
 
-/// Nobody waits for a receiver that stands still: not for its acknowledgements, and not for room in its rings.
+/// No process waits for a stalled receiver: neither for its acknowledgements, nor for room in its rings.
 #[test]
 fn a_receiver_that_stands_still_stops_nobody() {
     for seed in 0..4 {
@@ -305,8 +305,8 @@ fn a_receiver_that_stands_still_stops_nobody() {
     }
 }
 
-/// It takes long to take over a state at once. Meanwhile the receiver is expelled, as is whoever stands still, or its connection
-/// breaks because it answers nothing. Afterwards the transfer goes on.
+/// Restoring a state at once takes long. Meanwhile the receiver is expelled like any stalled member, or its connection
+/// breaks because it does not answer. Afterwards the transfer continues.
 #[test]
 fn a_receiver_whose_connection_ends_while_it_restores_needs_no_other_freeze() {
     for seed in [0, 2] {
@@ -317,7 +317,7 @@ fn a_receiver_whose_connection_ends_while_it_restores_needs_no_other_freeze() {
             bed.run(100);
         }
         assert_eq!(bed.handed[4].restores, [0; 0], "seed {seed}: the end is under way");
-        // As if its application took so long.
+        // Simulates an application that takes this long.
         bed.stall(4, 20_000_000_000);
         bed.cut(0, 4, 10 * RECONNECTED_NS);
         sent.extend(bed.multicast(100));
@@ -335,7 +335,7 @@ fn a_receiver_whose_connection_ends_while_it_restores_needs_no_other_freeze() {
     }
 }
 
-/// A follower that has its memory was cut off from the client for a while.
+/// A follower that has its memory was partitioned from the client for a while.
 #[test]
 fn a_follower_that_fell_behind_gets_a_large_state() {
     for seed in 0..4 {
@@ -369,7 +369,7 @@ fn too_large_a_state_is_refused_at_both_ends_with_both_numbers() {
     assert_eq!(bed.handed[0].freezes, 1, "it is not tried again at once");
 }
 
-/// The receiver stands still while more is delivered than is kept for it.
+/// The receiver is stalled while more is delivered than the backlog keeps.
 #[test]
 fn a_full_backlog_ends_the_transfer_and_the_next_one_succeeds() {
     let short = Limits { backlog_bytes: 48 << 10, ..limits() };
@@ -386,8 +386,8 @@ fn a_full_backlog_ends_the_transfer_and_the_next_one_succeeds() {
     bed.agree_on(&[0, 1, 2, 3, 4], &sent, "in the end");
 }
 
-/// The receiver gets a fortieth of a processor, and clients send as much as they may. Without slowing them down it would fall
-/// behind for ever. Each of them goes on, whoever else takes what is credited.
+/// The receiver gets a fortieth of a processor, and clients send as much as they may. Without slowing them down, it
+/// would fall behind for ever. Each client continues, however much the others use of the credits.
 #[test]
 fn a_slow_receiver_catches_up_with_clients_that_never_pause() {
     const CLIENTS: u16 = 16;
@@ -417,7 +417,7 @@ fn a_slow_receiver_catches_up_with_clients_that_never_pause() {
         }
         let own = |client: u16| sent[before..].iter().filter(|id| id.client.0 == client).count();
         let counts: Vec<usize> = (0..CLIENTS).map(own).collect();
-        // When the receiver is there again, all wait for it.
+        // When the receiver has returned, all wait for it.
         assert!(counts.iter().all(|own| *own > 0) || sent.len() == before, "round {rounds}: {counts:?}");
     }
     assert!(bed.outcomes(0, TransferRole::Donor).contains(&TransferOutcome::Complete), "{:?}", bed.handed[0]);
@@ -430,10 +430,10 @@ fn a_slow_receiver_catches_up_with_clients_that_never_pause() {
     assert_eq!(all, sent);
 }
 
-/// The others are lost when the receiver's application has the state and its state machine has not: the group begins its life
-/// anew, and so does that application.
+/// The other members are lost when the receiver's application has the state and its state machine has not. The group is
+/// founded again, and that application is reset.
 #[test]
-fn a_group_that_begins_anew_forgets_what_a_transfer_brought() {
+fn refounded_group_forgets_the_state_of_an_unfinished_transfer() {
     for seed in 0..10 {
         let (mut bed, _) = bed(&[3], limits(), NetworkModel::calm(), (seed, Mutant::None));
         bed.restart_member(2);
@@ -446,7 +446,7 @@ fn a_group_that_begins_anew_forgets_what_a_transfer_brought() {
         assert!(bed.members[2].replica().is_joining() && bed.members[2].applied() > 0, "seed {seed}");
         bed.restart_member(0);
         bed.restart_member(1);
-        // It would remember the group.
+        // The client would remember the group.
         bed.restart_client(0);
         bed.run(40 * RECONNECTED_NS);
         assert!(bed.members.iter().all(|member| !member.replica().is_joining()), "seed {seed}");
@@ -457,9 +457,9 @@ fn a_group_that_begins_anew_forgets_what_a_transfer_brought() {
     }
 }
 
-/// A process without memory has the application's state of what its group delivered, when all that had delivered it are lost. The
-/// group is reset with the state of a member that was behind. Returns whether all members deliver alike from then on. What was lost
-/// may be delivered once more, if somebody holds it.
+/// A process without memory has the application's state of what its group delivered, when all members that had
+/// delivered it are lost. The group is reset with the state of a member that was behind. Returns whether all members
+/// deliver alike from then on. A lost message may be delivered once more, if a member holds it.
 fn are_alike_when_reset_behind_an_application(seed: u64, mutant: Mutant) -> bool {
     let (mut bed, sent) = bed(&[5], limits(), NetworkModel::calm(), (seed, mutant));
     (0..3).chain([4, 5]).for_each(|other| bed.cut(3, other, 20 * RECONNECTED_NS));
@@ -489,7 +489,7 @@ fn are_alike_when_reset_behind_an_application(seed: u64, mutant: Mutant) -> bool
 }
 
 #[test]
-fn a_group_that_is_reset_forgets_what_a_transfer_brought() {
+fn reset_group_forgets_the_state_of_an_unfinished_transfer() {
     for seed in 0..4 {
         assert!(are_alike_when_reset_behind_an_application(seed, Mutant::None), "seed {seed}");
     }
@@ -497,11 +497,11 @@ fn a_group_that_is_reset_forgets_what_a_transfer_brought() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn an_application_that_is_ahead_with_another_history_misses_deliveries() {
+fn mutant_with_an_application_ahead_in_another_history_misses_deliveries() {
     assert!(!are_alike_when_reset_behind_an_application(0, Mutant::AheadOfAnotherHistory));
 }
 
-/// A reset would go on with less than its application has.
+/// A reset would continue with less than the application has.
 #[test]
 fn a_member_whose_application_is_ahead_resets_nothing() {
     let (mut bed, _) = calm(0);
@@ -521,8 +521,8 @@ fn a_member_whose_application_is_ahead_resets_nothing() {
     assert_eq!(bed.members[3].reset(ends, false), Err(Rejected::Ahead));
 }
 
-/// A transfer is under way when its receiver resets the group. It brings nothing more: the new history goes on from what the receiver
-/// has delivered, and so does its application.
+/// A transfer is in progress when its receiver resets the group. It brings nothing more: the new history continues from
+/// the receiver's deliveries, and so does its application.
 #[test]
 fn a_member_that_resets_its_group_takes_no_state_meanwhile() {
     for seed in 0..4 {
@@ -537,7 +537,7 @@ fn a_member_that_resets_its_group_takes_no_state_meanwhile() {
         let ends = bed.members[3].replica().reset_ends();
         bed.members[3].reset(ends, false).expect("its application is not ahead");
         bed.world.wake_at(ProcessId(3), bed.world.now_ns());
-        // The reset has no majority until everything would have come.
+        // The reset has no majority until the whole state would have arrived.
         [1, 2, 4].into_iter().for_each(|member| bed.stall(member, RECONNECTED_NS));
         bed.run(RECONNECTED_NS - SETTLED_NS);
         assert_eq!(bed.members[3].replica().incarnation(), Incarnation::FIRST, "seed {seed}");

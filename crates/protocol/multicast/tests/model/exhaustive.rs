@@ -1,4 +1,4 @@
-//! Small clusters, searched wholly.
+//! Small clusters, searched exhaustively.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use super::scenario::Scenario;
 use super::verdict::REAL_TIME_PATH;
 use super::{asked, say};
 
-/// Searches everything. No property may fail; what must be possible must have been seen; every run must have used
-/// exactly the writes of the formulas; and there must be `at_least` this many states, so that a search that has become
-/// trivial is seen.
+/// Searches all states. No property may fail, every state that must be possible must have been seen, and every run must
+/// have used exactly the writes of the formulas. There must be `at_least` this many states, so that a search that has
+/// become trivial is detected.
 fn verify(scenario: Scenario, at_least: usize) {
     let late = scenario.messages.iter().filter(|message| message.late).count();
     let depth = 1 + late + scenario.writes();
@@ -42,8 +42,8 @@ fn verify(scenario: Scenario, at_least: usize) {
     assert!(states >= at_least, "{name}: only {states} states, there were {at_least}");
 }
 
-/// Two groups and two messages, the second at any time: the destination sets of the notes' anomaly, and both to both;
-/// from two clients and from one.
+/// Two groups and two messages, the second one at any time. The destination sets are {0, 1} and {1}, {0} and {0, 1},
+/// and {0, 1} twice; each from two clients and from one.
 fn two_groups(sizes: [usize; 2], v1: bool, at_least: [usize; 6]) {
     let sets: [[&[u16]; 2]; 3] = [[&[0, 1], &[1]], [&[0], &[0, 1]], [&[0, 1], &[0, 1]]];
     let both = sets.iter().flat_map(|set| [(set, 1), (set, 0)]);
@@ -82,7 +82,7 @@ fn groups_of_1_and_3_and_of_3_and_1_that_take_minutes() {
     }
 }
 
-/// Three messages in one group of three: three clients, one client, two clients; windows that wrap too.
+/// Three messages in one group of three, from three clients, from one, and from two. Some windows wrap.
 #[test]
 fn one_group_of_3_with_three_messages() {
     let to: &[u16] = &[0];
@@ -92,8 +92,8 @@ fn one_group_of_3_with_three_messages() {
     verify(Scenario::new(&[3], &[(0, to), (1, to), (1, to)]).late(1), 35_000);
 }
 
-/// A third client's message at any time, when the clocks of the two groups are apart: here real-time order over two
-/// groups needs the clock raise and the vote of a one-process group (see `plants`).
+/// A third client's message at any time, when the clocks of the two groups differ. Here real-time order over two groups
+/// needs the clock raise and the vote of a one-process group (see `mutants`).
 #[test]
 fn real_time_order_over_two_groups() {
     let (zero, one, both): (&[u16], &[u16], &[u16]) = (&[0], &[1], &[0, 1]);
@@ -102,49 +102,49 @@ fn real_time_order_over_two_groups() {
     }
 }
 
-/// A limit of the protocol, not of this code. a → {1, 2}, c → {0, 1}, b → {0}: group 2 delivers a, then b is multicast,
-/// and still b comes before c at group 0 and c before a at group 1. Group 1 holds a back until c is decided; group 2 does
-/// not know of c. Between messages with a common group, and between any in two groups, real-time order holds (all other
-/// tests here).
+/// A limit of the protocol, not of this code. With a → {1, 2}, c → {0, 1}, b → {0}: group 2 delivers a, then b is
+/// multicast, and still b precedes c at group 0 and c precedes a at group 1. Group 1 holds a back until c is decided;
+/// group 2 does not know of c. Real-time order holds between messages with a common group, and between any messages in
+/// two groups (all other tests here).
 #[test]
 fn real_time_order_does_not_reach_over_three_groups() {
     let scenario = Scenario::new(&[1, 1, 1], &[(0, &[1, 2]), (1, &[0, 1]), (2, &[0])]).late(2);
     let checker =
         Machine::new(scenario).checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let (machine, name) = (checker.model(), &checker.model().scenario.name);
-    let path = checker.discovery(REAL_TIME_PATH.1).expect("the example of the comment is reachable");
+    let path = checker.discovery(REAL_TIME_PATH.1).expect("the example in the comment is reachable");
     say(&format!("{name}: {:?} after {:?}", machine.logs(path.last_state()), path.into_actions()));
     let failures = machine.properties().into_iter().filter(|property| property.expectation.discovery_is_failure());
     failures.for_each(|property| assert!(checker.discovery(property.name).is_none(), "{name}: {}", property.name));
 }
 
-/// Two messages of one session, and two of strangers between them that would turn the order round: a → {2}, b → {0} after a is delivered,
-/// c1 → {0, 1}, c2 → {1, 2}.
+/// Two messages of one session, and between them two messages of other clients that could reverse the order: a → {2}, b
+/// → {0} after a is delivered, c1 → {0, 1}, c2 → {1, 2}.
 pub(crate) fn sessions(sizes: &[usize]) -> Scenario {
     Scenario::new(sizes, &[(0, &[2]), (1, &[0, 1]), (2, &[1, 2]), (0, &[0])]).late(3).after(3, 0)
 }
 
 #[test]
-fn what_comes_after_a_delivery_by_its_own_word_follows_it_over_three_groups() {
+fn message_that_names_a_delivered_time_follows_it_over_three_groups() {
     verify(sessions(&[1, 1, 1]), 1000);
     verify(Scenario::new(&[1, 1, 1], &[(0, &[1, 2]), (1, &[0, 1]), (2, &[0])]).late(2).after(2, 0), 100);
 }
 
-/// Shares of one message, and two clients whose second messages are to both groups. At each group the other client's second message may come
-/// first, and stand before this one's first one.
+/// Shares of one message, and two clients whose second messages go to both groups. At each group the other client's
+/// second message may arrive first, and precede this client's first message.
 pub(crate) fn shares(sizes: &[usize]) -> Scenario {
     let (zero, one, both): (&[u16], &[u16], &[u16]) = (&[0], &[1], &[0, 1]);
     Scenario::new(sizes, &[(0, zero), (0, both), (1, one), (1, both)]).window(4).share(1)
 }
 
 #[test]
-fn clients_with_a_share_each_hold_up_nobody_for_ever() {
+fn clients_with_shares_block_each_other_never_for_ever() {
     verify(shares(&[1, 1]), 900);
     verify(shares(&[1, 2]), 45_000);
     verify(Scenario::new(&[2], &[(0, &[0]), (0, &[0]), (1, &[0]), (1, &[0])]).window(4).share(1), 550);
 }
 
-/// Beyond two messages: a third client's message at any time, a ring of three groups, FIFO across destination sets.
+/// More than two messages: a third client's message at any time, a ring of three groups, FIFO across destination sets.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn three_messages_over_several_groups() {
@@ -157,15 +157,15 @@ fn three_messages_over_several_groups() {
     verify(Scenario::new(&[1, 3], &[(0, both), (1, zero), (2, one)]).late(2), 180_000);
 }
 
-/// Followers in both groups.
+/// Both groups have followers.
 #[test]
 fn groups_of_2_and_2() {
     two_groups([2, 2], false, [2000, 1000, 1800, 1000, 60_000, 18_000]);
 }
 
-/// The largest of the kinds above: half of the time of all.
+/// The largest of the configurations above: half of the total time.
 #[test]
-fn the_largest_that_take_minutes() {
+fn largest_configurations_that_take_minutes() {
     if asked(true) {
         let (to, both): (&[u16], &[u16]) = (&[0], &[0, 1]);
         verify(Scenario::new(&[3], &[(0, to), (1, to), (2, to)]).late(2).v1(), 700_000);
@@ -174,7 +174,7 @@ fn the_largest_that_take_minutes() {
     }
 }
 
-/// Four minutes, not seconds: only with `STENTOR_MODEL=large` in the environment, which says so.
+/// Takes four minutes, so it runs only with `STENTOR_MODEL=large` in the environment, and prints that otherwise.
 #[test]
 fn large_configurations() {
     if std::env::var("STENTOR_MODEL").as_deref() != Ok("large") {

@@ -13,11 +13,11 @@ use super::verdict::{
     TIMESTAMPS, judge,
 };
 
-/// Members and channels that fit.
+/// Maximum number of members and channels together.
 const NUMBERS: usize = 40;
 const MESSAGES: usize = 4;
 
-/// What must be possible, else the search is not what it claims to be.
+/// Conditions that must be possible. Otherwise the search does not do what it claims.
 const WAITS: &str = "a stream entry waits for its body";
 const FIRST: &str = "the first message is delivered before the second";
 const SECOND: &str = "the second message is delivered before the first";
@@ -26,9 +26,9 @@ const SECOND: &str = "the second message is delivered before the first";
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Cluster {
     numbers: [u32; NUMBERS],
-    /// Messages that are multicast.
+    /// Messages that are multicast, as bits.
     submitted: u8,
-    /// By message: those that were delivered anywhere when it was multicast.
+    /// Indexed by message: the messages that were delivered anywhere when it was multicast.
     earlier: [u8; MESSAGES],
     flaws: Flaws,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Machine {
     pub(crate) scenario: Scenario,
     network: Network,
     destined: Vec<u32>,
-    /// By message: its body and the channels it goes into.
+    /// Indexed by message: its body and the channels into which it is written.
     bodies: Vec<(u32, Vec<usize>)>,
     store: RwLock<Store>,
     start: Vec<u32>,
@@ -76,7 +76,7 @@ impl Machine {
         Machine { scenario, network, destined, bodies, store: RwLock::new(store), start }
     }
 
-    /// Whether a property is one that may hold or not.
+    /// Returns whether a property may or may not hold.
     pub(crate) fn is_optional(&self, property: &str) -> bool {
         self.scenario.sizes.len() > 2 && property == REAL_TIME_PATH.1
     }
@@ -89,18 +89,19 @@ impl Machine {
         self.store.read().expect("a thread of the search panicked")
     }
 
-    /// States that single members were in.
+    /// Returns the number of states in which single members were.
     pub(crate) fn local_states(&self) -> usize {
         self.read().locals()
     }
 
-    /// The deliveries of every member.
+    /// Returns the deliveries of every member.
     pub(crate) fn logs(&self, state: &Cluster) -> Vec<Vec<Entry>> {
         let store = self.read();
         state.numbers[..self.members()].iter().map(|local| store.local(*local).log.clone()).collect()
     }
 
-    /// Calls `f` with what the head of a channel leads to: `None` if the channel is empty or its head must wait.
+    /// Calls `f` with the outcome of taking the head of a channel: `None` if the channel is empty or its head must
+    /// wait.
     fn with_outcome<R>(&self, state: &Cluster, wire: usize, f: impl FnOnce(&Store, Option<(&Outcome, u32)>) -> R) -> R {
         let queue = state.numbers[self.members() + wire];
         let store = self.read();
@@ -128,7 +129,7 @@ impl Machine {
         streams.any(|(wire, _)| state.numbers[self.members() + wire] != EMPTY && !self.enabled(state, wire))
     }
 
-    /// Some member has delivered both of the first two messages, this one first.
+    /// Returns whether some member has delivered both of the first two messages, `message` first.
     fn delivered_first(&self, state: &Cluster, message: u8) -> bool {
         self.logs(state).iter().any(|log| {
             let mut both = log.iter().map(|(delivered, _)| *delivered).filter(|delivered| *delivered < 2);
@@ -144,7 +145,7 @@ impl Machine {
         state.submitted >> message & 1 == 0 && is_next && after.is_none_or(|after| self.time_of(state, after).is_some())
     }
 
-    /// The final time of a message, if it was delivered anywhere.
+    /// Returns the final time of a message, if it was delivered anywhere.
     fn time_of(&self, state: &Cluster, message: usize) -> Option<u64> {
         let logs = self.logs(state);
         let found = logs.iter().flatten().find(|(delivered, _)| usize::from(*delivered) == message);
@@ -203,7 +204,7 @@ impl Machine {
         state.flaws |= judge(&self.scenario, &self.destined, &logs, u32::from(state.submitted), &earlier);
     }
 
-    /// Whether nothing can happen any more.
+    /// Returns whether nothing more can happen.
     pub(crate) fn is_terminal(&self, state: &Cluster) -> bool {
         let all = (1_u16 << self.scenario.messages.len()) - 1;
         u16::from(state.submitted) == all && !(0..self.network.wires.len()).any(|wire| self.enabled(state, wire))
@@ -229,7 +230,7 @@ impl Model for Machine {
         vec![state]
     }
 
-    /// All steps that are possible now; none is left out.
+    /// Collects all steps that are possible now, without exception.
     fn actions(&self, state: &Cluster, actions: &mut Vec<Action>) {
         let wires = self.network.wires.iter().enumerate();
         actions.extend(wires.filter(|(wire, _)| self.enabled(state, *wire)).map(|(_, name)| Action::Take(*name)));
@@ -265,7 +266,7 @@ impl Model for Machine {
         if self.scenario.sizes.len() <= 2 {
             properties.push(holds(REAL_TIME_PATH, |_, state| state.flaws & REAL_TIME_PATH.0 == 0));
         } else {
-            // Possible, not required.
+            // A violation is possible, but not required.
             let condition = |_: &Machine, state: &Cluster| state.flaws & REAL_TIME_PATH.0 != 0;
             properties.push(Property::sometimes(REAL_TIME_PATH.1, condition));
         }

@@ -1,4 +1,4 @@
-//! The same search finds every rule of the protocol that is dropped.
+//! Tests that the exhaustive search detects every rule of the protocol that a mutant drops.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ const ZERO: &[u16] = &[0];
 const ONE: &[u16] = &[1];
 const BOTH: &[u16] = &[0, 1];
 
-/// The search finds the property violated; without the bug it is not (`exhaustive`, the same scenarios).
+/// Requires that the search finds the property violated. Without the mutant it is not (`exhaustive`, with the same
+/// scenarios).
 fn finds(mutant: Mutant, scenario: Scenario, property: (Flaws, &'static str)) {
     let machine = Machine::new(scenario.mutant(mutant));
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));
@@ -28,56 +29,57 @@ fn finds(mutant: Mutant, scenario: Scenario, property: (Flaws, &'static str)) {
     say(&format!("{name}: found after {states} states, in {steps} steps: {}; {logs:?}", property.1));
 }
 
-/// Clocks apart: group 1 is one ahead when `BOTH` comes; group 0 gets its own message at any time.
+/// Clocks that differ: group 1 is one ahead when the message to `BOTH` arrives; group 0 gets its own message at any
+/// time.
 fn clocks_apart(sizes: &[usize]) -> Scenario {
     Scenario::new(sizes, &[(0, ONE), (1, BOTH), (2, ZERO)]).late(2)
 }
 
-/// "Why do we need to write to leader first": the leader gives a later message a time below the final one of a message
-/// that has its vector, and members of its group deliver the two in either order. Real time breaks too.
+/// Without the clock raise, the leader gives a later message a time below the final one of a message that has its
+/// vector, and members of its group deliver the two in either order. Real-time order breaks, too.
 #[test]
 fn without_the_clock_raise() {
     finds(Mutant::NoClockRaise, clocks_apart(&[1, 1]), REAL_TIME);
     finds(Mutant::NoClockRaise, clocks_apart(&[3, 1]), PREFIX);
 }
 
-/// Hazard "clock raised in one thread, entry posted in another".
+/// The clock is raised in one step and the entry posted in another (`docs/hazards.md`).
 #[test]
 fn with_the_clock_raised_after_the_entry() {
     finds(Mutant::ClockAfterEntry, clocks_apart(&[1, 1]), REAL_TIME);
     finds(Mutant::ClockAfterEntry, clocks_apart(&[3, 1]), PREFIX);
 }
 
-/// Hazard "timestamps read out of the leader's write order": without density, a follower delivers m2 on
-/// acknowledgements while it has not seen that m1 comes before it. Two messages and 1+3 are enough.
+/// Timestamps are read out of the leader's write order (`docs/hazards.md`): without density, a follower delivers m2 on
+/// acknowledgements although it has not seen that m1 precedes it. Two messages and groups of 1 and 3 are enough.
 #[test]
 fn without_density() {
     finds(Mutant::NoDensity, Scenario::new(&[1, 3], &[(0, BOTH), (1, ONE)]).late(1), PREFIX);
 }
 
-/// "The leader of a one-process group has nobody to imply it": another group delivers before this leader raised its
-/// clock, and a message multicast after that delivery comes before it.
+/// The leader of a one-process group has no follower whose vote implies its own. Another group delivers before this
+/// leader has raised its clock, and a message multicast after that delivery precedes it.
 #[test]
 fn without_the_vote_of_a_one_process_group() {
     finds(Mutant::SoloLeaderSilent, clocks_apart(&[1, 1]), REAL_TIME);
     finds(Mutant::SoloLeaderSilent, clocks_apart(&[1, 2]), REAL_TIME);
 }
 
-/// Hazard "pipelined messages of one client to different destination sets": a → both, b → one; the other group's clock
-/// is ahead, b overtakes a.
+/// Pipelined messages of one client to different destination sets (`docs/hazards.md`): a goes to both groups, b to one.
+/// The other group's clock is ahead, and b overtakes a.
 #[test]
 fn without_the_fifo_rule() {
     finds(Mutant::NoFifo, Scenario::new(&[1, 1], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
     finds(Mutant::NoFifo, Scenario::new(&[1, 2], &[(0, ONE), (1, BOTH), (1, ZERO)]).late(1), FIFO);
 }
 
-/// A session's second message comes before its first in the order, through two messages of strangers.
+/// A session's second message precedes its first one in the order, through two messages of other clients.
 #[test]
 fn without_the_time_that_a_message_comes_after() {
     finds(Mutant::NotBeforeIgnored, super::exhaustive::sessions(&[1, 1, 1]), SESSION);
 }
 
-/// A message to both groups waits at each of them behind a message that the other one holds up.
+/// A message to both groups waits at each of them behind a message that the other group blocks.
 #[test]
 fn with_a_share_for_messages_to_several_groups() {
     finds(Mutant::ShareOfAll, super::exhaustive::shares(&[1, 1]), COMPLETE);

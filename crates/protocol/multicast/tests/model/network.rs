@@ -1,7 +1,7 @@
 //! The channels of a run, and one step of one member: take the head of one channel.
 //!
-//! One FIFO per sender, receiver and queue pair; no order between two of them (rule 1 of the fabric contract). What is in
-//! a channel are the encoded words, so that every step goes through the real codec too.
+//! There is one FIFO per sender, receiver and queue pair, and no order between two of them (rule 1 of the fabric's
+//! contract). A channel contains encoded words, so that every step passes through the real codec, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Wire {
     }
 }
 
-/// All channels of a cluster, by number.
+/// All channels of a cluster, numbered.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) topology: Arc<Topology>,
@@ -62,20 +62,20 @@ impl Network {
         self.numbers[&wire]
     }
 
-    /// The channels that a client's message goes into.
+    /// Returns the channels into which a client's message is written.
     pub(crate) fn body_wires(&self, client: u16, to: &[u16]) -> Vec<usize> {
         let members = to.iter().flat_map(|group| self.topology.members(stentor_multicast::GroupId(*group)));
         members.map(|to| self.number(Wire::Body { client, to: to.0 })).collect()
     }
 }
 
-/// What one step did.
+/// The result of one step.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// Channel and words, in posting order.
+    /// Channels and words, in posting order.
     pub(crate) sends: Vec<(usize, Vec<u64>)>,
     pub(crate) deliveries: Vec<Delivery>,
-    /// Why the input was refused.
+    /// The reason why the input was refused.
     pub(crate) rejected: Option<String>,
 }
 
@@ -124,21 +124,21 @@ impl Effects for Recorder<'_> {
     fn restore(&mut self, _number: u64) {}
 }
 
-/// Whether what a member sent goes to a destination of the message that it is about. `about`: the message's destination
-/// groups.
+/// Returns whether a write of a member goes to a destination of its message. `about`: the message's destination groups.
 pub(crate) fn is_genuine(network: &Network, wire: usize, about: &[u16]) -> bool {
     let receiver = ProcessId(network.wires[wire].receiver() as u16);
     matches!(network.topology.role(receiver), Some(ProcessRole::Member { group, .. }) if about.contains(&group.0))
 }
 
-/// The message, as client and sequence, that an item is about.
+/// Returns the client and sequence of the message that an item is about.
 pub(crate) fn about(words: &[u64]) -> (u16, u64) {
     let (item, _) = Item::decode(words, 0).expect("a member sent an item that does not decode");
     let head = item.head().expect("an item about a message");
     (head.client.0, head.sequence)
 }
 
-/// Hands the words at the head of a channel to its receiver. `None`: a stream entry that waits for its body.
+/// Passes the words at the head of a channel to its receiver. Returns `None` for a stream entry that waits for its
+/// body.
 pub(crate) fn take(network: &Network, replica: &mut Replica, wire: Wire, words: &[u64]) -> Option<Step> {
     let mut out = Recorder { network, me: wire.receiver() as u16, step: Step::default() };
     let taken = match wire {

@@ -1,4 +1,4 @@
-//! What is multicast in one run: groups, clients, messages, destination sets.
+//! The messages of a run: groups, clients, messages, destination sets.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use stentor_multicast::{
 pub(crate) struct Message {
     pub(crate) client: u16,
     pub(crate) to: Vec<u16>,
-    /// Multicast at any time, not at the beginning.
+    /// Whether it is multicast at any time, not at the beginning.
     pub(crate) late: bool,
-    /// Multicast only after this one was delivered somewhere, to come after it.
+    /// The message that must be delivered somewhere before this one is multicast, and that this one must follow.
     pub(crate) after: Option<usize>,
 }
 
-/// A run's fixed part.
+/// The fixed part of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// `messages`: (client, destination groups), in the order in which each client multicasts them.
+    /// Creates a scenario. `messages`: (client, destination groups), in the order in which each client multicasts them.
     pub(crate) fn new(sizes: &[usize], messages: &[(u16, &[u16])]) -> Self {
         let messages: Vec<Message> = messages
             .iter()
@@ -50,7 +50,7 @@ impl Scenario {
         scenario
     }
 
-    /// The message `index` and its client's later ones may be multicast at any time.
+    /// Lets the message `index` and its client's later ones be multicast at any time.
     pub(crate) fn late(mut self, index: usize) -> Self {
         let client = self.messages[index].client;
         self.messages[index..].iter_mut().filter(|message| message.client == client).for_each(|m| m.late = true);
@@ -58,7 +58,7 @@ impl Scenario {
         self
     }
 
-    /// The late message `index` comes after `earlier`: whoever multicasts it has learned that that one is delivered.
+    /// Makes the late message `index` follow `earlier`: its client has learnt that `earlier` is delivered.
     pub(crate) fn after(mut self, index: usize, earlier: usize) -> Self {
         self.messages[index].after = Some(earlier);
         self.rename();
@@ -76,7 +76,7 @@ impl Scenario {
         self
     }
 
-    /// A leader has so many messages of one client under way while others multicast.
+    /// Limits the messages of one client that a leader has in progress while other clients multicast.
     pub(crate) fn share(mut self, share: u32) -> Self {
         self.share = Some(share);
         self.rename();
@@ -118,7 +118,7 @@ impl Scenario {
         Arc::new(Topology::new(&self.sizes, clients).expect("the scenario's cluster is possible"))
     }
 
-    /// One replica per member, in order of process.
+    /// Returns one replica per member, in order of process.
     pub(crate) fn replicas(&self, topology: &Arc<Topology>) -> Vec<Replica> {
         (0..topology.all_members() as u16)
             .map(|process| {
@@ -132,14 +132,14 @@ impl Scenario {
             .collect()
     }
 
-    /// One sender per client.
+    /// Returns one sender per client.
     pub(crate) fn senders(&self, topology: &Arc<Topology>) -> Vec<Sender> {
         (0..topology.clients() as u16)
             .map(|client| Sender::new(topology, ClientId(client), self.window).with_mutant(self.mutant))
             .collect()
     }
 
-    /// Which messages go to the group of each member, as bits of their indices.
+    /// Returns the messages for each member's group, as bits of their indices.
     pub(crate) fn destined(&self, topology: &Topology) -> Vec<u32> {
         (0..topology.all_members() as u16)
             .map(|process| {
@@ -150,15 +150,16 @@ impl Scenario {
             .collect()
     }
 
-    /// Whether the first two messages may be delivered in either order: one destination group in common, two clients.
+    /// Returns whether the first two messages may be delivered in either order: they have a common destination group
+    /// and two clients.
     pub(crate) fn is_open(&self) -> bool {
         let [first, second, ..] = self.messages.as_slice() else { return false };
         first.client != second.client && first.to.iter().any(|group| second.to.contains(group))
     }
 
-    /// Writes of the whole run, by the formulas of the protocol's counts: for a message to g groups with N members in
-    /// all, the client writes N bodies; by group of p members, the leader (g−1)+(p−1), V2: p−1 if g > 1 and N−1 if p = 1,
-    /// V1: (p−1)(g−1)+N−1; each follower N−1.
+    /// Returns the writes of the whole run, by the formulas of the protocol's counts. For a message to g groups with N
+    /// members in all, the client writes N bodies. In a group of p members, the leader writes (g−1)+(p−1), and in
+    /// addition with V2 p−1 if g > 1 and N−1 if p = 1, with V1 (p−1)(g−1)+N−1; each follower writes N−1.
     pub(crate) fn writes(&self) -> usize {
         self.messages.iter().map(|message| self.writes_of(&message.to)).sum()
     }
@@ -178,14 +179,14 @@ impl Scenario {
         all + sizes().map(|p| leader(p) + (p - 1) * (all - 1)).sum::<usize>()
     }
 
-    /// The index of a client's message by its sequence.
+    /// Returns the index of a client's message by its sequence.
     pub(crate) fn index_of(&self, client: u16, sequence: u64) -> Option<usize> {
         let own = self.messages.iter().enumerate().filter(|(_, m)| m.client == client);
         own.map(|(index, _)| index).nth(usize::try_from(sequence.checked_sub(1)?).ok()?)
     }
 }
 
-/// Has an encoded body come after a time.
+/// Marks an encoded body as one that must follow a time.
 pub(crate) fn not_before(mut words: Vec<u64>, time: u64) -> Vec<u64> {
     Header::mark_not_before(&mut words);
     words[1] += 8;
@@ -193,7 +194,8 @@ pub(crate) fn not_before(mut words: Vec<u64>, time: u64) -> Vec<u64> {
     words
 }
 
-/// Numbers a message and encodes it as it is written into the rings. An empty message: payloads are the rings' matter.
+/// Numbers a message and encodes it as it is written into the rings. The payload is empty, because only the rings
+/// handle payloads.
 pub(crate) fn encode_body(sender: &mut Sender, message: &Message) -> Vec<u64> {
     let to: Vec<GroupId> = message.to.iter().map(|group| GroupId(*group)).collect();
     let mut destinations: Vec<Destination> = Vec::new();

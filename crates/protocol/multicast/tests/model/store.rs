@@ -1,7 +1,7 @@
-//! Exact states of members and channels, each kept once and named by a number.
+//! Exact states of members and channels, each stored once and identified by a number.
 //!
-//! A state of the whole cluster is then a few numbers, and what one member does with one item in one state is computed
-//! once by the real state machine and remembered. Numbers stand for values compared with `Eq`, so nothing is abstracted.
+//! A state of the whole cluster is then a few numbers. The real state machine computes once what a member does with an
+//! item in a state, and the result is stored. Numbers stand for values compared with `Eq`, so nothing is abstracted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -14,7 +14,7 @@ use super::network::{Network, Step, about, is_genuine, take};
 use super::scenario::Scenario;
 use super::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY};
 
-/// One member: its state machine, and what it has delivered.
+/// One member: its state machine, and its deliveries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Local {
     pub(crate) replica: Replica,
@@ -22,18 +22,18 @@ pub(crate) struct Local {
     pub(crate) flaws: Flaws,
 }
 
-/// What a member does with an item.
+/// The result of taking an item.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The member's next state.
     pub(crate) next: u32,
-    /// Channel and item.
+    /// Channels and items.
     pub(crate) sends: Vec<(usize, u32)>,
-    /// It delivered something, or did something wrong.
+    /// Whether the member delivered something, or made a mistake.
     pub(crate) judge: bool,
 }
 
-/// A quick hash; the default one takes a third of a search's time. What it tells apart is compared in full.
+/// A fast hasher; the default one takes a third of a search's time. Values with equal hashes are compared in full.
 #[derive(Default)]
 pub(crate) struct Mixer(u64);
 
@@ -76,7 +76,7 @@ impl Hasher for Mixer {
 
 pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
 
-/// Values by number.
+/// Numbered values.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     values: Vec<Arc<T>>,
@@ -117,7 +117,7 @@ pub(crate) struct Store {
     items: Table<Vec<u64>>,
     queues: Table<Vec<u32>>,
     pushed: HashMap<(u32, u32), u32>,
-    /// By queue: head and rest.
+    /// Indexed by queue: its head and rest.
     popped: Vec<(u32, u32)>,
     outcomes: HashMap<(u32, u32, u32), Option<Outcome>>,
 }
@@ -156,7 +156,7 @@ impl Store {
         self.locals.values.len()
     }
 
-    /// The head of a channel that is not empty, and the rest.
+    /// Returns the head of a channel that is not empty, and the rest.
     pub(crate) fn pop(&self, queue: u32) -> (u32, u32) {
         self.popped[queue as usize]
     }
@@ -186,7 +186,7 @@ impl Store {
         number
     }
 
-    /// `Some(None)`: the item must wait.
+    /// Returns the known outcome, if there is one. `Some(None)`: the item must wait.
     pub(crate) fn known_outcome(&self, local: u32, wire: usize, item: u32) -> Option<Option<&Outcome>> {
         self.outcomes.get(&(local, wire as u32, item)).map(Option::as_ref)
     }
@@ -211,7 +211,7 @@ impl Store {
     }
 }
 
-/// Appends what was delivered to the member's log, and judges the step by itself.
+/// Appends the deliveries to the member's log, and judges the step by itself.
 pub(crate) fn note(scenario: &Scenario, network: &Network, log: &mut Vec<Entry>, step: &Step) -> Flaws {
     let mut flaws = if step.rejected.is_some() { ACCEPTED.0 } else { 0 };
     for delivery in &step.deliveries {

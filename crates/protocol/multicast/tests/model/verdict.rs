@@ -1,13 +1,14 @@
-//! The properties of the multicast, judged on what every member has delivered so far.
+//! The properties of the multicast, judged on the deliveries of every member so far.
 //!
-//! No process fails here, so every message is delivered in the end. A message that a member has not delivered yet comes
-//! there after all that it has delivered: such pending pairs count as ordered. That finds a hole (M5) when it opens.
+//! No process fails here, so every message is delivered in the end. A message that a member has not delivered yet will
+//! follow everything that the member has delivered: such pending pairs count as ordered. That detects a gap (M5) as
+//! soon as it opens.
 
 use stentor_multicast::Timestamp;
 
 use super::scenario::Scenario;
 
-/// Properties, as bits of [`Flaws`].
+/// The properties, as bits of [`Flaws`].
 pub(crate) const INTEGRITY: (Flaws, &str) = (1, "M1 integrity: once, at destinations, after the multicast, numbered");
 pub(crate) const ACYCLIC: (Flaws, &str) = (2, "M4 acyclic order over all members");
 pub(crate) const PREFIX: (Flaws, &str) = (4, "M5 no two members in opposite orders, no holes");
@@ -18,16 +19,16 @@ pub(crate) const TIMESTAMPS: (Flaws, &str) = (32, "one final timestamp per messa
 pub(crate) const ACCEPTED: (Flaws, &str) = (64, "no input is rejected");
 pub(crate) const COMPLETE: (Flaws, &str) = (128, "M3 M9 everything is delivered everywhere at the end");
 
-/// Holds while there are two groups. Over three it is not what the protocol promises: see
+/// Holds for two groups. The protocol does not guarantee it for three: see
 /// `exhaustive::real_time_order_does_not_reach_over_three_groups`.
 pub(crate) const REAL_TIME_PATH: (Flaws, &str) = (512, "real-time order over other messages in between");
 pub(crate) const GENUINE: (Flaws, &str) = (256, "M7 nothing is sent to anybody but destinations");
 
 pub(crate) const SESSION: (Flaws, &str) =
-    (1024, "order of a session: what comes after a delivered message by its own word follows it in the order");
+    (1024, "order of a session: a message that names a delivered one follows it in the order");
 
 pub(crate) const READ: (Flaws, &str) =
-    (2048, "a read at a leader has what is delivered in its group, and what it comes after");
+    (2048, "a read at a leader returns what is delivered in its group, and what it must follow");
 
 /// All properties.
 pub(crate) const ALL: [(Flaws, &str); 12] = [
@@ -45,19 +46,20 @@ pub(crate) const ALL: [(Flaws, &str); 12] = [
     READ,
 ];
 
-/// Which properties are violated.
+/// The violated properties, as bits.
 pub(crate) type Flaws = u16;
 
 /// One delivery: the message's index, its final timestamp.
 pub(crate) type Entry = (u8, Timestamp);
 
-/// The names of violated properties.
+/// Returns the names of violated properties.
 pub(crate) fn names(flaws: Flaws) -> Vec<&'static str> {
     ALL.iter().filter(|(bit, _)| flaws & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// Judges everything but the end of the run. `destined`: by member, the messages for its group. `submitted`: messages
-/// multicast so far. `earlier`: by message, those that were delivered anywhere when it was multicast.
+/// Judges everything but the end of the run. `destined`: indexed by member, the messages for its group. `submitted`:
+/// messages multicast so far. `earlier`: indexed by message, the messages that were delivered anywhere when it was
+/// multicast.
 pub(crate) fn judge(
     scenario: &Scenario,
     destined: &[u32],
@@ -119,7 +121,7 @@ fn order(before: &[u32; 32], messages: usize, earlier: &[u32]) -> Flaws {
     flaws
 }
 
-/// Judges the order over all members together with what messages were multicast to come after.
+/// Judges the order over all members together with the order that messages request by naming an earlier one.
 fn session_order(scenario: &Scenario, mut before: [u32; 32], submitted: u32) -> Flaws {
     for (index, message) in scenario.messages.iter().enumerate().filter(|(index, _)| submitted >> index & 1 == 1) {
         message.after.into_iter().for_each(|earlier| before[earlier] |= 1 << index);
@@ -128,7 +130,7 @@ fn session_order(scenario: &Scenario, mut before: [u32; 32], submitted: u32) -> 
     if any && has_cycle(before, scenario.messages.len()) { SESSION.0 } else { 0 }
 }
 
-/// Takes away messages that nothing precedes; what stays is on a cycle or behind one.
+/// Removes messages that nothing precedes; the messages that remain are on a cycle or behind one.
 fn has_cycle(before: [u32; 32], messages: usize) -> bool {
     let mut left = (1_u64 << messages) as u32 - 1;
     loop {

@@ -1,7 +1,7 @@
 //! Larger clusters, at random.
 //!
-//! Every run draws its own speeds of channels, so that some are slow for a whole run, and goes through the real senders
-//! with their windows: a client multicasts when it has room, credits come when they come.
+//! Every run draws the speed of each channel, so that some are slow for a whole run. It uses the real senders with
+//! their windows: a client multicasts when it has room, and credits arrive at random times.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::scenario::{Scenario, encode_body};
 use super::store::note;
 use super::verdict::{COMPLETE, Entry, Flaws, REAL_TIME_PATH, judge, names};
 
-/// What may happen next.
+/// The possible next steps.
 #[derive(Clone, Copy)]
 enum Move {
     Submit { client: usize },
@@ -28,10 +28,10 @@ struct Run {
     destined: Vec<u32>,
     replicas: Vec<Replica>,
     senders: Vec<Sender>,
-    /// By client: its messages that are not multicast yet.
+    /// Indexed by client: its messages that are not multicast yet.
     waiting: Vec<VecDeque<usize>>,
     queues: Vec<VecDeque<Vec<u64>>>,
-    /// By client and member: what the client was told is free.
+    /// Indexed by client and member: the slots that were credited to the client.
     credited: Vec<Vec<u64>>,
     logs: Vec<Vec<Entry>>,
     submitted: u32,
@@ -70,7 +70,7 @@ impl Run {
         }
     }
 
-    /// Until nothing can happen any more, or something is wrong.
+    /// Runs until nothing more can happen, or a property is violated.
     fn run(&mut self) -> Flaws {
         loop {
             let Some(next) = self.draw_move() else { return self.end() };
@@ -86,7 +86,7 @@ impl Run {
         }
     }
 
-    /// Draws channels until one has a step; a stream head that waits for its body has none.
+    /// Draws channels until one has a step. The head of a stream that waits for its body has none.
     fn draw_move(&mut self) -> Option<Move> {
         let mut moves = self.moves();
         while !moves.is_empty() {
@@ -130,7 +130,7 @@ impl Run {
         self.senders[client].check(&to).is_ok()
     }
 
-    /// A step on a copy tells whether the head of a stream waits.
+    /// Returns whether the head of a stream waits, by a step on a copy.
     fn waits(&self, wire: usize) -> bool {
         let name = self.network.wires[wire];
         let Some(words) = self.queues[wire].front() else { return true };
@@ -181,7 +181,7 @@ impl Run {
     }
 }
 
-/// Up to twelve messages of three clients to any destination sets.
+/// Draws up to twelve messages of three clients to any destination sets.
 fn draw(sizes: &[usize], variant: Variant, mutant: Mutant, random: &mut SplitMix64) -> Scenario {
     let groups = sizes.len() as u64;
     let messages: Vec<(u16, Vec<u16>)> = (0..4 + random.below(9))
@@ -201,7 +201,7 @@ fn draw(sizes: &[usize], variant: Variant, mutant: Mutant, random: &mut SplitMix
 
 const CLUSTERS: [&[usize]; 6] = [&[3], &[3, 3], &[2, 3], &[1, 5], &[3, 3, 3], &[1, 1, 1, 1]];
 
-/// Runs of every cluster with one variant until `steps` are done.
+/// Runs every cluster with one variant until `steps` are done.
 fn walk(variant: Variant, steps: u64) {
     for sizes in CLUSTERS {
         let (mut done, mut runs) = (0, 0_u64);
@@ -225,10 +225,10 @@ fn random_walks_of_v1() {
     walk(Variant::V1, 30_000);
 }
 
-/// Bugs that need more than two messages or a window that wraps.
+/// Mutants that need more than two messages or a window that wraps.
 #[cfg(feature = "plants")]
 #[test]
-fn random_walks_find_planted_bugs() {
+fn random_walks_find_mutants() {
     use super::verdict::{ACCEPTED, ACYCLIC, GENUINE, INTEGRITY, PREFIX, TIMESTAMPS};
     let order = PREFIX.0 | ACYCLIC.0 | TIMESTAMPS.0;
     let expected = [

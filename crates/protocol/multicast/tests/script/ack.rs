@@ -7,7 +7,7 @@ use super::process::{BOTH, Process, delivery, head, led_by};
 
 const AT: Head = Head { client: ClientId(0), sequence: 1, slot: ShortSlot::of(0), groups: 2 };
 
-/// Member 1, through its vector entry.
+/// Returns member 1, which has processed the message's vector entry.
 fn acknowledged() -> Process {
     let mut follower = Process::of_two_groups(1);
     follower.message(0, 1, BOTH).expect("the body");
@@ -19,7 +19,7 @@ fn acknowledged() -> Process {
 #[test]
 fn a_majority_of_every_group_decides_at_the_larger_pair() {
     let mut follower = acknowledged();
-    // Member 4's vote implies its leader's: two of three. Equal times: the larger group counts.
+    // Member 4's vote implies its leader's: two of three. The times are equal, so the larger group counts.
     assert_eq!(follower.ack(4, AT, 1, &[2, 2]), Ok(vec![delivery(1, 0, 2, 1, 1)]));
     assert_eq!((follower.replica.delivered(), follower.replica.first_held(ClientId(0))), (1, 1));
 }
@@ -31,7 +31,7 @@ fn another_vector_decides_nothing() {
     assert_eq!(
         follower.ack(2, AT, 0, &[2, 3]),
         Ok(vec![]),
-        "a majority of both groups, but not of what the stream gave"
+        "a majority of both groups, but not for the vector in the stream"
     );
     let effects = follower.vector(AT, 3, &[2, 3]).expect("the vector that is decided");
     assert_eq!(effects.last(), Some(&delivery(1, 0, 3, 1, 1)), "processed through its entry");
@@ -48,7 +48,7 @@ fn votes_for_different_vectors_do_not_add_up() {
     assert_eq!(follower.ack(2, at, 0, &[7]), Ok(vec![delivery(1, 0, 7, 0, 1)]));
 }
 
-/// A majority of a group counts only in one ballot of that group. Groups' ballots do not matter to each other.
+/// A majority of a group counts only in one ballot of that group. The ballots of different groups are independent.
 #[test]
 fn votes_in_different_ballots_of_a_group_do_not_add_up() {
     let mut leader = Process::new(&[1, 5], 0, Variant::V2);
@@ -63,8 +63,8 @@ fn votes_in_different_ballots_of_a_group_do_not_add_up() {
     assert_eq!(third_voter, Ok(vec![delivery(1, 0, 7, 1, 1)]), "three of five in ballot 2");
 }
 
-/// What the own group acknowledged in a ballot whose state is not here does not count: that ballot may have put something
-/// before.
+/// Acknowledgements of the own group in a ballot whose state is not installed here do not count: that ballot may have
+/// ordered another message before.
 #[test]
 fn a_newer_ballot_of_the_own_group_counts_only_when_it_is_installed() {
     let mut follower = Process::new(&[5], 1, Variant::V2);
@@ -121,7 +121,7 @@ fn a_repeated_acknowledgement_counts_once() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_acknowledgements_are_refused() {
     let mut follower = Process::of_two_groups(1);
     let sender = |process| Err(Rejected::Sender(ProcessId(process)));
     assert_eq!(follower.ack(6, AT, 1, &[1, 1]), sender(6), "a client");

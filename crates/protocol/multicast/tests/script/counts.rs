@@ -1,4 +1,4 @@
-//! Remote writes of one unloaded message, exactly, by role: the formulas of the protocol's counts.
+//! Exact numbers of remote writes of one unloaded message, by role: the formulas of the protocol's counts.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use stentor_multicast::{ProcessRole, Variant};
 
 use super::process::{Done, Effect, Process};
 
-/// A cluster of whole processes, with one message on its way.
+/// A cluster of complete processes, with one message in flight.
 struct Cluster {
     members: Vec<Process>,
-    /// Receiver, sender, what.
+    /// Receiver, sender and effect.
     queue: VecDeque<(u16, u16, Effect)>,
-    /// By process: writes to other processes.
+    /// Indexed by process: its writes to other processes.
     writes: Vec<usize>,
     delivered: usize,
 }
@@ -67,11 +67,11 @@ impl Cluster {
     }
 }
 
-/// One message to all groups; the writes of every member.
+/// Multicasts one message to all groups. Returns the writes of every member.
 fn writes(sizes: &[usize], variant: Variant) -> Vec<usize> {
     let mut cluster = Cluster::new(sizes, variant);
     let to: Vec<(u16, u64)> = (0..sizes.len() as u16).map(|group| (group, 0)).collect();
-    // Bodies first at all members, so that no stream has to wait.
+    // The bodies reach the followers first, so that no stream has to wait.
     let followers_first = (0..cluster.members.len() as u16).rev();
     for member in followers_first {
         let done = cluster.members[usize::from(member)].message(0, 1, &to);
@@ -84,7 +84,8 @@ fn writes(sizes: &[usize], variant: Variant) -> Vec<usize> {
     cluster.writes
 }
 
-/// Writes of a leader and of a follower, with `all` destination processes in `g` groups of which its own has `p`.
+/// Returns the writes of a leader and of a follower, with `all` destination processes in `g` groups. Their own group
+/// has `p`.
 fn formula(variant: Variant, g: usize, p: usize, all: usize) -> (usize, usize) {
     let leader = match variant {
         Variant::V1 => (g - 1) + (p - 1) + (p - 1) * (g - 1) + all - 1,
@@ -106,11 +107,12 @@ fn writes_by_role_are_those_of_the_formulas() {
 }
 
 #[test]
-fn the_figures_that_the_formulas_are_known_by() {
+fn known_totals_of_the_formulas() {
     let total = |sizes: &[usize], variant| sizes.iter().sum::<usize>() + writes(sizes, variant).iter().sum::<usize>();
     assert_eq!(total(&[3, 3], Variant::V1), 46);
     assert_eq!(total(&[3, 3], Variant::V2), 36);
-    // Groups of different sizes: leaders 4 and 5, followers 3 each, 19 in all with the client.
+    // Groups of different sizes: the leaders write 4 and 5, the followers 3 each, and all processes 19, including the
+    // client.
     assert_eq!(writes(&[1, 3], Variant::V2), [4, 5, 3, 3]);
     assert_eq!(total(&[1, 3], Variant::V2), 19);
 }

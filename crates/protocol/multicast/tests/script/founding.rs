@@ -1,4 +1,4 @@
-//! A group of which nobody has memory is founded: by all of its members, while nobody remembers it.
+//! A group without memory is founded by all of its members, while no process remembers it.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -7,7 +7,7 @@ use stentor_multicast::{
 
 use super::process::{Effect, Process, first_campaign, head, led_by, nothing};
 
-/// Members 0 to 2, of which 0 founds; another group's member 3; clients 4 and 5.
+/// Members 0 to 2, of which 0 is the founder; another group's member 3; clients 4 and 5.
 const GROUPS: &[usize] = &[3, 1];
 const OTHER: u16 = 3;
 const CLIENT: u16 = 4;
@@ -21,7 +21,7 @@ fn joins(life: u64) -> PeerMessage {
     PeerMessage::Join { life }
 }
 
-/// The foundings among these effects, with the receivers.
+/// Returns the foundings among these effects, with the receivers.
 fn foundings(effects: &[Effect]) -> Vec<(u16, PeerMessage)> {
     let one = |effect: &Effect| match effect {
         Effect::PeerMessage { to, message: message @ PeerMessage::Campaign { ends: Incarnation::NONE, .. } } => {
@@ -32,7 +32,7 @@ fn foundings(effects: &[Effect]) -> Vec<(u16, PeerMessage)> {
     effects.iter().filter_map(one).collect()
 }
 
-/// The founder, which has waited, and what it asks when it hears the last of the others.
+/// Returns the founder, which has waited, and the message that it sends when the last of the others has joined.
 fn founder() -> (Process, PeerMessage) {
     let mut founder = Process::started_at(GROUPS, 0, 2);
     wait(&mut founder);
@@ -87,7 +87,7 @@ fn a_group_is_founded_when_all_its_members_have_promised_and_led_when_a_majority
     let installs = |effect: &&Effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Install { admits, .. }, .. } if admits.len() == 2);
     assert_eq!(done.iter().filter(installs).count(), 2);
     assert_eq!((founder.replica.incarnation(), founder.replica.is_leader()), (incarnation, false));
-    assert!(done.contains(&Effect::BeginHistory), "whatever its application had");
+    assert!(done.contains(&Effect::BeginHistory), "even if its application had a state");
     assert!(!founder.replica.was_remembered(), "nobody has lost anything");
     founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
     assert!(founder.replica.is_leader());
@@ -95,7 +95,7 @@ fn a_group_is_founded_when_all_its_members_have_promised_and_led_when_a_majority
 }
 
 #[test]
-fn a_founder_waits_for_those_who_may_remember_and_for_all_members() {
+fn founder_waits_for_possible_witnesses_and_for_all_members() {
     let mut founder = Process::started_at(GROUPS, 0, 2);
     assert_eq!(founder.replica.hindrance(), Some(Hindrance::Missing(ProcessId(1))));
     founder.peer_message(1, &joins(3)).expect("sound");
@@ -103,13 +103,14 @@ fn a_founder_waits_for_those_who_may_remember_and_for_all_members() {
     assert_eq!(founder.replica.hindrance(), None);
     assert!(foundings(&founder.ticks(u32::from(ReplicaConfig::FOUNDING_TICKS) - 1)).is_empty());
     assert_eq!(foundings(&founder.ticks(1)).len(), 2);
-    // The lives that it asks for are those that it has heard: another life of a member is asked anew, in another one.
+    // The founder asks for promises of the lives that it knows. A new life of a member is asked again, in another
+    // incarnation.
     let again = foundings(&founder.peer_message(1, &joins(5)).expect("sound"));
     assert_eq!(parts(&again[0].1).1.number, 2);
 }
 
 #[test]
-fn nobody_founds_a_group_that_somebody_remembers_whom_it_hears() {
+fn founder_waits_while_a_connected_process_remembers_the_group() {
     for (from, own, yours) in
         [(OTHER, Incarnation::FIRST, LATER), (CLIENT, Incarnation::NONE, LATER), (1, LATER, LATER)]
     {
@@ -117,19 +118,19 @@ fn nobody_founds_a_group_that_somebody_remembers_whom_it_hears() {
         assert_eq!(founder.replica.on_greeting(ProcessId(from), own, yours), Ok(()));
         let hindrance = Hindrance::Remembered { by: ProcessId(from), incarnation: LATER };
         assert_eq!(founder.replica.hindrance(), Some(hindrance));
-        assert!(foundings(&founder.ticks(20)).is_empty(), "it takes back what it asked");
+        assert!(foundings(&founder.ticks(20)).is_empty(), "it withdraws its founding");
         founder.replica.on_disconnected(ProcessId(from));
         let asked = foundings(&founder.ticks(20));
         assert_eq!(parts(&asked[0].1).1.number, 8, "above what it has heard of");
     }
-    // Who is without memory itself only says what it has heard.
+    // A process that itself has no memory only repeats what it has learnt.
     let (mut founder, _) = founder();
     assert_eq!(founder.replica.on_greeting(ProcessId(OTHER), Incarnation::NONE, LATER), Ok(()));
     assert_eq!(founder.replica.hindrance(), None);
 }
 
 #[test]
-fn a_member_that_hears_somebody_who_remembers_the_group_names_it_to_the_founder() {
+fn member_names_a_process_that_remembers_the_group_to_the_founder() {
     let mut member = Process::started_at(GROUPS, 1, 3);
     member.replica.on_greeting(ProcessId(OTHER), Incarnation::FIRST, LATER).expect("no contradiction");
     let asked = founding(1, 5, [2, 3, 4]);
@@ -148,7 +149,7 @@ fn a_member_that_hears_somebody_who_remembers_the_group_names_it_to_the_founder(
 }
 
 #[test]
-fn a_member_with_memory_says_so_to_whoever_would_found_its_group() {
+fn member_with_memory_informs_a_founder() {
     let mut member = Process::new(GROUPS, 1, stentor_multicast::Variant::V2);
     let said = PeerMessage::Remembered { by: ProcessId(1), incarnation: Incarnation::FIRST };
     let asked = founding(9, 5, [2, 0, 4]);
@@ -156,7 +157,7 @@ fn a_member_with_memory_says_so_to_whoever_would_found_its_group() {
     let (mut founder, _) = founder();
     founder.peer_message(1, &said).expect("sound");
     assert!(foundings(&founder.ticks(20)).is_empty());
-    // Until it has forgotten.
+    // Until that member has lost its memory, too.
     assert!(!foundings(&founder.peer_message(1, &joins(9)).expect("sound")).is_empty());
 }
 
@@ -164,7 +165,7 @@ fn a_member_with_memory_says_so_to_whoever_would_found_its_group() {
 fn a_member_promises_a_founding_of_its_own_life_by_its_founder_and_none_below_what_it_promised() {
     let mut member = Process::started_at(GROUPS, 1, 3);
     let mut ask = |from, message: &PeerMessage| member.peer_message(from, message).expect("sound");
-    assert_eq!(ask(0, &founding(2, 5, [2, 0, 4])), [], "it has not heard this life");
+    assert_eq!(ask(0, &founding(2, 5, [2, 0, 4])), [], "it does not know this life");
     assert!(is_promise(&ask(0, &founding(2, 5, [2, 3, 4]))));
     assert!(is_promise(&ask(0, &founding(2, 5, [2, 3, 4]))), "it may be lost");
     let refuse = PeerMessage::Refuse {
@@ -180,7 +181,7 @@ fn a_member_promises_a_founding_of_its_own_life_by_its_founder_and_none_below_wh
 }
 
 #[test]
-fn who_promised_a_founding_takes_a_state_from_before_only_of_a_leader_in_its_last_life() {
+fn member_that_promised_a_founding_accepts_an_older_state_only_from_a_leader_in_its_last_life() {
     let mut member = Process::started_at(GROUPS, 1, 3);
     assert!(is_promise(&member.peer_message(0, &founding(2, 5, [2, 3, 4])).expect("sound")));
     let (ballot, me) = (Ballot::new(5, ProcessId(2)), Joiner { process: ProcessId(1), life: 3 });
@@ -192,9 +193,9 @@ fn who_promised_a_founding_takes_a_state_from_before_only_of_a_leader_in_its_las
 }
 
 #[test]
-fn who_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_of_it() {
+fn process_that_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_of_it() {
     let mut member = Process::started_at(GROUPS, 1, 3);
-    // Before that it has promised a reset, of which nobody has a state where the group is founded.
+    // Before, it promised a reset, of which no process has a state when the group is founded.
     let (ballot, ends) = (Ballot::new_in(1, 1, ProcessId(2)), Incarnation { number: 9, tag: 9 });
     let (incarnation, lives) = (Incarnation { number: 1, tag: 4 }, vec![2, 3, 4]);
     let resets = PeerMessage::Campaign { ballot, incarnation, ends, resets: true, lives };
@@ -215,7 +216,7 @@ fn who_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_of_it() {
     let said = PeerMessage::Remembered { by: ProcessId(1), incarnation: founded };
     let answer = member.peer_message(0, &founding(3, 5, [2, 3, 4])).expect("sound");
     assert_eq!(answer, [Effect::PeerMessage { to: 0, message: said }]);
-    // It may lead, although nobody has a state of what was founded: that began where it was founded.
+    // The member may lead, although no process has a state of the founding: the history began with the founding.
     let ballot = member.campaign();
     assert_eq!(ballot, Ballot::new_in(2, 3, ProcessId(1)));
     let promise = PeerMessage::Promise { ballot, state: nothing([2, 3, 4]) };
@@ -228,7 +229,7 @@ fn who_promised_a_founding_is_a_member_when_it_promises_a_later_ballot_of_it() {
 }
 
 #[test]
-fn another_tag_of_a_number_counts_nowhere() {
+fn incarnation_with_another_tag_counts_nowhere() {
     let mut member = Process::new(GROUPS, 1, stentor_multicast::Variant::V2);
     let other = Incarnation { number: 1, tag: 8 };
     let ballot = Ballot::new(3, ProcessId(2));
@@ -256,8 +257,8 @@ fn another_tag_of_a_number_counts_nowhere() {
     assert_eq!(member.replica.on_greeting(ProcessId(CLIENT), Incarnation::NONE, other), Err(why));
 }
 
-/// A follower has its own group's majority for a message to both groups; the other group is said to be in this incarnation,
-/// and acknowledges in its first one. Whether the message is delivered.
+/// A follower has its own group's majority for a message to both groups. The other group is announced in this
+/// incarnation, and acknowledges in its first one. Returns whether the message is delivered.
 fn is_delivered_by_acknowledgements_of_the_first(mutant: Mutant, other: Incarnation) -> bool {
     let mut follower = Process::planted(GROUPS, 1, mutant);
     let subject = head(1, 0, 2);
@@ -272,19 +273,19 @@ fn is_delivered_by_acknowledgements_of_the_first(mutant: Mutant, other: Incarnat
 }
 
 #[test]
-fn what_a_history_acknowledged_that_is_over_does_not_count() {
+fn acknowledgements_of_an_old_history_do_not_count() {
     assert!(is_delivered_by_acknowledgements_of_the_first(Mutant::None, Incarnation::FIRST));
     assert!(!is_delivered_by_acknowledgements_of_the_first(Mutant::None, LATER));
 }
 
 #[cfg(feature = "plants")]
 #[test]
-fn acknowledgements_of_a_history_that_is_over_are_found_when_they_count() {
+fn mutant_that_counts_acknowledgements_of_an_old_history_is_found() {
     assert!(is_delivered_by_acknowledgements_of_the_first(Mutant::IncarnationIgnored, LATER));
 }
 
 #[test]
-fn what_clients_wrote_before_a_group_was_founded_is_forgotten() {
+fn messages_written_before_the_founding_are_dropped() {
     let mut founder = Process::started_at(GROUPS, 0, 2);
     founder.message(0, 1, &[(0, 0)]).expect("nobody knows of which history");
     wait(&mut founder);

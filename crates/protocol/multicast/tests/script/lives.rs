@@ -1,4 +1,4 @@
-//! The processes that a member's place had, one after the other: what a life that is over promised does not count.
+//! The processes that a member had, one after the other: promises of an earlier life do not count.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -8,10 +8,10 @@ use stentor_multicast::{
 use super::process::{Effect, Process, first_campaign, first_word, led_by};
 
 const FIVE: &[usize] = &[5];
-/// What a process adds to its incarnation at least, to have a larger one.
+/// Smallest amount that a process adds to its life to get a larger one.
 const HALF: u64 = 1 << 32;
 
-/// An empty state of a group of five, of somebody who has heard of these lives.
+/// Returns an empty state of a group of five, from a member that knows these lives.
 fn state(lives: [u64; 5]) -> State {
     State {
         synced: led_by(0),
@@ -26,7 +26,7 @@ fn state(lives: [u64; 5]) -> State {
     }
 }
 
-/// A process asks all others of five to be taken in.
+/// Returns the requests of a process to all others of five to be taken in.
 fn asks_as(me: u16, incarnation: u64) -> Vec<Effect> {
     let others = (0..5).filter(|to| *to != me);
     others.map(|to| Effect::PeerMessage { to, message: PeerMessage::Join { life: incarnation } }).collect()
@@ -36,7 +36,7 @@ fn takes_over(effects: &[Effect]) -> bool {
     effects.iter().any(|effect| matches!(effect, Effect::PeerMessage { message: PeerMessage::Install { .. }, .. }))
 }
 
-/// Member 4 of five, which campaigns.
+/// Returns member 4 of five, which campaigns.
 fn candidate() -> (Process, Ballot) {
     let mut candidate = Process::new(FIVE, 4, Variant::V2);
     let ballot = candidate.campaign();
@@ -44,19 +44,19 @@ fn candidate() -> (Process, Ballot) {
 }
 
 #[test]
-fn a_promise_counts_no_more_when_who_promises_has_heard_that_its_sender_came_back() {
+fn promise_stops_counting_when_another_promise_names_a_later_life_of_its_sender() {
     let (mut candidate, ballot) = candidate();
     let mut promise = |from, lives| {
         takes_over(&candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) }).expect("sound"))
     };
     assert!(!promise(1, [0, 3, 0, 0, 0]), "two of five");
     assert!(!promise(2, [0, 7, 0, 0, 0]), "that is two again: the first one's third life is over");
-    assert!(!promise(1, [0, 3, 0, 0, 0]), "what comes late from that does not count, either");
+    assert!(!promise(1, [0, 3, 0, 0, 0]), "a late message of that life does not count, either");
     assert!(promise(1, [0, 7, 0, 0, 0]), "its seventh does");
 }
 
 #[test]
-fn a_promise_counts_whatever_earlier_lives_its_sender_and_others_have_heard_of() {
+fn promise_counts_although_others_know_only_earlier_lives_of_its_sender() {
     let (mut candidate, ballot) = candidate();
     let mut promise = |from, lives| {
         takes_over(&candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state(lives) }).expect("sound"))
@@ -65,9 +65,9 @@ fn a_promise_counts_whatever_earlier_lives_its_sender_and_others_have_heard_of()
     assert!(promise(2, [0, 3, 5, 0, 0]));
 }
 
-/// A majority had promised, but one of them is there anew before the candidate has all that it needs.
+/// A majority had promised, but one of them has restarted before the candidate has everything that it needs.
 #[test]
-fn a_promise_counts_no_more_when_its_sender_asks_to_be_taken_in() {
+fn promise_stops_counting_when_its_sender_asks_to_be_taken_in() {
     for asks in [false, true] {
         let (mut candidate, ballot) = candidate();
         let held = ClientState { held: vec![(0, 1)], ..ClientState::default() };
@@ -86,10 +86,10 @@ fn a_promise_counts_no_more_when_its_sender_asks_to_be_taken_in() {
     }
 }
 
-/// Whoever asked to be taken in while a ballot was made is taken in by the next one, at once. What comes late from an
-/// earlier life of its place does not change that.
+/// A process that asked to be taken in while a ballot was prepared is taken in by the next one, at once. A late message
+/// from an earlier life of the member does not change that.
 #[test]
-fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_promises() {
+fn request_to_be_taken_in_survives_a_promise_of_an_earlier_life() {
     let (mut candidate, ballot) = candidate();
     candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
     let promise = |lives| PeerMessage::Promise { ballot, state: state(lives) };
@@ -100,20 +100,21 @@ fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_promises() {
 }
 
 #[test]
-fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_is() {
+fn request_to_be_taken_in_survives_the_admission_of_an_earlier_life() {
     let mut candidate = Process::new(FIVE, 4, Variant::V2);
     candidate.peer_message(1, &PeerMessage::Join { life: 5 }).expect("sound");
     let ballot = candidate.campaign();
     for from in [2, 3] {
         candidate.peer_message(from, &PeerMessage::Promise { ballot, state: state([0, 5, 0, 0, 0]) }).expect("sound");
     }
-    // The fifth life is taken in by this ballot, and over.
+    // The fifth life is taken in by this ballot, and is over.
     candidate.peer_message(1, &PeerMessage::Join { life: 9 }).expect("sound");
     assert_eq!(candidate.peer_message(1, &PeerMessage::Installed { ballot }), Ok(Vec::new()));
     assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 9, 0, 0, 0]));
 }
 
-/// The others install a candidate's state. Which lives it has heard of, if it campaigns again as soon as it leads.
+/// Lets the others install a candidate's state. Returns the lives that it knows, if it campaigns again as soon as it
+/// leads.
 fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
     let mut done = Vec::new();
     for from in [2, 3] {
@@ -128,7 +129,7 @@ fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
 }
 
 #[test]
-fn who_is_asked_for_a_promise_hears_of_lives_and_says_so_to_whomever_it_promises_next() {
+fn member_learns_lives_from_campaigns_and_names_them_in_its_next_promise() {
     let mut member = Process::new(FIVE, 2, Variant::V2);
     let asked = |number, from, lives: [u64; 5]| first_campaign(Ballot::new(number, ProcessId(from)), &lives);
     let lives = |done: Vec<Effect>| match &done[..] {
@@ -144,7 +145,7 @@ fn who_is_asked_for_a_promise_hears_of_lives_and_says_so_to_whomever_it_promises
 }
 
 #[test]
-fn who_installs_a_state_has_heard_of_the_lives_that_it_names() {
+fn installed_state_teaches_the_lives_that_it_names() {
     let mut member = Process::joining(FIVE, 2);
     let ballot = Ballot::new(3, ProcessId(1));
     let (state, admits) = (state([0, 7, 2, 0, 4]), vec![Joiner { process: ProcessId(2), life: 2 }]);
@@ -159,34 +160,34 @@ fn who_installs_a_state_has_heard_of_the_lives_that_it_names() {
     assert_eq!(state.lives, [0, 7, 2, 0, 4]);
 }
 
-/// Incarnations are times of starts, and clocks are set back.
+/// Lives are start times, and clocks can be set back.
 #[test]
-fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_one() {
+fn process_that_restarts_with_a_smaller_life_adopts_a_larger_one() {
     let (mut leader, mut returns) = (Process::new(FIVE, 0, Variant::V2), Process::joining(FIVE, 1));
     leader.peer_message(1, &PeerMessage::Join { life: 40 }).expect("sound");
     let told = leader.peer_message(1, &PeerMessage::Join { life: 2 }).expect("sound");
     let elder = PeerMessage::Elder { life: 40 };
-    assert_eq!(told, [Effect::PeerMessage { to: 1, message: elder.clone() }], "it takes in nobody who may be older");
+    assert_eq!(told, [Effect::PeerMessage { to: 1, message: elder.clone() }], "no process that may be older is let in");
     assert_eq!(returns.peer_message(0, &elder), Ok(asks_as(1, 2 + HALF)), "above 40, and its own in the lower half");
     assert_eq!(returns.peer_message(2, &elder), Ok(Vec::new()), "once");
     assert_eq!(returns.peer_message(2, &PeerMessage::Elder { life: u64::MAX }), Ok(Vec::new()), "there is none");
     let mut member = Process::new(FIVE, 3, Variant::V2);
-    assert_eq!(member.peer_message(0, &elder), Ok(Vec::new()), "who has its memory keeps its name");
+    assert_eq!(member.peer_message(0, &elder), Ok(Vec::new()), "a process with memory keeps its life");
 }
 
 fn told_by(number: u64, from: u16, lives: [u64; 5]) -> PeerMessage {
     first_campaign(Ballot::new(number, ProcessId(from)), &lives)
 }
 
-/// Nothing keeps two processes out of one place between hosts. What the earlier one promises would count as the later one's
-/// word, which has forgotten what the earlier one processed.
+/// Nothing prevents two processes of one member on different hosts. A promise of the earlier one would count as the
+/// promise of the later one, which has forgotten what the earlier one processed.
 #[test]
-fn who_hears_of_a_later_life_of_its_own_place_does_not_speak_for_it() {
+fn process_that_learns_of_a_later_life_of_its_member_is_superseded() {
     let mut earlier = Process::new(FIVE, 2, Variant::V2);
     assert_eq!(earlier.peer_message(4, &told_by(2, 4, [0, 7, 9, 0, 0])), Ok(Vec::new()), "it promises nothing");
     assert!(earlier.replica.is_superseded());
     assert_eq!((earlier.replica.promised(), earlier.replica.counts_in()), (led_by(0), None));
-    // From then on it says nothing, whoever asks.
+    // From then on it answers nobody.
     let ballot = Ballot::new(3, ProcessId(1));
     let install =
         PeerMessage::Install { ballot, counter: 0, state: state([0; 5]), admits: Vec::new(), snapshot: false };
@@ -198,7 +199,7 @@ fn who_hears_of_a_later_life_of_its_own_place_does_not_speak_for_it() {
 }
 
 #[test]
-fn a_candidate_that_hears_of_its_successor_takes_nothing_over() {
+fn candidate_that_learns_of_its_successor_does_not_take_over() {
     let (mut candidate, ballot) = candidate();
     let promise = |lives| PeerMessage::Promise { ballot, state: state(lives) };
     assert_eq!(candidate.peer_message(1, &promise([0; 5])), Ok(Vec::new()));
@@ -217,9 +218,9 @@ fn an_earlier_life_installs_no_state_that_names_a_later_one() {
     assert_eq!((earlier.replica.ballot(), earlier.replica.is_superseded()), (led_by(0), true));
 }
 
-/// Its leader has heard of the other one after it took this one in.
+/// The leader has learnt of the other process after it took this one in.
 #[test]
-fn who_is_taken_in_by_a_leader_that_has_heard_of_a_larger_name_asks_under_another() {
+fn process_taken_in_by_a_leader_that_knows_a_larger_life_asks_again_with_another() {
     let mut returns = Process::started_at(FIVE, 1, 3);
     let (ballot, admits) = (Ballot::new(3, ProcessId(0)), vec![Joiner { process: ProcessId(1), life: 3 }]);
     let state = state([0, 9, 0, 0, 0]);
@@ -228,15 +229,16 @@ fn who_is_taken_in_by_a_leader_that_has_heard_of_a_larger_name_asks_under_anothe
     assert!(returns.replica.is_joining() && !returns.replica.is_superseded());
 }
 
-/// Both were started after the clock was set back, and told of the same one; nobody whom the third asks has heard of the
-/// second's new name.
+/// Both processes were started after the clock was set back, and learn of the same earlier life. No process that the
+/// third one asks knows the second one's new life.
 #[test]
-fn two_processes_that_hear_of_the_same_elder_do_not_take_the_same_name() {
+fn two_processes_that_learn_of_the_same_earlier_life_adopt_different_lives() {
     let elder = PeerMessage::Elder { life: 40 };
     let [mut second, mut third] = [2, 3].map(|incarnation| Process::started_at(FIVE, 1, incarnation));
     assert_eq!(second.peer_message(0, &elder), Ok(asks_as(1, HALF + 2)));
     assert_eq!(third.peer_message(0, &elder), Ok(asks_as(1, HALF + 3)));
-    // A ballot took in the second one, and its leader's message comes late. It may lean on what the third has forgotten.
+    // A ballot took in the second process, and its leader's message is late. It may rely on what the third one has
+    // forgotten.
     let ballot = Ballot::new(3, ProcessId(0));
     let install = |life| {
         let (state, admits) = (state([0, life, 0, 0, 0]), vec![Joiner { process: ProcessId(1), life }]);
@@ -245,7 +247,7 @@ fn two_processes_that_hear_of_the_same_elder_do_not_take_the_same_name() {
     assert_eq!((third.peer_message(0, &install(HALF + 2)), third.replica.is_joining()), (Ok(Vec::new()), true));
     third.peer_message(0, &install(HALF + 3)).expect("sound");
     assert!(!third.replica.is_joining());
-    // Whoever is told of several names keeps its half; near the end of names there is none.
+    // A process that learns of several lives keeps its lower half. Near the maximum there is no larger life.
     let twice = PeerMessage::Elder { life: 9 * HALF + 7 };
     assert_eq!(second.peer_message(0, &twice), Ok(asks_as(1, 10 * HALF + 2)));
     assert_eq!(

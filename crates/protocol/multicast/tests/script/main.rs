@@ -1,5 +1,5 @@
-//! The protocol as scripts: one member's day, one test per input and what follows from it. State and effects are both
-//! asserted; an input that is refused leaves the state as it was.
+//! The protocol as scripts: one member, with one test per input and its consequences. State and effects are both
+//! asserted; an input that is refused leaves the state unchanged.
 #![forbid(unsafe_code)]
 
 mod ack;

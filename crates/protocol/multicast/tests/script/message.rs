@@ -5,7 +5,7 @@ use stentor_multicast::{Rejected, RemoteTimestamp, Variant};
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, delivery, head, led_by};
 
 #[test]
-fn a_leader_assigns_and_tells_its_followers_and_the_other_leader() {
+fn leader_assigns_and_writes_to_its_followers_and_the_other_leader() {
     let mut leader = Process::of_two_groups(0);
     let effects = leader.message(0, 1, BOTH);
     let item = RemoteTimestamp { head: head(1, 1, 2), position: 0, ballot: led_by(0), time: 1 };
@@ -55,11 +55,11 @@ fn a_group_of_one_delivers_its_own_message_at_once() {
     let mut alone = Process::new(&[1], 0, Variant::V2);
     let effects = alone.message(0, 1, &[(0, 0)]).expect("a sound message");
     assert_eq!(effects.last(), Some(&delivery(1, 0, 1, 0, 1)));
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Ack { .. })), "there is nobody to tell");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Ack { .. })), "nobody needs acknowledgements");
 }
 
 #[test]
-fn a_follower_holds_the_body_and_says_nothing() {
+fn follower_holds_the_body_and_sends_nothing() {
     let mut follower = Process::of_two_groups(1);
     assert!(follower.waits(head(1, 0, 2), 1));
     assert_eq!(follower.message(0, 1, BOTH), Ok(vec![]));
@@ -75,7 +75,8 @@ fn each_client_has_its_own_ring_and_the_clock_goes_on() {
     assert!(matches!(effects[..], [Effect::Assign { counter: 2, time: 2, .. }]), "{effects:?}");
 }
 
-/// M6: a message waits while an earlier one of its client goes to a group that it does not go to, and is not decided.
+/// M6: a message waits while an earlier one of its client, to a group that is not among its own destinations, is
+/// undecided.
 #[test]
 fn the_fifo_rule_holds_back_until_the_earlier_message_is_decided() {
     let mut leader = Process::of_two_groups(0);
@@ -98,7 +99,7 @@ fn a_message_to_more_groups_does_not_wait() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_messages_are_refused() {
     let mut member = Process::of_two_groups(1);
     assert_eq!(member.message(2, 1, BOTH), Err(Rejected::Client(2)));
     assert_eq!(member.message(0, 1, &[(1, 0)]), Err(Rejected::NotForUs));

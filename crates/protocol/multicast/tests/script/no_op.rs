@@ -1,4 +1,4 @@
-//! What clients that died left half-written.
+//! Slots that dead clients left half-written.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -14,7 +14,7 @@ fn slot_ref(slot: u64, leader: u16) -> SlotRef {
     SlotRef { client: ClientId(0), slot, ballot: led_by(leader), generation: 0 }
 }
 
-/// As long as a leader waits until it looks for what nobody told it.
+/// The time that a leader waits before it looks for a missing message.
 fn retry_ticks() -> u32 {
     4 * u32::from(ReplicaConfig::RETRY_TICKS)
 }
@@ -35,7 +35,7 @@ fn no_ops(effects: &[Effect]) -> Vec<(Head, bool)> {
     effects.iter().filter_map(no_op).collect()
 }
 
-/// The leader of a group of three, which holds the second message of a client and not the first.
+/// Returns the leader of a group of three, which holds the second message of a client and not the first.
 fn leader_before_a_gap(sizes: &[usize]) -> Process {
     let mut leader = Process::new(sizes, 0, Variant::V2);
     for member in 1..3 {
@@ -50,19 +50,19 @@ fn a_gap_of_a_client_that_lives_stays() {
     let mut leader = leader_before_a_gap(&[3]);
     assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
     leader.replica.end_client(ClientId(0), 0);
-    // The one that begins now is of the next generation; the message is of the first.
+    // The process that begins now has the next generation; the message has the first one.
     assert!(!leader.ticks(retry_ticks()).is_empty());
     let mut leader = Process::new(&[3], 0, Variant::V2);
     for member in 1..3 {
         leader.peer_message(member, &PeerMessage::Installed { ballot: led_by(0) }).expect("nothing to repeat");
     }
     leader.replica.end_client(ClientId(0), 0);
-    leader.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message of the one that has begun");
+    leader.message(0, GENERATION + 2, &[(0, 1)]).expect("the second message of the process that has begun");
     assert_eq!(peer_messages(&leader.ticks(2 * retry_ticks())), []);
 }
 
 #[test]
-fn what_is_held_counts_in_no_ballot_once_another_is_promised() {
+fn held_messages_count_in_no_ballot_once_another_is_promised() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     assert_eq!(follower.replica.counts_in(), Some(led_by(0)));
     let ballot = Ballot::new(2, ProcessId(2));
@@ -71,7 +71,7 @@ fn what_is_held_counts_in_no_ballot_once_another_is_promised() {
 }
 
 #[test]
-fn a_leader_knows_who_left_a_gap() {
+fn leader_knows_which_process_left_a_gap() {
     let mut leader = leader_before_a_gap(&[3]);
     assert_eq!(leader.replica.gap_left_by(ClientId(0)), Some((0, 0)), "the first slot, of the first process");
     assert_eq!(leader.replica.gap_left_by(ClientId(1)), None);
@@ -84,7 +84,7 @@ fn a_leader_knows_who_left_a_gap() {
 }
 
 #[test]
-fn who_gave_a_client_up_looks_for_its_gap_and_lacks_it() {
+fn members_that_gave_a_client_up_look_for_its_gap_and_report_it_missing() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.end_client(ClientId(0), 0);
     assert_eq!(peer_messages(&leader.ticks(retry_ticks())), [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
@@ -96,14 +96,14 @@ fn who_gave_a_client_up_looks_for_its_gap_and_lacks_it() {
     );
     let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
     assert_eq!(answer(&mut follower, later), [], "of a process that came after it");
-    // An earlier one that is given up changes nothing.
+    // Giving up an earlier generation changes nothing.
     follower.replica.end_client(ClientId(0), 4);
     follower.replica.end_client(ClientId(0), 2);
     assert_eq!(follower.replica.over_below(ClientId(0)), 5);
 }
 
 #[test]
-fn who_hears_that_an_era_is_closed_regards_its_process_as_over() {
+fn closed_generation_is_over() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.no_op(head(0, 0, 1), 1, false).expect("a no-op");
     assert_eq!((follower.replica.over_below(ClientId(0)), follower.replica.closed_below(ClientId(0))), (1, 1));
@@ -117,13 +117,13 @@ fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_proce
     let asked = peer_messages(&leader.ticks(retry_ticks()));
     assert_eq!(asked, [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
     let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
-    // Its name is not known; what comes behind it is of the same process, and filled with it.
+    // The message's name is not known. The message behind it is of the same process, and is filled with it.
     assert_eq!(no_ops(&effects), [(head(0, 0, 1), false), (head(2, 1, 1), false)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 0);
     let effects = leader.peer_message(2, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
     assert_eq!(no_ops(&effects), [(head(0, 0, 1), true)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 1);
-    // Whatever comes late is not taken any more, and what the next process multicasts is.
+    // The late message is refused, and messages of the next process are accepted.
     assert_eq!(leader.message(0, 1, &[(0, 0)]), Ok(vec![]));
     leader.peer_message(1, &PeerMessage::NoOpProcessed(slot_ref(1, 0))).expect("it processed that");
     let effects = leader.message(0, GENERATION + 1, &[(0, 2)]).expect("the next process's first");
@@ -131,7 +131,7 @@ fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_proce
 }
 
 #[test]
-fn whoever_holds_what_the_leader_looks_for_forwards_it() {
+fn member_forwards_a_message_that_the_leader_looks_for() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     let silent = follower.peer_message(0, &PeerMessage::Seek(slot_ref(0, 0)));
     assert_eq!(silent, Ok(vec![]), "as far as it knows, the process lives, and may still write here");
@@ -152,7 +152,7 @@ fn whoever_holds_what_the_leader_looks_for_forwards_it() {
     );
 }
 
-/// What a follower of a group of three answers to its leader, which looks for what is in a slot.
+/// Returns the answer of a follower of a group of three to its leader, which looks for the message in a slot.
 fn answer(follower: &mut Process, slot_ref: SlotRef) -> Vec<Effect> {
     follower.peer_message(0, &PeerMessage::Seek(slot_ref)).expect("the leader may ask")
 }
@@ -166,11 +166,11 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
     follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, later), []);
     assert_eq!(answer(&mut follower, slot_ref(0, 0)), lacking(slot_ref(0, 0)));
-    // Another client's place is another matter.
+    // Another client id is independent.
     let other = SlotRef { client: ClientId(1), ..slot_ref(0, 0) };
     assert_eq!(answer(&mut follower, other), []);
-    assert_eq!(answer(&mut follower, SlotRef { client: ClientId(2), ..other }), [], "there is no such place");
-    // What is delivered is not lacking, though its body is forgotten by and by.
+    assert_eq!(answer(&mut follower, SlotRef { client: ClientId(2), ..other }), [], "there is no such client id");
+    // A delivered message is not lacking, although its body is dropped after some time.
     follower.message(0, 1, &[(0, 0)]).expect("the first message");
     follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("assigned");
     assert_eq!(follower.replica.delivered(), 1);
@@ -179,13 +179,13 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
         follower.message(0, slot + 1, &[(0, slot)]).expect("a message");
         follower.assign(head(slot + 1, slot, 1), slot + 1, 0, led_by(0), slot + 1).expect("assigned");
     }
-    assert_eq!(answer(&mut follower, slot_ref(0, 0)), [], "delivered, and its place is another's");
-    // A ballot that it has promised another one over.
+    assert_eq!(answer(&mut follower, slot_ref(0, 0)), [], "delivered, and another message has its slot");
+    // A ballot in which it no longer answers, because it has promised another one.
     follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, slot_ref(3, 0)), lacking(slot_ref(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
     follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
-    assert_eq!(answer(&mut follower, slot_ref(3, 0)), [], "that leader is none any more");
+    assert_eq!(answer(&mut follower, slot_ref(3, 0)), [], "that leader is deposed");
     let early = PeerMessage::Seek(SlotRef { ballot, ..slot_ref(3, 0) });
     assert_eq!(follower.peer_message(2, &early), Ok(vec![]), "its state is not installed here");
 }
@@ -207,19 +207,19 @@ fn a_follower_passes_a_no_op_when_it_is_settled() {
     assert_eq!(follower.replica.first_held(ClientId(0)), 0);
     assert_eq!(follower.no_op(head(0, 0, 1), 2, true), Ok(vec![]));
     assert_eq!(follower.replica.first_held(ClientId(0)), 1);
-    // Said again to somebody else.
+    // Repeated for another member.
     assert_eq!(follower.no_op(head(0, 0, 1), 3, false).map(|did| peer_messages(&did).len()), Ok(1));
     let beyond = Err(Rejected::BeyondWindow { client: 0, slot: 3, end: 3 });
     assert_eq!(follower.no_op(head(0, 3, 1), 4, false), beyond);
 }
 
 #[test]
-fn a_no_op_that_was_not_settled_is_gone_with_its_ballot() {
+fn unsettled_no_op_ends_with_its_ballot() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.end_client(ClientId(0), 0);
     leader.ticks(retry_ticks());
     leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
-    // Member 1 leads now and has not heard of it: it has found the message.
+    // Member 1 leads now and has not learnt of the no-op: it has found the message.
     let mut other = Process::new(&[3], 1, Variant::V2);
     other.message(0, 1, &[(0, 0)]).expect("the first message");
     let ballot = other.campaign();
@@ -237,7 +237,7 @@ fn a_no_op_that_was_not_settled_is_gone_with_its_ballot() {
 }
 
 #[test]
-fn another_group_is_told_when_the_no_op_is_settled_and_fills_the_slot_in_turn() {
+fn another_group_learns_of_a_settled_no_op_and_fills_its_slot() {
     let mut leader = leader_before_a_gap(TWO_GROUPS);
     leader.replica.end_client(ClientId(0), 0);
     leader.ticks(retry_ticks());
@@ -261,12 +261,12 @@ fn another_group_is_told_when_the_no_op_is_settled_and_fills_the_slot_in_turn() 
     let processed = PeerMessage::NoOpProcessed(slot_ref(0, 3));
     let effects = theirs.peer_message(4, &processed).expect("it processed that");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
-    // What the client multicast after it would be a hole.
+    // The client's next message would leave a gap.
     assert_eq!(theirs.message(0, 2, &[(1, 1)]).map(|did| no_ops(&did)), Ok(vec![(head(2, 1, 1), false)]));
 }
 
 #[test]
-fn followers_hear_of_a_ballot_before_a_time_that_was_given_in_it() {
+fn followers_learn_of_a_ballot_before_a_time_given_in_it() {
     let mut leader = Process::new(TWO_GROUPS, 0, Variant::V2);
     leader.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
     let newer = Ballot::new(2, ProcessId(4));

@@ -1,4 +1,4 @@
-//! A leader is told of a larger ballot of its group than its own: it campaigns above it, if its group stands by it.
+//! A leader learns of a larger ballot of its group than its own: it campaigns above it, if its group still follows it.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, GroupId, Incarnation, PeerMessage, ReplicaConfig, Variant};
@@ -11,7 +11,7 @@ fn ballot(number: u64, leader: u16) -> Ballot {
     Ballot::new(number, ProcessId(leader))
 }
 
-/// What member 0 asks the others of its group when time passes.
+/// Returns the probes that member 0 sends to the others of its group at a tick.
 fn question() -> Vec<Effect> {
     let message = |to| Effect::PeerMessage { to, message: PeerMessage::Probe { ballot: led_by(0) } };
     (1..5).map(message).collect()
@@ -32,7 +32,7 @@ fn is_install(effect: &Effect) -> bool {
 
 fn told(of: Ballot) -> Process {
     let mut leader = Process::new(FIVE, 0, Variant::V2);
-    assert_eq!(retry_ticks(&mut leader), [], "nobody knows more");
+    assert_eq!(retry_ticks(&mut leader), [], "no larger ballot is known");
     assert_eq!(
         leader.peer_message(
             5,
@@ -49,7 +49,7 @@ fn told(of: Ballot) -> Process {
 }
 
 #[test]
-fn a_leader_that_a_majority_stands_by_campaigns_above_what_it_was_told_of() {
+fn leader_confirmed_by_a_majority_campaigns_above_the_larger_ballot() {
     let mut leader = told(ballot(7, 4));
     assert_eq!(retry_ticks(&mut leader), question());
     assert_eq!(leader.peer_message(1, &stands_by(0)), Ok(Vec::new()), "two of five");
@@ -61,13 +61,13 @@ fn a_leader_that_a_majority_stands_by_campaigns_above_what_it_was_told_of() {
 }
 
 #[test]
-fn a_leader_that_no_majority_stands_by_only_asks_again() {
+fn leader_without_a_confirming_majority_only_asks_again() {
     let mut leader = told(ballot(7, 4));
     for _ in 0..3 {
         assert_eq!(retry_ticks(&mut leader), question());
         assert_eq!(leader.peer_message(2, &stands_by(0)), Ok(Vec::new()));
     }
-    // Who stood by it before it was told of this one may have promised it since.
+    // A member that followed the leader before may have promised the larger ballot since.
     leader
         .peer_message(2, &PeerMessage::Refuse { promised: ballot(9, 1), incarnation: Incarnation::FIRST })
         .expect("sound");
@@ -77,7 +77,7 @@ fn a_leader_that_no_majority_stands_by_only_asks_again() {
 }
 
 #[test]
-fn who_stands_by_a_ballot_says_so_and_who_has_promised_a_larger_one_or_forgotten_does_not() {
+fn member_confirms_its_ballot_unless_it_promised_a_larger_one_or_lost_its_memory() {
     let mut follower = Process::new(FIVE, 2, Variant::V2);
     let answer = vec![Effect::PeerMessage { to: 0, message: stands_by(0) }];
     assert_eq!(follower.peer_message(0, &stands_by(0)), Ok(answer));
@@ -88,7 +88,7 @@ fn who_stands_by_a_ballot_says_so_and_who_has_promised_a_larger_one_or_forgotten
 }
 
 #[test]
-fn who_announces_a_smaller_ballot_of_its_group_than_is_known_is_told_so() {
+fn announcement_of_a_smaller_ballot_than_is_known_is_answered() {
     let mut other = Process::new(FIVE, 5, Variant::V2);
     let announce = |number, leader| PeerMessage::Announce {
         group: GroupId(0),

@@ -1,4 +1,4 @@
-//! One member of a cluster, and what it is told and does in words.
+//! One member of a cluster, with its inputs and effects as values.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use stentor_multicast::{
     StreamEntry, StreamItem, Times, Timestamp, Topology, Variant, Word,
 };
 
-/// What a member does, owned, so that a test can list it.
+/// An effect of a member, owned, so that a test can list it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     Assign { head: Head, counter: u64, position: u8, ballot: Ballot, time: u64 },
@@ -93,7 +93,7 @@ impl Effects for Recorder {
     }
 }
 
-/// Groups of 3 and 3, processes 0–2 (0 leads) and 3–5 (3 leads); two clients, processes 6 and 7; windows of 2.
+/// Groups of 3 and 3, processes 0–2 (0 leads) and 3–5 (3 leads); two clients, processes 6 and 7; windows of 2 slots.
 pub(crate) const TWO_GROUPS: &[usize] = &[3, 3];
 /// A message to both groups of [`TWO_GROUPS`]: slot 0 at group 0, slot 1 at group 1.
 pub(crate) const BOTH: &[(u16, u64)] = &[(0, 0), (1, 1)];
@@ -104,7 +104,7 @@ pub(crate) struct Process {
     pub(crate) topology: Arc<Topology>,
 }
 
-/// What an input leads to.
+/// The effects of an input, or why it was rejected.
 pub(crate) type Done = Result<Vec<Effect>, Rejected>;
 
 impl Process {
@@ -112,33 +112,33 @@ impl Process {
         Process::made(sizes, me, variant, Replica::new)
     }
 
-    /// A member with so many slots for each client, V2.
+    /// Creates a V2 member with `window` slots for each client.
     pub(crate) fn with_window(sizes: &[usize], me: u16, window: u32) -> Self {
         Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { window, ..config }))
     }
 
-    /// A member with a mutant, V2.
+    /// Creates a V2 member with a mutant.
     pub(crate) fn planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
         Process::made(sizes, me, Variant::V2, |config| Replica::new(ReplicaConfig { mutant, ..config }))
     }
 
-    /// A member of a cluster whose groups order time entries, V2.
+    /// Creates a V2 member of a cluster whose groups order time entries.
     pub(crate) fn with_time_entries(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
         let config = |config| ReplicaConfig { mutant, time_entries: true, ..config };
         Process::made(sizes, me, Variant::V2, |made| Replica::new(config(made)))
     }
 
-    /// A member without memory, V2.
+    /// Creates a V2 member without memory.
     pub(crate) fn joining(sizes: &[usize], me: u16) -> Self {
         Process::started_at(sizes, me, 2)
     }
 
-    /// The same with a mutant.
+    /// Creates a V2 member without memory, with a mutant.
     pub(crate) fn joining_planted(sizes: &[usize], me: u16, mutant: Mutant) -> Self {
         Process::made(sizes, me, Variant::V2, |config| Replica::joining(ReplicaConfig { mutant, ..config }, 2))
     }
 
-    /// A member without memory, V2, with this incarnation.
+    /// Creates a V2 member without memory, with this life.
     pub(crate) fn started_at(sizes: &[usize], me: u16, incarnation: u64) -> Self {
         Process::made(sizes, me, Variant::V2, |config| Replica::joining(config, incarnation))
     }
@@ -150,7 +150,7 @@ impl Process {
         Process { replica: make(config), topology }
     }
 
-    /// Member `me` of [`TWO_GROUPS`], V2.
+    /// Creates the V2 member `me` of [`TWO_GROUPS`].
     pub(crate) fn of_two_groups(me: u16) -> Self {
         Process::new(TWO_GROUPS, me, Variant::V2)
     }
@@ -167,12 +167,12 @@ impl Process {
         Ok(recorder.0)
     }
 
-    /// A client's message, with its slots by destination group.
+    /// Inputs a client's message, with its slots by destination group.
     pub(crate) fn message(&mut self, client: u16, sequence: u64, to: &[(u16, u64)]) -> Done {
         self.message_after(client, sequence, to, 0)
     }
 
-    /// A message that comes after a time; 0: after none.
+    /// Inputs a message that must follow a time; 0: it names none.
     pub(crate) fn message_after(&mut self, client: u16, sequence: u64, to: &[(u16, u64)], time: u64) -> Done {
         let to: Vec<Destination> =
             to.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect();
@@ -192,7 +192,7 @@ impl Process {
         self.step(|replica, recorder| replica.on_timestamp(ProcessId(from), &item, recorder))
     }
 
-    /// An acknowledgement in the first ballot of the sender's group.
+    /// Inputs an acknowledgement in the first ballot of the sender's group.
     pub(crate) fn ack(&mut self, from: u16, head: Head, position: u8, times: &[u64]) -> Done {
         let ballot = match self.topology.role(ProcessId(from)) {
             Some(ProcessRole::Member { group, .. }) => self.topology.first_ballot(group),
@@ -222,14 +222,14 @@ impl Process {
         self.entry(head, counter, StreamEntry::NoOp { settled })
     }
 
-    /// The leader's stream says that a process took client 0's place.
+    /// Inputs a stream entry: a process took over client id 0.
     pub(crate) fn succeed(&mut self, generation: u64, first: u64, counter: u64, settled: bool) -> Done {
         let sequence = generation << MessageId::GENERATION_BITS;
         let entry = StreamEntry::Succeed { life: 9, after: first, retired: 0, settled };
         self.entry(head(sequence, first, 1), counter, entry)
     }
 
-    /// A process wants to begin in client 0's place.
+    /// Inputs the request of a process that wants to begin with client id 0.
     pub(crate) fn open(&mut self, life: u64, told: Option<u64>, above: u64) -> Vec<Effect> {
         let told = told.map_or(0, |told| told + 1);
         let mut recorder = Recorder::default();
@@ -242,12 +242,12 @@ impl Process {
         self.entry(none, counter, StreamEntry::RemoteBallot { ballot, incarnation: Incarnation::FIRST })
     }
 
-    /// Time passes; what is done in these ticks.
+    /// Runs ticks. Returns their effects.
     pub(crate) fn ticks(&mut self, ticks: u32) -> Vec<Effect> {
         self.ticks_while(ticks, false)
     }
 
-    /// The same; if `held_up`, what was appended for followers does not go out.
+    /// Does the same. With `held_up`, entries appended for followers cannot be sent.
     pub(crate) fn ticks_while(&mut self, ticks: u32, held_up: bool) -> Vec<Effect> {
         let mut recorder = Recorder(Vec::new(), held_up);
         (0..ticks).for_each(|_| self.replica.on_tick(&mut recorder));
@@ -279,7 +279,7 @@ impl Process {
         self.step(|replica, recorder| replica.on_peer_message(ProcessId(from), message, recorder))
     }
 
-    /// An entry that would have to wait is at the head of the stream, and time passes; what is done in these ticks.
+    /// Reports for some ticks that an entry waits at the head of the stream. Returns the effects.
     pub(crate) fn stalled(&mut self, head: Head, counter: u64, ticks: u32) -> Vec<Effect> {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
         let mut recorder = Recorder::default();
@@ -290,19 +290,20 @@ impl Process {
         recorder.0
     }
 
-    /// Whether an entry about this message would have to wait.
+    /// Returns whether an entry about this message would have to wait.
     pub(crate) fn waits(&self, head: Head, counter: u64) -> bool {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
         self.replica.stream_waits(self.replica.ballot().leader(), &StreamItem { head, counter, entry })
     }
 }
 
-/// That a group's history began with the cluster's life.
+/// Returns the word of a group whose history began with the cluster's life.
 pub(crate) fn first_word() -> Word {
     Word { incarnation: Incarnation::FIRST, origin: Incarnation::FIRST, in_force: true }
 }
 
-/// A state without anything, of a member of group 0 of two that has not installed one; member 3 begins the other group.
+/// Returns an empty state of a member of group 0 of two groups that has installed none. Member 3 leads the other group
+/// first.
 pub(crate) fn nothing(lives: [u64; 3]) -> State {
     State {
         known: vec![Ballot::new_in(0, 0, ProcessId(0)), Ballot::new_in(0, 0, ProcessId(3))],
@@ -314,18 +315,18 @@ pub(crate) fn nothing(lives: [u64; 3]) -> State {
     }
 }
 
-/// 1A of a ballot of the first incarnation.
+/// Returns the 1A of a ballot of the first incarnation.
 pub(crate) fn first_campaign(ballot: Ballot, lives: &[u64]) -> PeerMessage {
     let first = Incarnation::FIRST;
     PeerMessage::Campaign { ballot, incarnation: first, ends: first, resets: false, lives: lives.to_vec() }
 }
 
-/// The first ballot of the group that this process leads.
+/// Returns the first ballot of the group that this process leads.
 pub(crate) fn led_by(process: u16) -> Ballot {
     Ballot::new(1, ProcessId(process))
 }
 
-/// A head of a message of client 0.
+/// Returns a head of a message of client 0.
 pub(crate) fn head(sequence: u64, slot: u64, groups: u8) -> Head {
     Head { client: ClientId(0), sequence, slot: ShortSlot::of(slot), groups }
 }
@@ -336,8 +337,8 @@ pub(crate) fn delivery(sequence: u64, slot: u64, time: u64, group: u16, number: 
     Effect::Deliver(Delivery { id, slot, timestamp: Timestamp { time, group }, number, ballot, origin })
 }
 
-/// The acknowledgements of member `me` of [`TWO_GROUPS`] for client 0's message to [`BOTH`]: each names the slot at its
-/// receiver's group.
+/// Returns the acknowledgements of member `me` of [`TWO_GROUPS`] for client 0's message to [`BOTH`]. Each names the
+/// slot at its receiver's group.
 pub(crate) fn acks(me: u16, sequence: u64, times: &[u64]) -> Vec<Effect> {
     let position = u8::from(me >= 3);
     let ballot = led_by(u16::from(position) * 3);

@@ -65,10 +65,10 @@ fn a_member_that_lost_its_majority_goes_on_with_members_without_memory_that_prom
     assert_eq!(
         begin(&mut left, TAKEN, false),
         Err(Rejected::Incarnation { named: TAKEN, known: FIRST }),
-        "it names what it ends"
+        "it names the incarnation that it ends"
     );
     assert_eq!(begin(&mut left, FIRST, true), Err(Rejected::Remembers));
-    let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names the incarnation that it ends");
     assert_eq!((ballot, incarnation.number), (Ballot::new_in(2, 1, ProcessId(1)), 2));
     let promise = PeerMessage::Promise { ballot, state: nothing([7, 0, 0]) };
     let effects = left.peer_message(0, &promise).expect("sound");
@@ -78,18 +78,18 @@ fn a_member_that_lost_its_majority_goes_on_with_members_without_memory_that_prom
     assert_eq!(left.replica.incarnation(), incarnation);
 }
 
-/// Its history goes on from what it delivered. What was under way to other groups, too, is over in it.
+/// The history continues from the member's deliveries. Messages in flight, also to other groups, are over in it.
 #[test]
-fn a_reset_keeps_what_its_member_delivered_and_not_what_was_under_way() {
+fn reset_keeps_deliveries_and_drops_messages_in_flight() {
     let mut left = member(1);
     left.message(0, 1, &[(0, 0)]).expect("sound");
     left.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
     left.message(0, 2, &[(0, 1), (1, 0)]).expect("sound");
     left.assign(head(2, 1, 2), 2, 0, led_by(0), 2).expect("sound");
     assert_eq!(left.replica.delivered(), 1);
-    let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let (ballot, incarnation) = begin(&mut left, FIRST, false).expect("it names the incarnation that it ends");
     assert_eq!(left.try_campaign(), Ok(ballot), "the reset goes on");
-    // What others hold is lost, too: it is not waited for.
+    // Messages that other members hold are lost, too; the reset does not wait for them.
     let mut state = nothing([7, 0, 0]);
     state.clients[1].held = vec![(0, 1)];
     let effects = left.peer_message(0, &PeerMessage::Promise { ballot, state }).expect("sound");
@@ -104,8 +104,8 @@ fn a_reset_keeps_what_its_member_delivered_and_not_what_was_under_way() {
     assert!(under_way.is_some_and(|entry| entry.no_op && entry.decided), "{begun:?}");
 }
 
-/// The next process of a client's place began behind a message that was held and not assigned. That is lost, and the slot is the
-/// first one of whoever comes then: processes follow each other in their slots.
+/// The next process of a client id began behind a message that was held and not assigned. That message is lost, and its
+/// slot is the first one of the next process: processes follow each other in their slots.
 #[test]
 fn processes_begin_in_a_new_history_where_its_assigned_slots_end() {
     let mut left = member(1);
@@ -113,7 +113,7 @@ fn processes_begin_in_a_new_history_where_its_assigned_slots_end() {
     left.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
     left.message(0, 2, &[(0, 1)]).expect("sound");
     left.succeed(1, 2, 2, false).expect("sound");
-    let (ballot, _) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let (ballot, _) = begin(&mut left, FIRST, false).expect("it names the incarnation that it ends");
     let effects = left.peer_message(0, &PeerMessage::Promise { ballot, state: nothing([7, 0, 0]) }).expect("sound");
     let begun = effects.iter().find_map(|effect| match effect {
         Effect::PeerMessage { message: PeerMessage::Install { state, .. }, .. } => Some(&state.clients[0]),
@@ -125,44 +125,44 @@ fn processes_begin_in_a_new_history_where_its_assigned_slots_end() {
 }
 
 #[test]
-fn who_began_a_reset_and_follows_another_one_goes_on_from_what_it_chose() {
+fn member_that_began_a_reset_and_follows_another_continues_from_that_one() {
     let mut left = member(1);
-    let (_, incarnation) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let (_, incarnation) = begin(&mut left, FIRST, false).expect("it names the incarnation that it ends");
     let ballot = Ballot::new_in(2, 5, ProcessId(2));
     let later = PeerMessage::Campaign { ballot, incarnation, ends: incarnation, resets: false, lives: vec![0; 3] };
     assert!(is_promise(&left.peer_message(2, &later).expect("sound")));
     assert_eq!(campaigns(&mut left).2, incarnation);
 }
 
-/// What it heard from another member is as good as what it heard itself.
+/// An incarnation that it learnt from another member counts like one that it learnt itself.
 #[test]
-fn a_reset_takes_a_number_above_what_others_say_that_somebody_remembers() {
+fn reset_uses_a_number_above_every_remembered_incarnation() {
     let mut process = Process::started_at(GROUPS, 2, 9);
     process.peer_message(1, &PeerMessage::Remembered { by: ProcessId(3), incarnation: TAKEN }).expect("sound");
     assert_eq!(process.replica.reset_ends(), TAKEN);
-    let (_, incarnation) = begin(&mut process, TAKEN, true).expect("it names what it ends");
+    let (_, incarnation) = begin(&mut process, TAKEN, true).expect("it names the incarnation that it ends");
     assert_eq!(incarnation.number, 3);
 }
 
 #[test]
-fn a_group_that_somebody_remembers_begins_with_nothing_when_it_is_reset() {
+fn remembered_group_without_memory_begins_empty_when_it_is_reset() {
     let mut founder = Process::started_at(GROUPS, 2, 9);
     founder.replica.on_greeting(ProcessId(3), FIRST, TAKEN).expect("no contradiction");
     assert_eq!(founder.replica.reset_ends(), TAKEN);
     assert_eq!(begin(&mut founder, TAKEN, false), Err(Rejected::Joining));
     let known = TAKEN;
     assert_eq!(begin(&mut founder, FIRST, true), Err(Rejected::Incarnation { named: FIRST, known }));
-    let (ballot, incarnation) = begin(&mut founder, TAKEN, true).expect("it names what it ends");
+    let (ballot, incarnation) = begin(&mut founder, TAKEN, true).expect("it names the incarnation that it ends");
     assert_eq!(incarnation.number, 3);
     let effects = founder.peer_message(1, &PeerMessage::Promise { ballot, state: nothing([0, 8, 9]) }).expect("sound");
     assert_eq!(admitted(&effects), [Joiner { process: ProcessId(1), life: 8 }]);
-    assert!(effects.contains(&Effect::BeginHistory), "whatever its application had");
+    assert!(effects.contains(&Effect::BeginHistory), "even if its application had a state");
     assert!(!founder.replica.is_joining());
     assert!(founder.replica.was_remembered(), "an operator gave up what others remember");
     assert_eq!(founder.replica.incarnation(), incarnation);
     founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
     assert!(founder.replica.is_leader());
-    // It numbers clients' processes above all that were numbered in earlier incarnations.
+    // It assigns generations above all those of earlier incarnations.
     let generation = founder.open(7, None, 0).iter().find_map(|effect| match effect {
         Effect::PeerMessage { message: PeerMessage::Close(about), .. } => Some(about.generation),
         _ => None,
@@ -171,7 +171,7 @@ fn a_group_that_somebody_remembers_begins_with_nothing_when_it_is_reset() {
 }
 
 #[test]
-fn who_has_promised_another_end_of_an_incarnation_refuses() {
+fn member_that_promised_another_end_of_an_incarnation_refuses() {
     let other = Incarnation { number: 3, tag: 6 };
     for (mut process, memory) in [(member(1), true), (Process::joining(GROUPS, 1), false)] {
         assert!(is_promise(&process.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
@@ -184,7 +184,7 @@ fn who_has_promised_another_end_of_an_incarnation_refuses() {
         let same = reset_by(2, Incarnation { number: 2, tag: 6 }, TAKEN);
         assert!(!is_promise(&process.peer_message(2, &same).expect("sound")), "it is not above what it ends");
         assert!(is_promise(&process.peer_message(2, &reset_by(2, other, TAKEN)).expect("sound")), "of that one");
-        // A leader of what it ended gets nothing from it.
+        // It accepts nothing from a leader of the incarnation that it ended.
         let old = led_by(2);
         let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
         let state = of(FIRST, &[(FIRST, 0)], old);
@@ -196,7 +196,7 @@ fn who_has_promised_another_end_of_an_incarnation_refuses() {
 }
 
 #[test]
-fn who_hears_of_a_later_incarnation_than_the_named_one_says_so() {
+fn member_that_knows_a_later_incarnation_than_the_named_one_reports_it() {
     let mut process = Process::joining(GROUPS, 1);
     let later = Incarnation { number: 4, tag: 4 };
     process.replica.on_greeting(ProcessId(3), FIRST, later).expect("no contradiction");
@@ -226,7 +226,7 @@ fn a_member_that_delivered_what_the_reset_has_not_kept_ends() {
             assert_eq!(follower.replica.is_superseded(), !goes_on);
         }
     }
-    // Nor does it lead with what the reset kept.
+    // It does not lead with the state that the reset kept, either.
     let mut leads = Process::new(&[3, 1], 1, Variant::V2);
     leads.message(0, 1, &[(0, 0)]).expect("sound");
     leads.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
@@ -241,7 +241,7 @@ fn a_member_that_delivered_what_the_reset_has_not_kept_ends() {
 }
 
 #[test]
-fn a_leader_that_hears_of_another_incarnation_of_its_group_moves_above_it_with_its_own_state() {
+fn leader_that_learns_of_another_incarnation_of_its_group_moves_above_it_with_its_own_state() {
     for said in [Incarnation { number: 4, tag: 4 }, Incarnation { number: 1, tag: 9 }] {
         let mut leader = member(0);
         let announce = PeerMessage::Announce {
@@ -264,7 +264,7 @@ fn a_leader_that_hears_of_another_incarnation_of_its_group_moves_above_it_with_i
     }
 }
 
-/// What a member asks for when it campaigns: the incarnation, and the one that it goes on from.
+/// Makes a member campaign. Returns the ballot, the incarnation that it asks for, and the one that it continues.
 fn campaigns(member: &mut Process) -> (Ballot, Incarnation, Incarnation) {
     let mut effects = super::process::Recorder::default();
     let ballot = member.replica.campaign(&mut effects).expect("it has its memory");
@@ -278,7 +278,7 @@ fn campaigns(member: &mut Process) -> (Ballot, Incarnation, Incarnation) {
 }
 
 #[test]
-fn who_moves_above_another_history_goes_on_from_its_state_however_often_it_tries() {
+fn leader_that_moves_above_another_history_keeps_its_state_in_every_attempt() {
     let other = Incarnation { number: 4, tag: 4 };
     let refuse = PeerMessage::Refuse { promised: Ballot::new_in(4, 1, ProcessId(2)), incarnation: other };
     let mut mover = member(0);
@@ -300,13 +300,13 @@ fn who_moves_above_another_history_goes_on_from_its_state_however_often_it_tries
 
     let mut follower = member(1);
     assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
-    assert!(!ask(&mut follower, asks(2, above, of_above, FIRST, false)), "what was reset does not go on");
+    assert!(!ask(&mut follower, asks(2, above, of_above, FIRST, false)), "a history that was reset does not continue");
     assert!(ask(&mut follower, asks(2, above, of_above, TAKEN, false)));
 }
 
-/// Who promised a reset has what the operator chose, or waits for somebody who has it.
+/// A member that promised a reset has the state that the operator chose, or waits for a member that has it.
 #[test]
-fn who_promised_a_reset_leads_only_with_a_state_of_it() {
+fn member_that_promised_a_reset_leads_only_with_its_state() {
     let mut follower = member(1);
     assert!(is_promise(&follower.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
     let (ballot, _, ends) = campaigns(&mut follower);
@@ -315,7 +315,7 @@ fn who_promised_a_reset_leads_only_with_a_state_of_it() {
     before.clients[0] = ClientState { delivered: 1, from: 1, freed: 1, good: 1, ..ClientState::default() };
     let without = follower.peer_message(2, &PeerMessage::Promise { ballot, state: before });
     assert_eq!(without, Ok(vec![]), "a majority, without the chosen state, and it asks for no other");
-    // Who has it holds what this one has to ask for.
+    // The member with the chosen state holds a message that this one has to ask for.
     let mut chosen = of(TAKEN, &[(FIRST, 0), (TAKEN, 0)], Ballot::new_in(2, 1, ProcessId(0)));
     chosen.clients[0].held = vec![(0, 1)];
     let origins = chosen.origins.clone();
@@ -328,7 +328,8 @@ fn who_promised_a_reset_leads_only_with_a_state_of_it() {
     assert_eq!(follower.replica.origins(), origins);
 }
 
-/// Process 1 or 0, of life 2 and without memory, gets a state with the application's, and waits for a body of it.
+/// Gives process 1 or 0, of life 2 and without memory, a state with the application's. It waits for a body of that
+/// state.
 fn give(process: &mut Process, me: u16, state: State) {
     let waits = AssignedSlot {
         sequence: 2,
@@ -351,7 +352,7 @@ fn give(process: &mut Process, me: u16, state: State) {
 }
 
 #[test]
-fn who_was_given_a_state_of_another_history_begins_no_other_one() {
+fn process_with_a_state_of_another_history_begins_no_new_one() {
     let before = || of(FIRST, &[(FIRST, 0)], Ballot::new(2, ProcessId(2)));
     let ballot = Ballot::new_in(2, 1, ProcessId(0));
     let (ends, lives) = (Incarnation::NONE, vec![0, 2, 0]);
@@ -364,7 +365,7 @@ fn who_was_given_a_state_of_another_history_begins_no_other_one() {
         assert_eq!(process.peer_message(0, &demand), Ok(vec![]), "{demand:?}");
         assert_eq!((process.replica.ended_by(), process.replica.is_superseded()), (Some(TAKEN), true), "{demand:?}");
     }
-    // Nor does it ask others to.
+    // It does not ask others to do so, either.
     let mut process = Process::joining(GROUPS, 1);
     give(&mut process, 1, before());
     let ends = process.replica.reset_ends();
@@ -378,9 +379,9 @@ fn who_was_given_a_state_of_another_history_begins_no_other_one() {
     assert_eq!(founder.replica.ended_by().map(|by| by.number), Some(2));
 }
 
-/// It is a state of the history in which it promises.
+/// The state belongs to the history in which it promises.
 #[test]
-fn who_was_given_a_state_of_the_reset_that_it_promised_keeps_it() {
+fn process_keeps_a_state_of_the_reset_that_it_promised() {
     let mut process = Process::joining(GROUPS, 1);
     assert!(is_promise(&process.peer_message(0, &reset_by(0, TAKEN, FIRST)).expect("sound")));
     give(&mut process, 1, of(TAKEN, &[(FIRST, 0), (TAKEN, 1)], Ballot::new_in(2, 1, ProcessId(0))));
@@ -391,10 +392,10 @@ fn who_was_given_a_state_of_the_reset_that_it_promised_keeps_it() {
     assert!(!process.replica.is_joining());
 }
 
-/// Somebody told a process without memory of an incarnation. If it gets a state of that, nothing was given up; if the state is of
-/// a later one, a reset came between.
+/// A process without memory has learnt of an incarnation. If it gets a state of that incarnation, nothing was given up;
+/// if the state is of a later one, a reset happened in between.
 #[test]
-fn a_member_that_promised_nothing_tells_a_reset_from_being_taken_in() {
+fn member_that_promised_nothing_distinguishes_a_reset_from_being_taken_in() {
     for (incarnation, reset) in [(FIRST, false), (TAKEN, true)] {
         let mut process = Process::joining(GROUPS, 1);
         process.replica.on_greeting(ProcessId(3), FIRST, FIRST).expect("no contradiction");
@@ -412,10 +413,11 @@ fn drops(effects: &[Effect]) -> usize {
     effects.iter().filter(|effect| matches!(effect, Effect::Dropped { slot: 0, sequence: 1 })).count()
 }
 
-/// Clients wrote to a process that was without memory when its group was reset. It has promised nothing, and is taken in later: what
-/// it holds is of the history that is over. A client that is numbered from the beginning again may use the same ids.
+/// Clients wrote to a process that was without memory when its group was reset. It has promised nothing, and is taken
+/// in later. The messages that it holds belong to the old history. A client whose generations start from the beginning
+/// again may reuse the ids.
 #[test]
-fn who_is_taken_in_by_a_history_that_began_anew_forgets_what_it_held_before() {
+fn process_taken_in_by_a_new_history_drops_messages_held_before() {
     for (incarnation, forgets) in [(FIRST, false), (TAKEN, true)] {
         let mut process = Process::joining(GROUPS, 1);
         process.message(0, 1, &[(0, 0)]).expect("it comes before it is taken in");
@@ -428,10 +430,11 @@ fn who_is_taken_in_by_a_history_that_began_anew_forgets_what_it_held_before() {
         let again = process.message(0, 1, &[(0, 0), (1, 0)]);
         assert_eq!(again, Ok(Vec::new()), "{incarnation}: it is ignored where it is held already");
         assert_eq!(process.replica.first_held(ClientId(0)), 0);
-        // What comes later is of this history, also if the state comes again.
+        // Later messages belong to this history, even if the state arrives again.
         let effects = process.peer_message(0, &install).expect("sound");
         assert_eq!(drops(&effects), 0, "{effects:?}");
-        // The message that it holds is to one group if it has kept the first one, and to two if it has taken the second one.
+        // The message that it holds goes to one group if it kept the first message, and to two if it accepted the
+        // second.
         let (held, other) = if forgets { (2, 1) } else { (1, 2) };
         process.replica.on_begin(ProcessId(0), ballot).expect("it leads that");
         let mut assign = |groups| process.assign(head(1, 0, groups), 1, 0, ballot, 1);
@@ -440,9 +443,9 @@ fn who_is_taken_in_by_a_history_that_began_anew_forgets_what_it_held_before() {
     }
 }
 
-/// So do a member with memory, and the one that the operator chose.
+/// A member with memory does so, too, and so does the member that the operator chose.
 #[test]
-fn members_forget_what_they_hold_when_their_group_is_reset() {
+fn members_drop_held_messages_when_their_group_is_reset() {
     let mut follower = member(1);
     follower.message(0, 1, &[(0, 0)]).expect("sound");
     follower.peer_message(2, &reset_by(2, TAKEN, FIRST)).expect("sound");
@@ -452,7 +455,7 @@ fn members_forget_what_they_hold_when_their_group_is_reset() {
     assert_eq!(drops(&follower.peer_message(2, &install).expect("sound")), 1);
     let mut left = member(1);
     left.message(0, 1, &[(0, 0)]).expect("sound");
-    let (ballot, _) = begin(&mut left, FIRST, false).expect("it names what it ends");
+    let (ballot, _) = begin(&mut left, FIRST, false).expect("it names the incarnation that it ends");
     let promise = PeerMessage::Promise { ballot, state: nothing([7, 0, 0]) };
     assert_eq!(drops(&left.peer_message(0, &promise).expect("sound")), 1);
 }

@@ -1,4 +1,4 @@
-//! What becomes of messages that were under way to a history of a group that is over.
+//! Messages that were in flight to a history of a group that is over.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -11,7 +11,7 @@ use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, head, le
 const C0: ClientId = ClientId(0);
 const ANEW: Incarnation = Incarnation { number: 2, tag: 5 };
 const MESSAGE: MessageRef = MessageRef { client: C0, sequence: 1 };
-/// The first ballot of the new history of group 1.
+/// Returns the first ballot of group 1's new history.
 fn anew() -> Ballot {
     Ballot::new_in(ANEW.number, 1, ProcessId(3))
 }
@@ -36,7 +36,7 @@ fn fills(effects: &[Effect]) -> bool {
     effects.iter().any(|effect| matches!(effect, Effect::NoOp { .. }))
 }
 
-/// A leader of group 0 that has the vector of a message to both.
+/// Returns a leader of group 0 that has the vector of a message to both groups.
 fn with_vector(mutant: Mutant) -> Process {
     let mut leader = Process::planted(TWO_GROUPS, 0, mutant);
     leader.message(0, 1, BOTH).expect("sound");
@@ -45,19 +45,19 @@ fn with_vector(mutant: Mutant) -> Process {
     leader
 }
 
-/// What a leader does with a message with a vector, and whether it delivers before the word is in force.
+/// Processes a message with a vector at a leader. Returns whether it delivers the message before the word is in force.
 fn decides_at_once(mutant: Mutant) -> bool {
     let mut leader = with_vector(mutant);
     leader.peer_message(3, &announce()).expect("sound");
     let at_once = delivers(&leader.ack(1, head(1, 0, 2), 0, &[1, 7]).expect("sound"));
-    assert_eq!(leader.peer_message(3, &lost(anew())), Ok(vec![]), "somebody may have delivered it");
+    assert_eq!(leader.peer_message(3, &lost(anew())), Ok(vec![]), "a member may have delivered it");
     let now = delivers(&leader.peer_message(1, &processed()).expect("sound"));
     assert!(now != at_once, "it is delivered once");
     at_once
 }
 
 #[test]
-fn what_has_a_vector_is_decided_by_the_survivors_when_the_word_is_in_force() {
+fn message_with_a_vector_is_decided_by_the_survivors_when_the_word_is_in_force() {
     assert!(!decides_at_once(Mutant::None));
 }
 
@@ -69,9 +69,9 @@ fn nothing_is_decided_without_a_majority_of_the_survivors() {
     assert!(delivers(&leader.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("sound")));
 }
 
-/// The client's next message goes to other groups than the one that is decided without a group of them.
+/// The client's next message goes to other groups than the message that is decided without one of its groups.
 #[test]
-fn what_waited_for_a_message_is_assigned_when_that_is_decided_by_the_survivors() {
+fn waiting_message_is_assigned_when_its_predecessor_is_decided_by_the_survivors() {
     let mut leader = with_vector(Mutant::None);
     assert_eq!(leader.message(0, 2, &[(0, 1)]), Ok(vec![]), "its client's order comes first");
     leader.peer_message(3, &announce()).expect("sound");
@@ -82,7 +82,7 @@ fn what_waited_for_a_message_is_assigned_when_that_is_decided_by_the_survivors()
 }
 
 #[test]
-fn what_is_not_settled_is_told_until_it_is() {
+fn unsettled_message_is_reported_until_it_is_settled() {
     let mut leader = with_vector(Mutant::None);
     assert_eq!(leader.replica.settling(GroupId(1)), None, "nothing began anew");
     leader.peer_message(3, &announce()).expect("sound");
@@ -91,7 +91,7 @@ fn what_is_not_settled_is_told_until_it_is() {
     leader.peer_message(1, &processed()).expect("in force");
     let told = Settling { without_force: false, ..told };
     assert_eq!(leader.replica.settling(GroupId(1)), Some(told.clone()));
-    // A majority has other times of it: it is decided nowhere.
+    // A majority has other times for the message, so it is decided nowhere.
     for member in [1, 2] {
         leader.ack(member, head(1, 0, 2), 0, &[1, 8]).expect("sound");
     }
@@ -102,17 +102,17 @@ fn what_is_not_settled_is_told_until_it_is() {
 }
 
 #[test]
-fn what_has_no_vector_is_a_no_op_when_the_new_history_says_that_it_is_lost() {
+fn message_without_a_vector_becomes_a_no_op_when_the_new_history_reports_it_lost() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("sound");
     assert_eq!(leader.peer_message(3, &lost(anew())), Ok(vec![]), "the word of that is not processed");
     leader.peer_message(3, &announce()).expect("sound");
-    assert_eq!(leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).map(|effects| effects.len()), Ok(1), "it is told");
+    assert_eq!(leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7).map(|effects| effects.len()), Ok(1), "notified");
     assert!(fills(&leader.peer_message(3, &lost(anew())).expect("sound")));
     assert!(!fills(&leader.peer_message(3, &lost(anew())).expect("sound")), "once");
 }
 
-/// The time was there before the body. No vector behind the word has it.
+/// The time arrived before the body. No vector behind the word contains it.
 #[test]
 fn a_time_of_the_history_before_is_forgotten_with_the_word() {
     let mut leader = Process::of_two_groups(0);
@@ -137,7 +137,7 @@ fn a_time_of_the_new_history_replaces_none_in_a_vector_of_the_one_before() {
 }
 
 #[test]
-fn a_follower_decides_what_is_ended_when_the_stream_says_that_the_word_is_in_force() {
+fn follower_decides_ended_messages_when_the_stream_puts_the_word_in_force() {
     let mut follower = Process::of_two_groups(1);
     follower.message(0, 1, BOTH).expect("sound");
     follower.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("sound");
@@ -149,9 +149,9 @@ fn a_follower_decides_what_is_ended_when_the_stream_says_that_the_word_is_in_for
     assert!(delivers(&follower.entry(none, 4, word(true)).expect("sound")));
 }
 
-/// A history that began with a state has decided what others still ask for.
+/// A history that began with a state has decided messages that other groups still ask for.
 #[test]
-fn a_history_that_goes_on_with_a_state_says_what_it_has_decided() {
+fn history_that_continues_with_a_state_reports_its_decisions() {
     for behind in [0, 2] {
         let mut leader = Process::of_two_groups(1);
         leader.message(0, 1, BOTH).expect("sound");
@@ -160,7 +160,7 @@ fn a_history_that_goes_on_with_a_state_says_what_it_has_decided() {
         for member in [4, 5] {
             leader.ack(member, head(1, 0, 2), 1, &[1, 7]).expect("sound");
         }
-        // The slot is used again, or not.
+        // The slot is reused, or not.
         for (number, slot) in (0..behind).map(|n| (n + 2, n + 1)) {
             leader.message(0, number, &[(0, slot)]).expect("sound");
             leader.assign(head(number, slot, 1), number + 1, 0, led_by(0), number + 7).expect("sound");
@@ -193,9 +193,9 @@ fn a_refusal_of_the_history_before_does_not_count_behind_the_word() {
     assert!(fills(&with_vector(Mutant::None).peer_message(3, &refused(led_by(3))).expect("sound")));
 }
 
-/// The next leader has what is ended with its state.
+/// The next leader gets the ended groups with its state.
 #[test]
-fn what_is_ended_is_in_the_state() {
+fn ended_groups_are_in_the_state() {
     let mut leader = with_vector(Mutant::None);
     leader.peer_message(3, &announce()).expect("sound");
     let ballot = Ballot::new(2, ProcessId(1));
@@ -215,7 +215,7 @@ fn what_is_ended_is_in_the_state() {
     });
 }
 
-/// A leader of group 0 in a history that began with nothing.
+/// Returns a leader of group 0 in a history that began empty.
 fn begun_anew(mutant: Mutant) -> Process {
     let mut leader = Process::joining_planted(TWO_GROUPS, 2, mutant);
     let first = Incarnation::FIRST;
@@ -234,20 +234,20 @@ fn begun_anew(mutant: Mutant) -> Process {
     leader
 }
 
-/// Whether a leader assigns a message of a process that has not opened in its history.
+/// Returns whether a leader assigns a message of a process that has not opened in its history.
 fn assigns_what_is_ended(mutant: Mutant) -> bool {
     let mut leader = begun_anew(mutant);
     leader.message(0, 1, BOTH).expect("sound").iter().any(|effect| matches!(effect, Effect::Assign { .. }))
 }
 
 #[test]
-fn a_history_that_begins_anew_assigns_nothing_that_was_multicast_to_the_one_before() {
+fn new_history_assigns_no_message_multicast_to_the_previous_one() {
     assert!(!assigns_what_is_ended(Mutant::None));
     let mut leader = begun_anew(Mutant::None);
     let ballot = leader.replica.ballot();
     let told = vec![Effect::PeerMessage { to: 3, message: lost(ballot) }];
     assert_eq!(leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 7), Ok(told));
-    // A process that opens in it is another matter.
+    // A process that opens in the new history is accepted.
     let generation = 3;
     let about = |slot| stentor_multicast::SlotRef { client: C0, slot, ballot, generation };
     leader.open(7, Some(generation), 0);
@@ -265,12 +265,12 @@ mod mutants {
     use super::*;
 
     #[test]
-    fn a_word_that_counts_at_once_is_found() {
+    fn mutant_of_words_that_count_at_once_is_found() {
         assert!(decides_at_once(Mutant::WordAtOnce), "before a majority has it");
     }
 
     #[test]
-    fn a_history_that_assigns_what_is_ended_is_found() {
+    fn mutant_that_assigns_ended_messages_is_found() {
         assert!(assigns_what_is_ended(Mutant::EndedAssigned), "others may have delivered it");
     }
 }

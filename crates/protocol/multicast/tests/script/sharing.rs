@@ -1,4 +1,4 @@
-//! A leader goes on with one client only so far while others multicast, too.
+//! A leader limits one client's messages in progress while others multicast, too.
 
 use stentor_multicast::{ClientId, Head, ShortSlot};
 
@@ -14,7 +14,7 @@ fn head(client: u16, slot: u64) -> Head {
     Head { client: ClientId(client), sequence: slot + 1, slot: ShortSlot::of(slot), groups: 1 }
 }
 
-/// The messages that are assigned in these effects: client and sequence.
+/// Returns the client and sequence of each message that is assigned in these effects.
 fn assigned(effects: &[Effect]) -> Vec<(u16, u64)> {
     let assigned = effects.iter().filter_map(|effect| match effect {
         Effect::Assign { head, .. } => Some((head.client.0, head.sequence)),
@@ -23,13 +23,13 @@ fn assigned(effects: &[Effect]) -> Vec<(u16, u64)> {
     assigned.collect()
 }
 
-/// Gives messages to group 0 alone. Returns which of them are assigned by that.
+/// Inputs messages to group 0 alone. Returns those that are assigned as a result.
 fn hold(leader: &mut Process, client: u16, slots: std::ops::Range<u64>) -> Vec<(u16, u64)> {
     let held = slots.flat_map(|slot| leader.message(client, slot + 1, &[(0, slot)]).expect("the body"));
     assigned(&held.collect::<Vec<_>>())
 }
 
-/// A leader whose clients have both multicast: their first messages have the times 1 and 2.
+/// Returns a leader whose clients have both multicast: their first messages have the times 1 and 2.
 fn shared() -> Process {
     let mut leader = Process::with_window(&[3, 3], 0, WINDOW);
     hold(&mut leader, MODEST, 0..1);
@@ -43,7 +43,7 @@ fn a_client_with_a_share_under_way_waits_and_others_do_not() {
     let first = hold(&mut leader, GREEDY, 1..200);
     assert_eq!(first, (2..=SHARE).map(|sequence| (GREEDY, sequence)).collect::<Vec<_>>());
     assert_eq!(hold(&mut leader, MODEST, 1..3), [(MODEST, 2), (MODEST, 3)]);
-    // A decision makes no room while what comes before is undelivered; each delivery makes room for one more.
+    // A decision makes no room while earlier messages are undelivered; each delivery makes room for one more.
     let effects = leader.ack(1, head(GREEDY, 0), 0, &[2]).expect("an acknowledgement");
     assert_eq!(assigned(&effects), []);
     let effects = leader.ack(1, head(MODEST, 0), 0, &[1]).expect("an acknowledgement");
@@ -61,7 +61,7 @@ fn a_client_alone_has_its_whole_window_under_way() {
 }
 
 #[test]
-fn what_is_before_a_message_to_several_groups_does_not_wait() {
+fn messages_before_one_to_several_groups_do_not_wait() {
     let mut leader = shared();
     assert_eq!(hold(&mut leader, GREEDY, 1..200).len() as u64, SHARE - 1);
     let effects = leader.message(GREEDY, 201, &[(0, 200), (1, 0)]).expect("the body");

@@ -11,7 +11,7 @@ use super::process::{BOTH, Effect, Process, TWO_GROUPS, first_campaign, first_wo
 /// The second message of client 0 to both groups: slot 1 at group 0, slot 2 at group 1.
 const SECOND: &[(u16, u64)] = &[(0, 1), (1, 2)];
 
-/// As long as a follower waits until it asks for its leader's state.
+/// The time that a follower waits before it asks for its leader's state.
 const RETRY_TICKS: u32 = 4 * ReplicaConfig::RETRY_TICKS as u32;
 
 fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> AssignedSlot {
@@ -28,7 +28,7 @@ fn entry(sequence: u64, to: &[(u16, u64)], times: &[u64], decided: bool) -> Assi
     }
 }
 
-/// A state of group 0 of [`TWO_GROUPS`] in its first ballot.
+/// Returns a state of group 0 of [`TWO_GROUPS`] in its first ballot.
 fn state(counter: u64, delivered: u64, clients: [ClientState; 2]) -> State {
     State {
         synced: led_by(0),
@@ -45,7 +45,7 @@ fn state(counter: u64, delivered: u64, clients: [ClientState; 2]) -> State {
     }
 }
 
-/// What leader 0 sends with that state.
+/// Returns the message with which leader 0 sends that state.
 fn install(state: State, snapshot: bool) -> PeerMessage {
     PeerMessage::Install { ballot: led_by(0), counter: state.counter, state, admits: Vec::new(), snapshot }
 }
@@ -65,8 +65,8 @@ fn behind(effects: &[Effect]) -> usize {
         .count()
 }
 
-/// Member 1 of group 0. It has processed two messages to both groups, and acknowledged them; of group 1's acknowledgements it
-/// has got none, so they are undecided here.
+/// Returns member 1 of group 0. It has processed two messages to both groups, and acknowledged them. It has got none of
+/// group 1's acknowledgements, so the messages are undecided here.
 fn follower_with_two() -> Process {
     let mut follower = Process::new(TWO_GROUPS, 1, Variant::V2);
     follower.message(0, 1, BOTH).expect("the first body");
@@ -79,7 +79,7 @@ fn follower_with_two() -> Process {
     follower
 }
 
-/// What member 1 promises to a candidate.
+/// Returns the state that member 1 promises to a candidate.
 fn promise(follower: &mut Process) -> State {
     let ballot = Ballot::new(2, stentor_fabric::ProcessId(2));
     let effects = follower.peer_message(2, &first_campaign(ballot, &[0; 3])).expect("it promises");
@@ -89,14 +89,15 @@ fn promise(follower: &mut Process) -> State {
     }
 }
 
-/// Leader 0 had delivered the first message, and freed it, when it took this state; of the second nothing is in it yet.
+/// Returns a state that leader 0 took after it had delivered and freed the first message. It does not contain the
+/// second message.
 fn overtaken() -> State {
     let freed = ClientState { delivered: 1, from: 1, freed: 1, ..ClientState::default() };
     state(2, 1, [freed, ClientState::default()])
 }
 
-/// The state comes with the application's. What the leader had delivered counts as delivered; what this member has
-/// acknowledged since stays, so that whoever leads next hears of it, and the stream goes on behind it.
+/// The state arrives with the application's. The leader's deliveries count as delivered. The messages that this member
+/// has acknowledged since remain, so that the next leader learns of them, and the stream continues behind them.
 #[test]
 fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
     let mut follower = follower_with_two();
@@ -109,7 +110,7 @@ fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
     let promised = promise(&mut follower);
     assert_eq!(promised.counter, 4);
     assert_eq!(promised.clients[0].entries.last().map(|entry| entry.sequence), Some(2), "{promised:?}");
-    // Behind what came with the state it delivers by itself.
+    // It delivers messages behind those of the state by itself.
     let mut follower = follower_with_two();
     follower.peer_message(0, &install(overtaken(), true)).expect("sound");
     follower.ack(3, head(2, 1, 2), 1, &[6, 6]).expect("of group 1");
@@ -117,7 +118,7 @@ fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(delivery) if delivery.number == 2)));
 }
 
-/// Without the application's state nothing can count as delivered, so that is asked for; nothing is taken back either.
+/// Without the application's state nothing can count as delivered, so the member asks for it. Nothing is undone either.
 #[test]
 fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
     let mut follower = follower_with_two();
@@ -129,8 +130,8 @@ fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
     assert_eq!(promise(&mut follower).counter, 4);
 }
 
-/// The state that has the entries before it is on its way when a connection was made anew. If it is not, nobody else says
-/// that it is missing.
+/// After a reconnection, the state with the missing entries is in flight. If it is not, no other message reveals that
+/// it is missing.
 #[test]
 fn a_gap_that_no_state_fills_is_asked_about() {
     let mut follower = follower_with_two();
@@ -155,13 +156,13 @@ fn a_stream_that_flows_again_is_not_asked_about() {
     assert_eq!(behind(&follower.stalled(head(4, 3, 1), 7, RETRY_TICKS - 1)), 0);
     follower.heard(5, Ballot::new(2, stentor_fabric::ProcessId(4))).expect("the next entry");
     assert_eq!(behind(&follower.ticks(2 * RETRY_TICKS)), 0);
-    // An entry that waits for its body is no gap: its body is asked for.
+    // An entry that waits for its body is no gap: its body is requested.
     let effects = follower.stalled(head(4, 3, 1), 6, 2 * RETRY_TICKS);
     assert_eq!(behind(&effects), 0);
     assert!(peer_messages(&effects).iter().any(|(_, message)| matches!(message, PeerMessage::WantBodies(_))));
 }
 
-/// `Ask` is answered by `Decided` again and again, but the entry with that vector never comes.
+/// `Ask` is answered by `Decided` again and again, but the entry with that vector never arrives.
 #[test]
 fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
     let mut follower = Process::new(TWO_GROUPS, 1, Variant::V2);
@@ -179,20 +180,21 @@ fn a_decision_that_cannot_be_used_becomes_a_request_for_the_state() {
         }
     }
     assert!(asked > 4 && behinds == 2, "{asked} questions, {behinds} requests for the state");
-    // Of anybody else it says nothing about the leader's stream.
+    // From any other member, it proves nothing about the leader's stream.
     let mut other = Process::new(TWO_GROUPS, 1, Variant::V2);
     other.message(0, 1, BOTH).expect("the body");
     other.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned, without a vector");
     other.peer_message(2, &decided).expect("sound");
     assert_eq!(behind(&other.ticks(2 * RETRY_TICKS)), 0);
-    // The state brings what was asked for.
+    // The state contains what was requested.
     let client = ClientState { entries: vec![entry(1, BOTH, &[1, 5], true)], ..ClientState::default() };
     follower.peer_message(0, &install(state(2, 0, [client, ClientState::default()]), true)).expect("sound");
     assert_eq!((follower.replica.delivered(), behind(&follower.ticks(2 * RETRY_TICKS))), (1, 0));
 }
 
-/// A candidate delivered more than a member that promises, which has passed a no-op that is not settled here. Asked for
-/// its state, that member sends the same again and again, unless what it has passed is passed here, too.
+/// A candidate delivered more than a member that promises, which has passed a no-op that is not settled at the
+/// candidate. When asked for its state, that member sends the same one again and again, unless the candidate also
+/// passes what the member has passed.
 #[test]
 fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     let mut candidate = Process::new(TWO_GROUPS, 1, Variant::V2);
@@ -216,10 +218,11 @@ fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     assert_eq!((candidate.replica.first_held(ClientId(0)), candidate.replica.delivered()), (1, 1));
 }
 
-/// A no-op that is not settled keeps a client's slots from being passed; what is behind it may be delivered all the same, if its
-/// process did not send the no-op's message. Who has no memory takes the application's state, in which that is.
+/// An unsettled no-op blocks a client's later slots from being passed. A message behind it may still be delivered, if
+/// its process did not send the no-op's message. A process without memory takes over the application's state, which
+/// contains that message.
 #[test]
-fn what_is_delivered_behind_a_no_op_is_not_delivered_again_by_who_gets_the_state() {
+fn message_delivered_behind_a_no_op_is_not_delivered_again_by_the_receiver_of_the_state() {
     let no_op = AssignedSlot { vector: false, no_op: true, ..entry(1, &[], &[], false) };
     let behind = |delivered| AssignedSlot { delivered, ..entry(2, &[(0, 1)], &[3], true) };
     for (delivered, again) in [(true, false), (false, true)] {
@@ -229,7 +232,7 @@ fn what_is_delivered_behind_a_no_op_is_not_delivered_again_by_who_gets_the_state
         let state = state(3, 1, [client, ClientState::default()]);
         let install = PeerMessage::Install { ballot: led_by(0), counter: 3, state, admits, snapshot: true };
         let mut effects = joiner.peer_message(0, &install).expect("sound");
-        // The body is of no use where the message is delivered.
+        // The body is useless if the message is delivered.
         effects.extend(joiner.message(0, 2, &[(0, 1)]).unwrap_or_default());
         assert!(effects.contains(&Effect::Restore(1)), "{effects:?}");
         let deliveries = effects.iter().filter(|effect| matches!(effect, Effect::Deliver(..))).count();

@@ -1,5 +1,5 @@
-//! States that come from somebody who does not keep to the protocol, or belongs to another cluster: refused with a
-//! reason, and nothing is changed; words that lie about a length are no message.
+//! States from a process that violates the protocol, or belongs to another cluster, are refused with a reason, and
+//! change nothing. Words with a wrong length are no message.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -27,7 +27,7 @@ fn entry(sequence: u64) -> AssignedSlot {
     }
 }
 
-/// A state of groups of 3 and 3 with two clients: one message of client 0 is assigned.
+/// Returns a state of groups of 3 and 3 with two clients: one message of client 0 is assigned.
 fn state() -> State {
     let assigned = ClientState { entries: vec![entry(1)], held: vec![(1, 2)], ..ClientState::default() };
     State {
@@ -45,14 +45,14 @@ fn state() -> State {
     }
 }
 
-/// What is wrong with a state, and what that is called.
+/// A change that makes a state invalid, and the reason for its refusal.
 type Lie = (fn(&mut State), &'static str);
 
 fn install(state: State) -> PeerMessage {
     PeerMessage::Install { ballot: second(), counter: 0, state, admits: Vec::new(), snapshot: false }
 }
 
-/// Member 2 of group 0, which has the body.
+/// Returns member 2 of group 0, which has the body.
 fn follower() -> Process {
     let mut follower = Process::of_two_groups(2);
     follower.message(0, 1, &[(0, 0)]).expect("the body");
@@ -70,7 +70,7 @@ fn a_sound_state_is_installed() {
 }
 
 #[test]
-fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in() {
+fn state_of_another_cluster_is_refused_in_every_peer_message() {
     let numbers = "another number of groups or client places";
     let message = "a message that is not this group's";
     let lies: [Lie; 11] = [
@@ -91,7 +91,7 @@ fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in
         lie(&mut wrong);
         let refused = Err(Rejected::State(why));
         assert_eq!(follower().peer_message(1, &install(wrong.clone())), refused, "{wrong:?}");
-        // A promise for this member's own candidacy, from a follower with such a state.
+        // A promise for this member's candidacy, from a follower with such a state.
         let mut candidate = Process::new(super::process::TWO_GROUPS, 2, Variant::V2);
         let ballot = candidate.campaign();
         let promise = PeerMessage::Promise { ballot, state: wrong.clone() };
@@ -106,7 +106,7 @@ fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in
 }
 
 #[test]
-fn states_of_strangers_are_refused() {
+fn states_from_unauthorized_senders_are_refused() {
     for (from, why) in [(3, "another group's member"), (0, "not the ballot's leader"), (6, "a client"), (9, "nobody")] {
         assert_eq!(follower().peer_message(from, &install(state())), Err(Rejected::Sender(ProcessId(from))), "{why}");
     }
@@ -120,7 +120,7 @@ fn states_of_strangers_are_refused() {
 }
 
 #[test]
-fn a_promise_counts_when_what_its_process_holds_is_here() {
+fn promise_counts_when_the_messages_that_its_sender_holds_are_here() {
     let mut candidate = Process::new(super::process::TWO_GROUPS, 2, Variant::V2);
     let ballot = candidate.campaign();
     let mut held = State { clients: vec![ClientState::default(); 2], ..state() };
@@ -137,9 +137,9 @@ fn a_promise_counts_when_what_its_process_holds_is_here() {
     assert_eq!(effects.iter().filter(|effect| installs(effect)).count(), 2, "{effects:?}");
 }
 
-/// Who has its memory needs no list: it holds what it was counted for.
+/// A member with memory needs no list: it holds everything for which it was counted.
 #[test]
-fn a_leader_tells_whoever_comes_back_what_it_holds() {
+fn leader_lists_its_held_messages_to_a_restarted_member() {
     let mut candidate = Process::new(super::process::TWO_GROUPS, 1, Variant::V2);
     candidate.message(0, 1, &[(0, 0)]).expect("the body");
     candidate.peer_message(2, &PeerMessage::Join { life: 9 }).expect("sound");
@@ -156,7 +156,7 @@ fn a_leader_tells_whoever_comes_back_what_it_holds() {
 }
 
 #[test]
-fn whoever_comes_back_installs_what_the_leader_holds() {
+fn restarted_member_gets_the_messages_that_the_leader_holds() {
     let mut joiner = Process::joining(super::process::TWO_GROUPS, 2);
     let mut held = State { clients: vec![ClientState::default(); 2], ..state() };
     held.clients[0].held = vec![(0, 1)];
@@ -167,16 +167,17 @@ fn whoever_comes_back_installs_what_the_leader_holds() {
     let effects = joiner.message(0, 1, &[(0, 0)]).expect("the body");
     let installed = Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } };
     assert_eq!(effects.last(), Some(&installed));
-    // It tells the other group's members what it remembers of their group from now on.
+    // It announces to the other group's members what it remembers of their group from now on.
     let remembers = |effect: &Effect| {
         matches!(effect, Effect::PeerMessage { to: 3.., message: PeerMessage::Announce { group: GroupId(1), .. } })
     };
     assert_eq!((effects.len(), effects.iter().filter(|effect| remembers(effect)).count()), (4, 3));
 }
 
-/// Every prefix of a message, a message with more behind it, and every word replaced by a number that no length can be.
+/// Decodes every prefix of a message, a message with a trailing word, and the message with every word replaced by a
+/// number that no length can be.
 #[test]
-fn a_snapshot_that_lies_about_its_length_is_no_letter() {
+fn state_with_a_wrong_length_is_no_peer_message() {
     let mut words = Vec::new();
     install(state()).encode(&mut words);
     assert!(PeerMessage::decode(&words) == Ok(install(state())));
@@ -193,7 +194,7 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             match PeerMessage::decode(&wrong) {
                 Err(PeerMessageError::Truncated { .. }) => lengths += 1,
                 Err(_) => {}
-                // Not a length: whatever it is, it is refused or taken, and no harm is done.
+                // The word is not a length: the message is refused or accepted, without harm.
                 Ok(message) => {
                     let mut member = follower();
                     let _ = member.peer_message(1, &message);
@@ -203,8 +204,8 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, beginnings, groups, their incarnations and words, lives, clients, entries of either client, destinations,
-    // what either client holds, and the processes of its place.
-    assert_eq!(lengths, 14 * 3, "each length was found out, whatever the lie");
+    // The lengths of: admitted processes, origins, groups, their incarnations and words, lives, clients, entries of
+    // either client, destinations, what either client holds, and the processes of its client id.
+    assert_eq!(lengths, 14 * 3, "each wrong length was detected");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }

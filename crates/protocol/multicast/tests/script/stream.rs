@@ -55,8 +55,8 @@ fn the_stream_waits_for_the_body() {
 }
 
 #[test]
-fn the_stream_waits_for_the_state_that_has_what_was_lost() {
-    // The first two entries were lost with a connection; the third came before the state that says so.
+fn stream_waits_for_the_state_with_the_lost_entries() {
+    // The first two entries were lost with a connection; the third arrived before the state that replaces them.
     let mut follower = follower_with_body(Variant::V2);
     assert!(!follower.waits(head(1, 0, 2), 1));
     assert!(follower.waits(head(1, 0, 2), 2));
@@ -73,7 +73,7 @@ fn an_undecided_message_blocks_a_later_decided_one() {
     let second = Head { client: ClientId(1), ..head(1, 0, 1) };
     let effects = follower.assign(second, 2, 0, led_by(0), 2).expect("second, decided by its own vote");
     assert!(effects.iter().all(|effect| matches!(effect, Effect::Ack { .. })), "{effects:?}");
-    // Decided at (5, group 1): the second message comes first after all.
+    // Decided at (5, group 1): the second message precedes the first after all.
     follower.vector(head(1, 0, 2), 3, &[1, 5]).expect("the first one's vector");
     let effects = follower.ack(4, head(1, 0, 2), 1, &[1, 5]).expect("the other group's majority");
     let Effect::Deliver(first) = effects[0] else { panic!("{effects:?}") };
@@ -86,14 +86,14 @@ fn an_unfinished_message_does_not_hold_back_an_earlier_one() {
     let mut follower = follower_with_body(Variant::V2);
     follower.message(1, 1, &[(0, 0)]).expect("client 1's body");
     let first = Head { client: ClientId(1), ..head(1, 0, 1) };
-    // The unfinished one waits for the other group, and may wait for long: only smaller tentative timestamps block.
+    // The unfinished message waits for the other group, possibly for long: only smaller tentative timestamps block.
     follower.assign(head(1, 0, 2), 1, 0, led_by(0), 7).expect("unfinished, at 7");
     let effects = follower.assign(first, 2, 0, led_by(0), 3).expect("decided by its own vote, at 3");
     assert!(matches!(effects.last(), Some(Effect::Deliver(first)) if first.timestamp.time == 3), "{effects:?}");
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_stream_entries_are_refused() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("the body");
     assert_eq!(leader.assign(head(1, 0, 2), 2, 0, led_by(0), 1), Err(Rejected::Role));

@@ -1,4 +1,4 @@
-//! Processes that take a client's place over, one after the other.
+//! Processes that take over a client id, one after the other.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -10,7 +10,7 @@ use super::process::{Effect, Process, TWO_GROUPS, first_campaign, first_word, he
 
 const C0: ClientId = ClientId(0);
 
-/// A sequence of client 0.
+/// Returns a sequence of client 0.
 fn sequence(generation: u64, count: u64) -> u64 {
     (generation << MessageId::GENERATION_BITS) + count
 }
@@ -36,7 +36,7 @@ fn peer_messages(effects: &[Effect]) -> Vec<(u16, PeerMessage)> {
     effects.iter().filter_map(message).collect()
 }
 
-/// Entries that say who took the place: generation, first slot, and whether that is settled.
+/// Returns the entries about successions: generation and first slot, and whether each is settled.
 fn successions(effects: &[Effect]) -> Vec<(Head, bool)> {
     let entry = |effect: &Effect| match effect {
         Effect::Succeed { head, settled, .. } => Some((*head, *settled)),
@@ -45,7 +45,7 @@ fn successions(effects: &[Effect]) -> Vec<(Head, bool)> {
     effects.iter().filter_map(entry).collect()
 }
 
-/// A leader, of whose group another member has processed everything.
+/// Returns a leader, of whose group another member has processed everything.
 fn leader(sizes: &[usize], mutant: Mutant) -> Process {
     let mut leader = Process::planted(sizes, 0, mutant);
     for member in 1..3 {
@@ -54,7 +54,7 @@ fn leader(sizes: &[usize], mutant: Mutant) -> Process {
     leader
 }
 
-/// A leader whose client 0 has a process of this generation.
+/// Returns a leader whose client 0 has a process of this generation.
 fn leader_of(sizes: &[usize], generation: u64, mutant: Mutant) -> Process {
     let mut leader = leader(sizes, mutant);
     leader.open(7, Some(generation), 0);
@@ -64,7 +64,7 @@ fn leader_of(sizes: &[usize], generation: u64, mutant: Mutant) -> Process {
 }
 
 #[test]
-fn a_process_is_numbered_once_and_told_when_a_majority_has_processed_it() {
+fn process_gets_one_generation_and_may_begin_when_a_majority_has_processed_it() {
     let mut leader = leader(&[3], Mutant::None);
     let close = PeerMessage::Close(about(0, led_by(0)));
     assert_eq!(peer_messages(&leader.open(7, None, 0)), [(1, close.clone()), (2, close)]);
@@ -79,25 +79,25 @@ fn a_process_is_numbered_once_and_told_when_a_majority_has_processed_it() {
     assert_eq!(leader.replica.succession(C0), Some(settled));
     assert_eq!(leader.open(7, None, 0), [], "the same life");
     let next = PeerMessage::Close(about(1, led_by(0)));
-    assert_eq!(leader.open(8, None, 0), [], "a word that was on its way since before");
-    assert_eq!(peer_messages(&leader.open(8, None, 1))[0], (1, next), "another one, which knows of the first");
+    assert_eq!(leader.open(8, None, 0), [], "an outdated request");
+    assert_eq!(peer_messages(&leader.open(8, None, 1))[0], (1, next), "another process, which knows of the first");
     assert_eq!(leader.replica.over_below(C0), 1);
 }
 
 #[test]
-fn who_is_superseded_gets_no_other_number() {
+fn superseded_process_gets_no_other_generation() {
     let mut leader = leader_of(&[3], 3, Mutant::None);
     assert_eq!(leader.open(6, Some(2), 9), [], "another process came after it");
     let above = PeerMessage::Close(about(9, led_by(0)));
     assert_eq!(peer_messages(&leader.open(7, Some(3), 9))[0], (1, above), "it is the latest that its home knows");
-    // A group that is not its home numbers nobody.
+    // A group that is not the home group assigns no generation.
     let mut other = Process::new(&[3, 3], 3, Variant::V2);
     assert_eq!(other.open(7, None, 0), []);
     assert!(!other.open(7, Some(3), 0).is_empty());
 }
 
 #[test]
-fn a_follower_passes_on_who_wants_to_begin_and_takes_nothing_more_of_earlier_processes() {
+fn follower_forwards_requests_and_accepts_nothing_more_of_earlier_processes() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     assert!(matches!(peer_messages(&follower.open(7, Some(2), 0))[..], [(0, PeerMessage::Open(_))]));
     follower.message(0, sequence(0, 5), &[(0, 0)]).expect("a message");
@@ -109,7 +109,7 @@ fn a_follower_passes_on_who_wants_to_begin_and_takes_nothing_more_of_earlier_pro
     assert_eq!(follower.replica.over_below(C0), 2);
 }
 
-/// Member `me` of a group of three campaigns, and leads with member 2, which holds nothing.
+/// Makes member `me` of a group of three campaign, and lead with member 2, which holds nothing.
 fn lead_with_third(leader: &mut Process, me: u16) -> Ballot {
     let ballot = leader.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
@@ -120,7 +120,8 @@ fn lead_with_third(leader: &mut Process, me: u16) -> Ballot {
     ballot
 }
 
-/// Member 1 answered under the first ballot, and has lost its memory since: what others hold now it does not say.
+/// Member 1 answered under the first ballot, and has lost its memory since. Its answer does not show what others hold
+/// now.
 fn counts_in_another_ballot(mutant: Mutant) -> bool {
     let mut leader = leader(&[3], mutant);
     let ballot = lead_with_third(&mut leader, 0);
@@ -136,7 +137,7 @@ fn an_answer_counts_in_the_ballot_in_which_it_was_given() {
     assert!(!counts_in_another_ballot(Mutant::None));
 }
 
-/// A member of the majority holds what the leader lacks.
+/// A member of the majority holds messages that the leader lacks.
 fn begins_behind(mutant: Mutant) -> Option<Head> {
     let mut leader = leader(&[3], mutant);
     leader.open(7, Some(1), 0);
@@ -153,12 +154,12 @@ fn begins_behind(mutant: Mutant) -> Option<Head> {
 
 #[test]
 fn a_process_begins_behind_what_any_of_a_majority_held_without_a_gap() {
-    assert_eq!(begins_behind(Mutant::None), Some(head(sequence(1, 0), 1, 1)), "what is behind the gap is void");
+    assert_eq!(begins_behind(Mutant::None), Some(head(sequence(1, 0), 1, 1)), "messages behind the gap become no-ops");
 }
 
-/// Member 2 holds something and is gone before it gives it: another member's answer counts in its place.
+/// Member 2 holds a message and dies before it forwards it: another member's answer counts instead.
 #[test]
-fn who_does_not_give_what_it_holds_does_not_count() {
+fn member_that_does_not_forward_its_messages_does_not_count() {
     let mut leader = leader(&[3], Mutant::None);
     leader.open(7, Some(1), 0);
     leader.peer_message(2, &closed(1, led_by(0), &[(0, 4)])).expect("what it holds");
@@ -170,13 +171,13 @@ fn who_does_not_give_what_it_holds_does_not_count() {
 }
 
 #[test]
-fn what_an_earlier_process_left_is_void_from_the_first_slot_on() {
+fn messages_of_an_earlier_process_are_no_ops_from_the_first_slot_on() {
     let mut leader = leader_of(TWO_GROUPS, 0, Mutant::None);
     leader.message(0, 1, &[(0, 0)]).expect("the first message");
     leader.open(8, None, 1);
     leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
     assert_eq!(leader.replica.succession(C0).map(|last| (last.first, last.after)), Some((1, 1)));
-    // A minority forwards a body later, and another group has a timestamp of it.
+    // A minority forwards a body later, and another group has a timestamp for it.
     assert_eq!(leader.message(0, 2, &[(0, 1), (1, 0)]), Ok(vec![]));
     assert_eq!(leader.replica.end_of_held(C0), 1);
     let theirs = head(2, 1, 2);
@@ -186,7 +187,7 @@ fn what_an_earlier_process_left_is_void_from_the_first_slot_on() {
     let refused = PeerMessage::Refused(Verdict { message: MessageRef { client: C0, sequence: 2 }, ballot: led_by(0) });
     let told = Ok(vec![Effect::PeerMessage { to: 3, message: refused }]);
     assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), told);
-    // Also when the slot was used again, and another one is where its short name points.
+    // The same holds when the slot was reused, and another message is where its short name points.
     for n in 1..6 {
         let effects = leader.message(0, sequence(1, n), &[(0, n)]).expect("the next process's");
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Assign { .. })), "{n}: {effects:?}");
@@ -199,7 +200,7 @@ fn what_an_earlier_process_left_is_void_from_the_first_slot_on() {
 }
 
 #[test]
-fn what_a_follower_holds_that_is_void_it_forgets() {
+fn follower_drops_messages_that_became_no_ops() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.message(0, 1, &[(0, 0)]).expect("the first message");
     follower.message(0, 2, &[(0, 1)]).expect("the second");
@@ -213,9 +214,10 @@ fn what_a_follower_holds_that_is_void_it_forgets() {
     assert_eq!(follower.replica.sequence_of(C0, 1), Some(sequence(1, 1)));
 }
 
-/// The leader dies between its entry and its spreading: the next one asks by itself, and takes what it holds.
+/// The leader dies between appending its entry and its dissemination. The next one asks by itself, and includes the
+/// messages that it holds.
 #[test]
-fn a_succession_that_was_not_settled_is_gone_with_its_ballot() {
+fn unsettled_succession_ends_with_its_ballot() {
     let mut first = leader(&[3], Mutant::None);
     first.open(7, Some(1), 0);
     first.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
@@ -236,8 +238,8 @@ fn a_succession_that_was_not_settled_is_gone_with_its_ballot() {
     assert_eq!(first.replica.succession(C0), None);
 }
 
-/// Only the leader held what lies before the first slot of a process. The next leader lacks it, and lets another process begin
-/// there. What it promises with then is a sound state.
+/// Only the leader held the messages before the first slot of a process. The next leader lacks them, and lets another
+/// process begin there. The state that it then promises is sound.
 #[test]
 fn a_process_may_begin_before_the_first_slot_of_the_one_that_it_follows() {
     let mut leader = Process::new(&[3], 1, Variant::V2);
@@ -258,9 +260,9 @@ fn a_process_may_begin_before_the_first_slot_of_the_one_that_it_follows() {
 }
 
 #[test]
-fn words_about_the_next_process_are_no_fault_where_its_succession_is_on_the_way() {
+fn messages_about_the_next_process_are_valid_while_its_succession_is_in_flight() {
     let mut follower = Process::of_two_groups(1);
-    follower.message(0, 1, &[(0, 0), (1, 0)]).expect("void, as others know by now");
+    follower.message(0, 1, &[(0, 0), (1, 0)]).expect("a no-op, as others know by now");
     let next = head(sequence(1, 1), 0, 2);
     assert_eq!(follower.ack(2, next, 0, &[5, 6]), Ok(vec![]));
     let told = follower.timestamp(3, next, 1, led_by(3), 6).expect("no fault");
@@ -270,12 +272,12 @@ fn words_about_the_next_process_are_no_fault_where_its_succession_is_on_the_way(
     assert!(follower.ack(2, head(2, 0, 2), 0, &[5, 6]).is_err(), "of one process no two are in one slot");
 }
 
-/// The ballot after the first one, which member 1 leads.
+/// Returns the ballot after the first one, which member 1 leads.
 fn second() -> Ballot {
     Ballot::new(2, ProcessId(1))
 }
 
-/// A state of the second ballot, where a process of generation 1 begins with slot 0.
+/// Returns a state of the second ballot, where a process of generation 1 begins at slot 0.
 fn of_the_second(client: ClientState) -> State {
     let heir = Succession { generation: 1, life: 8, first: 0, after: 0, settled: client.held.is_empty() };
     let client = ClientState { successions: vec![heir], ..client };
@@ -295,7 +297,8 @@ fn of_the_second(client: ClientState) -> State {
     }
 }
 
-/// Member 1 and member 2 have agreed in the second ballot on where the next process begins, which has multicast since.
+/// Returns an `Install` of the second ballot: members 1 and 2 have agreed where the next process begins, which has
+/// multicast since.
 fn install_of_the_second() -> PeerMessage {
     let entry = |count| {
         let destinations = vec![Destination { group: GroupId(0), slot: count - 1 }];
@@ -316,7 +319,7 @@ fn install_of_the_second() -> PeerMessage {
     PeerMessage::Install { ballot: second(), counter: 3, state, admits: Vec::new(), snapshot: false }
 }
 
-/// Member 0 installs the second ballot's state when it has got the bodies.
+/// Checks that member 0 installs the second ballot's state when it has got the bodies.
 fn installs_the_second(mut member: Process, dropped: &[Effect]) {
     let effects = member.peer_message(1, &install_of_the_second()).expect("it promises");
     assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Dropped { .. })).count(), dropped.len());
@@ -332,7 +335,7 @@ fn installs_the_second(mut member: Process, dropped: &[Effect]) {
 }
 
 #[test]
-fn what_a_deposed_leader_assigned_that_is_void_gives_way_to_the_next_process() {
+fn superseded_assignment_of_a_deposed_leader_gives_way_to_the_next_process() {
     let mut deposed = leader(&[3], Mutant::None);
     deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
     deposed.message(0, 2, &[(0, 1)]).expect("nor this");
@@ -341,15 +344,16 @@ fn what_a_deposed_leader_assigned_that_is_void_gives_way_to_the_next_process() {
 }
 
 #[test]
-fn a_no_op_that_is_void_gives_way_to_the_next_process() {
+fn superseded_no_op_gives_way_to_the_next_process() {
     let mut follower = Process::new(&[3], 2, Variant::V2);
     follower.no_op(head(0, 0, 1), 1, false).expect("nobody else processes it");
     installs_the_second(follower, &[]);
 }
 
-/// A follower of the second ballot's leader holds what is synced, and has not heard yet that the succession is settled.
+/// A follower of the second ballot's leader holds a synced message, and has not learnt yet that the succession is
+/// settled.
 #[test]
-fn a_candidate_asks_for_what_is_held_in_the_place_of_what_it_assigned_that_is_void() {
+fn candidate_asks_for_the_held_message_in_place_of_its_own_superseded_one() {
     let mut deposed = leader(&[3], Mutant::None);
     deposed.message(0, 1, &[(0, 0)]).expect("nobody else gets it");
     deposed
@@ -367,7 +371,7 @@ fn a_candidate_asks_for_what_is_held_in_the_place_of_what_it_assigned_that_is_vo
 }
 
 #[test]
-fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
+fn kept_successions_are_retired_when_the_other_groups_are_done() {
     let mut leader = leader_of(TWO_GROUPS, 0, Mutant::None);
     for generation in 1..4 {
         leader.open(7 + generation, None, generation);
@@ -377,7 +381,7 @@ fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
     let asked = peer_messages(&leader.ticks(1));
     let retire = Left { client: C0, below: 3, ballot: led_by(0) };
     assert_eq!(asked, [(3, PeerMessage::Retire(retire))]);
-    // The other group has closed nothing: it does.
+    // The other group has closed nothing so far, and closes the generation now.
     let mut theirs = Process::new(TWO_GROUPS, 3, Variant::V2);
     let effects = theirs.peer_message(0, &PeerMessage::Retire(retire)).expect("asked");
     assert!(matches!(peer_messages(&effects)[..], [(4, PeerMessage::Close(_)), (5, PeerMessage::Close(_))]));
@@ -392,7 +396,7 @@ fn what_is_kept_is_asked_of_other_groups_and_forgotten_when_they_are_done() {
     assert_eq!(peer_messages(&leader.ticks(100)).last(), Some(&(3, PeerMessage::Retire(retire))), "it is asked again");
     leader.peer_message(3, &retired).expect("they are done");
     assert_eq!(peer_messages(&leader.ticks(100)), [], "nothing more is asked");
-    // The process of that generation opens there, too: it says so itself, and begins when a majority knows that.
+    // The process of that generation opens there, too: it asks for that itself, and begins when a majority knows it.
     let opened = |theirs: &Process| theirs.replica.succession(C0).is_some_and(|last| theirs.replica.has_opened(&last));
     assert!(!opened(&theirs));
     assert_eq!(successions(&theirs.open(10, Some(3), 0)), [(head(sequence(3, 0), 0, 1), false)]);
@@ -408,24 +412,24 @@ mod planted {
     use super::*;
 
     #[test]
-    fn an_answer_that_counts_in_any_ballot_is_found() {
+    fn mutant_that_counts_answers_of_any_ballot_is_found() {
         assert!(counts_in_another_ballot(Mutant::ClosedOfOldBallot));
     }
 
     #[test]
-    fn a_leader_that_asks_nobody_for_what_it_lacks_is_found() {
+    fn mutant_that_asks_for_no_missing_messages_is_found() {
         assert_eq!(begins_behind(Mutant::OwnPrefixOnly), Some(head(sequence(1, 0), 0, 1)), "the message is lost");
     }
 
     #[test]
-    fn a_member_that_takes_more_after_it_closed_is_found() {
+    fn mutant_that_accepts_messages_after_closing_is_found() {
         let mut follower = Process::planted(&[3], 1, Mutant::ClosingForgotten);
         follower.peer_message(0, &PeerMessage::Close(about(2, led_by(0)))).expect("its leader asks");
         assert_eq!(follower.replica.over_below(C0), 0);
     }
 
     #[test]
-    fn a_succession_that_counts_at_once_is_found() {
+    fn mutant_of_successions_that_count_unsettled_is_found() {
         let mut leader = leader(TWO_GROUPS, Mutant::SuccessionAtOnce);
         leader.open(7, Some(1), 0);
         leader.peer_message(1, &closed(1, led_by(0), &[])).expect("it holds nothing");
@@ -434,7 +438,7 @@ mod planted {
     }
 
     #[test]
-    fn a_member_that_delivers_past_what_was_refused_at_once_is_found() {
+    fn mutant_that_delivers_past_a_refusal_at_once_is_found() {
         let mut theirs = Process::planted(TWO_GROUPS, 3, Mutant::RefusedPassed);
         theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
         theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");

@@ -1,4 +1,4 @@
-//! A group's clock follows the physical time that its leader is told, and never goes back.
+//! A group's clock follows the physical time of its leader, and never goes back.
 
 use stentor_multicast::{
     Ballot, ClientState, Destination, END_OF_TIME, GroupId, Incarnation, Mutant, Origin, PeerMessage, Rejected, State,
@@ -14,7 +14,7 @@ impl Process {
         self.replica.set_physical(physical, BOUND).expect("a possible time");
     }
 
-    /// A message to group 0 alone, from client 1.
+    /// Inputs a message to group 0 alone, from client 1. Returns its time.
     fn assigned(&mut self, sequence: u64) -> u64 {
         let effects = self.message(1, sequence, &[(0, sequence - 1)]).expect("a message");
         time_of(&effects).expect("it is assigned")
@@ -56,7 +56,7 @@ fn absurd_times_are_refused() {
     assert_eq!([2, 3].map(|sequence| leader.assigned(sequence)), [END_OF_TIME - 1, END_OF_TIME]);
 }
 
-/// Two groups give one time: their pairs with the group differ, and what comes later has a later time.
+/// Two groups give the same time: the pairs with the group differ, and later messages have a later time.
 #[test]
 fn one_time_in_two_groups() {
     let mut leader = Process::of_two_groups(0);
@@ -67,8 +67,8 @@ fn one_time_in_two_groups() {
     assert_eq!(leader.assigned(1), 1_001);
 }
 
-/// Assigned early and final late: another group is ahead within the bound, and this one raises its clock and waits for
-/// nothing.
+/// A message is assigned early and gets a late final time: another group is ahead within the bound. This group raises
+/// its clock and does not wait.
 #[test]
 fn a_group_that_is_behind_raises_its_clock() {
     let mut leader = Process::of_two_groups(0);
@@ -94,15 +94,15 @@ fn a_time_beyond_the_bound_is_refused_until_the_clock_is_mended() {
     leader.physical(1_001);
     let vector = Effect::Vector { head: head(1, 0, 2), counter: 2, times: vec![1_000, far] };
     assert_eq!(say(&mut leader), Ok(vec![vector]));
-    // A clock that is logical has nothing to compare with.
+    // A logical clock cannot be compared with physical time, so no bound applies.
     let mut logical = Process::of_two_groups(0);
     logical.message(0, 1, BOTH).expect("the body");
     assert!(say(&mut logical).is_ok());
 }
 
-/// Who is far ahead may still learn what was decided long ago.
+/// A process that is far ahead may still learn what was decided long ago.
 #[test]
-fn an_outcome_is_told_to_whoever_is_ahead() {
+fn process_that_is_ahead_learns_a_decided_outcome() {
     let mut leader = Process::of_two_groups(0);
     leader.physical(1_000);
     leader.message(0, 1, BOTH).expect("the body");
@@ -117,8 +117,8 @@ fn an_outcome_is_told_to_whoever_is_ahead() {
     assert!(leader.replica.clock() < 9_000);
 }
 
-/// Member 1 of three takes over: its leader gave 5000, member 2 has heard of 7000, and its own physical time is 4000. Returns
-/// the time that it gives first.
+/// Member 1 of three takes over: its leader gave 5000, member 2 knows of 7000, and its own physical time is 4000.
+/// Returns the first time that it gives.
 fn first_time_of_a_new_leader(mutant: Mutant) -> u64 {
     let mut member = Process::planted(&[3], 1, mutant);
     member.message(0, 1, &[(0, 0)]).expect("the body");
@@ -158,7 +158,7 @@ fn a_new_leader_goes_on_from_the_recovered_clock() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn planted_clocks_are_found() {
+fn mutants_of_clocks_are_found() {
     assert_eq!(first_time_of_a_new_leader(Mutant::ClockSetBack), 4_001, "below 5000, which may be delivered");
     assert_eq!(first_time_of_a_new_leader(Mutant::PhysicalAlone), 4_000);
     let mut leader = Process::planted(super::process::TWO_GROUPS, 0, Mutant::FarTimesTaken);
@@ -168,7 +168,7 @@ fn planted_clocks_are_found() {
     assert_eq!(leader.replica.clock(), 1 << 60);
 }
 
-/// A message that names a time gets a later one, whatever the group's own clock says.
+/// A message that names a time gets a later one, even if the group's own clock is behind.
 #[test]
 fn a_message_gets_a_time_after_the_one_that_its_client_names() {
     let mut leader = Process::new(&[1], 0, Variant::V2);

@@ -1,4 +1,4 @@
-//! Messages of a group to itself, which move its time.
+//! Messages of a group to itself, which advance its time.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -8,7 +8,7 @@ use stentor_multicast::{
 
 use super::process::{Effect, Process, Recorder, TWO_GROUPS, led_by};
 
-/// The client of group 0 of [`TWO_GROUPS`], in which processes have two.
+/// The client id of group 0 of [`TWO_GROUPS`] for time entries; the processes have two client ids.
 const TIME: ClientId = ClientId(2);
 const OTHER_GROUPS: ClientId = ClientId(3);
 
@@ -56,7 +56,7 @@ fn delivers(effects: &[Effect]) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn a_leader_has_one_under_way_and_its_time_is_later_than_what_was_asked_for() {
+fn leader_orders_one_at_a_time_with_a_later_time_than_requested() {
     let mut leader = Process::of_group_0(0);
     assert_eq!(leader.order_time(50), (Some(1), vec![assign(0, 1, led_by(0), 51)]));
     let under_way = Some(MessageId { client: TIME, sequence: 1 });
@@ -96,9 +96,9 @@ fn a_follower_needs_no_body() {
     assert_eq!(follower.replica.clock(), 51);
 }
 
-/// The entry is processed by one follower of four, or by none, when the leader is gone.
+/// The entry is processed by one follower of four, or by none, when the leader dies.
 #[test]
-fn the_next_leader_repeats_it_or_orders_another_under_the_same_name() {
+fn next_leader_repeats_the_entry_or_orders_another_under_the_same_name() {
     let group = &[5, 1];
     for has_it in [true, false] {
         let member = |me| Process::with_time_entries(group, me, Mutant::None);
@@ -136,9 +136,9 @@ fn the_next_leader_repeats_it_or_orders_another_under_the_same_name() {
     }
 }
 
-/// A leader that is deposed has assigned one that nobody else has. It holds nothing that others would have to ask for.
+/// A deposed leader has assigned an entry that no other member has. It holds nothing that others would have to ask for.
 #[test]
-fn what_the_next_ballot_does_not_assign_is_not_held() {
+fn entry_that_the_next_ballot_does_not_assign_is_not_held() {
     let mut leader = Process::with_time_entries(&[3], 0, Mutant::None);
     assert_eq!(leader.order_time(50).0, Some(1));
     let mut next = Process::with_time_entries(&[3], 1, Mutant::None);
@@ -169,7 +169,7 @@ fn what_the_next_ballot_does_not_assign_is_not_held() {
 }
 
 #[test]
-fn an_entry_that_names_something_else_is_refused() {
+fn entry_with_another_name_is_refused() {
     let mut follower = Process::of_group_0(1);
     let wrong = [
         Head { sequence: 2, ..head(0) },
@@ -190,7 +190,7 @@ fn an_entry_that_names_something_else_is_refused() {
 }
 
 #[test]
-fn nobody_but_the_group_says_anything_of_them() {
+fn time_entries_are_accepted_only_from_their_group() {
     let mut leader = Process::of_group_0(0);
     let refused = Err(Rejected::Client(TIME.0));
     assert_eq!(leader.message(TIME.0, 1, &[(0, 0)]), refused, "no client multicasts one");
@@ -214,7 +214,7 @@ fn nobody_but_the_group_says_anything_of_them() {
 }
 
 #[test]
-fn a_state_with_time_entries_that_are_none_is_refused() {
+fn state_with_invalid_time_entries_is_refused() {
     let mut member = Process::of_group_0(1);
     member.assign(head(0), 1, 0, led_by(0), 51).expect("the next entry");
     let state = member.state();
@@ -239,7 +239,7 @@ fn a_state_with_time_entries_that_are_none_is_refused() {
     candidate.peer_message(1, &PeerMessage::Promise { ballot, state }).expect("sound");
 }
 
-/// Followers that cannot deliver hold at most a window of them.
+/// Followers that cannot deliver hold at most a window of entries.
 #[test]
 fn an_entry_beyond_the_window_waits() {
     let mut follower = Process::with_time_entries(&[5], 1, Mutant::None);
@@ -250,12 +250,12 @@ fn an_entry_beyond_the_window_waits() {
     }
     assert!(follower.waits(head(2), 3));
     assert!(matches!(follower.assign(head(2), 3, 0, led_by(0), 60), Err(Rejected::BeyondWindow { .. })));
-    assert_eq!(follower.stalled(head(2), 3, 1), [], "nobody can help");
+    assert_eq!(follower.stalled(head(2), 3, 1), [], "no member can help");
     follower.ack(2, head(0), 0, &[51]).expect("an acknowledgement");
     assert!(!follower.waits(head(2), 3));
 }
 
-/// They are not messages of clients: a client alone has its whole window under way.
+/// Time entries are not messages of clients: a client alone has its whole window in progress.
 #[test]
 fn no_client_waits_for_its_share_because_of_them() {
     let mut leader = Process::with_time_entries(&[3], 0, Mutant::None);
@@ -267,7 +267,7 @@ fn no_client_waits_for_its_share_because_of_them() {
     }
 }
 
-/// The incarnation is a part of the name: a time entry of a history that is over is none of the one that goes on.
+/// The incarnation is a part of the name, so a time entry of an old history differs from all entries of the new one.
 #[test]
 fn the_names_of_two_incarnations_differ() {
     let mut alone = Process::with_time_entries(&[1], 0, Mutant::None);
@@ -280,7 +280,7 @@ fn the_names_of_two_incarnations_differ() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn a_planted_leader_gives_a_time_that_has_not_come() {
+fn mutant_that_ignores_the_requested_time_is_found() {
     let mut leader = Process::with_time_entries(&[3], 0, Mutant::NotBeforeIgnored);
     assert_eq!(leader.order_time(50), (Some(1), vec![assign(0, 1, led_by(0), 1)]));
 }

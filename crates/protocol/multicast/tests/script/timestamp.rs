@@ -67,7 +67,7 @@ fn v1_passes_the_timestamp_on_and_acknowledges() {
 }
 
 #[test]
-fn v1_passes_on_what_came_before_the_body_too() {
+fn v1_forwards_a_timestamp_that_arrived_before_the_body() {
     let mut leader = Process::new(TWO_GROUPS, 0, Variant::V1);
     leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 5).expect("the other leader's");
     let effects = leader.message(0, 1, BOTH).expect("the body");
@@ -95,7 +95,7 @@ fn a_repeated_timestamp_changes_nothing() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_timestamps_are_refused() {
     let mut follower = Process::of_two_groups(1);
     let leader = Effect::PeerMessage {
         to: 3,
@@ -124,8 +124,8 @@ fn what_is_refused() {
     assert_eq!(leader.timestamp(3, nobody, 1, led_by(3), 1), Err(Rejected::Client(2)));
 }
 
-/// A follower stands still, and its ring is full: what has not gone out is not said again, or the leader's memory would fill
-/// with it.
+/// A follower is stalled, and its ring is full. The leader does not repeat entries that were not sent, because they
+/// would fill its memory.
 #[test]
 fn a_leader_whose_stream_is_held_up_repeats_nothing() {
     let mut leader = Process::of_two_groups(0);

@@ -5,7 +5,8 @@ use stentor_multicast::{Ballot, ClientId, Head, Incarnation, MessageId, Mutant, 
 
 use super::process::{Effect, Process, Recorder, TWO_GROUPS, first_campaign, led_by};
 
-/// The client of group 0 of [`TWO_GROUPS`], in which processes have two clients, and each group one for its times.
+/// The client id of group 0 of [`TWO_GROUPS`] for version entries. Processes have two client ids, and each group has
+/// one for its times.
 const VERSION: ClientId = ClientId(4);
 
 fn head(slot: u64) -> Head {
@@ -96,7 +97,7 @@ fn groups_that_order_no_entries_of_their_own_have_version_1() {
 }
 
 #[test]
-fn a_follower_needs_no_body_and_refuses_what_names_something_else() {
+fn follower_needs_no_body_and_refuses_entries_with_another_name() {
     let mut follower = Process::of_versions(1);
     for wrong in [Head { sequence: 2, ..head(0) }, Head { groups: 2, ..head(0) }] {
         let refused = follower.assign(wrong, 1, 0, led_by(0), 51);
@@ -110,7 +111,7 @@ fn a_follower_needs_no_body_and_refuses_what_names_something_else() {
     assert_eq!(follower.replica.ordered_version(), 2);
 }
 
-/// What a state says of version entries is not taken for time entries: each has its own window.
+/// A state distinguishes version entries from time entries: each kind has its own window.
 #[test]
 fn time_entries_and_version_entries_do_not_share_slots() {
     let mut leader = Process::of_versions(0);

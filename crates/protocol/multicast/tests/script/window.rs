@@ -1,10 +1,10 @@
-//! Slots are used again and again.
+//! Slots are reused.
 
 use stentor_multicast::{ClientId, Rejected, Variant};
 
 use super::process::{Process, delivery, head, led_by};
 
-/// One message through member 1 of a group of three, whole.
+/// Passes one complete message through member 1 of a group of three.
 fn pass(follower: &mut Process, sequence: u64) {
     let slot = sequence - 1;
     follower.message(0, sequence, &[(0, slot)]).expect("the body");
@@ -22,10 +22,10 @@ fn the_window_wraps() {
 }
 
 #[test]
-fn what_the_last_lap_left_is_not_taken_for_this_lap() {
+fn leftovers_of_the_last_lap_do_not_count_in_this_lap() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     (1..=2).for_each(|sequence| pass(&mut follower, sequence));
-    // Slot 2 lies where slot 0 lay. A late acknowledgement for slot 0 is not one for slot 2.
+    // Slot 2 has the position of slot 0. A late acknowledgement for slot 0 must not count for slot 2.
     follower.message(0, 3, &[(0, 2)]).expect("the body of slot 2");
     assert_eq!(follower.ack(2, head(1, 0, 1), 0, &[1]), Ok(vec![]));
     let effects = follower.assign(head(3, 2, 1), 3, 0, led_by(0), 3).expect("the assignment");
@@ -56,9 +56,10 @@ fn an_acknowledgement_for_the_next_lap_waits_for_room() {
     assert_eq!(follower.ack(2, head(4, 3, 1), 0, &[4]), beyond);
 }
 
-/// An item names the lower 24 bits of a slot: one that is a whole span older than the window is told by its sequence.
+/// An item names the lower 24 bits of a slot. An item that is a whole span older than the window is recognized by its
+/// sequence.
 #[test]
-fn an_item_about_a_slot_long_freed_is_dropped_whatever_its_lower_bits() {
+fn item_about_a_slot_freed_long_ago_is_dropped_for_any_lower_bits() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
     (1..=5).for_each(|sequence| pass(&mut follower, sequence));
     let before = follower.replica.clone();
@@ -70,7 +71,7 @@ fn an_item_about_a_slot_long_freed_is_dropped_whatever_its_lower_bits() {
     assert_eq!(
         follower.ack(2, head(6, 4, 1), 0, &[6]),
         other,
-        "a later message in a delivered slot: nobody sends that"
+        "a later message in a delivered slot: no process sends that"
     );
 }
 

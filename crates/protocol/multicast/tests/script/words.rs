@@ -1,4 +1,4 @@
-//! The word that another group's history began anew.
+//! The word that announces that another group's history began anew.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -51,7 +51,7 @@ fn a_word_is_in_force_when_a_majority_has_processed_it() {
     assert_eq!(words(&leader.ticks(20)), []);
 }
 
-/// The word would go out with a ballot of another incarnation.
+/// The word would be sent with a ballot of another incarnation.
 #[test]
 fn a_word_is_not_repeated_when_a_larger_incarnation_is_known() {
     let mut leader = Process::of_two_groups(0);
@@ -61,7 +61,7 @@ fn a_word_is_not_repeated_when_a_larger_incarnation_is_known() {
     assert_eq!(words(&leader.ticks(u32::from(ReplicaConfig::RETRY_TICKS))), []);
 }
 
-/// A leader that moved above another history of its group goes on with its own.
+/// A leader that moved above another history of its group continues its own.
 #[test]
 fn an_incarnation_that_goes_on_with_a_history_needs_no_majority() {
     let mut leader = Process::of_two_groups(0);
@@ -70,7 +70,7 @@ fn an_incarnation_that_goes_on_with_a_history_needs_no_majority() {
 }
 
 #[test]
-fn nothing_of_an_incarnation_counts_before_it_is_told_where_that_began() {
+fn nothing_of_an_incarnation_counts_before_its_origin_is_known() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("sound");
     leader.replica.on_greeting(ProcessId(3), ANEW, Incarnation::NONE).expect("no contradiction");
@@ -86,7 +86,7 @@ fn nothing_of_an_incarnation_counts_before_it_is_told_where_that_began() {
     assert_eq!(words(&leader.peer_message(3, &announce(ANEW, ANEW)).expect("sound")), [word(ANEW, false)]);
     let vector = timestamp(&mut leader).expect("sound");
     assert!(matches!(&vector[..], [.., Effect::Vector { .. }]), "{vector:?}");
-    // And who is asked answers.
+    // The process that is asked answers.
     let mut asked = Process::of_two_groups(3);
     let unknown =
         PeerMessage::Announce { group: OTHER, ballot: led_by(3), incarnation: FIRST, origin: Incarnation::NONE };
@@ -95,13 +95,13 @@ fn nothing_of_an_incarnation_counts_before_it_is_told_where_that_began() {
 }
 
 #[test]
-fn a_follower_says_that_it_has_processed_a_word_and_has_it_when_it_leads() {
+fn follower_reports_that_it_processed_a_word_and_keeps_it_when_it_leads() {
     let mut follower = Process::of_two_groups(1);
     let none = Head { client: stentor_multicast::ClientId(0), sequence: 0, slot: ShortSlot::of(0), groups: 1 };
     let entry = |in_force| StreamEntry::Word { ballot: ballot(1), incarnation: ANEW, origin: ANEW, in_force };
     let says = |ballot: Ballot| Effect::PeerMessage { to: ballot.leader().0, message: processed(ANEW, ballot) };
     assert_eq!(follower.entry(none, 1, entry(false)), Ok(vec![says(led_by(0))]));
-    // The next leader begins with the word, and what a follower gets with its state counts as processed.
+    // The next leader begins with the word, and a word that a follower gets with its state counts as processed.
     let next = follower.campaign();
     let mut other = Process::of_two_groups(2);
     let promised = other.peer_message(1, &first_campaign(next, &[0; 3])).expect("sound");

@@ -1,4 +1,4 @@
-//! The queue pairs between clients and members, and what is in them.
+//! The queue pairs between clients and members, and their contents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use stentor_multicast::{GroupId, Item, PeerMessage, ProcessRole, Topology};
 use crate::network::Wire;
 use crate::verdict::Entry;
 
-/// What is written at once.
+/// The content of one write.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Parcel {
-    /// A client's message, from the client or forwarded.
+    /// A client's message, written by the client or forwarded by a member.
     Body(u16, Vec<u64>),
     /// An item.
     Item(Vec<u64>),
-    /// A message, with the application's state if it carries that.
+    /// A peer message, with the application's state if it carries one.
     PeerMessage(Vec<u64>, Option<Vec<Entry>>),
 }
 
 impl Parcel {
-    /// In words.
+    /// Describes the parcel in words.
     pub(crate) fn describe(&self) -> String {
         match self {
             Parcel::Body(client, words) => format!("body {} of client {client}", words[0]),
@@ -30,18 +30,18 @@ impl Parcel {
         }
     }
 
-    /// Whether it is a message that says where the leader's stream goes on.
+    /// Returns whether this is a peer message that names where the leader's stream resumes.
     pub(crate) fn opens_stream(&self) -> bool {
         matches!(self, Parcel::PeerMessage(words, _) if matches!(PeerMessage::decode(words), Ok(PeerMessage::Install { .. })))
     }
 }
 
-/// All queue pairs, by number.
+/// All queue pairs, numbered.
 #[derive(Debug)]
 pub(crate) struct Channels {
     pub(crate) topology: Arc<Topology>,
     pub(crate) wires: Vec<Wire>,
-    /// By member: the channels that it takes from.
+    /// Indexed by member: the channels into it.
     pub(crate) into: Vec<Vec<usize>>,
     numbers: HashMap<Wire, usize>,
 }
@@ -70,7 +70,7 @@ impl Channels {
         self.numbers[&wire]
     }
 
-    /// The member that writes to a channel; `None` for a client's.
+    /// Returns the member that writes to a channel; `None` for a client's.
     pub(crate) fn writer(&self, wire: usize) -> Option<u16> {
         match self.wires[wire] {
             Wire::Body { .. } => None,
@@ -78,7 +78,7 @@ impl Channels {
         }
     }
 
-    /// The streams that a member takes from: who writes them, and their numbers.
+    /// Returns the streams into a member: their writers and numbers.
     pub(crate) fn streams_into(&self, process: u16) -> impl Iterator<Item = (u16, usize)> + '_ {
         self.into[usize::from(process)].iter().filter_map(|wire| match self.wires[*wire] {
             Wire::Stream { from, .. } => Some((from, *wire)),
@@ -86,13 +86,13 @@ impl Channels {
         })
     }
 
-    /// Whether a channel is between these two members.
+    /// Returns whether a channel connects these two members.
     pub(crate) fn joins(&self, wire: usize, a: u16, b: u16) -> bool {
         let to = self.wires[wire].receiver() as u16;
         self.writer(wire).is_some_and(|from| (from, to) == (a, b) || (from, to) == (b, a))
     }
 
-    /// The other members of a member's group, and itself.
+    /// Returns all members of a member's group, itself included.
     pub(crate) fn group_of(&self, process: u16) -> Vec<u16> {
         let Some(ProcessRole::Member { group, .. }) = self.topology.role(ProcessId(process)) else { return Vec::new() };
         self.topology.members(group).map(|member| member.0).collect()

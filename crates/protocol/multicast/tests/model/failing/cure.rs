@@ -1,4 +1,4 @@
-//! The failures are over: time passes, whoever is without a leader gets one, and everything must be delivered.
+//! Ends the failures: time passes, each group without a leader gets one, and everything must be delivered.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,9 @@ use super::channels::Parcel;
 use super::member::{Context, Event, Member};
 use crate::network::Wire;
 
-/// Rounds of ticks within which everything must be delivered.
+/// Number of rounds of ticks within which everything must be delivered.
 const ROUNDS: usize = 40;
-/// Steps within which it must come to rest in each.
+/// Number of steps within which the cluster must become quiet in each round.
 const STEPS: usize = 10_000;
 
 /// A cluster outside the search.
@@ -42,7 +42,7 @@ impl Run {
         true
     }
 
-    /// Everybody takes what can be taken.
+    /// Processes everything that is in the channels.
     fn rest(&mut self, context: &Context) -> Result<(), String> {
         let (mut steps, mut moved) = (0, true);
         while std::mem::take(&mut moved) {
@@ -56,13 +56,13 @@ impl Run {
                 }
             }
             if steps > STEPS {
-                return Err("it does not come to rest".to_owned());
+                return Err("the cluster does not come to rest".to_owned());
             }
         }
         Ok(())
     }
 
-    /// Groups without a leader get one.
+    /// Gives each group without a leader one.
     fn elect(&mut self, context: &Context) {
         for group in context.channels.topology.group_ids() {
             let members: Vec<usize> = context.channels.topology.members(group).map(|process| process.index()).collect();
@@ -77,7 +77,7 @@ impl Run {
     }
 }
 
-/// Goes on until every member that is up has delivered all that is for it.
+/// Continues until every member that is up has delivered everything for its group.
 pub(super) fn cure(context: &Context, run: &mut Run) -> Result<(), String> {
     for round in 0..ROUNDS {
         run.rest(context)?;
@@ -104,5 +104,5 @@ pub(super) fn cure(context: &Context, run: &mut Run) -> Result<(), String> {
             member.process, member.log
         )
     });
-    Err(format!("somebody has not delivered everything: {}", states.collect::<Vec<_>>().join("; ")))
+    Err(format!("a member has not delivered everything: {}", states.collect::<Vec<_>>().join("; ")))
 }

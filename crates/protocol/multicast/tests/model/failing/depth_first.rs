@@ -1,6 +1,6 @@
 //! A depth-first search by leaps.
 //!
-//! States that were seen are told apart by 64 bits of hash, as in the other searches.
+//! As in the other searches, seen states are identified by a 64-bit hash.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
@@ -17,7 +17,7 @@ use super::sites::Sites;
 use super::store::Cause;
 use crate::verdict::{COMPLETE, names};
 
-/// Members that fit.
+/// Maximum number of members.
 const MEMBERS: usize = 6;
 
 /// A state of the cluster: the site of every member.
@@ -27,16 +27,16 @@ struct State {
     campaigns: u8,
 }
 
-/// A state on the way to where the search is, and what of it is searched.
+/// A state on the current path, and how far its leaps have been searched.
 struct Frame {
     state: State,
     print: u64,
     member: usize,
-    /// Leaps of the member that were looked at.
+    /// Number of leaps of the member that were searched.
     leaps: usize,
 }
 
-/// Takes a hash as it is.
+/// A hasher that returns the word it is given.
 #[derive(Default)]
 struct Itself(u64);
 
@@ -60,33 +60,33 @@ fn print(sites: &[u32], campaigns: u8) -> u64 {
     sites.iter().fold(u64::from(campaigns), |print, site| SplitMix64::mix(print ^ SplitMix64::mix(u64::from(*site))))
 }
 
-/// A hash of a cluster that does not depend on how a search numbers things.
+/// Returns a hash of a cluster that does not depend on the numbering of a search.
 pub(super) fn identity(run: &Run, campaigns: u8) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&run.members, &run.queues, campaigns).hash(&mut hasher);
     hasher.finish()
 }
 
-/// What a search found.
+/// The results of a search.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) states: usize,
     pub(super) steps: usize,
     pub(super) ends: usize,
-    /// Leaps from the beginning to the farthest state.
+    /// Leaps from the initial state to the farthest one.
     pub(super) depth: usize,
     pub(super) members: usize,
     pub(super) sites: usize,
     pub(super) complete: bool,
-    /// What should have been seen and was not.
+    /// Names of required states that were not seen.
     pub(super) unseen: Vec<&'static str>,
-    /// Properties, and a run that violates each.
+    /// Violated properties, each with a run that violates it.
     pub(super) violations: Vec<(&'static str, String)>,
-    /// By [`identity`], if that was asked for.
+    /// The end states' [`identity`] values, if they were requested.
     pub(super) identities: HashSet<u64>,
 }
 
-/// A search under way.
+/// A search in progress.
 pub(super) struct Search<'a> {
     context: &'a Context,
     budget: Budget,
@@ -122,12 +122,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Keeps the ends' [`identity`].
+    /// Makes the search keep the [`identity`] of each end state.
     pub(super) fn identify(self) -> Self {
         Search { identify: true, ..self }
     }
 
-    /// Goes on until this property is violated, whatever else is.
+    /// Makes the search continue until this property is violated, even if others are before.
     #[cfg(feature = "plants")]
     pub(super) fn until(self, property: &'static str) -> Self {
         Search { until: Some(property), ..self }
@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
         self.context.destined.len()
     }
 
-    /// Searches everything, up to a number of states.
+    /// Searches everything, or up to a number of states.
     pub(super) fn run(mut self, limit: Option<usize>) -> Found {
         let mut sites = [0; MEMBERS];
         let first = self.leaps.sites.begin();
@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
         self.found
     }
 
-    /// The next leap from the last state of the path.
+    /// Returns the next leap from the last state of the path.
     fn next_leap(&mut self) -> Option<(Rc<[Leap]>, usize)> {
         let members = self.members();
         let frame = self.path.last_mut()?;
@@ -196,7 +196,7 @@ impl<'a> Search<'a> {
         self.enter(state, leap.judge);
     }
 
-    /// Comes to a state, perhaps for the first time.
+    /// Enters a state, which may have been seen before.
     fn enter(&mut self, state: State, judge: bool) {
         let print = print(&state.sites[..self.members()], state.campaigns);
         if !self.seen.insert(print) {
@@ -210,7 +210,7 @@ impl<'a> Search<'a> {
         self.look_at_ends(&state);
     }
 
-    /// Judges what was delivered, and notes what is possible.
+    /// Judges the deliveries, and records which required states were seen.
     fn look(&mut self, sites: &[u32], judge: bool) {
         if !judge && self.sights.is_empty() {
             return;
@@ -222,7 +222,7 @@ impl<'a> Search<'a> {
         names(flaws).into_iter().for_each(|property| self.violated(property, ""));
     }
 
-    /// The ends for which a state stands: without a crash, and with each that there may be.
+    /// Visits the end states that a state represents: one without a crash, and one for each possible crash.
     fn look_at_ends(&mut self, state: &State) {
         let mut crashed = vec![NOBODY];
         if self.budget.crashes > 0 {
@@ -267,7 +267,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Nobody can take anything any more.
+    /// Handles a state in which no member can take anything more.
     fn end(&mut self, sites: &[u32], campaigns: u8) {
         self.look(sites, true);
         let mut run = self.at_rest(sites);
@@ -281,7 +281,7 @@ impl<'a> Search<'a> {
         names(flaws).into_iter().for_each(|property| self.violated(property, "at the end"));
     }
 
-    /// For a run outside the search.
+    /// Returns the state for a run outside the search.
     fn at_rest(&self, sites: &[u32]) -> Run {
         let mut queues = vec![std::collections::VecDeque::new(); self.context.channels.wires.len()];
         for site in sites {
@@ -302,7 +302,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The run to the last state of the path, in words.
+    /// Describes the run to the last state of the path.
     fn explain(&mut self) -> String {
         let mut lines = Vec::new();
         for (at, frame) in self.path.iter().enumerate() {

@@ -1,21 +1,21 @@
-//! Bodies are taken late: a partial-order reduction.
+//! A partial-order reduction: bodies are taken late.
 //!
-//! Taking a body is a step of one member. If it sends nothing and delivers nothing, it commutes with every step of
-//! everybody else: it reads nothing but a ring that only a client writes to, before the run. So in any run it can be
-//! put off until the next step of the same member, and further, past every step with which it commutes there: where the
-//! real state machine, asked both ways round, ends in the same state and sends the same. It stops before a step with
-//! which it does not commute (an entry that waits for it, a state that names it …), or at the end of the run. What
-//! everybody delivers, in which order, is the same in the run as it was and in the run with bodies late, and a
-//! violation, once there, stays. So it is enough to search runs in which a body is taken only right before a step of
-//! the same member with which it does not commute, or when it has an effect of its own.
+//! Taking a body is a step of one member. If it sends nothing and delivers nothing, it commutes with every step of all
+//! other members: it reads only a ring that a client wrote before the run. So in any run it can be postponed until the
+//! next step of the same member. It can be postponed further, past every step with which it commutes there: where the
+//! real state machine, run in both orders, ends in the same state and sends the same. It stops before a step with which
+//! it does not commute (an entry that waits for it, a state that names it …), or at the end of the run. The deliveries
+//! of all members and their order are the same in the original run and in the run with late bodies, and a violation,
+//! once there, stays. So it is enough to search runs in which a body is taken only right before a step of the same
+//! member with which it does not commute, or when it has an effect of its own.
 //!
-//! A crash of the member empties its rings, taken or not. Losing a connection and ticks are not looked at here: with
-//! these in the budget bodies are taken at any time.
+//! A crash of the member empties its rings, whether they were read or not. This reduction does not cover lost
+//! connections and ticks: if the budget contains them, bodies are taken at any time.
 
 use super::member::Context;
 use super::store::{Cause, Store};
 
-/// The steps of one member: what it takes, after which bodies.
+/// Returns the steps of one member: what it takes, and after which bodies.
 pub(crate) fn lazy(
     context: &Context,
     store: &mut Store,
@@ -50,7 +50,7 @@ pub(crate) fn lazy(
     steps
 }
 
-/// The state after taking a set of bodies, if none of them has an effect, in whatever order.
+/// Returns the state after a set of bodies was taken in any order, if none of them has an effect.
 fn after_all(
     context: &Context,
     store: &mut Store,
@@ -66,12 +66,12 @@ fn after_all(
     state
 }
 
-/// The state after a step that sends and delivers nothing.
+/// Returns the state after a step that sends and delivers nothing.
 fn silent(context: &Context, store: &mut Store, member: u32, cause: Cause) -> Option<u32> {
     store.outcome(context, member, cause).filter(|o| o.sends.is_empty() && !o.judge).map(|o| o.next)
 }
 
-/// Whether a body can as well be taken after a step that is possible without it.
+/// Returns whether a body can just as well be taken after a step that is possible without it.
 fn commute(context: &Context, store: &mut Store, member: u32, body: Cause, step: Cause) -> bool {
     let Some(first) = silent(context, store, member, body) else { return false };
     let Some(other) = store.outcome(context, first, step) else { return false };

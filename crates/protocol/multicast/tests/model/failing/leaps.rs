@@ -1,31 +1,33 @@
-//! Steps that write nothing are taken late, and a crash comes last: a partial-order reduction.
+//! A partial-order reduction: steps that write nothing are taken late, and a crash comes last.
 //!
 //! # Silent steps
-//! A step in which a member takes something and writes nothing, *silent* whatever it delivers, changes nothing but that
-//! member and the head of a queue pair into it. So it commutes with every step of everybody else: these can only append
-//! to that queue pair. In any run it can be put off until right before the next step of the same member that writes
-//! something, or to the end of the run. What every member writes, and what it delivers in which order, is the same. So
-//! it is enough to search *leaps*: silent steps of one member, then one of its steps that writes, which includes a
-//! campaign.
+//! A step is *silent* if a member takes something and writes nothing, whether it delivers or not. It changes only that
+//! member and the head of a queue pair into it. So it commutes with every step of all other members: these can only
+//! append to that queue pair. In any run it can be postponed until right before the next step of the same member that
+//! writes something, or to the end of the run. The writes of every member, and its deliveries and their order, are the
+//! same. So it is enough to search *leaps*: silent steps of one member, then one of its steps that writes, which may be
+//! a campaign.
 //!
-//! Of these, not all: if the last silent step can as well be taken after the step that writes (the real state machine,
-//! asked both ways round, writes the same and comes to the same site), the run equals one in which it is put off
-//! further. Each time this is applied a silent step moves behind a step of its member that writes, so it ends.
+//! Not all leaps are needed. If the last silent step can just as well be taken after the step that writes (the real
+//! state machine, run in both orders, writes the same and reaches the same site), the run equals one in which it is
+//! postponed further. Each application of this rule moves a silent step behind a writing step of its member, so it
+//! terminates.
 //!
 //! # The end of a run
-//! is where nobody can take anything any more. A state from which everybody comes there by silent steps alone stands for
-//! all these ends, and each is judged. Nothing is lost by judging there. A member's log only grows: the application's
-//! state is taken over by a member that fell a window behind, and with one message of each client nobody does. So a
-//! violation, once there, stays. And every run can be continued to its end, because no state comes after itself:
+//! A run ends where no member can take anything more. A state from which all members reach such an end by silent steps
+//! alone stands for all these ends, and each is judged. Judging there loses nothing. A member's log only grows: only a
+//! member that fell a window behind takes over the application's state, and with one message of each client no member
+//! does. So a violation, once there, stays. And every run can be continued to its end, because no state follows itself:
 //! `depth_first` stops if one does.
 //!
 //! # Crashes
-//! A crash is the last step of its member, and what the member wrote and nobody has taken is lost with it. Steps of
-//! others that take nothing from it commute with the crash: what they write to it is dropped before or after. What they
-//! did take from it they take before. So in any run the crash can be put off to the end, and the run up to there is
-//! one without it: a member that crashes is one that does nothing any more and whose writes stay on their way. A state
-//! therefore stands for an end with a crash if everybody else, by silent steps, comes to where nothing can be taken but
-//! from the one that crashes. (One crash; a process that comes back without memory is not looked at here.)
+//! A crash is the last step of its member, and everything that the member wrote and no other member has taken is lost
+//! with it. Steps of others that take nothing from it commute with the crash: what they write to it is dropped before
+//! or after. They take their inputs from it before. So in any run the crash can be postponed to the end, and the run
+//! up to there has no crash: a member that crashes is one that does nothing more and whose writes stay in flight. A
+//! state therefore stands for an end with a crash if all other members reach, by silent steps, a state in which nothing
+//! can be taken but from the crashing member. (This covers one crash. It does not cover a process that restarts without
+//! memory.)
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -34,25 +36,25 @@ use super::sites::{Move, Sent, Sites};
 use super::store::Cause;
 use crate::store::Map;
 
-/// Silent steps, then one that writes.
+/// Silent steps of one member, then one that writes.
 #[derive(Clone, Debug)]
 pub(super) struct Leap {
     pub(super) next: u32,
     pub(super) sends: Vec<Sent>,
     pub(super) campaign: bool,
-    /// Something was delivered, or a flaw was seen.
+    /// Whether something was delivered, or a flaw was seen.
     pub(super) judge: bool,
     pub(super) causes: Vec<Cause>,
 }
 
-/// Leaps and ends by site.
+/// The leaps and ends of each site.
 pub(super) struct Leaps<'a> {
     pub(super) sites: Sites<'a>,
     leaps: Vec<Option<Rc<[Leap]>>>,
     ends: Map<(u32, u16), Rc<[u32]>>,
 }
 
-/// Nobody crashes.
+/// Stands for no crash.
 pub(super) const NOBODY: u16 = u16::MAX;
 
 impl<'a> Leaps<'a> {
@@ -60,7 +62,7 @@ impl<'a> Leaps<'a> {
         Leaps { sites, leaps: Vec::new(), ends: HashMap::default() }
     }
 
-    /// Everything that the member at a site may do next.
+    /// Returns everything that the member at a site may do next.
     pub(super) fn of(&mut self, site: u32) -> Rc<[Leap]> {
         if let Some(Some(known)) = self.leaps.get(site as usize) {
             return known.clone();
@@ -94,7 +96,8 @@ impl<'a> Leaps<'a> {
         leaps
     }
 
-    /// Whether a silent step can as well be taken after a step that is possible after it. `site`: before both.
+    /// Returns whether a silent step can just as well be taken after a step that is possible after it. `site`: the site
+    /// before both.
     fn commute(&mut self, site: u32, silent: Cause, step: &Move) -> bool {
         let moves = self.sites.moves(site);
         let Some(first) = moves.iter().find(|other| other.cause == step.cause && other.sends == step.sends) else {
@@ -105,8 +108,8 @@ impl<'a> Leaps<'a> {
         first.next == step.next || then.iter().any(after)
     }
 
-    /// The sites to which a member comes by silent steps and at which it can take nothing any more, if everything from the
-    /// crashed process that it has not taken until any time is lost.
+    /// Returns the sites that a member reaches by silent steps and at which it can take nothing more. Everything from
+    /// the crashed process that the member has not taken may be lost at any time.
     pub(super) fn ends(&mut self, site: u32, crashed: u16) -> Rc<[u32]> {
         if let Some(known) = self.ends.get(&(site, crashed)) {
             return known.clone();
@@ -131,7 +134,7 @@ impl<'a> Leaps<'a> {
         !self.sites.moves(site).iter().any(Move::is_take)
     }
 
-    /// What is left of a member that crashes: it differs in what was delivered.
+    /// Returns what a crash of the member can leave, which differs in the deliveries.
     pub(super) fn crashes(&mut self, site: u32) -> BTreeSet<u32> {
         self.sites.silent(site).into_iter().map(|node| self.sites.crashed(node.site)).collect()
     }

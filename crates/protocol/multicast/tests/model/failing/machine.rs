@@ -16,10 +16,10 @@ use crate::scenario::Scenario;
 use crate::store::EMPTY;
 use crate::verdict::{ACCEPTED, ACYCLIC, COMPLETE, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, READ, TIMESTAMPS};
 
-/// Members and channels that fit.
+/// Maximum number of members and channels together.
 const NUMBERS: usize = 48;
 
-/// How often something may happen.
+/// The number of times that each kind of failure may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Budget {
     pub(crate) campaigns: u8,
@@ -43,7 +43,7 @@ impl std::fmt::Display for Budget {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Cluster {
     numbers: [u32; NUMBERS],
-    /// Streams that are not written: their receiver has not been sent the state from which they go on.
+    /// Streams that are not written, because their receiver has not been sent the state with which they resume.
     closed: u64,
     left: Budget,
     flaws: Flaws,
@@ -60,12 +60,12 @@ impl Cluster {
 pub(crate) enum Action {
     /// The receiver takes the head of a channel, after the bodies of these clients: see `lazy`.
     Take(Wire, u8),
-    /// After the bodies of these clients.
+    /// The member campaigns, after it took the bodies of these clients.
     Campaign(u16, u8),
     Crash(u16),
-    /// It comes back without memory.
+    /// The member restarts without memory.
     Restart(u16),
-    /// Two members lose their connection, and have it again.
+    /// Two members lose their connection, and reconnect.
     Cut(u16, u16),
     Tick(u16),
 }
@@ -90,7 +90,7 @@ impl Machine {
         Machine { context, budget, lazy, store: Mutex::new(Store::new()) }
     }
 
-    /// The same with bodies taken at any time.
+    /// Creates the same model, but bodies are taken at any time.
     pub(super) fn eager(scenario: Scenario, budget: Budget) -> Self {
         Machine { lazy: false, ..Machine::new(scenario, budget) }
     }
@@ -107,7 +107,7 @@ impl Machine {
         self.store.lock().expect("a thread of the search panicked")
     }
 
-    /// A run in words: what was taken, what is delivered where in the end, and what time does not mend.
+    /// Describes a run: what was taken, the final deliveries, and what time does not repair.
     pub(crate) fn explain(&self, path: &[(Cluster, Option<Action>)]) -> String {
         let mut lines = Vec::new();
         for (state, action) in path {
@@ -140,7 +140,8 @@ impl Machine {
         state.flaws |= self.context.judge(&members);
     }
 
-    /// A step of one member, if it need not wait: its new state, and what it wrote into the channels.
+    /// Runs a step of one member, unless it must wait: updates the member's state and appends its writes to the
+    /// channels.
     fn run(&self, store: &mut Store, state: &mut Cluster, process: u16, cause: Cause) -> bool {
         let member = usize::from(process);
         let Some(outcome) = store.outcome(&self.context, state.numbers[member], cause) else { return false };
@@ -274,7 +275,8 @@ impl Machine {
         }
     }
 
-    /// Crashes and restarts: a group bears the loss of a minority, and who has no memory yet counts as lost.
+    /// Returns whether a member may crash or restart: a group tolerates the loss of a minority, and a process without
+    /// memory counts as lost.
     fn may_crash(&self, store: &Store, state: &Cluster, process: u16) -> bool {
         let group = self.channels().group_of(process);
         let failed = |process: &&u16| store.member(state.numbers[usize::from(**process)]).is_failed();
@@ -282,8 +284,8 @@ impl Machine {
         failed + usize::from(!here) <= (group.len() - 1) / 2
     }
 
-    /// What can be taken, and who may campaign. With one message per client and no budget for what `lazy` does not
-    /// know, bodies are taken late.
+    /// Collects the steps that take something, and the possible campaigns. Bodies are taken late if each client has one
+    /// message and the budget has no failure that `lazy` does not cover.
     fn takes(&self, store: &mut Store, state: &Cluster, actions: &mut Vec<Action>) {
         for process in 0..self.members() {
             let mut bodies = Vec::new();
@@ -327,7 +329,7 @@ impl Machine {
         }
     }
 
-    /// The state for a run outside the search.
+    /// Returns the state for a run outside the search.
     pub(super) fn at_rest(&self, store: &Store, state: &Cluster) -> Run {
         let parcels = |queue: &u32| store.queue(*queue).iter().map(|parcel| store.parcel(*parcel).clone()).collect();
         let queues = state.numbers[self.members()..][..self.channels().wires.len()].iter().map(parcels).collect();
@@ -335,14 +337,14 @@ impl Machine {
         Run { members, queues, closed: state.closed }
     }
 
-    /// Whether everything that anybody can take now has been taken.
+    /// Returns whether everything that any member can take now has been taken.
     pub(super) fn is_end(&self, store: &mut Store, state: &Cluster) -> bool {
         let mut actions = Vec::new();
         self.takes(store, state, &mut actions);
         !actions.iter().any(|action| matches!(action, Action::Take(..)))
     }
 
-    /// It is an end, and not complete in spite of what time brings.
+    /// Returns whether this is an end that stays incomplete even as time passes.
     fn ends_incomplete(&self, state: &Cluster) -> bool {
         let store = &mut *self.lock();
         if !self.is_end(store, state) {
@@ -360,7 +362,7 @@ impl Machine {
         end.flaws != state.flaws
     }
 
-    /// Looks at all members of a state.
+    /// Calls `look` with all members of a state.
     pub(super) fn view<R>(&self, state: &Cluster, look: impl FnOnce(&[&Member]) -> R) -> R {
         let store = self.lock();
         let members: Vec<&Member> = state.numbers[..self.members()].iter().map(|n| store.member(*n)).collect();

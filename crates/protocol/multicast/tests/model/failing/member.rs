@@ -13,14 +13,14 @@ use crate::network::Wire;
 use crate::scenario::{Scenario, encode_body};
 use crate::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY, judge};
 
-/// What does not change in a run.
+/// The constant part of a run.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) scenario: Scenario,
     pub(crate) channels: Channels,
-    /// By message: its words.
+    /// Indexed by message: its words.
     pub(crate) bodies: Vec<Vec<u64>>,
-    /// By member: the messages for its group, as bits.
+    /// Indexed by member: the messages for its group, as bits.
     pub(crate) destined: Vec<u32>,
     /// By client, group and slot: the message.
     slots: HashMap<(u16, u16, u64), usize>,
@@ -43,7 +43,7 @@ impl Context {
         Context { channels: Channels::new(&topology), scenario, bodies, destined, slots }
     }
 
-    /// What the clients write before the run: into which channels.
+    /// Returns what the clients write before the run, with the channels.
     pub(crate) fn first_bodies(&self) -> impl Iterator<Item = (usize, Parcel)> + '_ {
         self.scenario.messages.iter().zip(&self.bodies).flat_map(move |(message, words)| {
             let groups = message.to.iter().map(|group| GroupId(*group));
@@ -54,7 +54,7 @@ impl Context {
         })
     }
 
-    /// Judges what all members have delivered, and did wrong, by now.
+    /// Judges the deliveries and mistakes of all members so far.
     pub(crate) fn judge(&self, members: &[&Member]) -> Flaws {
         let now = members.iter().map(|member| &member.log[..]);
         let logs: Vec<&[Entry]> = now.chain(members.iter().map(|member| &member.before[..])).collect();
@@ -64,7 +64,7 @@ impl Context {
         flaws | reads | judge(&self.scenario, &self.destined.repeat(2), &logs, (1 << messages) - 1, &[0; 4][..messages])
     }
 
-    /// Whether a member has delivered everything that is for its group.
+    /// Returns whether a member has delivered everything for its group.
     pub(crate) fn has_all(&self, member: &Member) -> bool {
         member.log.len() == self.destined[usize::from(member.process)].count_ones() as usize
     }
@@ -78,7 +78,7 @@ impl Context {
         }
     }
 
-    /// The group of a member.
+    /// Returns the group of a member.
     pub(crate) fn group(&self, process: u16) -> u16 {
         match self.channels.topology.role(ProcessId(process)) {
             Some(ProcessRole::Member { group, .. }) => group.0,
@@ -87,7 +87,7 @@ impl Context {
     }
 }
 
-/// One member: its state machine, and what it has delivered.
+/// One member: its state machine, and its deliveries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Member {
     pub(crate) process: u16,
@@ -96,13 +96,13 @@ pub(crate) struct Member {
     /// The ballot of the last stream that began here.
     pub(crate) stream: Ballot,
     pub(crate) log: Vec<Entry>,
-    /// What an earlier life delivered.
+    /// The deliveries of an earlier life.
     pub(crate) before: Vec<Entry>,
     pub(crate) restarted: bool,
     pub(crate) flaws: Flaws,
 }
 
-/// What a member does, or what happens to it.
+/// An event that happens to a member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Event<'a> {
     Take(Wire, &'a Parcel),
@@ -113,10 +113,10 @@ pub(crate) enum Event<'a> {
     Connected(u16),
 }
 
-/// What came of a step.
+/// The result of a step.
 pub(crate) struct Step {
     pub(crate) sends: Vec<(usize, Parcel)>,
-    /// It delivered something, began or ceased to lead, or did something wrong.
+    /// Whether the member delivered something, began or ceased to lead, or made a mistake.
     pub(crate) judge: bool,
 }
 
@@ -226,20 +226,20 @@ impl Member {
         }
     }
 
-    /// Crashed: only what it delivered counts.
+    /// Crashes the member: only its deliveries still count.
     pub(crate) fn crash(&mut self) {
         self.replica = None;
         self.stream = Ballot::NONE;
     }
 
-    /// A new process without memory in its place.
+    /// Starts a new process without memory in its place.
     pub(crate) fn restart(&mut self, context: &Context) {
         self.restarted = true;
         self.before = std::mem::take(&mut self.log);
         self.replica = Some(Replica::joining(context.config(self.process), 2));
     }
 
-    /// Down, or without memory yet.
+    /// Returns whether the member is down or still without memory.
     pub(crate) fn is_failed(&self) -> bool {
         self.replica.as_ref().is_none_or(Replica::is_joining)
     }
@@ -248,7 +248,7 @@ impl Member {
         self.replica.as_ref().is_some_and(Replica::is_leader)
     }
 
-    /// One step. `None`: it must wait.
+    /// Runs one step. Returns `None` if it must wait.
     pub(crate) fn step(&mut self, context: &Context, event: Event<'_>) -> Option<Step> {
         let led = self.leads();
         let replica = self.replica.as_mut()?;
@@ -268,7 +268,7 @@ impl Member {
             }
             Event::Connected(peer) => replica.on_connected(ProcessId(peer), &mut out),
         };
-        // A member that a client does not wait for may be behind its window.
+        // A member that a client does not wait for may be behind the client's window.
         if !matches!(done, Ok(()) | Err(Rejected::BeyondWindow { .. })) {
             out.flaws |= ACCEPTED.0;
         }

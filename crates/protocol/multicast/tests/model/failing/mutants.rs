@@ -1,4 +1,4 @@
-//! The search with failures finds what it should.
+//! Tests that the search with failures finds mutants.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use crate::say;
 use crate::scenario::Scenario;
 use crate::verdict::{COMPLETE, Flaws, PREFIX, READ};
 
-/// Both searches find the property violated; without the bug it is not (`search`, the same scenarios and budgets).
+/// Requires that both searches find the property violated. Without the mutant it is not (`search`, with the same
+/// scenarios and budgets).
 fn finds(mutant: Mutant, sizes: &[usize], budget: Budget, property: (Flaws, &'static str)) {
     let scenario = Scenario::new(sizes, &[(0, &[0]), (1, &[0])]).mutant(mutant);
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));
@@ -38,32 +39,31 @@ fn leaps_find(scenario: Scenario, budget: Budget, property: &'static str) {
 
 const CHANGE: Budget = Budget { campaigns: 1, crashes: 0, restarts: 0, cuts: 0, ticks: 0 };
 
-/// "Old leader not fenced; permission revoked after the snapshot": who has promised votes for what its promise does not
-/// say.
+/// The old leader is not fenced: a member that has promised votes for messages that its promise does not contain.
 #[test]
 fn a_promise_that_fences_nothing() {
     finds(Mutant::NotFenced, &[3], CHANGE, PREFIX);
 }
 
-/// "Quorum = whoever is still connected": a candidate that asks nobody.
+/// The quorum consists of the members that are still connected: a candidate asks nobody.
 #[test]
-fn a_quorum_of_whoever_is_connected() {
+fn quorum_of_connected_members() {
     finds(Mutant::QuorumOfConnected, &[3], CHANGE, PREFIX);
 }
 
-/// "Recovery merges only the first reply".
+/// Recovery uses only the first reply.
 #[test]
 fn a_leader_that_takes_only_its_own_state() {
     finds(Mutant::FirstPromiseOnly, &[3], CHANGE, PREFIX);
 }
 
-/// "New leader waits for all nodes": with one of three gone it never leads.
+/// A new leader waits for all members: with one of three dead it never leads.
 #[test]
 fn a_leader_that_waits_for_all() {
     finds(Mutant::WaitsForAll, &[3], Budget { crashes: 1, ..CHANGE }, COMPLETE);
 }
 
-/// "Recovery carries entries without bodies".
+/// Recovery carries entries without bodies.
 #[test]
 fn a_state_without_bodies() {
     finds(Mutant::StateWithoutBodies, &[3], CHANGE, COMPLETE);
@@ -75,8 +75,8 @@ fn a_read_that_waits_for_nothing() {
     finds(Mutant::ReadIgnoresVectors, &[3], CHANGE, READ);
 }
 
-/// "Recovery adopts the highest accepted ballot per message": it takes two changes of the leader, so only leaps come there. A crash
-/// lets it show early.
+/// Recovery adopts the highest accepted ballot of each message. That takes two changes of the leader, which only the
+/// search by leaps reaches. A crash makes it show early.
 #[test]
 fn a_leader_that_adopts_the_highest_ballot_of_each_message() {
     let scenario = Scenario::new(&[3], &[(0, &[0]), (1, &[0])]).mutant(Mutant::HighestBallotPerMessage);

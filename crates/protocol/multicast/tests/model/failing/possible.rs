@@ -1,4 +1,4 @@
-//! What must be possible, else a search is not what it claims to be.
+//! States that must be possible. Otherwise a search does not do what it claims.
 
 use stateright::Property;
 use stentor_multicast::{GroupId, Replica};
@@ -6,7 +6,7 @@ use stentor_multicast::{GroupId, Replica};
 use super::machine::{Budget, Cluster, Machine};
 use super::member::{Context, Member};
 
-/// Something that a search with some budget must have seen.
+/// A condition that a search with some budget must have seen.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
     pub(super) name: &'static str,
@@ -50,14 +50,14 @@ fn rejoined(context: &Context, _: &Budget, members: &[&Member]) -> bool {
     replicas(members).any(|(member, r)| member.restarted && !r.is_joining() && context.has_all(member))
 }
 
-/// What a search with this budget must have seen.
+/// Returns the conditions that a search with this budget must have seen.
 pub(super) fn sights(budget: &Budget, sizes: &[usize]) -> Vec<Sight> {
     let mut sights = Vec::new();
     if budget.campaigns > 0 {
         sights
             .push(sight!("somebody delivers everything, with as many changes of the leader as campaigns", last_ballot));
     }
-    // A majority of two is both of them: who has promised a larger ballot leads no more.
+    // In a group of two a majority is both members, and a member that has promised a larger ballot no longer leads.
     if budget.campaigns > 0 && sizes.iter().any(|size| *size > 2) {
         sights.push(sight!("two members of a group lead at once", two_leaders));
     }
@@ -70,7 +70,7 @@ pub(super) fn sights(budget: &Budget, sizes: &[usize]) -> Vec<Sight> {
     sights
 }
 
-/// The same for stateright.
+/// Returns the same conditions as stateright properties.
 pub(super) fn possible(budget: &Budget, sizes: &[usize]) -> Vec<Property<Machine>> {
     let sights = sights(budget, sizes).into_iter();
     sights.map(|sight| Property::sometimes(sight.name, sight.in_cluster)).collect()

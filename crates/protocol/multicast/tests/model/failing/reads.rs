@@ -1,16 +1,17 @@
-//! Reads at leaders: in every state that is judged, every leader is asked what a read would have.
+//! Reads at leaders: in every state that is judged, every leader is asked what a read would return.
 //!
-//! A read comes in the state, and is answered there if nothing is to be waited for. The leader is confirmed by whoever has its ballot
-//! installed and has promised no larger one: a write to such a member would complete now. Then everything must be delivered at the leader that
-//! any member of its group has delivered, and everything of its group that is delivered anywhere with a time that the read comes after.
-//! What is delivered only later, and before that time, is not seen here: the simulation of sessions judges that (X10).
+//! A read begins in the state, and is answered there if it need not wait. The leader is confirmed by each member that
+//! has the leader's ballot installed and has promised no larger one: a write to such a member would complete now. Then
+//! the leader must have delivered everything that any member of its group has delivered. It must also have delivered
+//! every message to its group that is delivered anywhere with a time that the read must follow. Messages that are
+//! delivered only later, with an earlier time, are not detected here; the simulation of sessions checks that (X10).
 
 use stentor_multicast::{ReadProgress, Replica};
 
 use super::member::{Context, Member};
 use crate::verdict::{Entry, Flaws, READ};
 
-/// Judges what reads at leaders would have now.
+/// Judges what reads at leaders would return now.
 pub(super) fn judge(context: &Context, members: &[&Member]) -> Flaws {
     let wrong = members.iter().any(|leader| {
         leader.replica.as_ref().is_some_and(|replica| {
@@ -20,7 +21,7 @@ pub(super) fn judge(context: &Context, members: &[&Member]) -> Flaws {
     if wrong { READ.0 } else { 0 }
 }
 
-/// Whether this replica leads, and a majority of its group follows it.
+/// Returns whether this replica leads and a majority of its group follows it.
 fn is_confirmed(context: &Context, leader: &Replica, members: &[&Member]) -> bool {
     let ballot = leader.ballot();
     let follows = |replica: &Replica| {
@@ -45,7 +46,7 @@ fn is_wrong(context: &Context, leader: &Member, replica: &Replica, members: &[&M
     let mut times: Vec<u64> = elsewhere.iter().map(|(_, (_, at))| at.time).chain([0]).collect();
     times.sort_unstable();
     times.dedup();
-    // What it looks at is put right on the way.
+    // `begin_read` and `read_progress` update the replica, so they run on a copy.
     let mut replica = replica.clone();
     times.into_iter().any(|after| {
         let Some(read) = replica.begin_read(after) else { return false };

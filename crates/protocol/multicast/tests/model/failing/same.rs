@@ -1,4 +1,4 @@
-//! The search by leaps finds the same ends as one that takes everything at any time.
+//! Tests that the search by leaps finds the same ends as one that takes everything at any time.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::member::Context;
 use crate::say;
 use crate::scenario::Scenario;
 
-/// The ends of all runs, each step on its own; and how many states there are.
+/// Returns the ends of all runs with individual steps, and the number of states.
 fn ends(scenario: Scenario, budget: Budget) -> (HashSet<u64>, usize) {
     let machine = Machine::eager(scenario, budget);
     let mut open = machine.init_states();
@@ -37,11 +37,11 @@ fn same(sizes: &[usize], sets: &[&[u16]], budget: Budget) {
     say(&format!("{name}: {} ends, from {states} states and from {} by leaps", expected.len(), found.states));
     assert!(!expected.is_empty() && found.complete && found.violations.is_empty(), "{name}");
     assert_eq!(found.identities.len(), expected.len(), "{name}");
-    assert!(found.identities == expected, "{name}: other ends");
+    assert!(found.identities == expected, "{name}: the ends differ");
 }
 
 #[test]
-fn the_ends_are_the_same_as_without_the_reduction() {
+fn leaps_find_the_same_ends_as_individual_steps() {
     let change = Budget { campaigns: 1, ..Budget::default() };
     let crash = Budget { crashes: 1, ..change };
     same(&[3], &[&[0]], crash);

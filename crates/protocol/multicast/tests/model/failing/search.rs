@@ -10,18 +10,18 @@ use super::member::Context;
 use crate::scenario::Scenario;
 use crate::{asked, say};
 
-/// Steps of a search that is given up.
+/// Limit of steps for a search that need not be complete.
 fn millions(millions: usize) -> Option<usize> {
     Some(millions * 1_000_000)
 }
 
-/// Searches everything. No property may fail; what must be possible must have been seen; and there must be `at_least`
-/// this many states, so that a search that has become trivial is seen.
+/// Searches all states. No property may fail, and every state that must be possible must have been seen. There must be
+/// `at_least` this many states, so that a search that has become trivial is detected.
 fn verify(scenario: Scenario, budget: Budget, at_least: usize) {
     search(scenario, budget, None, at_least);
 }
 
-/// The same, given up after so many steps; then it says so.
+/// Does the same, but stops after `limit` steps and then prints that the search was partial.
 fn search(scenario: Scenario, budget: Budget, limit: Option<usize>, at_least: usize) {
     let begin = Instant::now();
     let mut builder = Machine::new(scenario, budget).checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
@@ -56,7 +56,7 @@ fn search(scenario: Scenario, budget: Budget, limit: Option<usize>, at_least: us
     assert!(states >= at_least, "{name}: only {states} states, there were {at_least}");
 }
 
-/// Searches everything by leaps, up to a number of states.
+/// Searches by leaps, completely or up to a number of states.
 fn leap(scenario: Scenario, budget: Budget, limit: Option<usize>, at_least: usize) {
     let begin = Instant::now();
     let context = Context::new(scenario);
@@ -82,7 +82,7 @@ fn leap(scenario: Scenario, budget: Budget, limit: Option<usize>, at_least: usiz
     }
 }
 
-/// Messages of as many clients, to these groups.
+/// Returns a scenario with one message per client, to these groups.
 fn messages(sizes: &[usize], sets: &[&[u16]]) -> Scenario {
     let messages: Vec<(u16, &[u16])> = (0..).zip(sets.iter().copied()).collect();
     Scenario::new(sizes, &messages)
@@ -114,7 +114,8 @@ fn groups_of_1_and_2_and_of_2_and_1_with_a_change() {
     verify(messages(&[2, 1], &[BOTH, ZERO]), CHANGE, 1000);
 }
 
-/// What ends in a few minutes, with `STENTOR_MODEL=minutes` in the environment, which says so.
+/// Configurations that end in a few minutes. They run only with `STENTOR_MODEL=minutes` in the environment; the test
+/// prints that otherwise.
 #[test]
 fn configurations_with_failures_that_take_minutes() {
     if asked(true) {
@@ -125,7 +126,7 @@ fn configurations_with_failures_that_take_minutes() {
     }
 }
 
-/// What takes longer, with `STENTOR_MODEL=large`.
+/// Configurations that take longer. They run with `STENTOR_MODEL=large`.
 #[test]
 fn large_configurations_with_failures() {
     if asked(false) {
@@ -138,8 +139,8 @@ fn large_configurations_with_failures() {
     }
 }
 
-/// For trying out: `STENTOR_MODEL_TRY=sizes/sets/campaigns,crashes,restarts,cuts,ticks/millions of steps`, as in
-/// `1,3/01,1/1,0,0,0,0/5`; by leaps with `STENTOR_MODEL_LEAPS=1`, then millions of states.
+/// For experiments: `STENTOR_MODEL_TRY=sizes/sets/campaigns,crashes,restarts,cuts,ticks/millions of steps`, for example
+/// `1,3/01,1/1,0,0,0,0/5`. With `STENTOR_MODEL_LEAPS=1` the search uses leaps, and the limit is in millions of states.
 #[test]
 fn a_configuration_of_the_environment() {
     let Ok(given) = std::env::var("STENTOR_MODEL_TRY") else { return };

@@ -1,6 +1,6 @@
-//! A member together with what is on its way to it: all that decides what it may do next.
+//! A site: a member together with everything in flight to it, which decides what the member may do next.
 //!
-//! A site is kept once and named by a number, so a state of the cluster is one number per member.
+//! Each site is stored once and identified by a number, so a state of the cluster is one number per member.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,14 +10,14 @@ use super::member::{Context, Member};
 use super::store::{Cause, Store};
 use crate::store::{EMPTY, Map, Table};
 
-/// One member, and by channel into it what is there.
+/// One member, and the contents of each channel into it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Site {
     pub(super) member: u32,
     pub(super) queues: Vec<u32>,
 }
 
-/// Something that is written: to whom, into which of its channels, what.
+/// A write: its receiver, the position of its channel among those into the receiver, and the parcel.
 pub(super) type Sent = (u16, u16, u32);
 
 /// One step of one member.
@@ -31,7 +31,7 @@ pub(super) struct Move {
 /// A site that can be reached without writing anything.
 pub(super) struct Node {
     pub(super) site: u32,
-    /// From which node, and how.
+    /// The predecessor nodes, and the step from each.
     pub(super) from: Vec<(usize, Cause)>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Sites<'a> {
     pub(super) context: &'a Context,
     pub(super) store: Store,
     table: Table<Site>,
-    /// By channel: its place among those into its receiver.
+    /// Indexed by channel: its position among the channels into its receiver.
     places: Vec<u16>,
     moves: Vec<Option<Rc<[Move]>>>,
     pushed: Map<(u32, u16, u32), u32>,
@@ -74,12 +74,12 @@ impl<'a> Sites<'a> {
         self.store.member(self.get(site).member)
     }
 
-    /// The channels into a site's member, by place.
+    /// Returns the channels into a site's member, by position.
     pub(super) fn wires(&self, site: u32) -> &'a [usize] {
         &self.context.channels.into[usize::from(self.member(site).process)]
     }
 
-    /// The site without what can have no effect there any more: see `reduce`.
+    /// Returns the site without parcels that can have no effect any more: see `reduce`.
     fn reduced(&mut self, mut site: Site, wires: &[usize]) -> u32 {
         for (queue, wire) in site.queues.iter_mut().zip(wires) {
             *queue = self.store.effective(self.context, site.member, *wire, *queue);
@@ -87,7 +87,7 @@ impl<'a> Sites<'a> {
         self.number(site)
     }
 
-    /// Every member as it begins, with the bodies in their rings.
+    /// Returns the initial site of every member, with the bodies in their rings.
     pub(super) fn begin(&mut self) -> Vec<u32> {
         let context = self.context;
         let mut sites = Vec::new();
@@ -108,7 +108,7 @@ impl<'a> Sites<'a> {
         (self.context.channels.wires[wire].receiver() as u16, self.places[wire], parcel)
     }
 
-    /// Something was written into a channel.
+    /// Returns the site after something was written into a channel.
     pub(super) fn push(&mut self, site: u32, (_, place, parcel): Sent) -> u32 {
         if let Some(known) = self.pushed.get(&(site, place, parcel)) {
             return *known;
@@ -121,7 +121,7 @@ impl<'a> Sites<'a> {
         next
     }
 
-    /// Every step that the member can make now: what it takes, and last a campaign.
+    /// Returns every step that the member can make now: what it can take, and last a campaign.
     pub(super) fn moves(&mut self, site: u32) -> Rc<[Move]> {
         if let Some(known) = &self.moves[site as usize] {
             return known.clone();
@@ -143,7 +143,7 @@ impl<'a> Sites<'a> {
         moves
     }
 
-    /// `None`: it must wait. `site`: without what is taken.
+    /// Returns a step, or `None` if it must wait. `site`: the site without the parcel that is taken.
     fn move_of(&mut self, mut site: Site, wires: &[usize], cause: Cause) -> Option<Move> {
         let outcome = self.store.outcome(self.context, site.member, cause)?;
         let (next, sends) = (outcome.next, outcome.sends.clone());
@@ -152,7 +152,7 @@ impl<'a> Sites<'a> {
         Some(Move { cause, next: self.reduced(site, wires), sends })
     }
 
-    /// All sites that the member can reach without writing anything; this one first.
+    /// Returns all sites that the member can reach without writing anything, this one first.
     pub(super) fn silent(&mut self, site: u32) -> Vec<Node> {
         let mut nodes = vec![Node { site, from: Vec::new() }];
         let mut known = HashMap::from([(site, 0)]);
@@ -170,7 +170,7 @@ impl<'a> Sites<'a> {
         nodes
     }
 
-    /// The site when everything from a process is lost.
+    /// Returns the site after everything from a process is lost.
     pub(super) fn without(&mut self, site: u32, process: u16) -> u32 {
         let (mut left, wires) = (self.get(site).clone(), self.wires(site));
         for (queue, wire) in left.queues.iter_mut().zip(wires) {
@@ -181,7 +181,7 @@ impl<'a> Sites<'a> {
         self.number(left)
     }
 
-    /// The site of a member that has crashed.
+    /// Returns the site of a member that has crashed.
     pub(super) fn crashed(&mut self, site: u32) -> u32 {
         let mut member = self.member(site).clone();
         member.crash();
@@ -190,14 +190,14 @@ impl<'a> Sites<'a> {
         self.number(Site { member, queues })
     }
 
-    /// What is in a channel, in full.
+    /// Returns the contents of a channel.
     pub(super) fn parcels(&self, queue: u32) -> impl Iterator<Item = &Parcel> {
         self.store.queue(queue).iter().map(|parcel| self.store.parcel(*parcel))
     }
 }
 
 impl Move {
-    /// Takes something and writes nothing.
+    /// Returns whether the step takes something and writes nothing.
     pub(super) fn is_silent(&self) -> bool {
         self.sends.is_empty() && self.is_take()
     }

@@ -1,20 +1,20 @@
-//! Members and channels, each kept once and named by a number, as in `crate::store`.
+//! Members and channels, each stored once and identified by a number, as in `crate::store`.
 
 use super::channels::Parcel;
 use super::member::{Context, Event, Member};
 use super::reduce::is_over;
 use crate::store::{EMPTY, Map, Table};
 
-/// What a member does in one step.
+/// The result of one step of a member.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) next: u32,
-    /// Channel and parcel.
+    /// Channels and parcels.
     pub(crate) sends: Vec<(usize, u32)>,
     pub(crate) judge: bool,
 }
 
-/// What happens to a member: it takes something from a channel, or an event without a parcel.
+/// The cause of a step: a parcel that is taken from a channel, or an event without a parcel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Cause {
     Take(u16, u32),
@@ -31,10 +31,10 @@ pub(crate) struct Store {
     parcels: Table<Parcel>,
     queues: Table<Vec<u32>>,
     pushed: Map<(u32, u32), u32>,
-    /// By queue: head and rest.
+    /// Indexed by queue: its head and rest.
     popped: Vec<(u32, u32)>,
     outcomes: Map<(u32, Cause), Option<Outcome>>,
-    /// By member, channel and queue: the queue without what is over.
+    /// By member, channel and queue: the queue without parcels that have no effect.
     effective: Map<(u32, u16, u32), u32>,
 }
 
@@ -73,12 +73,12 @@ impl Store {
         self.parcels.number(parcel)
     }
 
-    /// What is in a channel, head first.
+    /// Returns the contents of a channel, head first.
     pub(crate) fn queue(&self, queue: u32) -> &[u32] {
         self.queues.get(queue)
     }
 
-    /// The head of a channel that is not empty, and the rest.
+    /// Returns the head of a channel that is not empty, and the rest.
     pub(crate) fn pop(&self, queue: u32) -> (u32, u32) {
         self.popped[queue as usize]
     }
@@ -104,7 +104,7 @@ impl Store {
         number
     }
 
-    /// Runs the real state machine, once for each state and cause. `None`: the cause must wait.
+    /// Runs the real state machine, once for each state and cause. Returns `None` if the cause must wait.
     pub(crate) fn outcome(&mut self, context: &Context, member: u32, cause: Cause) -> Option<&Outcome> {
         if !self.outcomes.contains_key(&(member, cause)) {
             self.compute(context, member, cause);
@@ -130,7 +130,7 @@ impl Store {
         self.outcomes.insert((member, cause), outcome);
     }
 
-    /// A channel without what can have no effect at its receiver any more.
+    /// Returns a channel without the parcels that can have no effect at its receiver any more.
     pub(crate) fn effective(&mut self, context: &Context, member: u32, wire: usize, queue: u32) -> u32 {
         if queue == EMPTY {
             return EMPTY;
@@ -142,7 +142,7 @@ impl Store {
         let name = context.channels.wires[wire];
         let parcels = self.queues.get(queue);
         let over = |parcel: &u32| is_over(context, receiver, name, self.parcels.get(*parcel));
-        // What stands behind the beginning of another stream is judged when it comes to the head.
+        // Entries behind the beginning of another stream are judged when that beginning is at the head.
         let left = if matches!(name, crate::network::Wire::Stream { .. }) {
             parcels.iter().copied().skip_while(|parcel| over(parcel)).collect::<Vec<_>>()
         } else {
