@@ -1,4 +1,4 @@
-//! The RDMA device that a command takes.
+//! The RDMA device that a command uses.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -6,12 +6,18 @@ use std::path::Path;
 use stentor_fabric_verbs::Verbs;
 use stentor_fabric_verbs::device::{self, Choice, Wanted};
 
-/// The address of the device that it would take.
+/// Returns the address of the device that the fabric `verbs` would choose.
+///
+/// # Errors
+/// The reason why there is none.
 pub fn rdma_address() -> Result<IpAddr, String> {
     rdma_choice().map(|choice| choice.gid.address())
 }
 
-/// The device, port and GID that the fabric `verbs` would take here, or why there is none.
+/// Returns the device, port and GID that the fabric `verbs` would choose on this host.
+///
+/// # Errors
+/// The reason why there is none.
 pub fn rdma_choice() -> Result<Choice, String> {
     Verbs::load().map_err(|error| error.to_string())?;
     let root = Path::new(device::ROOT);

@@ -1,4 +1,4 @@
-//! What ends a command early: what, where, remedy.
+//! Errors that end a command early. Each says what is wrong, where, and what to do about it.
 
 use std::error::Error;
 use std::fmt;
@@ -11,19 +11,19 @@ use stentor::config::ConfigError;
 use stentor_checker::history::{Fault, HistoryError};
 use stentor_fabric::OsError;
 
-/// How a command that did its work ended.
+/// The outcome of a command that did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Exit code 0.
     Good,
     /// A property or a run failed: exit code 1.
     Bad,
-    /// What was given allows no judgement: exit code 3.
+    /// The input allows no judgement: exit code 3.
     Undecided,
 }
 
 impl Verdict {
-    /// Good or bad.
+    /// Returns `Good` or `Bad`.
     pub fn of(good: bool) -> Self {
         if good { Verdict::Good } else { Verdict::Bad }
     }
@@ -39,32 +39,32 @@ impl From<Verdict> for ExitCode {
     }
 }
 
-/// A command could not do its work.
+/// An error that kept a command from doing its work.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Failure {
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
-    /// The place.
+    /// The file, argument or process that the problem is about.
     #[serde(rename = "where")]
     pub place: String,
-    /// What to do.
+    /// Advice for the user.
     pub remedy: String,
-    /// 1 when a run failed, 2 for bad usage or configuration.
+    /// Exit code: 1 if a run failed, 2 for bad usage or configuration.
     pub exit_code: u8,
 }
 
 impl Failure {
-    /// Bad usage or configuration.
+    /// Returns a failure for bad usage or configuration.
     pub fn usage(what: impl fmt::Display, place: impl fmt::Display, remedy: impl fmt::Display) -> Self {
         Failure { what: what.to_string(), place: place.to_string(), remedy: remedy.to_string(), exit_code: 2 }
     }
 
-    /// A run failed.
+    /// Returns a failure of a run.
     pub fn run(what: impl fmt::Display, place: impl fmt::Display, remedy: impl fmt::Display) -> Self {
         Failure { exit_code: 1, ..Failure::usage(what, place, remedy) }
     }
 
-    /// A file that cannot be written.
+    /// Returns a failure for a file that cannot be written.
     pub fn cannot_write(path: &Path, error: &std::io::Error) -> Self {
         Failure::usage(
             format_args!("cannot write: {error}"),
@@ -73,7 +73,7 @@ impl Failure {
         )
     }
 
-    /// A new file of this kind that cannot be made. One that exists is never overwritten.
+    /// Returns a failure for a new file of kind `what` that cannot be created. Existing files are never overwritten.
     pub fn cannot_create(what: &str, path: &Path, error: &std::io::Error) -> Self {
         if error.kind() != ErrorKind::AlreadyExists {
             return Failure::cannot_write(path, error);
@@ -82,7 +82,7 @@ impl Failure {
         Failure::usage(what, path.display(), "name another file")
     }
 
-    /// The same of a history, in a line of the log of a process that goes on without it.
+    /// Returns a log line about a history that failed, for a process that continues without recording it.
     pub fn while_going_on(&self) -> String {
         let Failure { what, place, remedy, .. } = self;
         format!(
@@ -90,18 +90,20 @@ impl Failure {
         )
     }
 
-    /// A run that the system did not let go on. `otherwise` is the remedy where no limit was reached.
+    /// Returns a failure of a run that the system refused to continue. `otherwise` is the remedy if the error is not
+    /// about a limit of the system.
     pub fn refused(error: &(dyn Error + 'static), place: impl fmt::Display, otherwise: &str) -> Self {
         Failure::run(error, place, OsError::remedy_in(error).unwrap_or(otherwise))
     }
 
-    /// The same where the error does not say what was tried.
+    /// Returns a failure of a system call. Unlike in [`refused`](Self::refused), the error does not say what was tried,
+    /// so `what` says it.
     pub fn system(what: impl fmt::Display, error: &std::io::Error, place: impl fmt::Display, otherwise: &str) -> Self {
         Failure { what: format!("{what}: {error}"), ..Failure::refused(error, place, otherwise) }
     }
 }
 
-/// Returns the remedy in what a process that this one started said last.
+/// Returns the remedy among the last lines that a child process printed.
 pub fn remedy_of<'a>(said: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     said.into_iter().find_map(|line| line.trim().strip_prefix("remedy: "))
 }
@@ -131,7 +133,7 @@ impl From<HistoryError> for Failure {
     }
 }
 
-/// One block.
+/// Prints the failure as one block of lines.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n  where:  {}\n  remedy: {}", self.what, self.place, self.remedy)

@@ -1,4 +1,4 @@
-//! Removes a demonstration's directory when the demonstration is killed.
+//! A helper process that removes a temporary directory when the command that made it is killed.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Failure;
 
-/// The command that cleans up, as the fabric calls it.
+/// Name of the subcommand that cleans up, as the fabric runs it.
 pub const JANITOR: &str = "janitor";
 
-/// This program, run again, in a process group of its own: it outlives this process.
+/// This program, run again in its own process group so that it outlives this process.
 pub struct Janitor(Child);
 
 impl Janitor {
-    /// Starts the process that removes `path` unless it is dismissed.
+    /// Starts the process that removes `path` unless it is dismissed first.
     pub fn start(path: &Path) -> Result<Self, Failure> {
         let started = std::env::current_exe().and_then(|program| {
             let mut command = Command::new(program);
@@ -27,10 +27,10 @@ impl Janitor {
         })
     }
 
-    /// There is nothing to clean up.
+    /// Ends the helper without removing anything.
     pub fn dismiss(mut self) {
         if let Some(mut input) = self.0.stdin.take() {
-            // If it is gone there is nobody to dismiss.
+            // If the helper has already exited, there is nothing to dismiss.
             let _ = input.write_all(b"done\n");
         }
         let _ = self.0.wait();

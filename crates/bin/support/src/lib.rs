@@ -1,4 +1,4 @@
-//! What the commands of Stentor share: streams, signals, failures, output, control sockets, captures.
+//! Code that the commands of Stentor share: streams, signals, failures, output, control sockets and captures.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -19,6 +19,8 @@ pub use output::{Digits, Human, Level, Output, hex, log_line, print, unprinted};
 pub use properties::{Verdicts, in_order, title, verdict_lines, verdicts};
 pub use style::{Style, bytes, columns, counted, table};
 
-/// Longest pieces of a channel's message on fabrics with tags, bytes. `ofi_rxm` of libfabric copies what is shorter than
-/// 128 KiB in parts, and asks for each piece; with 1 MiB the two ends do not copy at the same time.
+/// Largest piece of a channel message on fabrics with tags, in bytes.
+///
+/// `ofi_rxm` of libfabric copies messages shorter than 128 KiB in parts and sends a request for each part. With pieces
+/// of 1 MiB, the two ends do not copy at the same time.
 pub const TAGGED_PIECE_BYTES: u32 = 512 << 10;

@@ -1,4 +1,4 @@
-//! What a command prints, as text or as one JSON document. A reader that went away is not an error.
+//! Output of a command, as text or as one JSON document. A reader that closes the stream is not an error.
 
 use std::io::{self, ErrorKind, IsTerminal};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,20 +12,20 @@ use crate::live::is_asked_to_end;
 use crate::streams::{Screen, complain, flush_errors, write_until};
 use crate::{Failure, Verdict};
 
-/// A result that can be told to a person; [`Serialize`] tells it to a program.
+/// A result in a readable form. [`Serialize`] is the form for programs.
 pub trait Human {
-    /// Writes the text; every line ends.
+    /// Returns the text. Every line ends with a line feed.
     fn human(&self, style: Style) -> String;
 }
 
-/// Where results go.
+/// The form of a command's output.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     json: bool,
     quiet: bool,
 }
 
-/// A number of 64 bits in a document: as a string of its digits, because most readers of JSON round numbers above 2^53.
+/// A number of 64 bits in a document, written as a string because most JSON parsers round numbers above 2^53.
 #[derive(Clone, Copy, Debug)]
 pub struct Digits(pub u64);
 
@@ -35,7 +35,7 @@ impl Serialize for Digits {
     }
 }
 
-/// Bytes that are not UTF-8, in a document.
+/// Returns bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -47,20 +47,20 @@ struct FailureDocument<'a> {
 }
 
 impl Output {
-    /// Takes `--json` and `--quiet`.
+    /// Returns the form that `--json` and `--quiet` select.
     pub fn new(json: bool, quiet: bool) -> Self {
         Output { json, quiet }
     }
 
-    /// The result of a command: a document, or text unless quiet.
+    /// Prints the result of a command: a document, or text unless `--quiet` is set.
     ///
     /// # Errors
-    /// When standard output cannot be written, other than by a reader that went away.
+    /// If standard output cannot be written. A reader that closed the stream is not an error.
     pub fn report(self, report: &(impl Human + Serialize)) -> Result<(), Failure> {
         if self.quiet && !self.json { Ok(()) } else { self.payload(report) }
     }
 
-    /// The same at the end of a command.
+    /// Prints the result at the end of a command and returns its verdict.
     ///
     /// # Errors
     /// As [`report`](Self::report).
@@ -68,7 +68,7 @@ impl Output {
         self.report(report).map(|()| verdict)
     }
 
-    /// The same for what was asked to be printed: `-q` does not silence it.
+    /// Prints a result that the user asked for explicitly. `--quiet` does not silence it.
     ///
     /// # Errors
     /// As [`report`](Self::report).
@@ -84,46 +84,48 @@ impl Output {
         }
     }
 
-    /// Whether one document was asked for.
+    /// Returns whether the output is one document.
     pub fn is_json(self) -> bool {
         self.json
     }
 
-    /// A line on standard error about what goes on; not when quiet. Nobody has to read it.
+    /// Prints a line on standard error about the progress of a command, unless `--quiet` is set.
     pub fn note(self, text: &str) {
         if !self.quiet {
             complain(format!("{text}\n"));
         }
     }
 
-    /// The same about a process that runs for long, with the time.
+    /// Prints a line with the time on standard error, for a process that runs for long.
     pub fn log(self, level: Level, process: &str, text: &str) {
         if !self.quiet {
             complain(log_line(level, process, text));
         }
     }
 
-    /// What ended a command early: a block on standard error, and with `--json` a document on standard output.
+    /// Prints the failure that ended a command: a block on standard error and, with `--json`, a document on standard
+    /// output.
     pub fn failure(self, failure: &Failure) {
         let style = Style::of(&io::stderr());
         complain(format!("{}: {failure}\n", style.bad("error")));
         if self.json {
-            // Nowhere is left to complain to when this fails; the exit code still tells.
+            // If this fails, there is no stream left for a complaint. The exit code still reports the failure.
             let _ = print(&document(&FailureDocument { ok: false, error: failure }));
         }
     }
 
-    /// A progress bar over bytes on standard error: only on a terminal, and neither quiet nor with `--json`.
+    /// Returns a progress bar over bytes on standard error. It is drawn only on a terminal, and neither with `--quiet`
+    /// nor with `--json`.
     pub fn progress(self, what: &'static str, bytes: u64) -> ProgressBar {
         self.bar(what, bytes, "{msg} {bar:30} {bytes}/{total_bytes}")
     }
 
-    /// The same over a number of things.
+    /// Returns a progress bar over a number of things.
     pub fn progress_count(self, what: &'static str, count: u64) -> ProgressBar {
         self.bar(what, count, "{msg} {bar:30} {pos}/{len} {eta}")
     }
 
-    /// The same with the speed, over bytes of which nobody may know yet how many there are.
+    /// Returns a progress bar over bytes that shows the speed. `bytes` is `None` if the total is not known yet.
     pub fn transfer(self, what: &'static str, bytes: Option<u64>) -> ProgressBar {
         let bar = self.bar(what, bytes.unwrap_or(0), "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
         if bytes.is_none() {
@@ -147,17 +149,17 @@ impl Output {
     }
 }
 
-/// How often a progress bar is drawn.
+/// Rate at which a progress bar is drawn, per second.
 const DRAWS_PER_SECOND: u8 = 20;
-/// How long a result waits for the lines on standard error that were said before it.
+/// Longest time that a result waits for earlier lines on standard error to be written.
 const ORDER: Duration = Duration::from_millis(200);
 
-/// How much a line matters.
+/// Severity of a line of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// As it should be.
+    /// Normal operation.
     Info,
-    /// Somebody should look.
+    /// A problem that an operator should look at.
     Warn,
     /// Something was given up.
     Error,
@@ -173,7 +175,7 @@ impl From<log::Level> for Level {
     }
 }
 
-/// A line of a log: time (UTC), level, process, text.
+/// Returns a line of a log: time (UTC), level, process, text.
 pub fn log_line(level: Level, process: &str, text: &str) -> String {
     let level = match level {
         Level::Info => "info",
@@ -184,11 +186,12 @@ pub fn log_line(level: Level, process: &str, text: &str) -> String {
     format!("{} {level} {process}: {}\n", utc(now), text.trim_end().replace('\n', "; "))
 }
 
-/// Time since 1970 as RFC 3339 has it, to the millisecond.
+/// Returns a time since 1970 in the format of RFC 3339, to the millisecond.
 fn utc(since: Duration) -> String {
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    // Years that begin in March have their leap day at their end; 719468 days are from such a year 0 to 1970.
+    // Years that begin in March have their leap day at their end. 719468 days lie between the start of such a year 0
+    // and 1970.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -199,7 +202,7 @@ fn utc(since: Duration) -> String {
     format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
-/// Standard output that cannot be written.
+/// Returns the failure of standard output that cannot be written.
 pub fn unprinted(error: &io::Error) -> Failure {
     let remedy = OsError::remedy_for(error).unwrap_or("write somewhere else");
     Failure::run(format_args!("cannot write: {error}"), "standard output", remedy)
@@ -211,7 +214,7 @@ fn document(value: &impl Serialize) -> String {
     text
 }
 
-/// Returns the bytes that nobody read until this process was asked to end.
+/// Prints to standard output. Returns the number of bytes that were unread when this process was asked to end.
 pub fn print(text: &str) -> io::Result<usize> {
     flush_errors(ORDER);
     match write_until(text.as_bytes(), &is_asked_to_end) {

@@ -1,4 +1,4 @@
-//! The names of the properties that a history is checked for.
+//! Names of the properties that histories are checked for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use stentor_checker::Report;
 
 use crate::Style;
 
-/// The properties in words.
+/// Each property with its title.
 const TITLES: [(&str, &str); 53] = [
     ("B1", "agreement"),
     ("B2", "validity"),
@@ -64,27 +64,27 @@ const TITLES: [(&str, &str); 53] = [
     ("V4", "notifications"),
 ];
 
-/// By property: `ok`, `violated` or `not_checked`.
+/// Verdicts by property: `ok`, `violated` or `not_checked`.
 pub type Verdicts = BTreeMap<&'static str, &'static str>;
 
-/// The verdicts of a report.
+/// Returns the verdicts of a report.
 pub fn verdicts(report: &Report) -> Verdicts {
     report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect()
 }
 
-/// A property in words; empty for one that has none here.
+/// Returns the title of a property, or an empty string if it has none.
 pub fn title(property: &str) -> &'static str {
     TITLES.iter().find(|(name, _)| *name == property).map_or("", |(_, title)| title)
 }
 
-/// Verdicts in the order in which the properties are counted.
+/// Returns the verdicts sorted by the letter and the number of their properties.
 pub fn in_order<'a>(verdicts: &'a Verdicts) -> impl Iterator<Item = (&'static str, &'static str)> + use<'a> {
     let mut names: Vec<&'static str> = verdicts.keys().copied().collect();
     names.sort_by_key(|name| (name.as_bytes().first(), name.len(), *name));
     names.into_iter().map(|name| (name, verdicts[name]))
 }
 
-/// A line for each property with its verdict.
+/// Returns one line for each property with its verdict.
 pub fn verdict_lines(verdicts: &Verdicts, style: Style) -> String {
     let mut text = String::new();
     for (property, verdict) in in_order(verdicts) {

@@ -1,9 +1,9 @@
-//! Colours and columns.
+//! Colours and columns of text output.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
 
-/// Colours, or none.
+/// Colour setting of an output stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     colour: bool,
@@ -13,14 +13,14 @@ impl Style {
     /// No colours.
     pub const PLAIN: Style = Style { colour: false };
 
-    /// Colours if `stream` is a terminal that has them and nobody set `NO_COLOR` (no-color.org: to anything but "").
+    /// Enables colours if `stream` is a terminal that supports them and `NO_COLOR` is unset or empty (no-color.org).
     pub fn of(stream: &impl IsTerminal) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Style { colour: stream.is_terminal() && !refused && !dumb }
     }
 
-    /// Whether colours are printed.
+    /// Returns whether colours are printed.
     pub fn has_colour(self) -> bool {
         self.colour
     }
@@ -29,28 +29,29 @@ impl Style {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// The colour of what is as it should be.
+    /// Returns the text in the colour for good results.
     pub fn good(self, text: impl Display) -> String {
         self.paint(32, text)
     }
 
-    /// The colour of what is wrong.
+    /// Returns the text in the colour for errors.
     pub fn bad(self, text: impl Display) -> String {
         self.paint(31, text)
     }
 
-    /// The colour of what needs a look.
+    /// Returns the text in the colour for results that need attention.
     pub fn fair(self, text: impl Display) -> String {
         self.paint(33, text)
     }
 
-    /// Bold.
+    /// Returns the text in bold.
     pub fn strong(self, text: impl Display) -> String {
         self.paint(1, text)
     }
 }
 
-/// Lines with their columns aligned; two spaces between, none at the end. Cells must be free of colour codes.
+/// Aligns the columns of rows, with two spaces between them and none at the end of a line. Cells must not contain
+/// colour codes.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let mut widths = Vec::new();
     for row in rows {
@@ -68,19 +69,19 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Rows below the names of their columns, as [columns]; nothing where there are no rows.
+/// Returns rows below the names of their columns, aligned as by [`columns`]. Returns nothing if there are no rows.
 pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let head = head.iter().map(|cell| (*cell).to_owned()).collect();
     let table: Vec<_> = std::iter::once(head).chain(rows).collect();
     if table.len() == 1 { String::new() } else { columns(&table) }
 }
 
-/// So many of something: "1 change", "2 changes".
+/// Returns a count with its noun: "1 change", "2 changes".
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-/// Bytes with a unit, to three digits or so.
+/// Returns a number of bytes with a unit, to about three digits.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;

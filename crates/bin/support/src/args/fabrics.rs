@@ -1,4 +1,4 @@
-//! The fabrics among which commands choose that make their own configuration.
+//! The fabric choices of commands that write their own configuration.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::OnOfi;
 use crate::live::RunDirectory;
 use crate::{Failure, rdma_address};
 
-/// What a demonstration runs on.
+/// Fabrics that `stentor demo` and `stentor chaos` run on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DemoFabric {
     /// Shared memory
@@ -22,7 +22,7 @@ pub enum DemoFabric {
     Ofi,
 }
 
-/// What a bench runs on.
+/// Fabrics that a bench runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum LoopbackFabric {
     /// Shared memory
@@ -31,7 +31,7 @@ pub enum LoopbackFabric {
     Roce,
 }
 
-/// What two processes talk over by a channel.
+/// Fabrics that carry a channel between two processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ChannelFabric {
     /// Shared memory
@@ -43,11 +43,11 @@ pub enum ChannelFabric {
 }
 
 impl DemoFabric {
-    /// The ground of a cluster with its key beside its configuration. `network` is the second number of loopback addresses, and
-    /// `address` that of the device.
+    /// Returns the ground of a cluster whose key lies beside its configuration. `network` is the second number of the
+    /// loopback addresses, and `address` returns the address of the RDMA device.
     ///
     /// # Errors
-    /// On verbs, that of `address`.
+    /// On `verbs`, the error of `address`.
     pub fn ground(
         self,
         network: u8,
@@ -64,10 +64,10 @@ impl DemoFabric {
     }
 }
 
-/// The address of this host's RDMA device, where all processes of a command are that makes its own cluster.
+/// Returns the address of this host's RDMA device. All processes of a command that makes its own cluster use it.
 ///
 /// # Errors
-/// When there is no device; `place` is what the error names.
+/// If there is no device. The error names `place`.
 pub fn device_address(place: &str) -> Result<IpAddr, Failure> {
     let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
     rdma_address().map_err(|error| Failure::run(error, place, remedy))

@@ -1,4 +1,4 @@
-//! Arguments that several commands have.
+//! Arguments that several commands share.
 
 mod fabrics;
 mod network;
@@ -10,10 +10,10 @@ pub use fabrics::{ChannelFabric, DemoFabric, LoopbackFabric, device_address};
 pub use network::{BadNetwork, Network, Networks, SeededNetworks};
 pub use ofi::OnOfi;
 
-/// The name of a value, as the command line has it.
+/// Returns the name of a value as the command line spells it.
 ///
 /// # Panics
-/// Never, where no value is hidden from the command line.
+/// If the value is hidden from the command line. No value of these enums is.
 pub fn name_of(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("no value is hidden").get_name().to_owned()
 }

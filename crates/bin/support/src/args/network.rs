@@ -1,4 +1,4 @@
-//! Captures and bad networks, for commands on RoCEv2.
+//! Captures and faulty networks, for commands on RoCEv2.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use stentor_fabric_roce::driver::Chances;
 
-/// A capture, and a bad network.
+/// A capture and a faulty network, for a command that is one process.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Network {
     /// Write every packet to a capture for Wireshark; the file must not exist
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pcap: Option<PathBuf>,
-    /// What the network does to packets.
+    /// Faults of the network.
     #[command(flatten)]
     pub bad: BadNetwork,
     /// Seed of the bad network
@@ -20,7 +20,7 @@ pub struct Network {
     pub seed: u64,
 }
 
-/// The same for a command that starts several processes.
+/// Captures and a faulty network, for a command that starts several processes.
 #[derive(Args, Clone, Debug)]
 pub struct Networks {
     /// Write every packet to captures for Wireshark, one of each process, with what it sent and what came to it:
@@ -28,15 +28,15 @@ pub struct Networks {
     /// them may exist; `mergecap -w all.pcap run-*.pcap` joins them
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pcap: Option<PathBuf>,
-    /// What the network does to packets.
+    /// Faults of the network.
     #[command(flatten)]
     pub bad: BadNetwork,
 }
 
-/// The same with a seed.
+/// Captures and a faulty network with a seed, for a command that starts several processes.
 #[derive(Args, Clone, Debug)]
 pub struct SeededNetworks {
-    /// Captures, and what the network does to packets.
+    /// Captures, and the faults of the network.
     #[command(flatten)]
     pub networks: Networks,
     /// Seed of the bad network; each process has its own bad luck
@@ -44,7 +44,7 @@ pub struct SeededNetworks {
     pub seed: u64,
 }
 
-/// What a network does to packets.
+/// Faults that a simulated bad network injects into packets.
 #[derive(Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct BadNetwork {
     /// Lose packets of both directions with this chance
@@ -65,7 +65,7 @@ pub struct BadNetwork {
 }
 
 impl BadNetwork {
-    /// The chances, by the argument and by what it does to packets.
+    /// Returns each chance with its argument and with the verb for its effect on packets.
     pub fn named(&self) -> [(&'static str, &'static str, f64); 4] {
         [
             ("--drop-chance", "lost", self.drop_chance),
@@ -75,7 +75,7 @@ impl BadNetwork {
         ]
     }
 
-    /// What the network does.
+    /// Returns the faults in the form that the RoCE fabric expects.
     pub fn chances(&self) -> Chances {
         Chances {
             drop: self.drop_chance,

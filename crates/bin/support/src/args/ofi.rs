@@ -1,4 +1,4 @@
-//! What a command that makes its own configuration is told of libfabric.
+//! Arguments that choose a libfabric provider, for commands that write their own configuration.
 
 use clap::Args;
 use stentor::config::{AsEfa, OfiSettings};
@@ -6,16 +6,16 @@ use stentor_fabric::CapabilityMask;
 
 use crate::Failure;
 
-/// For `--fabric ofi`.
+/// Arguments of `--fabric ofi`.
 #[derive(Args, Clone, Debug)]
 pub struct OnOfi {
-    /// A provider as libfabric names it, or several with commas between them: they are tried in this order, and no others
-    /// (`stentor doctor` lists what is there) [default: the first that is there of efa, verbs;ofi_rxm, shm (within a host),
-    /// tcp;ofi_rxm, udp;ofi_rxd]
+    /// A provider as libfabric names it, or several with commas between them: they are tried in this order, and no
+    /// others (`stentor doctor` lists what is there) [default: the first that is there of efa, verbs;ofi_rxm, shm
+    /// (within a host), tcp;ofi_rxm, udp;ofi_rxd]
     #[arg(long, value_name = "NAME,…", value_parser = provider)]
     pub provider: Option<String>,
-    /// Impose the restrictions of EFA (or `=efa-direct`: without tags) on the provider, whichever it is: writes and completions
-    /// in any order, every request completes. To try what cannot be tried without the card; slow
+    /// Impose the restrictions of EFA (or `=efa-direct`: without tags) on the provider, whichever it is: writes and
+    /// completions in any order, every request completes. To try what cannot be tried without the card; slow
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "efa", value_parser = as_efa)]
     pub as_efa: Option<AsEfa>,
 }
@@ -32,12 +32,12 @@ fn provider(text: &str) -> Result<String, String> {
 }
 
 impl OnOfi {
-    /// The names.
+    /// Returns the names of the providers, in the order in which they are tried.
     pub fn providers(&self) -> Vec<String> {
         self.provider.iter().flat_map(|text| OfiSettings::providers(text).unwrap_or_default()).collect()
     }
 
-    /// Refuses a provider where there is none.
+    /// Refuses `--provider` and `--as-efa` unless the command runs on libfabric.
     pub fn refuse_unless(&self, on_ofi: bool, place: &str) -> Result<(), Failure> {
         match &self.provider {
             _ if on_ofi => Ok(()),
@@ -50,7 +50,7 @@ impl OnOfi {
         }
     }
 
-    /// Refuses restrictions where none can be imposed.
+    /// Refuses `--as-efa` where no restrictions can be imposed.
     pub fn refuse_efa(&self, place: &str, remedy: &str) -> Result<(), Failure> {
         match self.as_efa {
             None => Ok(()),
@@ -58,7 +58,7 @@ impl OnOfi {
         }
     }
 
-    /// What is hidden of the provider's capabilities.
+    /// Returns the capabilities that are hidden from the protocols.
     pub fn mask(&self) -> CapabilityMask {
         self.as_efa.map(AsEfa::mask).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Captures of commands that start several processes: a file for each process, as each host would have its own.
+//! Captures of commands that start several processes: one file per process, as if each ran on its own host.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::args::{Network, Networks, SeededNetworks};
 
-/// What the processes of one command are told of their network.
+/// Network arguments of one command, from which those of each of its processes are derived.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Captures {
     all: Network,
@@ -29,35 +29,35 @@ impl From<Network> for Captures {
 }
 
 impl Captures {
-    /// Takes what was asked for, with the seed of bad networks.
+    /// Combines the arguments of a command with the seed of the faulty network.
     pub fn new(networks: &Networks, seed: u64) -> Self {
         Captures { all: Network { pcap: networks.pcap.clone(), bad: networks.bad, seed } }
     }
 
-    /// What was asked for, of all of them.
+    /// Returns the arguments as the user gave them to the command.
     pub fn asked(&self) -> &Network {
         &self.all
     }
 
-    /// What a process is told when it is started for the `life`th time.
+    /// Returns the network arguments of a process in its `life`th life.
     pub fn of(&self, process: &str, life: u32) -> Network {
         let pcap = self.all.pcap.as_deref().map(|file| file_of(file, process, life));
         Network { pcap, ..self.all.clone() }
     }
 
-    /// The same as arguments of `stentor node`.
+    /// Returns the arguments of [`of`](Self::of) as a command line for `stentor node`.
     pub fn arguments(&self, process: &str, life: u32) -> Vec<String> {
         let Network { pcap, bad, seed } = self.of(process, life);
         let chances = bad.named().into_iter();
         let mut told: Vec<_> = chances.flat_map(|(name, _, chance)| [name.to_owned(), chance.to_string()]).collect();
         told.extend(["--delay".to_owned(), bad.delay.to_string(), "--seed".to_owned(), seed.to_string()]);
-        // A path that is no text was given as an argument, and cannot be one of these.
+        // A path that is not valid UTF-8 cannot be one of these, because it arrived as an argument.
         told.extend(pcap.into_iter().map(|file| format!("--pcap={}", file.display())));
         told
     }
 
-    /// Refuses what cannot be captured, before anything is started: a file that exists, a place where none can be made.
-    /// Each of the processes is started so often at least.
+    /// Refuses captures that cannot be written, before any process is started: files that exist already, and
+    /// directories in which no file can be created. Checks the first `lives` lives of each process.
     pub fn check(&self, processes: impl IntoIterator<Item = String>, lives: u32) -> Result<(), Failure> {
         let Some(file) = &self.all.pcap else { return Ok(()) };
         let refuse = |what: &str, remedy: &str| Err(Failure::usage(what, file.display(), remedy));
@@ -79,7 +79,7 @@ impl Captures {
     }
 }
 
-/// `run.pcap` is `run-g1.1.pcap` in a process's first life and `run-g1.1.2.pcap` in its second.
+/// Returns `run-g1.1.pcap` for `run.pcap` in the first life of a process, and `run-g1.1.2.pcap` in its second.
 fn file_of(file: &Path, process: &str, life: u32) -> PathBuf {
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let life = if life > 1 { format!(".{life}") } else { String::new() };
@@ -90,10 +90,12 @@ fn file_of(file: &Path, process: &str, life: u32) -> PathBuf {
     }
 }
 
-/// A client tries places until one is free, and begins its capture in each: what it made itself it makes anew.
+/// Calls `start`, and removes the capture first if an earlier call made it.
+///
+/// A client tries client ids until one is free, and each attempt creates the capture again.
 pub fn begin_anew<T, E>(pcap: Option<&Path>, made: &Cell<bool>, start: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     if let Some(file) = pcap.filter(|file| made.get() && fs::metadata(file).is_ok_and(|there| there.is_file())) {
-        // What cannot be removed is refused in a moment, with the reason.
+        // If the file cannot be removed, `start` fails and reports the reason.
         let _ = fs::remove_file(file);
     }
     start().inspect(|_| made.set(true))
@@ -113,16 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn only_a_capture_of_ones_own_is_begun_anew() {
+    fn only_own_captures_are_replaced() {
         let file = std::env::temp_dir().join(format!("stentor-anew-{}", std::process::id()));
         fs::write(&file, "somebody else's").unwrap();
         let made = Cell::new(false);
         let make = || File::create_new(&file);
-        assert!(begin_anew(Some(&file), &made, make).is_err(), "it was there before");
+        assert!(begin_anew(Some(&file), &made, make).is_err(), "the file of another process must stay");
         assert_eq!(fs::read(&file).unwrap(), b"somebody else's");
         fs::remove_file(&file).unwrap();
         assert!(begin_anew(Some(&file), &made, make).is_ok());
-        assert!(begin_anew(Some(&file), &made, make).is_ok(), "it was made here");
+        assert!(begin_anew(Some(&file), &made, make).is_ok(), "the file that this process made is replaced");
         fs::remove_file(&file).unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! Processes of this same program that a command starts: members of its cluster, and others that end with their standard input.
+//! Child processes that run this same program: members of a command's cluster, and helpers that end with their standard
+//! input.
 
 use std::fs::File;
 use std::io;
@@ -12,42 +13,45 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::RunDirectory;
 use crate::Failure;
 
-/// The pause between two looks at a process that is to end.
+/// Pause between two checks of whether a process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Where the output of a process goes.
+/// Destination of a child process's output.
 #[derive(Clone, Copy)]
 pub enum ProcessOutput<'a> {
-    /// Into pipes, for whoever started it.
+    /// Pipes, which the parent reads.
     Pipes,
-    /// Into files of this directory: `NAME.LIFE.out` and `NAME.LIFE.err`.
+    /// Files of this directory: `NAME.LIFE.out` and `NAME.LIFE.err`.
     Files(&'a RunDirectory),
 }
 
-/// A process, in one of its lives. Its standard input is held open: it ends when that ends, by whatever cause.
+/// A child process in one of its lives. Its standard input is held open, so that it ends when its parent ends, for
+/// whatever reason.
 pub struct ChildProcess {
-    /// Its name.
+    /// Name of the process in the configuration.
     pub name: String,
-    /// Which of its lives it is in.
+    /// Number of the life, from 1.
     pub life: u32,
     child: Child,
-    /// It was killed, or has ended as intended.
+    /// `true` once the process was killed or has ended as intended.
     pub over: bool,
 }
 
-/// This program.
+/// Returns a command that runs this same program.
 ///
 /// # Errors
-/// When its path is not known.
+/// If the path of this program is unknown.
 pub fn this_program() -> io::Result<Command> {
     std::env::current_exe().map(Command::new)
 }
 
 impl ChildProcess {
-    /// Starts a process. A signal from the terminal does not reach it: who started it ends it in order.
+    /// Starts a process in its own process group. Signals from the terminal do not reach it, so that its parent can end
+    /// it in order.
     ///
     /// # Errors
-    /// When the system refuses, which `unstarted` puts into words, or a file cannot be made.
+    /// If an output file cannot be created, or if the system refuses the process. `unstarted` turns the latter into a
+    /// failure.
     pub fn start(
         (name, life): (&str, u32),
         mut command: Command,
@@ -66,71 +70,71 @@ impl ChildProcess {
         Ok(ChildProcess { name: name.to_owned(), life, child, over: false })
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it, as `kill -9` does. Returns once it is gone.
+    /// Kills the process with SIGKILL and waits until it has exited.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn kill(&mut self) -> io::Result<()> {
         self.over = true;
         self.child.kill().and_then(|()| self.child.wait()).map(drop)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        // A child that was not waited for keeps its number.
+        // The pid cannot be reused before the parent has waited for its child.
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Ends its standard input, which asks it to end.
+    /// Closes the standard input of the process, which asks it to end.
     pub fn close_input(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, or `None` if the process still runs.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// If the system cannot report the status.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// How it ended, if nobody wanted that.
+    /// Returns the exit status if the process ended although nobody asked it to.
     pub fn gone(&mut self) -> Option<ExitStatus> {
         if self.over { None } else { self.child.try_wait().ok().flatten() }
     }
 
-    /// Waits until it ends, kills it at that time, and returns whether that was necessary.
+    /// Waits until the process ends, and kills it at `until`. Returns whether it had to be killed.
     pub fn end_by(&mut self, until: Instant) -> bool {
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
             std::thread::sleep(LOOK);
         }
         let killed = matches!(self.child.try_wait(), Ok(None));
-        // Nothing happens if it has ended.
+        // Has no effect on a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.over = true;
         killed
     }
 
-    /// What it wrote to its standard output, as far as that went into a pipe; once.
+    /// Returns what the process wrote to standard output, if that is a pipe. The output is returned only once.
     pub fn take_output(&mut self) -> String {
         read(self.child.stdout.take())
     }
 
-    /// The same of standard error.
+    /// Returns what the process wrote to standard error, if that is a pipe. The output is returned only once.
     pub fn take_errors(&mut self) -> String {
         read(self.child.stderr.take())
     }
 
-    /// The lines of its standard error, as far as that went into a file of this directory.
+    /// Returns the lines of its standard error, if that went into a file of this directory.
     pub fn said(&self, directory: &RunDirectory) -> Vec<String> {
         let path: PathBuf = directory.file(&self.name, self.life, "err");
         let said = std::fs::read_to_string(path).unwrap_or_default();
@@ -138,10 +142,10 @@ impl ChildProcess {
     }
 }
 
-/// What a process that ended left in a pipe.
+/// Reads what a process that has ended left in a pipe.
 fn read(pipe: Option<impl io::Read>) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read is not there.
+    // A pipe that cannot be read counts as empty.
     let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }

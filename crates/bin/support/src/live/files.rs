@@ -1,4 +1,4 @@
-//! Room for open files: what a process needs when all its peers are there, and what the system allows.
+//! The limit of open files: how many a process needs when all its peers are connected, and how many the system allows.
 
 use std::fmt::Display;
 
@@ -9,35 +9,35 @@ use stentor::runtime::ClusterRuntime;
 use crate::Failure;
 use crate::counted;
 
-/// Files that a process has open without any peer, at most: streams, sockets, locks, events, commands that ask, a history and
-/// a capture. A lone member has 30 with a history.
+/// Upper bound of the files that a process has open without any peer: streams, sockets, locks, events, control
+/// connections, a history and a capture. A lone member has 30 with a history.
 const OWN: u64 = 36;
 
-/// Files without which a lone member does not begin, and one for whoever asks it something.
+/// Files that a lone member needs to start and to answer one control connection.
 const BARE: u64 = 30;
 
-/// Files for each other member, and for each client. A shm member with four others has three and a half for each, and regions
-/// while they are handed over; a client is one connection.
+/// Returns the files needed for each other member and for each client. A shm member with four others has 3.5 for each,
+/// plus regions while they are handed over; a client is one connection.
 fn per_peer(fabric: FabricKind) -> (u64, u64) {
     match fabric {
         FabricKind::Shm | FabricKind::Sim => (4, 2),
-        // A connection, and one that is dialled or let in at the same time.
+        // One established connection, and one that is being dialled or accepted at the same time.
         FabricKind::Roce => (2, 2),
-        // Besides, what a device or a provider opens for a queue pair.
+        // In addition, the files that a device or a provider opens for a queue pair.
         FabricKind::Verbs | FabricKind::Ofi => (4, 4),
     }
 }
 
-/// The files that a process needs when all others are there, and who they are, in words.
+/// The number of files that a process needs when all its peers are connected, and a description of those peers.
 pub struct Need {
     files: u64,
-    /// With less, a member does not reach the others, and nobody reaches it.
+    /// With fewer files, a member reaches none of the others, and none of them reaches it.
     least: u64,
     whom: String,
 }
 
 impl Need {
-    /// Of a member or a client of a cluster.
+    /// Returns the need of a member or a client of a cluster.
     pub fn of(plan: &ClusterRuntime) -> Need {
         let (members, clients) = (plan.topology().all_members() as u64, plan.topology().clients() as u64);
         let whom =
@@ -45,7 +45,7 @@ impl Need {
         Need::among(plan, members, clients, whom)
     }
 
-    /// Of a process of a broadcast.
+    /// Returns the need of a process of a broadcast.
     pub fn of_neb(plan: &ClusterRuntime, processes: usize) -> Need {
         Need::among(plan, processes as u64, 0, format!("all {processes} processes"))
     }
@@ -56,8 +56,8 @@ impl Need {
         Need { files: OWN + others + client * clients, least: BARE + others, whom }
     }
 
-    /// Refuses to start a member for which the limit is too low in any case: it would run, and neither the others nor commands
-    /// would reach it.
+    /// Refuses to start a member if even the hard limit is too low. Such a member would run, but neither the other
+    /// members nor control commands could reach it.
     pub fn refuse(&self, place: impl Display) -> Result<(), Failure> {
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if most >= self.least {
@@ -72,8 +72,8 @@ impl Need {
         Err(Failure::run(what, place, remedy))
     }
 
-    /// Raises this process's own limit as far as it is needed and allowed. Returns a warning if that is not enough: the process
-    /// begins, and those that come last are refused.
+    /// Raises the soft limit of this process as far as needed and allowed. Returns a warning if that is not enough: the
+    /// process starts, but refuses the peers that connect last.
     pub fn make_room(&self) -> Option<String> {
         let limit = getrlimit(Resource::Nofile);
         let enough = |most: Option<u64>| most.is_none_or(|most| most >= self.files);

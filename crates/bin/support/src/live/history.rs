@@ -1,7 +1,7 @@
-//! The file of a history: whole lines, or none.
+//! The file of a history. It contains whole lines, or does not exist.
 //!
-//! Space is reserved before lines are written, so that a disk that fills refuses the reservation and never half a line. A
-//! little is kept back for the last word, the event that says that nothing more is recorded.
+//! Space is reserved before lines are written, so that a full disk refuses the reservation and never cuts a line in
+//! half. `LAST_WORD_BYTES` are kept back for the final event, which says that nothing more is recorded.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -17,30 +17,30 @@ use stentor_fabric::ProcessId;
 
 use crate::Failure;
 
-/// Bytes kept back for the last word.
+/// Bytes kept back for the final event.
 const LAST_WORD_BYTES: u64 = 512;
-/// Bytes read at once.
+/// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes reserved at once, where there is room for so much.
+/// Bytes reserved at a time, if the disk has room for as many.
 const AHEAD_BYTES: u64 = 256 << 10;
 
-/// A history that is being written, by whole lines: each write is all of some lines. Once a write has failed only one more
-/// is tried, the last word.
+/// A history that is being written. Each write consists of whole lines. After a failed write only one more is tried,
+/// that of the final event.
 #[derive(Debug)]
 pub struct HistoryFile {
     file: File,
     path: PathBuf,
-    /// Bytes of whole lines.
+    /// Bytes of the whole lines that were written.
     bytes: u64,
-    /// Up to here there is room. All of it, where the file system reserves nothing.
+    /// End of the reserved space, as an offset. `u64::MAX` on file systems that cannot reserve.
     reserved: u64,
-    /// The limit of the size of files.
+    /// Limit of the size of files (`RLIMIT_FSIZE`), in bytes.
     most: u64,
     failed: bool,
 }
 
 impl HistoryFile {
-    /// Makes the file; one that exists is never overwritten.
+    /// Creates the file. An existing file is never overwritten.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let file = File::options().append(true).create_new(true).open(path);
         let file = file.map_err(|error| Failure::cannot_create("history", path, &error))?;
@@ -48,15 +48,15 @@ impl HistoryFile {
         Ok(HistoryFile { file, path: path.to_owned(), bytes: 0, reserved: 0, most, failed: false })
     }
 
-    /// Begins the history of a process in a file of its own.
+    /// Creates a file and begins the history of a process in it.
     ///
     /// # Errors
-    /// When the file exists, or cannot be written.
+    /// If the file exists or cannot be written.
     pub fn record(plan: &ClusterRuntime, process: ProcessId, path: &Path) -> Result<Recorder<Self>, Failure> {
         Recorder::new(plan, process, Self::create(path)?).map_err(|error| Failure::cannot_write(path, &error))
     }
 
-    /// Sees to it that the file may become so long.
+    /// Reserves space for the file up to the offset `end`.
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         if end > self.most {
             return Err(Errno::FBIG.into());
@@ -70,7 +70,7 @@ impl HistoryFile {
             match retry_on_intr(|| fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, bytes)) {
                 Ok(()) => self.reserved = wanted,
                 Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => refused = Some(error),
-                // Not on this file system: a write that fails half-way is cut off again.
+                // This file system cannot reserve space. A write that fails half-way is truncated instead.
                 Err(_) => self.reserved = u64::MAX,
             }
         }
@@ -84,7 +84,7 @@ impl Write for HistoryFile {
         let room = if self.failed { Ok(()) } else { self.reserve(end + LAST_WORD_BYTES) };
         let written = room.and_then(|()| {
             self.file.write_all(lines).inspect_err(|_| {
-                // If not even that is possible, whoever reads leaves out the line that is cut off.
+                // If truncating fails too, readers of the history skip the incomplete line.
                 let _ = self.file.set_len(self.bytes);
             })
         });
@@ -101,21 +101,21 @@ impl Write for HistoryFile {
 
 impl Drop for HistoryFile {
     fn drop(&mut self) {
-        // Nothing was recorded: then there is no history. Otherwise what was reserved is given back.
+        // A history without lines is removed. Otherwise the space that was reserved and not used is released.
         let _ = if self.bytes == 0 { fs::remove_file(&self.path) } else { self.file.set_len(self.bytes) };
     }
 }
 
-/// Begins to read a history that a process of this program wrote.
+/// Opens a history that a process of this program wrote.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn read_history(path: &Path) -> Result<(Reader<BufReader<File>>, Cluster), Failure> {
     let file = File::open(path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
     Ok(Reader::open(path.display().to_string(), BufReader::with_capacity(READ_BYTES, file))?)
 }
 
-/// A history that cannot be written any more: what it means, and what to do. It was given its last word.
+/// Returns the failure of a history that cannot be written any more. Its final event has been written already.
 pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
     let Failure { remedy, .. } = Failure::cannot_write(path, error);
     let what = format_args!("cannot write the history: {error}; what it has is whole, and it ends there");
@@ -140,7 +140,7 @@ mod tests {
         let line = [b'x'; 999].into_iter().chain([b'\n']).collect::<Vec<_>>();
         file.write_all(&line).unwrap();
         file.write_all(&line).unwrap();
-        // There would be room for this one, but not for the last word behind it.
+        // The file has room for this line, but not for the final event after it.
         assert_eq!(file.write(&line).unwrap_err().kind(), ErrorKind::FileTooLarge);
         file.write_all(b"over\n").unwrap();
         drop(file);
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn history_without_a_line_is_none() {
+    fn history_without_a_line_is_removed() {
         let path = place("none");
         drop(HistoryFile::create(&path).unwrap());
         assert!(!path.exists());
     }
 
     #[test]
-    fn what_is_there_is_not_overwritten() {
+    fn existing_file_is_not_overwritten() {
         let path = place("there");
         fs::write(&path, "x").unwrap();
         assert!(HistoryFile::create(&path).unwrap_err().what.contains("exists already"));

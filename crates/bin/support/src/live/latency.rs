@@ -1,20 +1,20 @@
-//! Latencies.
+//! Latencies of messages.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Latencies of some messages, to three digits.
+/// A histogram of latencies with three significant digits.
 #[derive(Clone, Debug)]
 pub struct Latency(Histogram<u64>);
 
-/// What is told of them, microseconds.
+/// Percentiles of latencies, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Micros {
     /// The median.
     pub p50: f64,
     /// The 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 
@@ -25,12 +25,12 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Records one latency, ns.
+    /// Records one latency, in nanoseconds.
     pub fn record(&mut self, ns: u64) {
         self.0.record(ns).expect("the histogram grows as needed");
     }
 
-    /// `None` if there was nothing.
+    /// Returns the percentiles, or `None` if no latency was recorded.
     pub fn micros(&self) -> Option<Micros> {
         let us = |ns: u64| ns as f64 / 1000.0;
         let at = |quantile| us(self.0.value_at_quantile(quantile));

@@ -1,4 +1,4 @@
-//! Lines of an input, read beside a polling loop.
+//! Lines of an input, which a thread reads ahead so that a polling loop never blocks on it.
 
 use std::io::{BufRead, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -7,54 +7,55 @@ use std::time::Duration;
 use super::thread;
 use crate::Failure;
 
-/// Lines that are read ahead.
+/// Number of lines that are read ahead.
 const AHEAD: usize = 256;
 
-/// What comes next.
+/// One line of the input.
 #[derive(Debug)]
 pub enum Line {
-    /// A line without its end, in UTF-8 or not.
+    /// A line without its line feed. It need not be valid UTF-8.
     Text(Vec<u8>),
-    /// Line `number`, from 1, is longer than the limit. It ends the input, or is left out, as [`TooLong`] says.
+    /// Line `number`, counted from 1, is longer than the limit. [`TooLong`] says whether it ends the input or is
+    /// skipped.
     TooLong {
-        /// Which.
+        /// Number of the line.
         number: u64,
     },
     /// Reading line `number` failed. Nothing is read after it.
     Unreadable {
-        /// Which.
+        /// Number of the line.
         number: u64,
-        /// What the system said.
+        /// Error of the system.
         error: std::io::Error,
     },
 }
 
-/// What becomes of the lines after one that is longer than the limit.
+/// Handling of a line that is longer than the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TooLong {
-    /// Nothing is read after it.
+    /// It ends the input.
     Ends,
-    /// The rest of it is skipped, whatever its length, and reading goes on with the next line.
+    /// It is skipped, whatever its length, and reading continues with the next line.
     Skipped,
 }
 
-/// What there is of an input now.
+/// State of the input at the time of a call.
 #[derive(Debug)]
 pub enum Input {
     /// The next line.
     Line(Line),
-    /// Nothing yet.
+    /// No line is available yet.
     Later,
-    /// Nothing any more.
+    /// The input has ended.
     End,
 }
 
-/// Lines that a thread of its own reads, a bounded number ahead.
+/// Lines that a thread reads ahead, up to a bounded number.
 #[derive(Debug)]
 pub struct Lines(Receiver<Line>);
 
 impl Lines {
-    /// Begins to read; lines have at most `limit` bytes.
+    /// Starts the thread that reads lines of at most `limit` bytes.
     pub fn read(
         input: impl FnOnce() -> Box<dyn BufRead> + Send + 'static,
         limit: usize,
@@ -65,7 +66,7 @@ impl Lines {
         Ok(Lines(receiver))
     }
 
-    /// The next line, if there is one.
+    /// Returns the next line if one is available.
     pub fn next(&self) -> Input {
         match self.0.try_recv() {
             Ok(line) => Input::Line(line),
@@ -74,7 +75,7 @@ impl Lines {
         }
     }
 
-    /// The same, but waits.
+    /// Waits for the next line for at most `longest`.
     pub fn wait(&self, longest: Duration) -> Input {
         match self.0.recv_timeout(longest) {
             Ok(line) => Input::Line(line),
@@ -92,7 +93,7 @@ fn forward(input: &mut dyn BufRead, limit: usize, too_long: TooLong, lines: &Syn
             Some(Line::TooLong { .. }) => too_long == TooLong::Ends,
             Some(Line::Unreadable { .. }) | None => true,
         };
-        // Nobody listens any more: the command has ended otherwise.
+        // The receiver has been dropped: the command has ended.
         if next.is_none_or(|line| lines.send(line).is_err()) || last {
             return;
         }
@@ -101,7 +102,7 @@ fn forward(input: &mut dyn BufRead, limit: usize, too_long: TooLong, lines: &Syn
 
 fn next_line(input: &mut dyn BufRead, number: u64, limit: usize, too_long: TooLong) -> Option<Line> {
     let mut line = Vec::new();
-    // One byte more than a line of the limit with its end: what is longer is never read whole.
+    // A line of `limit` bytes with a line feed has one byte less. Longer lines are never read whole.
     match input.take(limit as u64 + 2).read_until(b'\n', &mut line) {
         Ok(0) => return None,
         Ok(_) => {}
@@ -121,7 +122,7 @@ fn next_line(input: &mut dyn BufRead, number: u64, limit: usize, too_long: TooLo
     })
 }
 
-/// Skips what is left of a line, piece by piece: a line may be longer than the memory.
+/// Skips the rest of a line piece by piece, because it may be larger than the memory.
 fn skip_line(input: &mut dyn BufRead) -> std::io::Result<()> {
     loop {
         let piece = match input.fill_buf() {
@@ -176,14 +177,15 @@ mod tests {
     }
 
     #[test]
-    fn line_longer_than_the_limit_is_left_out_where_it_is_skipped() {
+    fn overlong_line_is_skipped_on_request() {
         let skipped = |text: &'static [u8]| lines_of(move || Box::new(text), 4, TooLong::Skipped);
-        // One byte too many, with and without its end in what is read first, many more, and at the end of the input.
+        // Lines that are one byte too long, with and without the line feed in the first read; much longer lines; and
+        // one at the end of the input.
         assert_eq!(skipped(b"1234\n12345\n1\n"), ["1234", "line 2 is too long", "1"]);
         assert_eq!(skipped(b"123456\n1\n"), ["line 1 is too long", "1"]);
         assert_eq!(skipped(b"1234567890\n\n12345678\n2"), ["line 1 is too long", "", "line 3 is too long", "2"]);
         assert_eq!(skipped(b"1\n12345678"), ["1", "line 2 is too long"]);
-        // Longer than any buffer.
+        // A line that is longer than any buffer.
         let endless = || std::io::repeat(b'x').take(1 << 20).chain(&b"\nafter\n"[..]);
         let found = lines_of(move || Box::new(std::io::BufReader::new(endless())), 5, TooLong::Skipped);
         assert_eq!(found, ["line 1 is too long", "after"]);

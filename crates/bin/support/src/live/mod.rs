@@ -1,4 +1,4 @@
-//! What the commands that run real processes share.
+//! Code shared by the commands that run real processes.
 
 mod capture;
 mod child_process;
@@ -61,7 +61,7 @@ use crate::args::Network;
 use crate::streams::{Existing, SECRET, write_whole};
 use crate::{Failure, hex};
 
-/// Reads a configuration whose processes run on a system.
+/// Reads a configuration whose fabric has real processes.
 pub fn plan(config: &Path) -> Result<ClusterRuntime, Failure> {
     let parsed = ClusterConfig::load(config)?;
     if parsed.fabric() == FabricKind::Sim {
@@ -71,13 +71,13 @@ pub fn plan(config: &Path) -> Result<ClusterRuntime, Failure> {
     ClusterRuntime::new(parsed).map(|plan| plan.with_file(config)).map_err(|error| unstarted(error, config))
 }
 
-/// What a process is told besides its configuration, on whatever fabric.
+/// Returns what a process of any fabric needs besides its configuration.
 pub fn bind_config(config: &Path, sockets: PathBuf, bind: Option<IpAddr>, network: &Network) -> BindConfig {
     let (pcap, chances, seed) = (network.pcap.clone(), network.bad.chances(), network.seed);
     BindConfig { sockets, bind, pcap, chances, seed, ..BindConfig::beside(config) }
 }
 
-/// Starts the client of a place, which is told what its name says.
+/// Starts the client with a given id. `told` returns the network arguments of a process, by its name.
 pub fn start_client<F: ClusterFabric>(
     plan: &ClusterRuntime,
     client: ClientId,
@@ -88,7 +88,7 @@ pub fn start_client<F: ClusterFabric>(
     plan.start_client(client, &bind_config(config, sockets.to_owned(), None, &network))
 }
 
-/// Refuses an address, a capture or a bad network that means nothing on the fabric of a configuration.
+/// Refuses an address, a capture or a faulty network that the fabric of the configuration does not support.
 pub fn refuse_foreign(
     plan: &ClusterRuntime,
     bind: Option<IpAddr>,
@@ -102,7 +102,8 @@ pub fn refuse_foreign(
     }
 }
 
-/// Refuses what means nothing where others make the packets, which nobody sees on their way.
+/// Refuses a capture or a faulty network on fabrics where the device or libfabric makes the packets, out of reach of
+/// this process.
 pub fn refuse_traffic(network: &Network, place: impl Display) -> Result<(), Failure> {
     if network.pcap.is_none() && !network.bad.chances().is_any() {
         return Ok(());
@@ -112,7 +113,7 @@ pub fn refuse_traffic(network: &Network, place: impl Display) -> Result<(), Fail
     Err(Failure::usage(what, place, remedy))
 }
 
-/// Refuses what means nothing on another fabric.
+/// Refuses an address, a capture or a faulty network on shared memory.
 pub fn refuse_network(bind: Option<IpAddr>, network: &Network, place: impl Display) -> Result<(), Failure> {
     if bind.is_none() && network.pcap.is_none() && !network.bad.chances().is_any() {
         return Ok(());
@@ -125,7 +126,8 @@ pub fn refuse_network(bind: Option<IpAddr>, network: &Network, place: impl Displ
     ))
 }
 
-/// Groups by name, in rising order. Who names one twice may have meant another.
+/// Returns groups by name, in rising order. Refuses a group that is named twice, because the user may have meant
+/// another.
 pub fn groups(plan: &ClusterRuntime, names: &[String], config: &Path) -> Result<Vec<GroupId>, Failure> {
     let known = || plan.config().groups().iter().map(stentor::config::GroupConfig::id).collect::<Vec<_>>().join(", ");
     let group = |name: &String| {
@@ -143,24 +145,25 @@ pub fn groups(plan: &ClusterRuntime, names: &[String], config: &Path) -> Result<
     Ok(groups)
 }
 
-/// Bytes that nobody can guess.
+/// Returns 32 unpredictable bytes.
 pub fn random_bytes() -> std::io::Result<[u8; 32]> {
     let mut random = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
     Ok(random)
 }
 
-/// A key for one run: 64 hexadecimal digits that nobody can guess.
+/// Returns a key for one run: 64 unpredictable hexadecimal digits.
 pub fn random_key() -> std::io::Result<String> {
     Ok(hex(&random_bytes()?))
 }
 
-/// Writes such a key to a new file, which nobody else may read.
+/// Writes a [random key](random_key) to a new file that only this user may read.
 pub fn write_key(path: &Path) -> std::io::Result<()> {
     write_whole(path, random_key()?.as_bytes(), Existing::Stays, SECRET)
 }
 
-/// A process with its address, where it has one, and why its name leads to none, if it does not.
+/// Returns the name of a process with its address, if it has one, and the reason why its host name cannot be resolved,
+/// if there is one.
 pub fn whereabouts(plan: &ClusterRuntime, process: ProcessId, unresolved: Option<&str>) -> String {
     let (config, name) = (plan.config(), plan.name(process));
     let mut members = config.groups().iter().flat_map(|group| group.members());
@@ -169,7 +172,7 @@ pub fn whereabouts(plan: &ClusterRuntime, process: ProcessId, unresolved: Option
     with_fault(known, unresolved)
 }
 
-/// Adds why a process's host name leads to no address.
+/// Appends the reason why the host name of a process cannot be resolved.
 pub fn with_fault(mut process: String, unresolved: Option<&str>) -> String {
     if let Some(fault) = unresolved {
         process += &format!(", a name that cannot be resolved here: {fault}");
@@ -177,22 +180,23 @@ pub fn with_fault(mut process: String, unresolved: Option<&str>) -> String {
     process
 }
 
-/// What to do about a host name that leads to no address, or to a wrong one, wherever it is looked up.
+/// Remedy for a host name that resolves to no address or to a wrong one, on whatever host it is looked up.
 pub const MEND_NAME: &str =
     "mend the name on every host (/etc/hosts, DNS), or write the address into the configuration of all";
 
-/// The same of a member.
+/// Returns the id of a member, with its address on fabrics between hosts.
 pub fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String {
     let address = if config.fabric().is_between_hosts() { format!(" ({})", member.address()) } else { String::new() };
     format!("{}{address}", member.id())
 }
 
-/// The same of a broadcast.
+/// Returns the name under which the processes of a broadcast meet.
 pub fn neb_meeting_name(plan: &ClusterRuntime) -> String {
     format!("{}.neb", plan.meeting_name())
 }
 
-/// Where the control sockets are. A relative path is made absolute at once: processes may change their directory.
+/// Returns the directory of the control sockets. A relative path is made absolute at once, because processes may change
+/// their working directory.
 pub fn directory(asked: Option<&PathBuf>) -> PathBuf {
     asked.map_or_else(stentor_host::default_directory, |asked| absolute(asked))
 }

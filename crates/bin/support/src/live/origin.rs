@@ -1,4 +1,4 @@
-//! From what a process was started, in one line: what an operator compares when processes do not meet.
+//! The origin of a process in one line, for operators who compare it between processes that do not meet.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use stentor_host::absolute;
 
 use crate::hex;
 
-/// The configuration's file, its fingerprint and fabric, where this process is, and where its key is (never the key).
+/// Returns the configuration file, its fingerprint and fabric, the address of this process, and the location of its key
+/// (never the key).
 pub fn origin(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> String {
     let config = plan.config();
     let file = plan.file().map(absolute).unwrap_or_default();
@@ -30,7 +31,7 @@ pub fn origin(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> St
     text + &key_in_words(config, &file).map_or(String::new(), |key| format!(", {key}"))
 }
 
-/// Where the key of a cluster is, and its fingerprint, where processes need one.
+/// Returns the location of a cluster's key and its fingerprint, or `None` on fabrics that need no key.
 pub fn key_in_words(config: &ClusterConfig, file: &Path) -> Option<String> {
     if !config.fabric().is_between_hosts() {
         return None;
@@ -44,13 +45,13 @@ pub fn key_in_words(config: &ClusterConfig, file: &Path) -> Option<String> {
     Some(source + &fingerprint.map_or(String::new(), |fingerprint| format!(" (fingerprint {fingerprint})")))
 }
 
-/// The fingerprint of a cluster's key, if it can be read. A relative path is relative to `directory`.
+/// Returns the fingerprint of a cluster's key, if the key can be read. A relative path is relative to `directory`.
 pub fn key_fingerprint(config: &ClusterConfig, directory: &Path) -> Option<String> {
     Some(fingerprint_of(&config.key()?.read(directory).ok()?))
 }
 
-/// By which keys of two hosts are compared without showing them: the first four bytes of SHA-256 of a prefix and the key. Four
-/// bytes tell keys apart, and say nothing of one that nobody can guess.
+/// Returns a fingerprint by which operators compare the keys of two hosts without showing them: the first four bytes of
+/// SHA-256 of a prefix and the key. Four bytes distinguish keys, and reveal nothing about a key that cannot be guessed.
 fn fingerprint_of(key: &[u8]) -> String {
     let hash = Sha256::new().chain_update(b"stentor key fingerprint 1\0").chain_update(key).finalize();
     hex(&hash[..4])
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_are_short_tell_keys_apart_and_stay_the_same() {
+    fn fingerprints_are_short_distinct_and_stable() {
         let [one, other] = [b"a key that is long", b"a key that is lonG"].map(|key| fingerprint_of(key));
         assert_eq!(one, "3d341f35");
         assert_ne!(one, other);

@@ -1,20 +1,20 @@
-//! Starts a process whose port or place another process held a moment ago.
+//! Starts a process although its port or seat was held by another process a moment ago.
 //!
-//! The kernel gives back what a killed process held when it has torn down the process ([`InUse`]). So a start that finds its place in use
-//! tries again for some seconds, and says what it waits for.
+//! The kernel frees what a killed process held only after it has torn the process down ([`InUse`]). A start that finds
+//! its seat in use therefore retries for some seconds, and reports what it waits for.
 
 use stentor::runtime::{InUse, StartError, tcp_port};
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_host::StartError as ShmError;
 use stentor_soft_switch::{SessionError, StartError as SwitchError};
 
-/// An error that another process, which holds this one's port or place, may cause.
+/// An error that may come from another process that holds this one's port or seat.
 pub trait Busy {
-    /// Returns what is in use, if that is the cause and may pass.
+    /// Returns what is in use, if that is the cause of the error and may pass.
     fn busy(&self) -> Option<String>;
 }
 
-/// The errors of whatever a node starts on.
+/// Implements [`Busy`] for the errors of the fabrics that a node starts on.
 macro_rules! busy {
     ($($error:ty),*) => {
         $(impl Busy for $error {
@@ -37,8 +37,8 @@ impl Busy for SwitchError {
     }
 }
 
-/// Calls `start` until it succeeds, for some seconds while its port or place is in use. `say` hears once what it waits
-/// for.
+/// Calls `start` until it succeeds, for some seconds while its port or seat is in use. Calls `say` once, with what it
+/// waits for.
 pub fn patiently<T, E: Busy>(start: impl FnMut() -> Result<T, E>, say: impl FnMut(&str)) -> Result<T, E> {
     stentor::runtime::patiently(start, E::busy, say)
 }

@@ -1,4 +1,4 @@
-//! Taking a client's place in a running cluster.
+//! Joins a running cluster as a client: claims a client id and waits for members.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,37 +12,37 @@ use stentor_fabric::ProcessId;
 use super::{MEND_NAME, Missed, Refusals, Waiting, missed, unstarted, whereabouts};
 use crate::Failure;
 
-/// A client that has begun: a majority of each of its groups counts.
+/// A client that has joined: a majority of each of its groups counts.
 pub struct Joined<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
-    /// Its id.
+    /// Its client id.
     pub id: ClientId,
 }
 
-/// Where and how to join.
+/// Parameters of a client that joins a cluster.
 pub struct Joining<'a, F: FabricDiagnostics> {
     /// The cluster.
     pub plan: &'a ClusterRuntime,
-    /// The configuration's file, for errors.
+    /// The configuration file, for error messages.
     pub config: &'a Path,
-    /// Starts the client of a place.
+    /// Starts the client with a given id.
     pub start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
-    /// Where the processes meet, for errors.
+    /// Where the processes meet, for error messages.
     pub meet: String,
-    /// The directory that was named, for errors.
+    /// The directory that the user named, for error messages.
     pub directory: Option<&'a Path>,
-    /// The groups whose members it waits for.
+    /// The groups whose members the client waits for.
     pub to: Vec<GroupId>,
-    /// What it does while it waits.
+    /// Wait mode of the polling loop.
     pub wait: WaitMode,
-    /// The longest wait.
+    /// Longest time to wait for members.
     pub timeout: Duration,
-    /// Why to give up, looked at again and again.
+    /// Returns an error if the client should stop waiting. Called repeatedly.
     pub check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
-/// What is to be said and looked at while a client waits.
+/// Reports and checks while a client waits to join.
 struct Watch<'a, 'b, F: FabricDiagnostics, N> {
     joining: &'a Joining<'b, F>,
     note: N,
@@ -84,7 +84,7 @@ impl<F: FabricDiagnostics, N: FnMut(&str)> JoinWatch<F> for Watch<'_, '_, F, N> 
 }
 
 impl<'a, F: FabricDiagnostics> Joining<'a, F> {
-    /// To all groups of a cluster whose processes this program has started; `meet` is where.
+    /// Joins all groups of a cluster whose processes this program has started. The processes meet in `meet`.
     pub fn to_all(
         plan: &'a ClusterRuntime,
         config: &'a Path,
@@ -104,7 +104,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         }
     }
 
-    /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
+    /// Claims the client id `asked`, or the first one that is free. Calls `note` for each id that was skipped.
     pub fn join(&self, asked: Option<ClientId>, note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
         let Joining { plan, start, wait, timeout, .. } = *self;
         let mut watch = Watch { joining: self, note, refusals: Refusals::default(), waiting: Waiting::default() };
@@ -130,7 +130,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         }
     }
 
-    /// Members of the groups that are meant, and of the home group of the place.
+    /// Returns the disconnected members of the requested groups and of the client's home group.
     fn absent<'b>(&'b self, client: &'b Client<F>) -> impl Iterator<Item = ProcessId> + 'b {
         let topology = self.plan.topology();
         let home = topology.home(client.id());
@@ -162,7 +162,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
         )
     }
 
-    /// What is wrong if these members are not connected, and what to do.
+    /// Returns an error message and a remedy for members that are not connected.
     fn not_there(&self, client: &Client<F>, absent: &[ProcessId]) -> (String, String) {
         let names =
             |all: &[ProcessId]| all.iter().map(|process| self.plan.name(*process)).collect::<Vec<_>>().join(", ");
@@ -190,7 +190,7 @@ impl<'a, F: FabricDiagnostics> Joining<'a, F> {
     }
 }
 
-/// Names of the processes of these groups that are not connected.
+/// Returns the names of the members of these groups that are not connected.
 pub fn absent<F: FabricDiagnostics>(plan: &ClusterRuntime, client: &Client<F>, to: &[GroupId]) -> Vec<String> {
     let members = to.iter().flat_map(|group| plan.topology().members(*group));
     let gone = |process: &ProcessId| !client.fabric().sees(*process);

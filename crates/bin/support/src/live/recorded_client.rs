@@ -1,4 +1,4 @@
-//! A client that records what it multicasts.
+//! A client that records the messages that it multicasts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use stentor_fabric::Backoff;
 use super::{HistoryFile, Joined};
 use crate::Failure;
 
-/// A client with its history, in a polling loop.
+/// A client with its history, driven by a polling loop.
 pub struct RecordedClient<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
-    /// Its history.
+    /// The history of the client.
     pub recorder: Recorder<HistoryFile>,
     path: PathBuf,
     backoff: Backoff,
     housekeeper: Housekeeper,
-    /// What errors name.
+    /// Place that error messages name.
     place: &'static str,
 }
 
@@ -29,7 +29,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// Begins the history of a client that has joined.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// If the history cannot be written.
     pub fn new(
         plan: &ClusterRuntime,
         joined: Joined<F>,
@@ -42,10 +42,11 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         Ok(RecordedClient { client: joined.client, recorder, path: path.to_owned(), backoff, housekeeper, place })
     }
 
-    /// Multicasts a message, and records it unless it is `recorded` already. `None`: there is no room.
+    /// Multicasts a message, and records it unless it is `recorded` already. Returns `None` if the window is full or a
+    /// group is not connected.
     ///
     /// # Errors
-    /// When the message is refused, or the history cannot be written.
+    /// If the message is refused or the history cannot be written.
     pub fn submit(
         &mut self,
         to: &[GroupId],
@@ -53,7 +54,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         notify: bool,
         recorded: bool,
     ) -> Result<Option<MessageId>, Failure> {
-        // Before the first write.
+        // The time must precede the first write of the message.
         let t = now_ns();
         let id = match self.client.submit(to, payload, notify) {
             Ok(submitted) => submitted.id,
@@ -66,10 +67,10 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         written.map(|()| Some(id)).map_err(|error| self.unwritten(&error))
     }
 
-    /// Looks after the connections if that is due, and sleeps for at most `longest` if there is nothing to do.
+    /// Handles connection events if that is due, and sleeps for at most `longest` if there is nothing to do.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn rest(&mut self, mut worked: bool, longest: Duration) -> Result<(), Failure> {
         if self.housekeeper.is_due(worked) {
             worked |= self.client.housekeep();
@@ -80,10 +81,10 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         Ok(())
     }
 
-    /// One round of the usual loop. Whether there was something to do.
+    /// Runs one round of the usual polling loop. Returns whether there was something to do.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn round(&mut self, submitted: bool) -> Result<bool, Failure> {
         client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)
             .map_err(|error| self.unwaited(error))
@@ -93,15 +94,15 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         Failure::run(error, self.place, "`stentor doctor` says what this machine can do")
     }
 
-    /// Writes what is left of the history.
+    /// Writes the buffered rest of the history.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.recorder.flush().map_err(|error| self.unwritten(&error))
     }
 
-    /// An error of the history.
+    /// Returns the failure for an error of the history.
     pub fn unwritten(&self, error: &std::io::Error) -> Failure {
         Failure::cannot_write(&self.path, error)
     }

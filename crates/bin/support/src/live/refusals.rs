@@ -1,4 +1,4 @@
-//! Who was not let in, or did not let this process in.
+//! Refused connections: peers that this process refused, and peers that refused it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,51 +10,53 @@ use stentor_fabric::{ProcessId, Refusal};
 use super::Repeats;
 use crate::Failure;
 
-/// Who refuses for good has that long to be joined by the others before this process gives up: then all are named.
+/// Time between the first final refusal and the decision to end this process. Further peers that refuse it within this
+/// time are named in the same error.
 const JOINED: Duration = Duration::from_millis(500);
 
-/// Whom a refusal is about, and why.
+/// The peer, the address and the reason of a refusal.
 type Source = (Option<ProcessId>, Option<IpAddr>, String);
 
-/// The longest reason that is repeated as it is, characters. Of a longer one the first part is.
+/// Longest reason that is repeated in full, in bytes. Only the first part of a longer one is repeated.
 const BRIEF: usize = 100;
-/// A refusal that may end this process is kept back at most that long: the error that ends it has the reason, too.
+/// Longest time for which a refusal that may end this process is held back. If the process ends, its error contains the
+/// reason, too.
 const KEPT_BACK: Duration = Duration::from_secs(2);
 
-/// Why a peer refuses this process for good.
+/// A refusal by a peer that will not change its mind.
 struct Foreign {
     /// The peer and its address.
     who: String,
     reason: String,
 }
 
-/// What was refused, each said once, and again after longer and longer pauses.
+/// The refusals of this process. Each is reported once, and again after pauses that double.
 #[derive(Default)]
 pub struct Refusals {
     repeats: Repeats<Source>,
-    /// Peers that were started with something else, and why.
+    /// Peers that were started with another key, configuration or release.
     foreign: BTreeMap<ProcessId, Foreign>,
-    /// Since when there are some.
+    /// Time of the first refusal in `foreign`.
     since: Option<Instant>,
-    /// What is said unless the error that ends this process says it.
+    /// Reports that are made only if the process does not end with an error that contains them.
     kept_back: Vec<String>,
-    /// Refusals do not end this process any more.
+    /// `true` once refusals do not end this process any more.
     goes_on: bool,
-    /// The last one, in words.
+    /// Description of the last refusal.
     last: Option<String>,
-    /// The last one of each peer that is not there.
+    /// The last refusal of each peer that is not connected.
     last_of: BTreeMap<ProcessId, (Instant, String)>,
-    /// What this process has for a key, in words.
+    /// Description of this process's key.
     key: Option<String>,
 }
 
 impl Refusals {
-    /// Says beside each refusal for the sake of a key which key this process has.
+    /// Returns refusals that name the key of this process beside each refusal because of a key.
     pub fn with_key(key: Option<String>) -> Self {
         Refusals { key, ..Refusals::default() }
     }
 
-    /// Takes what the fabric has to tell. `name` names processes; what is to be said goes to `say`.
+    /// Takes the refusals of the fabric. `name` returns the name of a process, and `say` receives the reports.
     pub fn take<F: FabricDiagnostics>(
         &mut self,
         fabric: &mut F,
@@ -73,7 +75,7 @@ impl Refusals {
         self.let_go(&mut say);
     }
 
-    /// Says what was kept back, once it ends nothing.
+    /// Makes the reports that were held back, once it is clear that they do not end the process.
     fn let_go(&mut self, say: &mut impl FnMut(&str)) {
         if self.goes_on || self.since.is_none_or(|since| since.elapsed() >= KEPT_BACK) {
             self.kept_back.drain(..).for_each(|text| say(&text));
@@ -88,7 +90,7 @@ impl Refusals {
         if let Some(peer) = refusal.peer {
             self.last_of.insert(peer, (now, brief(&refusal.reason).to_owned()));
         }
-        // Who only says that it is a peer decides nothing here.
+        // A peer that has not proved its identity must not decide whether this process ends.
         let decides = refusal.lasting && refusal.certain;
         if let Some(peer) = refusal.peer.filter(|_| decides) {
             self.foreign.insert(peer, Foreign { who, reason });
@@ -109,18 +111,18 @@ impl Refusals {
         told
     }
 
-    /// The last refusal, for whoever waits in vain.
+    /// Returns the last refusal, for the error of a process that waits in vain.
     pub fn last(&self) -> Option<&str> {
         self.last.as_deref()
     }
 
-    /// When and why a peer that is waited for was refused last, or refused this process.
+    /// Returns when and why a connection with a missing peer was refused last, in either direction.
     pub fn last_of(&self, peer: ProcessId, now: Instant) -> Option<String> {
         let (at, reason) = self.last_of.get(&peer)?;
         Some(format!("was refused {} s ago: {reason}", now.saturating_duration_since(*at).as_secs()))
     }
 
-    /// A peer was let in: what it is refused for later is new.
+    /// Records that a peer is connected. A later refusal of it is reported at once.
     pub fn is_there(&mut self, peer: ProcessId) {
         self.goes_on = true;
         self.foreign.remove(&peer);
@@ -128,8 +130,8 @@ impl Refusals {
         self.repeats.is_over(|(who, ..)| *who == Some(peer));
     }
 
-    /// Why this process cannot begin, if so many of these peers refuse it for good, and have for a moment. `place` is what
-    /// the failure is about.
+    /// Returns the failure that ends this process if at least `enough` of the peers selected by `of` have refused it
+    /// for good, the first of them at least `JOINED` ago. `place` is what the failure is about.
     pub fn final_word(
         &mut self,
         enough: usize,
@@ -151,12 +153,12 @@ impl Refusals {
     }
 }
 
-/// The first part of a long reason, which is what is wrong. What to do about it follows.
+/// Returns the first part of a long reason, which names the problem. The rest is the remedy.
 fn brief(reason: &str) -> &str {
     if reason.len() <= BRIEF { reason } else { reason.split(": ").next().unwrap_or(reason) }
 }
 
-/// Who refuses this process, each reason once.
+/// Returns the peers that refuse this process, grouped by reason.
 fn all_of(foreign: &[&Foreign]) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for Foreign { who, reason } in foreign {
@@ -173,7 +175,7 @@ fn all_of(foreign: &[&Foreign]) -> String {
     reasons.into_iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// Names in a row.
+/// Joins names to a list with commas and "and".
 pub fn and(names: &[&str]) -> String {
     match names {
         [] => String::new(),
@@ -201,7 +203,7 @@ mod tests {
                         [election], [limits], [neb], the ids of groups and members";
 
     #[test]
-    fn final_refusals_are_said_once_and_those_that_end_nothing_are_not_kept_back() {
+    fn final_refusals_are_reported_once_and_harmless_ones_at_once() {
         let mut refusals = Refusals::default();
         let [one, two] = [1, 2].map(|peer| refused(peer, LONG));
         assert_eq!((hear(&mut refusals, &one), hear(&mut refusals, &two)), (vec![], vec![]));
@@ -209,7 +211,7 @@ mod tests {
         let failure = refusals.final_word(2, |_| true, &"g1.3").expect("both refuse it");
         assert!(failure.what.starts_with("p1 at 127.0.0.1:7101 and p2 at 127.0.0.1:7101: they have configuration A"));
         assert_eq!(failure.what.matches("some of these settings differ").count(), 1, "{}", failure.what);
-        // A majority is not against it: then it is said.
+        // These two are no majority, so the process continues and the refusals are reported.
         assert!(refusals.final_word(3, |_| true, &"g1.3").is_none());
         let mut said = Vec::new();
         refusals.let_go(&mut |text: &str| said.push(text.to_owned()));
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn reason_of_a_peer_that_is_waited_for_is_known_in_short_until_it_is_there() {
+    fn reason_of_a_missing_peer_is_kept_until_it_connects() {
         let mut refusals = Refusals::default();
         hear(&mut refusals, &refused(1, LONG));
         let later = Instant::now() + Duration::from_secs(153);
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_for_the_sake_of_a_key_name_the_own_one() {
+    fn refusals_because_of_a_key_name_the_own_key() {
         let mut refusals = Refusals::with_key(Some("key file old.key (fingerprint 12ab34cd)".to_owned()));
         refusals.goes_on = true;
         let said = hear(&mut refusals, &refused(1, "it has another key than this process: give all the same"));

@@ -1,23 +1,23 @@
-//! Repeated messages: each is reported at once, and then after pauses that double, with a count.
+//! Repeated messages. Each is reported at once, and then after pauses that double, with a count.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// From the first time until something is said again, and the longest pause. What did not happen for as long as the longest
-/// is new when it does.
+/// First and longest pause between two reports of one event. An event that does not happen for the longest pause is new
+/// when it happens again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
-/// So many things are told apart. What comes more is left out until something else has not happened for a while.
+/// Number of events that are tracked. Further events are dropped until a tracked one expires.
 const MOST: usize = 64;
 
-/// How often something happened since it was said last.
+/// Number of times that an event happened since its last report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
     times: u64,
-    /// In how long; `None` the first time.
+    /// Time since the last report; `None` in the first report.
     since: Option<Duration>,
 }
 
-/// Nothing the first time; later a clause in parentheses.
+/// Prints nothing in the first report, and a clause in parentheses in later ones.
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.since {
@@ -35,7 +35,7 @@ struct Entry<K> {
     pause: Duration,
 }
 
-/// Decides which of the things that may happen again and again are said.
+/// Decides which of several repeated events are reported. Events are equal if their keys are.
 pub struct Repeats<K>(Vec<Entry<K>>);
 
 impl<K> Default for Repeats<K> {
@@ -45,9 +45,11 @@ impl<K> Default for Repeats<K> {
 }
 
 impl<K: Clone> Repeats<K> {
-    /// Returns what happened within a pause and was not reported, oldest first, once one such pause is over.
+    /// Returns the events that happened within a pause and were not reported, oldest first, once one such pause is
+    /// over.
     ///
-    /// All of it is returned together, so that of several things in turn the last one reported is the last one that happened.
+    /// All of them are returned together. If several states alternate, the last one reported is therefore the present
+    /// one.
     pub fn due(&mut self, now: Instant) -> Vec<(K, Times)> {
         let is_due = |entry: &Entry<K>| entry.times > 0 && now.saturating_duration_since(entry.said) >= entry.pause;
         if !self.0.iter().any(is_due) {
@@ -68,7 +70,7 @@ impl<K> Entry<K> {
 }
 
 impl<K: PartialEq> Repeats<K> {
-    /// Something happened. `Some`: say it.
+    /// Records an event. Returns a count if it must be reported now.
     pub fn happened(&mut self, what: K, now: Instant) -> Option<Times> {
         let over = |entry: &Entry<K>| now.saturating_duration_since(entry.happened) >= PAUSE.1;
         self.0.retain(|entry| !over(entry));
@@ -83,7 +85,7 @@ impl<K: PartialEq> Repeats<K> {
         (now.saturating_duration_since(entry.said) >= entry.pause).then(|| entry.say(now))
     }
 
-    /// What is over is said at once when it happens again.
+    /// Forgets the events that `which` selects. They are reported at once when they happen again.
     pub fn is_over(&mut self, which: impl Fn(&K) -> bool) {
         self.0.retain(|entry| !which(&entry.what));
     }
@@ -93,14 +95,14 @@ impl<K: PartialEq> Repeats<K> {
 mod tests {
     use super::*;
 
-    /// Of something that happens twice a second, at which seconds it is said in a day.
+    /// Returns the seconds of a day in which an event is reported that happens twice a second.
     fn said_at(repeats: &mut Repeats<u32>, what: u32, begin: Instant) -> Vec<(u64, Times)> {
         let at = |half: u64| begin + Duration::from_millis(500 * half);
         (0..2 * 86_400).filter_map(|half| Some((half / 2, repeats.happened(what, at(half))?))).collect()
     }
 
     #[test]
-    fn what_repeats_itself_is_said_at_once_and_then_after_doubling_pauses_with_a_count() {
+    fn repeated_event_is_reported_at_once_and_after_doubling_pauses() {
         let (mut repeats, begin) = (Repeats::default(), Instant::now());
         let said = said_at(&mut repeats, 1, begin);
         let seconds: Vec<_> = said.iter().map(|(second, _)| *second).collect();
@@ -112,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn things_in_turn_do_not_make_each_other_new() {
+    fn alternating_events_are_each_reported_once() {
         let (mut repeats, begin) = (Repeats::default(), Instant::now());
         let said = (0..1000).filter(|n| repeats.happened(n % 5, begin + Duration::from_millis(*n)).is_some());
         assert_eq!(said.count(), 5);
     }
 
     #[test]
-    fn of_two_states_in_turn_the_last_one_reported_is_the_present_one() {
+    fn last_report_of_alternating_states_is_the_present_one() {
         let (mut repeats, begin) = (Repeats::default(), Instant::now());
         let at = |second: u64| begin + Duration::from_secs(second);
         for (second, state) in [(0, "up"), (2, "down"), (3, "up"), (4, "down"), (5, "up")] {
@@ -128,16 +130,16 @@ mod tests {
         assert_eq!(repeats.due(at(9)), []);
         let times = |times, seconds| Times { times, since: Some(Duration::from_secs(seconds)) };
         assert_eq!(repeats.due(at(10)), [("down", times(1, 8)), ("up", times(2, 10))]);
-        assert_eq!(repeats.due(at(3000)), [], "all of it was reported");
+        assert_eq!(repeats.due(at(3000)), [], "nothing is left to report");
     }
 
     #[test]
-    fn more_than_can_be_told_apart_are_left_out_and_what_is_over_is_new() {
+    fn events_beyond_the_limit_are_dropped_and_expired_ones_are_new() {
         let (mut repeats, now) = (Repeats::default(), Instant::now());
         let said = (0..10 * MOST).filter(|n| repeats.happened(*n, now).is_some()).count();
         assert_eq!(said, MOST);
         repeats.is_over(|what| *what == 3);
         assert_eq!(repeats.happened(3, now), Some(Times { times: 1, since: None }));
-        assert_eq!(repeats.happened(4, now + PAUSE.1), Some(Times { times: 1, since: None }), "it was over");
+        assert_eq!(repeats.happened(4, now + PAUSE.1), Some(Times { times: 1, since: None }), "it had expired");
     }
 }

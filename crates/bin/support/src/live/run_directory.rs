@@ -1,4 +1,5 @@
-//! The directory of a run of several processes: its configuration, its key, and the histories and output of all.
+//! The directory of a run of several processes. It has the configuration, the key, and the histories and output of all
+//! processes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,15 +13,16 @@ use super::{this_program, write_key};
 use crate::args::name_of;
 use crate::{Failure, Janitor, unique};
 
-/// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
+/// Longest path of the socket directory, in bytes. A socket path has at most 107 bytes, and this leaves room for the
+/// names in it.
 const LONGEST_SOCKETS: usize = 60;
-/// The directory of control sockets, in that of the run.
+/// Name of the directory of control sockets, inside the directory of the run.
 const SOCKETS: &str = "sockets";
-/// The longest line of a history, bytes.
+/// Longest line of a history, in bytes.
 const LONGEST_LINE: u64 = 256 << 10;
 
-/// The directory of one run. It is removed at the end, even if this process is killed, unless it is to be kept; one that
-/// the user named is never removed.
+/// The directory of one run. It is removed at the end, even if this process is killed, unless it is to be kept. A
+/// directory that the user named is never removed.
 pub struct RunDirectory {
     path: PathBuf,
     config: PathBuf,
@@ -30,14 +32,14 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// The file with the cluster's key, in the directory.
+    /// Name of the file with the cluster's key, in the directory.
     pub const KEY: &str = "cluster.key";
 
-    /// Makes the directory: the one that the user named, which must be empty or absent, or a new one for temporary files,
-    /// whose name says `what` it is for.
+    /// Creates the directory. It is the one that the user named, which must be empty or absent, or a new temporary one
+    /// whose name contains `what`.
     ///
     /// # Errors
-    /// When it cannot be made, is not empty, or nobody can be started to remove it.
+    /// If it cannot be created or is not empty, or if the process that removes it cannot be started.
     pub fn new(what: &'static str, named: Option<&Path>) -> Result<Self, Failure> {
         let path = named.map_or_else(|| unique::directory(what), empty)?;
         let keep = named.is_some();
@@ -49,25 +51,26 @@ impl RunDirectory {
         Ok(directory)
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The configuration's file.
+    /// Returns the path of the configuration file.
     pub fn config(&self) -> PathBuf {
         self.config.clone()
     }
 
-    /// Takes a configuration that is elsewhere.
+    /// Uses a configuration file outside the directory.
     pub fn use_config(&mut self, config: PathBuf) {
         self.config = config;
     }
 
-    /// `stentor node` for a member, which ends with its standard input. More arguments may be added.
+    /// Returns a command that runs `stentor node` for a member. The node ends with its standard input. The caller may
+    /// add arguments.
     ///
     /// # Errors
-    /// When the path of this program is not known.
+    /// If the path of this program is unknown.
     pub fn node(&self, name: &str, life: u32, wait: &impl ValueEnum, history: &Path) -> io::Result<Command> {
         let mut command = this_program()?;
         command.args(["node", "--json", "--until-eof", "--id", name, "--wait", &name_of(wait)]);
@@ -79,32 +82,33 @@ impl RunDirectory {
     /// Writes the configuration. Returns its path.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write_config(&self, text: &str) -> Result<PathBuf, Failure> {
         self.write("cluster.toml", text)
     }
 
-    /// Writes a file of this name. Returns its path.
+    /// Writes a file with this name. Returns its path.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf, Failure> {
         let path = self.path.join(name);
         fs::write(&path, text).map_err(|error| Failure::cannot_write(&path, &error))?;
         Ok(path)
     }
 
-    /// Makes a key for the cluster. Returns its path.
+    /// Writes a new key for the cluster. Returns its path.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write_key(&self) -> Result<PathBuf, Failure> {
         let path = self.path.join(Self::KEY);
         write_key(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
         Ok(path)
     }
 
-    /// Directory of the control sockets. The fabric makes it, and the last process that ends in order removes it.
+    /// Returns the directory of the control sockets. The fabric creates it, and the last process that ends in order
+    /// removes it.
     pub fn sockets(&self) -> PathBuf {
         let inside = self.path.join(SOCKETS);
         let name = format!("{}-sockets", unique::name(self.what));
@@ -113,20 +117,20 @@ impl RunDirectory {
         short.unwrap_or_else(|| Path::new("/tmp").join(name))
     }
 
-    /// The history of a process in one of its lives.
+    /// Returns the path of the history of a process in one of its lives.
     pub fn history(&self, name: &str, life: u32) -> PathBuf {
         self.file(name, life, "jsonl")
     }
 
-    /// A file of a process in one of its lives.
+    /// Returns the path of a file of a process in one of its lives.
     pub fn file(&self, name: &str, life: u32, extension: &str) -> PathBuf {
         self.path.join(format!("{name}.{life}.{extension}"))
     }
 
-    /// All histories, by name.
+    /// Returns the paths of all histories, sorted.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn histories(&self) -> Result<Vec<PathBuf>, Failure> {
         let unreadable = |error| Failure::run(error, self.path.display(), "let nobody else change that directory");
         let entries = fs::read_dir(&self.path).map_err(unreadable)?;
@@ -142,7 +146,7 @@ impl RunDirectory {
         self.keep.store(true, Ordering::Relaxed);
     }
 
-    /// Where it is, if it is kept.
+    /// Returns the path of the directory if it is kept.
     pub fn kept(&self) -> Option<PathBuf> {
         self.keep.load(Ordering::Relaxed).then(|| self.path.clone())
     }
@@ -151,7 +155,8 @@ impl RunDirectory {
 impl Drop for RunDirectory {
     fn drop(&mut self) {
         let kept = self.keep.load(Ordering::Relaxed);
-        // The sockets of processes that were killed are nothing to keep. What cannot be removed is left to the system's own cleaning.
+        // Sockets of killed processes are not worth keeping. Files that cannot be removed are left to the system's
+        // cleaning of temporary files.
         let _ = fs::remove_dir_all(if kept { self.path.join(SOCKETS) } else { self.path.clone() });
         if let Some(janitor) = self.janitor.take() {
             janitor.dismiss();
@@ -159,7 +164,7 @@ impl Drop for RunDirectory {
     }
 }
 
-/// Makes a directory that a user named, or takes an empty one.
+/// Creates a directory that a user named, or accepts an existing empty one.
 fn empty(path: &Path) -> Result<PathBuf, Failure> {
     fs::create_dir_all(path).map_err(|error| Failure::cannot_write(path, &error))?;
     let mut entries = fs::read_dir(path).map_err(|error| Failure::cannot_write(path, &error))?;
@@ -170,11 +175,11 @@ fn empty(path: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
 }
 
-/// Removes the incomplete last line of the history of a process that was killed. A history without a line is removed, and none
-/// at all is fine: the process was killed before it wrote anything.
+/// Removes the incomplete last line from the history of a process that was killed. A history without a complete line is
+/// removed. A missing history is no error: the process was killed before it wrote anything.
 ///
 /// # Errors
-/// When the file cannot be changed.
+/// If the file cannot be changed.
 pub fn trim_history(path: &Path) -> Result<(), Failure> {
     let trim = || -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;

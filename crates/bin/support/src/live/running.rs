@@ -1,4 +1,4 @@
-//! Members that others miss and that run on this host, and a second process of a name.
+//! Processes on this host: members that others miss, and second processes with the same name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,24 @@ use stentor_host::{About, Source};
 
 use crate::Failure;
 
-/// A second process of a name is refused. `source`: from what it was to start.
+/// Returns the failure of a process whose name is taken by a running one. `source` is the configuration that it was to
+/// start from.
 pub fn already(name: &str, cluster: &str, pid: i32, about: Option<&About>, source: &Source) -> Failure {
     let address = about.and_then(|about| source.addresses.get(about.me.index()));
     let (what, remedy) = told_running(name, cluster, pid, about, address.map(String::as_str));
     Failure::usage(what, source.file.display(), remedy)
 }
 
-/// Whether a process of this host is stopped, by a signal or a debugger.
+/// Returns whether a process of this host is stopped, by a signal or a debugger.
 pub fn is_stopped(pid: i32) -> bool {
-    // The state follows the name of the program, which may hold anything.
+    // The state follows the program's name, which may contain any character.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     pid > 0 && matches!(state, Some('T' | 't'))
 }
 
-/// The processes of members that others miss and that run on this host. `directory`: where the others look for their sockets,
-/// where that matters.
+/// Returns the missing members that run on this host. `directory` is where the other processes look for their sockets,
+/// if that matters.
 pub fn missed(plan: &ClusterRuntime, members: &[ProcessId], directory: Option<&Path>) -> Vec<Missed> {
     let missed = |process: &ProcessId| {
         let found = find(plan, *process).into_iter().find(|found| found.is_same)?;
@@ -35,17 +36,17 @@ pub fn missed(plan: &ClusterRuntime, members: &[ProcessId], directory: Option<&P
     members.iter().filter_map(missed).collect()
 }
 
-/// A member that others miss, and that runs on this host.
+/// A member that others miss although it runs on this host.
 pub struct Missed {
-    /// Its name.
+    /// Name of the member.
     pub name: String,
     pid: i32,
-    /// The directory with its sockets, if the others do not look there.
+    /// The directory of its sockets, if the others do not look there.
     elsewhere: Option<PathBuf>,
 }
 
 impl Missed {
-    /// How it runs, in one clause.
+    /// Returns a clause that says how the member runs.
     pub fn text(&self) -> String {
         let Missed { name, pid, elsewhere } = self;
         let mut text = format!("{name} runs on this host, {}", as_pid(*pid));
@@ -58,7 +59,7 @@ impl Missed {
         text
     }
 
-    /// What to do about these members; empty if there is nothing to do but to look at what they say.
+    /// Returns the remedies for these members. The list is empty if only their logs can help.
     pub fn remedies(all: &[Missed]) -> Vec<String> {
         let stopped: Vec<_> =
             all.iter().map(|missed| missed.pid).filter(|pid| is_stopped(*pid)).map(|pid| pid.to_string()).collect();

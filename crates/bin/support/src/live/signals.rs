@@ -1,10 +1,11 @@
-//! What signals do, in one place, and how a running process is asked to end.
+//! Handling of signals, and the ways to ask a running process to end.
 //!
-//! SIGINT, SIGTERM and SIGHUP ask to end. A command that has something to finish [catches](Interrupt::catch) them and looks:
-//! at the first it ends in order, at the second it leaves out what it would wait for. Whatever keeps it from looking, the
-//! thread here ends the process: [`UNHEARD`] after the first, [`INSISTED`] after the second, at once after the third. A
-//! command that does not catch them ends at the first. SIGUSR1 and SIGUSR2 mean nothing and end nobody. SIGXFSZ ends nobody
-//! either: a file that reaches `ulimit -f` is an error of whoever writes it.
+//! SIGINT, SIGTERM and SIGHUP ask a process to end. A command that has work to finish [catches](Interrupt::catch) them
+//! and polls. After the first signal it ends in order; after the second it skips whatever it would wait for. If it does
+//! not poll, the thread of this module ends the process: [`UNHEARD`] after the first signal, [`INSISTED`] after the
+//! second, and at once after the third. A command that does not catch them ends at the first. SIGUSR1 and SIGUSR2 are
+//! ignored with a warning. SIGXFSZ does not end the process either: a write beyond `ulimit -f` fails with an error
+//! instead.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -23,13 +24,13 @@ use crate::Failure;
 use crate::streams::{StandardInput, complain, flush_errors, remove_partial_files};
 use crate::{Level, log_line};
 
-/// How long a command may take until it looks whether it was asked to end.
+/// Longest time until a command notices that it was asked to end.
 const UNHEARD: Duration = Duration::from_secs(4);
-/// How long it may take to end when it was asked twice.
+/// Longest time that a command may take to end after it was asked twice.
 const INSISTED: Duration = Duration::from_secs(1);
-/// How long the last words may take.
+/// Longest time to write the final lines to standard error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// Each signal, its name, and whether it asks to end.
+/// Each signal, its name, and whether it asks the process to end.
 const SIGNALS: [(i32, &str, bool); 5] = [
     (SIGINT, "SIGINT", true),
     (SIGTERM, "SIGTERM", true),
@@ -38,31 +39,31 @@ const SIGNALS: [(i32, &str, bool); 5] = [
     (SIGUSR2, "SIGUSR2", false),
 ];
 
-/// What came.
+/// Signals that have arrived, shared with the commands that poll for them.
 #[derive(Debug, Default)]
 struct Asked {
-    /// How often this process was asked to end, and by which signal last.
+    /// Number of requests to end.
     times: AtomicU32,
     signal: AtomicI32,
-    /// A command looks by itself.
+    /// `true` once a command polls for signals itself.
     caught: AtomicBool,
-    /// It looked after it was asked.
+    /// `true` once a command has noticed a request to end.
     heard: AtomicBool,
 }
 
-/// What of signals this process has in hand.
+/// Signal handling of this process.
 #[derive(Debug)]
 struct Watch {
     asked: Arc<Asked>,
     came: [Arc<AtomicBool>; SIGNALS.len()],
-    /// A byte for each signal.
+    /// Write end of a socket pair. Each handler writes a byte to it.
     bell: UnixStream,
 }
 
-/// Or why nobody waits for signals.
+/// The signal handling of this process, or the error that prevented it.
 static WATCH: OnceLock<std::io::Result<Watch>> = OnceLock::new();
 
-/// What of signals this process has in hand, if it has.
+/// Returns the signal handling of this process, if it works.
 fn watch() -> Option<&'static Watch> {
     WATCH.get()?.as_ref().ok()
 }
@@ -78,17 +79,17 @@ impl Watch {
     }
 
     fn take(&self, signal: i32) -> std::io::Result<()> {
-        let at = SIGNALS.iter().position(|(known, ..)| *known == signal).expect("one of them");
-        // In this order: whoever hears the bell finds the flag.
+        let at = SIGNALS.iter().position(|(known, ..)| *known == signal).expect("SIGNALS lists every handled signal");
+        // The flag is registered first, so that it is set when the thread reads the byte.
         flag::register(signal, Arc::clone(&self.came[at]))?;
         low_level::pipe::register(signal, self.bell.try_clone()?).map(drop)
     }
 }
 
-/// From here on hang-ups are told, and the signals that mean nothing end nobody. What was ignored when this process began,
-/// as by `nohup`, stays ignored.
+/// Starts the signal handling of this process: SIGHUP is reported, and SIGUSR1 and SIGUSR2 do not end the process.
+/// Signals that were ignored when this process began, for example by `nohup`, stay ignored.
 pub fn watch_signals() {
-    // Without the thread signals do what the system does, and whoever wants to catch them is told why.
+    // If the thread cannot be started, signals keep their default actions, and `Interrupt::catch` returns the error.
     if WATCH.set(Watch::start()).is_err() {
         return;
     }
@@ -98,21 +99,21 @@ pub fn watch_signals() {
     }
 }
 
-/// From here on a write beyond the limit of file sizes fails with `EFBIG` instead of ending this process. A handler is not
-/// inherited by other programs, as ignoring the signal would be.
+/// Makes a write beyond the limit of file sizes fail with `EFBIG` instead of ending this process. This installs a
+/// handler because other programs would inherit an ignored signal, but not a handler.
 pub fn outlive_file_sizes() {
-    // Where this is not possible, the system does what it did.
+    // If this fails, the signal keeps its default action.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// A bit for each signal, from 1.
+/// Returns the signals that this process ignored when it began: bit `n - 1` stands for signal `n`.
 fn ignored_at_start() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// From here on no signal that can be caught ends this process.
+/// Makes this process ignore all signals that can be caught.
 pub fn ignore_signals() -> Result<(), Failure> {
     let nobody = Arc::new(AtomicBool::new(false));
     for (signal, ..) in SIGNALS {
@@ -163,7 +164,7 @@ fn listen(asked: &Asked, came: &[Arc<AtomicBool>], mut ear: UnixStream) {
     }
 }
 
-/// As if nobody had caught it, with a word about what nobody in front of a terminal has typed.
+/// Ends the process as the signal's default action does. SIGHUP is logged first, because no user has typed it.
 fn end_as_usual(signal: i32, name: &str) {
     if signal == SIGHUP {
         complain(log_line(Level::Error, "stentor", &format!("ended by {name}: whoever held its terminal hung up")));
@@ -185,17 +186,17 @@ fn uncaught(error: &std::io::Error) -> Failure {
     Failure::system("cannot catch signals", error, "this process", otherwise)
 }
 
-/// Whether this process was asked to end, for who has no [`Interrupt`].
+/// Returns whether this process was asked to end, for code that has no [`Interrupt`].
 pub fn is_asked_to_end() -> bool {
     watch().is_some_and(|watch| Interrupt(Arc::clone(&watch.asked)).came())
 }
 
-/// Whether SIGINT, SIGTERM or SIGHUP came, and how often.
+/// The requests to end that this process received by SIGINT, SIGTERM or SIGHUP.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<Asked>);
 
 impl Interrupt {
-    /// From here on the signals do not end the process; it has to look.
+    /// Catches the signals. From here on they do not end the process, which must poll for them.
     pub fn catch() -> Result<Self, Failure> {
         let watch = match WATCH.get() {
             Some(Ok(watch)) => watch,
@@ -209,7 +210,7 @@ impl Interrupt {
         Ok(Interrupt(Arc::clone(&watch.asked)))
     }
 
-    /// Whether one of them came.
+    /// Returns whether one of the signals has arrived.
     #[inline]
     pub fn came(&self) -> bool {
         let came = self.0.times.load(Ordering::Relaxed) > 0;
@@ -219,18 +220,18 @@ impl Interrupt {
         came
     }
 
-    /// Whether a second one came: nothing is to be waited for any more.
+    /// Returns whether a second signal has arrived. The command then skips everything that it would wait for.
     pub fn insists(&self) -> bool {
         self.0.times.load(Ordering::Relaxed) > 1
     }
 
-    /// The last one.
+    /// Returns the name of the last signal.
     pub fn name(&self) -> &'static str {
         let last = self.0.signal.load(Ordering::Acquire);
         SIGNALS.iter().find(|(signal, ..)| *signal == last).map_or("no signal", |(_, name, _)| name)
     }
 
-    /// Fails once one of them came.
+    /// Returns an error once one of the signals has arrived.
     pub fn check(&self) -> Result<(), Failure> {
         if !self.came() {
             return Ok(());
@@ -239,10 +240,10 @@ impl Interrupt {
     }
 }
 
-/// Makes the system kill this process, even a stopped one, when the thread of `parent` that started it ends.
+/// Makes the system kill this process, even if it is stopped, when the thread of `parent` that started it ends.
 ///
 /// # Errors
-/// When that process is not the parent any more, or the system refuses.
+/// If that process is not the parent any more, or if the system refuses.
 pub fn follow(parent: i32) -> Result<(), Failure> {
     let place = format_args!("--follow {parent}").to_string();
     set_parent_process_death_signal(Some(Signal::KILL))
@@ -254,7 +255,7 @@ pub fn follow(parent: i32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stops when standard input ends: when whoever holds the other end closes it, or is gone by whatever cause.
+/// Stops when standard input ends: when the process at the other end closes it or dies.
 pub fn stop_at_end_of_input(stop: Arc<Stop>) -> Result<(), Failure> {
     let work = move || {
         let mut ignored = [0; 256];

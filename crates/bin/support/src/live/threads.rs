@@ -1,4 +1,4 @@
-//! Threads, where the system may refuse one.
+//! Threads, which the system may refuse.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::thread::{Builder, JoinHandle, scope};
 
 use crate::Failure;
 
-/// Starts a thread that does `work`; `what` says what it is for.
+/// Starts a thread that does `work`. `what` completes the error message "cannot start a thread …".
 pub fn thread<R: Send + 'static>(
     what: &str,
     work: impl FnOnce() -> R + Send + 'static,
@@ -14,19 +14,19 @@ pub fn thread<R: Send + 'static>(
     Builder::new().spawn(work).map_err(|error| no_thread(what, &error))
 }
 
-/// No thread for what it says.
+/// Returns the failure of a thread that could not be started. `what` is as in [`thread`].
 pub fn no_thread(what: &str, error: &std::io::Error) -> Failure {
     let remedy = "`stentor doctor` says what this machine can do";
     Failure::system(format_args!("cannot start a thread {what}"), error, "this process", remedy)
 }
 
-/// Locks what other threads use as well. A thread that panicked with it is a failure of its own.
+/// Locks a mutex and ignores poisoning. The panic of another thread is reported elsewhere.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does the same with all of them at once, and returns the results in their order. One for which there is no thread is done by
-/// this one.
+/// Calls `work` for all items at the same time and returns the results in the order of the items. An item for which no
+/// thread can be started is handled by this thread.
 pub fn at_once<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let work = &work;
     scope(|scope| {

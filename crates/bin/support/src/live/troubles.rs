@@ -1,4 +1,4 @@
-//! Reporting what a fabric says went wrong.
+//! Reports the troubles of a fabric.
 
 use std::time::Instant;
 
@@ -9,8 +9,8 @@ use super::Repeats;
 
 /// The troubles of a fabric that a process has reported.
 ///
-/// Invariant: the troubles of `repeats` that were held back are reported when their pause ends, so the last one reported about a
-/// matter is the present state of it.
+/// Invariant: troubles that `repeats` held back are reported when their pause ends. The last report about a matter
+/// therefore describes its present state.
 #[derive(Default)]
 pub struct Troubles {
     repeats: Repeats<String>,
@@ -19,7 +19,7 @@ pub struct Troubles {
 }
 
 impl Troubles {
-    /// Reports each new trouble of a fabric, and those that were held back for long enough.
+    /// Reports each new trouble of a fabric, and those whose pause is over.
     pub fn report<F: FabricDiagnostics>(&mut self, fabric: &mut F, mut say: impl FnMut(&str)) {
         while let Some(trouble) = fabric.next_trouble() {
             self.note(&trouble, &mut say);
@@ -31,7 +31,8 @@ impl Troubles {
         }
     }
 
-    /// Reports whom a process does not wait for any more, and who counts again. `expelled`: those for whom it does not wait now.
+    /// Reports the processes that this one has stopped waiting for, and those that it waits for again. `expelled` are
+    /// the processes that it does not wait for now.
     pub fn report_expelled<'a>(
         &mut self,
         expelled: impl Iterator<Item = ProcessId>,

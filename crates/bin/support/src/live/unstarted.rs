@@ -1,4 +1,4 @@
-//! Why a process did not start, with the remedy.
+//! Start errors, each with its remedy.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use stentor_multicast::NodeError;
 use super::{MEND_NAME, already};
 use crate::Failure;
 
-/// Where the address of a process is named.
+/// Remedy: the place where the address of a process is configured.
 const WHERE: &str = "of a client with --bind; of a member in the configuration of all, because others, clients and `leader show` dial what \
                      stands there, and --bind only chooses among the addresses of its name";
 
 const DOCTOR: &str = "`stentor doctor` says what this machine can do";
 
-/// `config` is where the processes are named.
+/// Returns the failure for a start error. `config` is the file that names the processes.
 pub fn unstarted(error: StartError, config: &Path) -> Failure {
     let place = config.display();
     match error {
@@ -91,14 +91,14 @@ pub fn unstarted(error: StartError, config: &Path) -> Failure {
     }
 }
 
-/// Returns the command that lists who listens at an address, or at this port of all addresses. Other members of this host
-/// listen at the same port of other addresses.
+/// Returns the command that lists the listeners of an address, and those of its port on the wildcard addresses.
+/// Listeners of the port on other addresses are left out, because other members of this host listen there.
 fn listeners_at(address: SocketAddr) -> String {
     let port = address.port();
     format!("ss -ltnp 'src {address} or src 0.0.0.0:{port} or src [::]:{port}'")
 }
 
-/// The error, with the peer's name in place of its number, which a fabric knows it by.
+/// Returns the error with the name of the peer in place of its number, by which fabrics know it.
 fn by_name(error: &ConnectError, name: impl Fn(ProcessId) -> Option<String>) -> String {
     let (ConnectError::UnknownProcess(peer)
     | ConnectError::System { peer, .. }
@@ -107,11 +107,11 @@ fn by_name(error: &ConnectError, name: impl Fn(ProcessId) -> Option<String>) -> 
     else {
         return error.to_string();
     };
-    // It is the first word of its kind in each of them.
+    // In each of these messages, the number is the first word of its kind.
     name(*peer).map_or_else(|| error.to_string(), |name| error.to_string().replacen(&peer.to_string(), &name, 1))
 }
 
-/// Why a process does not meet the others of its host.
+/// Returns the failure of a process that cannot meet the other processes of its host.
 fn unmet(error: ShmError, config: &Path) -> Failure {
     let place = config.display();
     match error {
@@ -133,7 +133,7 @@ fn unmet(error: ShmError, config: &Path) -> Failure {
     }
 }
 
-/// Why a process has no address.
+/// Returns the failure of a process without an address.
 fn unresolved(error: AddressError, config: &Path) -> Failure {
     let place = config.display();
     match error {

@@ -1,22 +1,23 @@
-//! Who is waited for at the start.
+//! The processes that a process waits for when it starts.
 
 use std::time::{Duration, Instant};
 
 use super::Repeats;
 
-/// Whoever is there sooner is not spoken of; and so long is what is said held at least.
+/// Time before missing processes are reported for the first time, and shortest interval between two checks.
 const NOTICED: Duration = Duration::from_secs(2);
-/// So many are named.
+/// Number of processes that a report names. The rest are counted.
 const NAMED: usize = 8;
 
-/// Says for whom a process waits: soon, when they are others, and again after longer and longer pauses.
+/// Reports the processes that a process waits for: soon after the start, whenever the set changes, and otherwise after
+/// pauses that double.
 pub struct Waiting {
     since: Instant,
     next: Instant,
     repeats: Repeats<String>,
 }
 
-/// Begins to wait.
+/// Starts the clock.
 impl Default for Waiting {
     fn default() -> Self {
         let since = Instant::now();
@@ -25,12 +26,13 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// What there is to say now, if anything. `whom` names those who are not there.
+    /// Returns the report that is due now, if any. `whom` returns the names of the missing processes.
     pub fn look(&mut self, now: Instant, whom: impl FnOnce() -> Vec<String>) -> Option<String> {
         self.look_and_explain(now, whom, String::new)
     }
 
-    /// The same. `why` is asked only when something is said, and follows it; what it says does not make it new.
+    /// Returns the report that is due now, if any, followed by the result of `why`. `why` is called only for a report,
+    /// and a change of its result does not cause one.
     pub fn look_and_explain(
         &mut self,
         now: Instant,
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_said_soon_and_when_they_are_others_and_less_and_less_often() {
+    fn missing_processes_are_reported_on_changes_and_then_less_often() {
         let mut waiting = Waiting::default();
         let begin = waiting.since;
         let two = || vec!["g1.2 (127.0.0.2:7101)".to_owned(), "g1.3".to_owned()];
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_follow_and_do_not_make_it_new() {
+    fn reasons_follow_without_causing_a_report() {
         let mut waiting = Waiting::default();
         let (begin, mut asked) = (waiting.since, 0);
         let mut said = Vec::new();
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_and_many_are_named_in_short() {
+    fn empty_list_is_not_reported_and_a_long_one_is_shortened() {
         let mut waiting = Waiting::default();
         let begin = waiting.since;
         assert_eq!(waiting.look(begin + NOTICED, Vec::new), None);

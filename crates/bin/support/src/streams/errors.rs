@@ -1,7 +1,7 @@
-//! Writing standard error, without waiting for its reader.
+//! Writes standard error without blocking the caller on its reader.
 //!
-//! A thread writes what is queued. The queue is bounded: what finds no room is dropped and counted, and the count is written
-//! where the lines would have stood.
+//! A thread writes the queued texts. The queue is bounded: lines that do not fit are dropped and counted, and the count
+//! is written in their place.
 
 use std::collections::VecDeque;
 use std::io::stderr;
@@ -13,26 +13,26 @@ use rustix::fd::AsFd;
 use super::output::write_to;
 use crate::live::lock;
 
-/// Bytes that wait for the reader, at most.
+/// Capacity of the queue, in bytes.
 const MOST_BYTES: usize = 256 << 10;
-/// How long a process that ends waits for a reader that takes nothing.
+/// Time without progress of the reader after which a process that ends gives up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What waits to be written.
+/// Texts that wait to be written.
 #[derive(Debug, Default)]
 struct Queue {
     texts: VecDeque<String>,
     bytes: usize,
-    /// Lines that found no room since the last that did.
+    /// Lines that were dropped since the last text that fitted.
     lost: u64,
-    /// The thread is at a text that is not in the queue any more.
+    /// `true` while the thread writes a text, which is not in the queue any more.
     writing: bool,
-    /// Texts that were written, or given up.
+    /// Number of texts that were written or given up.
     done: u64,
 }
 
 impl Queue {
-    /// Takes lines, or counts them as lost.
+    /// Queues lines, or counts them as lost if they do not fit.
     fn push(&mut self, text: String) {
         if self.bytes + text.len() > MOST_BYTES {
             self.lost += text.lines().count() as u64;
@@ -69,7 +69,7 @@ impl Queue {
     }
 }
 
-/// The queue and its thread.
+/// The queue and the condition variable of its thread.
 #[derive(Debug, Default)]
 struct Errors {
     queue: Mutex<Queue>,
@@ -86,7 +86,7 @@ impl Errors {
         self.changed.notify_all();
     }
 
-    /// Writes until this process ends.
+    /// Writes queued texts until this process ends.
     fn serve(&self, stream: impl AsFd) {
         let mut queue = self.queue();
         loop {
@@ -96,7 +96,7 @@ impl Errors {
             };
             queue.writing = true;
             drop(queue);
-            // Whoever is gone, or has no room on the disk, does not get it.
+            // The text is lost if the reader has closed the stream or the disk is full.
             let _ = write_to(&stream, text.as_bytes(), &|| false);
             queue = self.queue();
             queue.writing = false;
@@ -105,7 +105,8 @@ impl Errors {
         }
     }
 
-    /// Waits until everything is written, or nothing was for a while. Whether everything is.
+    /// Waits until everything is written, or until nothing was written for `patience`. Returns whether everything was
+    /// written.
     fn flush(&self, patience: Duration) -> bool {
         let mut queue = self.queue();
         let (mut done, mut since) = (queue.done, Instant::now());
@@ -120,7 +121,7 @@ impl Errors {
     }
 }
 
-/// That of this process; `None` where the system refused a thread.
+/// Returns the queue of this process, or `None` if the system refused a thread.
 fn errors() -> Option<&'static Arc<Errors>> {
     static ERRORS: OnceLock<Option<Arc<Errors>>> = OnceLock::new();
     let start = || {
@@ -132,7 +133,7 @@ fn errors() -> Option<&'static Arc<Errors>> {
     ERRORS.get_or_init(start).as_ref()
 }
 
-/// Writes lines to standard error, soon. Never waits for a reader.
+/// Queues lines for standard error. Never blocks on a reader.
 pub fn complain(text: String) {
     match errors() {
         Some(errors) => errors.push(text),
@@ -142,14 +143,14 @@ pub fn complain(text: String) {
     }
 }
 
-/// Waits until standard error has what was written, but not long for a reader that takes nothing.
+/// Waits until the queued lines are written. Gives up if the reader makes no progress for `patience`.
 pub fn flush_errors(patience: Duration) {
     if let Some(errors) = errors() {
         errors.flush(patience);
     }
 }
 
-/// The same before this process ends.
+/// Writes the queued lines before this process ends.
 pub fn finish() {
     flush_errors(PATIENCE);
 }
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_find_no_room_are_counted_where_they_would_stand() {
+    fn dropped_lines_are_counted_in_their_place() {
         let mut queue = Queue::default();
         let line = format!("{}\n", "x".repeat(1023));
         for _ in 0..MOST_BYTES / 1024 + 3 {
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn reader_that_reads_nothing_keeps_nobody_waiting() {
+    fn stalled_reader_blocks_no_writer() {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let errors = Arc::new(Errors::default());
         let served = Arc::clone(&errors);
@@ -195,7 +196,7 @@ mod tests {
         }
         assert!(!errors.flush(Duration::from_millis(50)));
         assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
-        // Now somebody reads. Every line comes, or is counted where it would stand.
+        // From here on the pipe is read. Every line arrives or is counted in its place.
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
             let (mut reader, mut text) = (File::from(reader), String::new());
@@ -212,7 +213,7 @@ mod tests {
         assert!(text.contains("lost here"), "a thousand lines do not fit");
     }
 
-    /// Counts the lines that came, and those of which a line says that they were lost.
+    /// Counts the lines that arrived and those that are reported as lost.
     fn accounted_for(text: &str) -> usize {
         let whole = text.lines().filter(|said| said.len() == 1023).count();
         let lost = text.lines().filter_map(|said| said.strip_suffix(" lost here: nobody read standard error"));

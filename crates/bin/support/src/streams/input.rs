@@ -1,4 +1,4 @@
-//! Reading standard input.
+//! Reads standard input.
 
 use std::io::{self, Read, stdin};
 
@@ -7,7 +7,7 @@ use rustix::io::read;
 
 use super::retry;
 
-/// Standard input without a buffer. If somebody has made it non-blocking it is waited for all the same.
+/// Unbuffered standard input. Reads block even if another process has made the stream non-blocking.
 pub struct StandardInput;
 
 impl Read for StandardInput {

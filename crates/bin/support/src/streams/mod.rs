@@ -1,8 +1,8 @@
-//! Standard input, output and error, through which all commands speak.
+//! Standard input, output and error, which all commands use.
 //!
-//! Whoever started this process, or shares a stream with it, may have made the stream non-blocking, may not read it, or may be
-//! gone. "Not now" is waited for and never an error. Standard error is written by a thread of its own, so that nobody who
-//! runs a protocol or answers a signal waits for its reader.
+//! Another process that shares a stream with this one may have made it non-blocking, may not read it, or may have
+//! closed it. `EAGAIN` is waited for and is never an error. A separate thread writes standard error, so that threads
+//! that run a protocol or handle signals do not wait for its reader.
 
 mod errors;
 mod input;
@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
-/// Waits until a stream is ready, or that long. Whether it is.
+/// Waits until a stream is ready, for at most `longest`. Returns whether it is.
 fn is_ready(stream: impl AsFd, flags: PollFlags, longest: Option<&Timespec>) -> std::io::Result<bool> {
     match poll(&mut [PollFd::new(&stream, flags)], longest) {
         Ok(ready) => Ok(ready > 0),
@@ -29,7 +29,7 @@ fn is_ready(stream: impl AsFd, flags: PollFlags, longest: Option<&Timespec>) -> 
     }
 }
 
-/// Reads or writes. "Not now" is waited for.
+/// Reads or writes, and waits while the stream returns `EAGAIN`.
 fn retry(
     stream: impl AsFd,
     flags: PollFlags,

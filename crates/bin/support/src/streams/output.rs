@@ -1,4 +1,4 @@
-//! Writing standard output.
+//! Writes standard output.
 
 use std::io::{self, ErrorKind, Write, stdout};
 
@@ -8,12 +8,12 @@ use rustix::io::{Errno, write};
 
 use super::{is_ready, retry};
 
-/// POSIX's PIPE_BUF on Linux: a pipe that can be written takes so much without blocking.
+/// POSIX's `PIPE_BUF` on Linux, in bytes. A pipe that polls as writable accepts this many without blocking.
 const PIPE_BYTES: usize = 4096;
-/// How often a writer that nobody reads looks whether it is to stop.
+/// Interval at which a blocked writer checks whether it should stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Standard output without a buffer. If nobody reads it, whoever writes waits.
+/// Unbuffered standard output. Writes block while the stream is not read.
 pub struct StandardOutput;
 
 impl Write for StandardOutput {
@@ -26,10 +26,11 @@ impl Write for StandardOutput {
     }
 }
 
-/// Writes to standard output until all is written or `stopping` says so. Returns the bytes that were not written.
+/// Writes to standard output until everything is written or `stopping` returns `true`. Returns the number of bytes that
+/// were not written.
 ///
 /// # Errors
-/// As the system says; [`ErrorKind::BrokenPipe`] when the reader is gone.
+/// The error of the system; [`ErrorKind::BrokenPipe`] if the reader has closed the stream.
 pub fn write_until(bytes: &[u8], stopping: &dyn Fn() -> bool) -> io::Result<usize> {
     write_to(stdout(), bytes, stopping)
 }
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn reader_that_is_gone_is_an_error() {
+    fn closed_reader_is_an_error() {
         let (reader, writer) = pipe_with(PipeFlags::empty()).unwrap();
         drop(reader);
         assert_eq!(write_to(&writer, b"x", &|| false).unwrap_err().kind(), ErrorKind::BrokenPipe);

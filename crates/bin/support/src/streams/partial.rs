@@ -1,4 +1,4 @@
-//! Files that have their name only when all of them is there.
+//! Files that get their names only when they are complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use crate::live::lock;
 use crate::unique;
 
-/// Files of this process that are not whole: removed when it is ended by force.
+/// Incomplete files of this process. They are removed when it is ended by force.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file that is being written, beside the place where it is to be. Dropping it removes it.
+/// A file that is being written under a temporary name next to its target. Dropping it removes it.
 #[derive(Debug)]
 pub struct Partial {
     part: PathBuf,
@@ -24,10 +24,10 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Makes a file that is to have the name `target`, which nothing may have yet.
+    /// Creates a file that will get the name `target`, which must not exist yet.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`], and what the system says.
+    /// [`ErrorKind::AlreadyExists`], and errors of the system.
     pub fn create(target: &Path) -> io::Result<(Self, File)> {
         if fs::symlink_metadata(target).is_ok() {
             return Err(ErrorKind::AlreadyExists.into());
@@ -45,13 +45,13 @@ impl Partial {
         Ok((Partial { part, target: target.to_owned() }, file))
     }
 
-    /// All of it is there: gives it its name.
+    /// Gives the complete file its name.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] if something has that name by now, and what the system says.
+    /// [`ErrorKind::AlreadyExists`] if that name exists by now, and errors of the system.
     pub fn keep(self) -> io::Result<()> {
         match renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::NOREPLACE) {
-            // A file system, or a kernel, that cannot do both in one step.
+            // This file system or kernel cannot check and rename in one step.
             Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(&self.target).is_err() => {
                 fs::rename(&self.part, &self.target)
             }
@@ -60,24 +60,25 @@ impl Partial {
     }
 }
 
-/// What becomes of a file that has the name already.
+/// Handling of a file that has the name already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
-    /// It stays, and nothing is written.
+    /// It is kept, and nothing is written.
     Stays,
-    /// It is replaced, once the new one is whole.
+    /// It is replaced once the new file is complete.
     Goes,
 }
 
-/// Permissions of a file that everybody may read, as far as the user's mask allows.
+/// Permissions of a file that everybody may read, subject to the user's umask.
 pub const PLAIN: u32 = 0o666;
-/// Permissions of a file that is nobody else's business.
+/// Permissions of a file that only its owner may read.
 pub const SECRET: u32 = 0o600;
 
-/// Writes a file, all of it or none: if that fails, what was there before is there still. Pipes and devices are written to.
+/// Writes a file completely or not at all: after a failure, an earlier file is unchanged. Pipes and devices are written
+/// directly.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`], and what the system says.
+/// [`ErrorKind::AlreadyExists`], and errors of the system.
 pub fn write_whole(target: &Path, bytes: &[u8], existing: Existing, mode: u32) -> io::Result<()> {
     if existing == Existing::Stays {
         if fs::symlink_metadata(target).is_ok() {
@@ -89,7 +90,7 @@ pub fn write_whole(target: &Path, bytes: &[u8], existing: Existing, mode: u32) -
     }
     match fs::metadata(target) {
         Ok(there) if there.is_file() => {
-            // A link stays a link.
+            // A symbolic link is kept, and its target is replaced.
             replace(&fs::canonicalize(target)?, mode, bytes, Some(there.permissions()))
         }
         Ok(_) => File::options().write(true).open(target)?.write_all(bytes),
@@ -106,13 +107,13 @@ fn replace(target: &Path, mode: u32, bytes: &[u8], permissions: Option<fs::Permi
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // Nothing is there any more if it was renamed.
+        // The part does not exist any more if it was renamed.
         let _ = fs::remove_file(&self.part);
         lock(&UNFINISHED).retain(|path| *path != self.part);
     }
 }
 
-/// For a process that does not drop anything any more.
+/// Removes the incomplete files of a process that exits without running destructors.
 pub fn remove_partial_files() {
     for path in lock(&UNFINISHED).drain(..) {
         let _ = fs::remove_file(path);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn file_has_its_name_only_when_it_is_whole() {
+    fn file_gets_its_name_only_when_it_is_complete() {
         let directory = std::env::temp_dir().join(format!("stentor-partial-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let target = directory.join("copy");

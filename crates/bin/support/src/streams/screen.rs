@@ -1,4 +1,4 @@
-//! The terminal that progress bars are drawn on: a terminal that is stopped (Ctrl-S) keeps nobody waiting.
+//! The terminal on which progress bars are drawn. A stopped terminal (Ctrl-S) does not block the command.
 
 use std::fmt::Write as _;
 use std::io::{self, stderr};
@@ -10,10 +10,10 @@ use rustix::termios::tcgetwinsize;
 use super::complain;
 use crate::live::lock;
 
-/// Where nothing is known of a terminal.
+/// Assumed width of a terminal that does not report one.
 const COLUMNS: u16 = 80;
 
-/// Standard error as a terminal. What is drawn between two flushes is written at once.
+/// Standard error as a terminal. Everything drawn between two flushes is written at once.
 #[derive(Debug, Default)]
 pub struct Screen(Mutex<String>);
 
