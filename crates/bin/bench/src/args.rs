@@ -1,4 +1,4 @@
-//! `stentor bench`.
+//! Command-line arguments of `stentor bench`.
 
 use std::net::{AddrParseError, IpAddr};
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ pub enum BenchCommand {
     Channel(BenchChannel),
     /// The broadcast: one process sends, all others deliver, each a process of its own
     Neb(BenchNeb),
-    /// The software switch: copies beside unicast, forwarding beside a plain copier, other members beside connecting anew
+    /// The software switch: copies beside unicast, forwarding beside a plain copier, other members beside connecting
+    /// anew
     Switch(BenchSwitch),
     /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
     Failover(BenchFailover),
@@ -27,36 +28,37 @@ pub enum BenchCommand {
     Cluster(BenchCluster),
     /// The rows of two runs side by side, each kept with --json: what became slower
     Compare(BenchCompare),
-    /// Plain datagrams between given addresses, as a multicast to one group needs them; `cargo xtask compare` sets them beside a cluster
+    /// Plain datagrams between given addresses, as a multicast to one group needs them; `cargo xtask compare` sets them
+    /// beside a cluster
     #[command(hide = true)]
     Bound(BenchBound),
     /// A client that a bench kills; the bench starts it itself
     #[command(hide = true)]
     Load {
-        /// What to do
+        /// Specification of the process, as JSON
         spec: String,
     },
-    /// A process that is to die; a bench starts it itself
+    /// A process that a bench starts and kills
     #[command(hide = true)]
     Mortal {
-        /// What to do
+        /// Specification of the process, as JSON
         spec: String,
     },
     /// One process of a bench; the bench starts these itself
     #[command(hide = true)]
     Process {
-        /// What to do
+        /// Specification of the process, as JSON
         spec: String,
     },
 }
 
-/// How often a row is measured.
+/// Number of measurements of each row.
 #[derive(Args, Clone, Debug)]
 pub struct Repeats {
     /// Iterations of each row, over all its rounds
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub iterations: Option<u64>,
-    /// Rounds of each row: bound and subject take turns, and medians of rounds are told
+    /// Rounds of each row: bound and subject take turns, and medians of rounds are reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Iterations before the measured ones of each round, percent of those
@@ -65,13 +67,13 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// How many iterations go before so many that are measured.
+    /// Returns the number of warm-up iterations that precede `iterations` measured ones.
     pub(crate) fn warm_up(&self, iterations: u64) -> u64 {
         iterations * u64::from(self.warm_up) / 100
     }
 }
 
-/// How long, and how much.
+/// Payload sizes, and the length of each row.
 #[derive(Args, Clone, Debug)]
 pub struct BenchLength {
     /// Payload, bytes; a row for each of several
@@ -95,7 +97,7 @@ pub struct BenchLength {
     pub duration: Option<u64>,
 }
 
-/// Messages a second at a fixed rate.
+/// Fixed rates, in messages per second.
 #[derive(Args, Clone, Debug)]
 pub struct Rates {
     /// Measure a fixed rate, too: messages a second of each sender, sent when they are due whether earlier ones were
@@ -104,7 +106,7 @@ pub struct Rates {
     pub rate: Vec<u32>,
 }
 
-/// Whose verbs are measured.
+/// Fabrics whose verbs can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum MeasuredFabric {
     /// Shared memory
@@ -138,7 +140,8 @@ pub struct BenchChannel {
     #[arg(short = 's', long, value_name = "BYTES,…", value_delimiter = ',', default_value = "8,4096,65536",
           value_parser = channel_payload)]
     pub size: Vec<usize>,
-    /// The receiver loads and checks every byte of a message in place; otherwise it learns where the message is, and no more
+    /// The receiver loads and checks every byte of a message in place; otherwise it learns where the message is, and no
+    /// more
     #[arg(long)]
     pub every_byte: bool,
     /// Round trips of 8 bytes in each row; rows of longer messages have fewer
@@ -152,17 +155,17 @@ pub struct BenchChannel {
     pub ofi: OnOfi,
 }
 
-/// What an idle process does.
+/// Wait mode of an idle process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Waiting {
     /// Spin; for a core of its own
     Poll,
-    /// Give the processor away each idle round, never sleep
+    /// Yield the processor in each idle round, never sleep
     Yield,
     /// Sleep soon
     Block,
-    /// Spin a little, give away a little, then sleep
+    /// Spin briefly, yield briefly, then sleep
     Adaptive,
 }
 
@@ -175,7 +178,7 @@ pub enum Protocol {
     V2,
 }
 
-/// Where the processes run.
+/// Placement of the processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pinning {
@@ -187,7 +190,7 @@ pub enum Pinning {
     Groups,
 }
 
-/// Who must answer before a broadcast is delivered.
+/// Processes that must answer before a broadcast is delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NebMode {
@@ -201,13 +204,13 @@ pub enum NebMode {
 
 #[derive(Args, Debug)]
 pub struct BenchNeb {
-    /// What the processes talk over
+    /// Fabric between the processes
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: LoopbackFabric,
     /// Processes; the first one sends
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=16))]
     pub processes: u16,
-    /// Who must answer
+    /// Processes that must answer
     #[arg(long, value_enum, default_value_t = NebMode::LyingSender)]
     pub mode: NebMode,
     /// Without the fast path: everything is read
@@ -222,10 +225,10 @@ pub struct BenchNeb {
     pub window: Vec<u32>,
     #[command(flatten)]
     pub rates: Rates,
-    /// What an idle process does
+    /// Wait mode of an idle process
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
-    /// Where the processes run, for bound and row alike
+    /// Placement of the processes, for bound and row alike
     #[arg(long, value_enum, default_value_t = Pinning::Spread)]
     pub pin: Pinning,
     #[command(flatten)]
@@ -236,7 +239,7 @@ pub struct BenchNeb {
 
 #[derive(Args, Debug)]
 pub struct BenchMulticast {
-    /// What the processes talk over
+    /// Fabric between the processes
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: LoopbackFabric,
     /// Groups
@@ -251,24 +254,24 @@ pub struct BenchMulticast {
     /// Clients; the row with one message outstanding uses the first alone
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub clients: u16,
-    /// Messages that each client has outstanding in the row for throughput; 1: only one at a time, no such row. A row for
-    /// each of several
+    /// Messages that each client has outstanding in the row for throughput; 1: only one at a time, no such row. A row
+    /// for each of several
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "256",
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub window: Vec<u32>,
     #[command(flatten)]
     pub rates: Rates,
-    /// What an idle process does
+    /// Wait mode of an idle process
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
-    /// Where the processes run, for bound and row alike
+    /// Placement of the processes, for bound and row alike
     #[arg(long, value_enum, default_value_t = Pinning::Groups)]
     pub pin: Pinning,
     /// The protocol
     #[arg(long, value_enum, default_value_t = Protocol::V2)]
     pub variant: Protocol,
-    /// Compute, too, what a cluster with a processor for each process would see: each process is measured alone, and the
-    /// longest chain of what they do is the latency; in shared memory, with one client and one message outstanding
+    /// Compute, too, what a cluster with a processor for each process would see: each process is measured alone, and
+    /// the longest chain of what they do is the latency; in shared memory, with one client and one message outstanding
     #[arg(long)]
     pub critical_path: bool,
     #[command(flatten)]
@@ -285,15 +288,16 @@ pub struct BenchSwitch {
     /// Messages of the row with a latency, over all its rounds
     #[arg(short = 'n', long, value_name = "N", default_value_t = 7000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub iterations: u64,
-    /// Rounds of each row: bound and subject take turns, and medians of rounds are told
+    /// Rounds of each row: bound and subject take turns, and medians of rounds are reported
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Only what has this in its name: step, forward, last, members, packets, aggregation; may be repeated
+    /// Only rows with this in their names: step, forward, last, members, packets, aggregation; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
 }
 
-/// Whole words, because the fabric's own operation takes nothing else, and less than the rows about throughput send.
+/// Accepts multiples of 8 bytes, because the fabric's own operation takes only whole words, below the size of the
+/// throughput rows.
 fn channel_payload(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size| (8..1 << 20).contains(size) && size % 8 == 0);
     size.ok_or_else(|| "it is a multiple of 8, from 8 to 1048568".to_owned())
@@ -304,7 +308,7 @@ fn payload(text: &str) -> Result<usize, String> {
     size.ok_or_else(|| "it is a multiple of 8, from 8 to 1024".to_owned())
 }
 
-/// Who is killed.
+/// Processes that `bench failover` kills.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Victims {
     /// Leaders of groups
@@ -315,16 +319,16 @@ pub enum Victims {
 
 #[derive(Args, Debug)]
 pub struct BenchFailover {
-    /// What the processes talk over
+    /// Fabric between the processes
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: LoopbackFabric,
     /// Kills of real processes, one after the other; 0: none, only the simulation
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rounds: u32,
-    /// Who is killed
+    /// Processes to kill
     #[arg(long, value_enum, default_value_t = Victims::Leader)]
     pub kill: Victims,
-    /// Decides who is killed and when, what is sent, and what a bad network does
+    /// Seed of the choice of victims, times and messages, and of the bad network
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Groups
@@ -336,21 +340,22 @@ pub struct BenchFailover {
     /// Messages per second of each of the two clients
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     pub rate: u32,
-    /// The limits that a cluster has without `[limits]`, and as many messages as they take, all to all groups: windows and
-    /// rings are full. What is written on behalf of each message is not recorded
+    /// The limits that a cluster has without `[limits]`, and as many messages as they take, all to all groups: windows
+    /// and rings are full. The writes that serve a message are not recorded
     #[arg(long, conflicts_with = "rate")]
     pub full: bool,
-    /// A leader that is silent for longer is replaced, ms; half of that is never suspicious [default: what clusters have]
+    /// A leader that is silent for longer is replaced, ms; half of that is never suspicious [default: what clusters
+    /// have]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(40..=10_000))]
     pub timeout_ms: Option<u32>,
-    /// What an idle process does
+    /// Wait mode of an idle process
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
     /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
     #[cfg(feature = "zookeeper")]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub zookeeper: Vec<String>,
-    /// Keep histories and what the processes said in this directory; it must be empty or absent [default: only if
+    /// Keep histories and the output of the processes in this directory; it must be empty or absent [default: only if
     /// something is wrong]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub keep: Option<PathBuf>,
@@ -394,7 +399,7 @@ pub struct BenchCluster {
     pub window: Vec<u32>,
     #[command(flatten)]
     pub rates: Rates,
-    /// What the client does when there is nothing to do
+    /// Wait mode of the client
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
     /// Longest time to wait for the members, and for a delivery, seconds
@@ -404,12 +409,12 @@ pub struct BenchCluster {
     pub length: BenchLength,
 }
 
-/// The place of a process.
+/// Location of a process of the bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct At {
-    /// Its network namespace, as `ip netns` names it; without one it stays in that of the command.
+    /// Network namespace, as `ip netns` names it. Without one, the process stays in the namespace of the command.
     pub namespace: Option<String>,
-    /// An address there that no process uses for RoCEv2.
+    /// Address in that namespace that no process uses for RoCEv2.
     pub address: IpAddr,
 }
 
@@ -425,7 +430,7 @@ impl FromStr for At {
 
 #[derive(Args, Debug)]
 pub struct BenchBound {
-    /// The place of each process, the members' first, their client's last
+    /// Location of each process, the members' first, their client's last
     #[arg(long, value_name = "[NAMESPACE=]ADDR,…", value_delimiter = ',', required = true)]
     pub at: Vec<At>,
     /// MTU of the links between them
@@ -442,7 +447,7 @@ pub struct BenchBound {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2000,
           value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub iterations: u64,
-    /// What an idle process does
+    /// Wait mode of an idle process
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub wait: Waiting,
 }

@@ -1,4 +1,4 @@
-//! How the processes of a bound in shared memory wake each other, and how they wait.
+//! Wake-ups between the processes of a bound in shared memory, and the pauses of idle ones.
 
 use std::io;
 
@@ -8,21 +8,21 @@ use stentor_fabric::memory::{Ordering, fence};
 use super::pause::Pause;
 use super::shared_area::SharedArea;
 
-/// One process's way to wake those that it stored something for.
+/// Wakes the processes that this one has stored something for.
 pub(super) struct Bells<'a> {
     area: &'a SharedArea,
-    /// Processes that were stored to since the last flush.
+    /// Processes that have been stored to since the last flush.
     touched: Vec<usize>,
     pause: Pause<'a>,
 }
 
 impl<'a> Bells<'a> {
-    /// The bells of process `me` of so many.
+    /// Creates the bells of process `me`, one of `processes`.
     pub(super) fn new(area: &'a SharedArea, processes: usize, me: usize, mode: WaitMode) -> Self {
         Bells { area, touched: Vec::with_capacity(processes), pause: Pause::new(area, me, mode) }
     }
 
-    /// Something was stored for this process.
+    /// Notes that something was stored for `reader`.
     #[inline]
     pub(super) fn touch(&mut self, reader: usize) {
         if !self.touched.contains(&reader) {
@@ -30,7 +30,7 @@ impl<'a> Bells<'a> {
         }
     }
 
-    /// Wakes all of them that sleep, after one full fence.
+    /// Wakes the noted processes that sleep, after one full fence.
     #[inline]
     pub(super) fn flush(&mut self) {
         if self.touched.is_empty() {

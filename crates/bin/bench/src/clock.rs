@@ -1,30 +1,31 @@
-//! Time, the same for all processes of a host.
+//! Time on a clock that all processes of a host share.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the monotonic clock, in nanoseconds.
 #[inline]
 pub(super) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What it costs to read the clock, and how finely it tells.
+/// Cost and resolution of the clock.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Grain {
-    /// One reading, ns: the smallest mean of several batches, so that nobody else's time slice is in it.
+    /// Cost of one reading in nanoseconds: the smallest mean of several batches, so that no time slice of another
+    /// process is in it.
     pub(super) cost_ns: f64,
-    /// Readings differ by multiples of this, ns.
+    /// Resolution in nanoseconds: all readings differ by multiples of it.
     pub(super) step_ns: u64,
 }
 
 impl Grain {
     pub(super) fn measure() -> Self {
         const READS: u32 = 200;
-        /// Batches, at least; and at most, if they take no longer than [`LONGEST`].
+        /// Number of batches, at least; and at most, if they take no longer than [`LONGEST`].
         const BATCHES: [u32; 2] = [20, 200];
-        /// Where reading is a system call, ns.
+        /// Time limit in nanoseconds, for hosts where reading the clock is a system call.
         const LONGEST: u64 = 10_000_000;
         let batch = || {
             let start = now();
@@ -42,7 +43,7 @@ impl Grain {
     }
 }
 
-/// The greatest common one.
+/// Returns the greatest common divisor.
 fn divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_read_in_less_than_it_could_ever_take() {
+    fn reading_the_clock_takes_less_than_its_upper_limit() {
         let grain = Grain::measure();
         assert!(grain.cost_ns > 0.0 && grain.cost_ns < 100_000.0, "{grain:?}");
         assert_eq!([divisor(0, 30), divisor(30, 20), divisor(10, 0), divisor(9, 5)], [30, 10, 10, 1]);

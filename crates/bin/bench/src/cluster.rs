@@ -1,7 +1,7 @@
-//! `stentor bench cluster`: a cluster that runs already, measured by a client that joins it.
+//! `stentor bench cluster`: a running cluster, measured by a client that joins it.
 //!
-//! A latency counts from the call until the client knows that a majority of each group has delivered the message. There is no bound:
-//! what lies between the processes is not this program's.
+//! A latency counts from the call until the client knows that a majority of each group has delivered the message. There
+//! is no bound, because this program does not control the network between the processes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,9 +23,9 @@ use super::samples::Samples;
 use super::schedule::Schedule;
 use crate::args::{BenchCluster, BenchLength};
 
-/// A run with a window multicasts this many times as many messages as one without.
+/// Ratio of the messages in a run with a window to those in a run with one outstanding message.
 const WINDOWED: u64 = 10;
-/// Messages between two looks at the fabric, when many may go.
+/// Number of messages after which the fabric is polled, if the window allows many.
 const BURST: u64 = 16;
 
 pub(super) fn run(args: &BenchCluster) -> Result<Report, Failure> {
@@ -39,7 +39,7 @@ pub(super) fn run(args: &BenchCluster) -> Result<Report, Failure> {
     with_fabric!(plan.config().fabric(), F => measure::<F>(args, &plan, &to, &sizes))
 }
 
-/// On any fabric.
+/// Measures the cluster on any fabric.
 fn measure<F: ClusterFabric>(
     args: &BenchCluster,
     plan: &ClusterRuntime,
@@ -70,17 +70,17 @@ fn measure<F: ClusterFabric>(
     Ok(Report::of(environment, rows))
 }
 
-/// How the messages of a row go.
+/// The pace of the messages of a row.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// Of each round.
+    /// Messages of each round.
     messages: u64,
     window: u64,
-    /// Messages a second; `None`: as fast as they go.
+    /// Messages per second; `None` for as many as the window allows.
     rate: Option<u32>,
 }
 
-/// The client, in a polling loop.
+/// The client, driven by a polling loop.
 struct Sender<'a, F: ClusterFabric> {
     client: Client<F>,
     to: &'a [GroupId],
@@ -88,12 +88,12 @@ struct Sender<'a, F: ClusterFabric> {
     backoff: Backoff,
     housekeeper: Housekeeper,
     interrupt: Interrupt,
-    /// Sequences of messages that are not known to be delivered, and when each was sent or due.
+    /// Sequence of each message that is not known to be delivered, with the time when it was sent or due.
     outstanding: VecDeque<(u64, u64)>,
 }
 
 impl<'a, F: ClusterFabric> Sender<'a, F> {
-    /// Joins the cluster as the first client that is free.
+    /// Joins the cluster with the first free client id.
     fn join(args: &BenchCluster, plan: &ClusterRuntime, to: &'a [GroupId]) -> Result<Self, Failure> {
         let (interrupt, timeout) = (Interrupt::catch()?, Duration::from_secs(args.timeout));
         let directory = live::directory(args.directory.as_ref());
@@ -113,7 +113,7 @@ impl<'a, F: ClusterFabric> Sender<'a, F> {
         Ok(Sender { client: joined.client, to, timeout, backoff, housekeeper, interrupt, outstanding })
     }
 
-    /// A row of so many messages a round, with others before them.
+    /// Measures a row. Each round has `pace.messages` messages after its warm-up.
     fn row(&mut self, length: &BenchLength, name: String, bytes: usize, pace: Pace) -> Result<Row, Failure> {
         let (mut samples, mut rates) = (Samples::plain(), Vec::new());
         let before = length.repeats.warm_up(pace.messages);
@@ -133,7 +133,8 @@ impl<'a, F: ClusterFabric> Sender<'a, F> {
         Ok(row)
     }
 
-    /// Multicasts so many messages and waits until all are delivered. Returns their latencies and the whole time, ns.
+    /// Multicasts `total` messages and waits until all are delivered. Returns their latencies and the total time, in
+    /// nanoseconds.
     fn multicast(&mut self, bytes: usize, total: u64, pace: Pace) -> Result<(Vec<u64>, u64), Failure> {
         let payload = vec![7; bytes];
         let mut latencies = Vec::with_capacity(total as usize);

@@ -1,45 +1,46 @@
-//! A latency that was computed from measured parts, and how true it is where it can be measured as well.
+//! A latency computed from measured parts, and its accuracy where it can be measured directly.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-/// A computed value is true if it is off by so much at most. So large a part of the measurements may be interrupted.
+/// Largest relative error of a computed value that counts as accurate, and largest share of interrupted measurements.
 const TOLERANCE: f64 = 0.10;
 
 /// One step of the path of a message.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PathStep {
-    /// The process's: client, leader or follower.
+    /// Role of the process: client, leader or follower.
     pub(super) role: &'static str,
-    /// Median time from when the step before has written to when this one has, or delivers, microseconds: the hop, what
-    /// is left of the round of polling in which it comes, and the process's work.
+    /// Median time in microseconds from the last write of the previous step to the last write or the delivery of this
+    /// step. It contains the hop, the rest of the polling round in which the write arrives, and the work of the
+    /// process.
     pub(super) us: f64,
 }
 
-/// How a row's figures were computed.
+/// How the figures of a row were computed.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Computed {
     /// The path that most messages take.
     pub(super) path: Vec<PathStep>,
-    /// The part of all messages that take it, from 0 to 1.
+    /// Share of the messages that take this path, from 0 to 1.
     pub(super) share: f64,
-    /// Messages without a path, because their reactions did not fit together. They are not in the row.
+    /// Messages without a path, because their reactions did not fit together. The row does not contain them.
     pub(super) dropped: u64,
-    /// The part of all measurements, from 0 to 1, that are left out because the process was interrupted: its reaction took
-    /// longer than the others pause for it.
+    /// Share of the measurements, from 0 to 1, that are excluded because the process was interrupted: its reaction took
+    /// longer than the pause of the other processes.
     pub(super) interrupted: f64,
-    /// The latency that the same cluster has with a processor for each process, measured in the same rounds: the median of the rounds'
-    /// medians.
+    /// Latency in microseconds of the same cluster with a processor for each process, measured in the same rounds: the
+    /// median of the rounds' medians.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) measured_p50_us: Option<f64>,
-    /// Computed by measured median of a round, the median of the rounds.
+    /// Ratio of the computed to the measured median of a round: the median of all rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) computed_to_measured: Option<f64>,
 }
 
 impl Computed {
-    /// Says it of a row with this name and this median.
+    /// Describes the computation of a row with this name and this median.
     pub(super) fn human(&self, name: &str, p50_us: f64) -> String {
         let steps: Vec<_> = self.path.iter().map(|step| format!("{} {:.3}", step.role, step.us)).collect();
         let mut text = format!(
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_is_off_is_not_to_be_trusted() {
+    fn inaccurate_value_is_reported_as_untrustworthy() {
         let step = |role, us| PathStep { role, us };
         let of = |ratio| Computed {
             path: vec![step("client", 0.25), step("leader", 0.5)],

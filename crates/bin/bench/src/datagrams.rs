@@ -1,5 +1,5 @@
-//! The bounds on a network: datagrams over plain UDP sockets, as long as the packets of RoCEv2, by the same system calls
-//! in the same batches. Nothing is acknowledged, checked or sent again.
+//! The bounds on a network: datagrams over plain UDP sockets. They are as long as the packets of RoCEv2, and use the
+//! same system calls in the same batches. Nothing is acknowledged, checked or retransmitted.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -18,92 +18,94 @@ use super::pause::LONGEST;
 use super::way::Way;
 use super::worker_spec::Task;
 
-/// What RoCEv2 adds to what a WRITE carries: BTH, RETH and ICRC, bytes.
+/// Overhead of RoCEv2 around the payload of a WRITE, in bytes: BTH, RETH and ICRC.
 pub(super) const AROUND: usize = 12 + 16 + 4;
-/// A READ's request, bytes: BTH, RETH and ICRC.
+/// Length of a READ request, in bytes: BTH, RETH and ICRC.
 pub(super) const REQUEST: usize = 12 + 16 + 4;
-/// An acknowledgement, bytes: BTH, AETH and ICRC.
+/// Length of an acknowledgement, in bytes: BTH, AETH and ICRC.
 pub(super) const ACKNOWLEDGEMENT: usize = 12 + 4 + 4;
-/// A WRITE of one line, bytes.
+/// Length of a WRITE of one cache line, in bytes.
 pub(super) const LENGTH: usize = AROUND + LINE_WORDS * WORD;
-/// The most that a packet carries over loopback: the path MTU of the fabric there.
+/// Largest payload of a packet over loopback, in bytes: the fabric's path MTU there.
 pub(super) const MTU: usize = 4096;
-/// Datagrams of one system call; as the fabric's.
+/// Number of datagrams per system call, as in the fabric.
 pub(super) const BATCH: usize = 32;
-/// Datagrams of a stream that are on their way: the smallest receive buffers hold them. Of shorter ones there are more, as
-/// many bytes.
+/// Number of datagrams of a stream in flight, which the smallest receive buffers can hold. More of them are in flight
+/// if they are shorter, but not more bytes.
 pub(super) const OUTSTANDING: u64 = 4 * BATCH as u64;
-/// RoCEv2's.
+/// UDP port of RoCEv2.
 const UDP_PORT: u16 = 4791;
-/// The line of the shared area with a stream's credit.
+/// Line of the shared area that holds the credit of a stream.
 const CREDIT: usize = 0;
-/// Benches on RoCEv2 at the same time have addresses of their own, as many as these: behind the demonstrations' and before
-/// the tests'.
+/// Networks of the benches on RoCEv2 that run at the same time, one each. They lie between those of the demonstrations
+/// and those of the tests.
 const NETWORKS: std::ops::Range<u8> = 192..200;
 
-/// The second number of all loopback addresses of a bench, if it is on a network.
+/// Returns the second number of the bench's loopback addresses, if it runs on a network.
 pub(super) fn network(fabric: LoopbackFabric) -> Option<u8> {
     (fabric == LoopbackFabric::Roce).then(own_network)
 }
 
-/// The second number of all loopback addresses of this bench, as long as its conductor lives.
+/// Returns the second number of this bench's loopback addresses. It is reserved until the process that called this
+/// ends.
 pub(super) fn own_network() -> u8 {
     static TAKEN: OnceLock<(u8, Option<UdpSocket>)> = OnceLock::new();
     TAKEN.get_or_init(|| take(NETWORKS)).0
 }
 
-/// The first network that no other bench has, and what keeps others away. If there is none, the first: then processes say
-/// which address is taken.
+/// Returns the first network that no other bench uses, and the socket that reserves it. If all are in use, returns the
+/// first one, and the processes report which address is taken.
 fn take(networks: std::ops::Range<u8>) -> (u8, Option<UdpSocket>) {
-    // No process of a bench has this address.
+    // No process of a bench uses this address.
     let lock = |network: u8| UdpSocket::bind((Ipv4Addr::new(127, network, 31, 1), UDP_PORT)).ok();
     let free = networks.clone().find_map(|network| Some((network, Some(lock(network)?))));
     free.unwrap_or((networks.start, None))
 }
 
-/// Packets that carry so many bytes.
+/// Returns the number of packets that carry `bytes` bytes.
 pub(super) fn packets_of(bytes: usize) -> usize {
     bytes.div_ceil(MTU).max(1)
 }
 
-/// Who sends datagrams to whom, and how.
+/// The processes that exchange datagrams, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
-    /// Of each process.
+    /// Address of each process.
     pub(super) addresses: Vec<IpAddr>,
-    /// The most that a packet carries, bytes.
+    /// Largest payload of a packet, in bytes.
     pub(super) mtu: usize,
-    /// What one may tell another.
+    /// Number of steps that one process can send to another.
     pub(super) steps: usize,
     pub(super) mode: WaitMode,
 }
 
 impl Ring {
-    /// Makes a ring of so many processes, each with a loopback address of its own.
+    /// Creates a ring of processes, each with its own loopback address.
     pub(super) fn loopback(network: u8, processes: usize, steps: usize, mode: WaitMode) -> Self {
         let addresses = (0..processes).map(|process| address(network, process)).collect();
         Ring { addresses, mtu: MTU, steps, mode }
     }
 }
 
-/// A process's sockets, and what came.
+/// The sockets of a process, and the numbers that it has received.
 #[derive(Debug)]
 pub(super) struct Sockets {
     port: Port,
     mtu: usize,
     me: usize,
     steps: usize,
-    /// Headers to each process.
+    /// Headers of the packets to each process.
     to: Vec<Envelope>,
-    /// The newest number, by writer and step.
+    /// Newest number received, by writer and step.
     seen: Vec<u64>,
     out: Vec<(usize, Vec<u8>)>,
-    /// Of `out`.
+    /// Number of entries of `out` that wait to be sent.
     used: usize,
     mode: WaitMode,
 }
 
-/// Beside the addresses that the cluster uses, which RoCEv2 has for itself.
+/// Returns the address of a process. It differs from the address that the process has in the cluster, where RoCEv2 owns
+/// the port.
 fn address(network: u8, process: usize) -> IpAddr {
     Ipv4Addr::new(127, network, 32 + (process / 128) as u8, 1 + (process % 128) as u8).into()
 }
@@ -121,7 +123,8 @@ impl Sockets {
         Ok(Sockets { port, mtu, me, steps, to, seen, out: Vec::new(), used: 0, mode })
     }
 
-    /// Leaves a datagram to be sent; to oneself nothing is. The number 0 is none: the datagram is a part of a longer message.
+    /// Queues a datagram. A step towards this same process is recorded without one. A datagram with the number 0 is a
+    /// part of a longer message and records nothing.
     pub(super) fn push(&mut self, reader: usize, step: usize, number: u64, length: usize) {
         if reader == self.me {
             self.seen[self.me * self.steps + step] = number;
@@ -138,7 +141,8 @@ impl Sockets {
         self.used += 1;
     }
 
-    /// Leaves a message of so many bytes, in as many datagrams as it has packets; the last one has the number.
+    /// Queues a message of `bytes` bytes, in as many datagrams as it would have packets. The last one carries the
+    /// number.
     pub(super) fn push_all(&mut self, reader: usize, step: usize, number: u64, bytes: usize) {
         let mut left = bytes;
         while left > self.mtu {
@@ -148,23 +152,23 @@ impl Sockets {
         self.push(reader, step, number, AROUND + left);
     }
 
-    /// The most that a packet carries, bytes.
+    /// Returns the largest payload of a packet, in bytes.
     pub(super) fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// Processes, this one among them.
+    /// Returns the number of processes, including this one.
     pub(super) fn processes(&self) -> usize {
         self.to.len()
     }
 
-    /// The newest number that `writer` told of a step.
+    /// Returns the newest number of a step that `writer` has sent.
     #[inline]
     pub(super) fn newest(&self, writer: usize, step: usize) -> u64 {
         self.seen[writer * self.steps + step]
     }
 
-    /// Sends what was left to be sent.
+    /// Sends the queued datagrams.
     pub(super) fn send(&mut self) {
         let Sockets { port, to, out, used, .. } = self;
         if *used > 0 {
@@ -173,26 +177,26 @@ impl Sockets {
         }
     }
 
-    /// Sends packets that are made. Returns how many are done, from the first on; there is no room for the rest now.
+    /// Sends complete packets. Returns how many were sent, from the first on, before the socket had no more room.
     pub(super) fn send_packets<'a>(&mut self, packets: impl Iterator<Item = (usize, &'a [u8])> + Clone) -> usize {
         let Sockets { port, to, .. } = self;
         port.send_all(&packets.map(|(reader, bytes)| (&to[reader], bytes)))
     }
 
-    /// Takes in the packets that are there, up to a batch, whatever they are; returns how many came.
+    /// Receives up to a batch of packets without interpreting them. Returns the number of packets.
     pub(super) fn receive_packets(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
         self.port.receive(|arrival| take(arrival.transport))
     }
 
-    /// Takes in what is there, up to a batch of datagrams, each of which may be a run of packets. Returns how many datagrams and
-    /// packets came.
+    /// Receives up to a batch of datagrams, each of which may be a run of packets. Returns the numbers of datagrams and
+    /// of packets.
     pub(super) fn receive(&mut self) -> io::Result<[usize; 2]> {
         let Sockets { port, seen, .. } = self;
         let mut packets = 0;
         let datagrams = port.receive(|arrival| {
             packets += 1;
             let word = |at: usize| Some(u64::from_le_bytes(arrival.transport.get(at..at + 8)?.try_into().ok()?));
-            // A stranger's datagram is none of ours.
+            // Ignores datagrams of strangers.
             let (Some(place), Some(number)) = (word(0), word(8)) else { return };
             if let Some(seen) = usize::try_from(place).ok().and_then(|place| seen.get_mut(place))
                 && number != 0
@@ -211,8 +215,8 @@ impl Sockets {
         }
     }
 
-    /// Process 0 sends datagrams of a length to process 1, which says in shared memory how many it has; returns the time,
-    /// ns, there.
+    /// Process 0 sends datagrams of a length to process 1, which returns its credit in shared memory. Returns the time
+    /// at process 1, in nanoseconds.
     pub(super) fn stream(&mut self, task: &Task<'_>, length: usize) -> io::Result<u64> {
         let (base, total, warmup) = (task.base(), task.total(), task.command.warmup);
         let credit = &task.area.line(CREDIT)[0];
@@ -240,12 +244,12 @@ impl Sockets {
                 credit.store(base + done, Ordering::Release);
             }
         }
-        // The batch in which the measured ones begin counts for nothing.
+        // The batch in which the measured datagrams begin does not count.
         Ok((now() - start) * task.command.iterations / (total - before).max(1))
     }
 }
 
-/// The sockets as the way of a chain.
+/// Datagrams as the [`Way`] of a chain.
 pub(super) struct Datagrams<'a> {
     pub(super) sockets: &'a mut Sockets,
     backoff: Backoff,
@@ -273,7 +277,7 @@ impl Way for Datagrams<'_> {
     }
 
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
-        // A process that is not waited for may be messages behind.
+        // A process whose steps nobody waits for may lag by several messages.
         self.sockets.newest(writer, step) >= number
     }
 
@@ -298,17 +302,17 @@ mod tests {
     const BODY: usize = 0;
 
     #[test]
-    fn benches_at_the_same_time_take_networks_of_their_own() {
+    fn concurrent_benches_use_different_networks() {
         let (first, second) = (take(246..248), take(246..248));
         assert_eq!((first.0, second.0), (246, 247));
         let third = take(246..248);
-        assert!(third.0 == 246 && third.1.is_none(), "there are no more");
+        assert!(third.0 == 246 && third.1.is_none(), "all networks are in use");
         drop(first);
         assert!(take(246..248).1.is_some());
     }
 
     #[test]
-    fn what_is_told_is_seen_and_a_long_message_only_when_it_is_whole() {
+    fn steps_are_seen_and_a_long_message_only_when_complete() {
         let network = 249;
         let ring = Ring::loopback(network, 2, 4, WaitMode::BLOCK);
         let (mut a, mut b) = (Sockets::open(ring.clone(), 0).unwrap(), Sockets::open(ring, 1).unwrap());
@@ -324,8 +328,8 @@ mod tests {
             other.sockets.sleep().unwrap();
             other.look().unwrap();
         }
-        assert!(!other.sees(0, 2, 9), "that went to another process");
-        // Somebody else's datagrams change nothing.
+        assert!(!other.sees(0, 2, 9), "the datagram went to another process");
+        // Datagrams of a stranger change nothing.
         let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         for bytes in [&[][..], &[0xff; 16], &[1; 7]] {
             stranger.send_to(bytes, (address(network, 1), 4791)).unwrap();

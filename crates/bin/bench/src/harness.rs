@@ -1,5 +1,5 @@
-//! What the benches of the protocols do alike: processes that send messages, one or many at a time, and leave in the shared
-//! memory when each was sent and delivered.
+//! The common part of the protocol benches: processes send messages, one or many at a time, and record in shared memory
+//! when each was sent and delivered.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -15,14 +15,15 @@ use super::worker_spec::{Part, broken, processors};
 use super::workers::Workers;
 use crate::args::{BenchLength, Repeats};
 
-/// Messages one at a time, over all rounds.
+/// Number of messages sent one at a time, over all rounds.
 pub(super) const ITERATIONS: u64 = 14_000;
-/// Messages of one round, at most.
+/// Largest number of messages of one round.
 const MAX_MESSAGES: u64 = 1 << 20;
-/// Rounds of a row that is limited by time, at least.
+/// Smallest number of rounds of a row that is limited by time.
 const LEAST_ROUNDS: u32 = 3;
 
-/// The payloads that are measured, bytes. `refuse` says what is wrong with one, and the remedy.
+/// Returns the payload sizes to measure, in bytes. `refuse` returns an error and a remedy for a size that is not
+/// possible.
 pub(super) fn sizes(
     length: &BenchLength,
     refuse: impl Fn(usize) -> Option<(String, &'static str)>,
@@ -36,28 +37,28 @@ pub(super) fn sizes(
     }
 }
 
-/// The processors that this process may use: two at least.
+/// Returns the processors that this process may use, which must be at least two.
 pub(super) fn two_processors(place: &str, remedy: &str) -> Result<Vec<usize>, Failure> {
     let processors = processors().map_err(broken("ask for processors"))?;
     if processors.len() < 2 { Err(Failure::run("one processor", place, remedy)) } else { Ok(processors) }
 }
 
-/// Messages of one round, where `usual` is the number over all rounds unless another is asked for.
+/// Returns the number of messages per round. `usual` is the number over all rounds unless the user chose another.
 pub(super) fn messages(length: &BenchLength, usual: u64) -> u64 {
     (length.repeats.iterations.unwrap_or(usual) / u64::from(length.repeats.rounds)).clamp(10, MAX_MESSAGES)
 }
 
-/// Messages of one round at a fixed rate: a second, unless a number is asked for.
+/// Returns the number of messages per round at a fixed rate: those of one second, unless the user chose a number.
 pub(super) fn messages_at(repeats: &Repeats, rate: u32) -> u64 {
     repeats.iterations.map_or(u64::from(rate), |all| all / u64::from(repeats.rounds)).clamp(10, MAX_MESSAGES)
 }
 
-/// What a row at a fixed rate has in its name.
+/// Returns the part of a row's name that describes a fixed rate.
 pub(super) fn due_name(rate: u32) -> String {
     format!("{rate}/s due at each sender")
 }
 
-/// Runs rounds, as many as are asked for or for as long. Returns how many there were.
+/// Runs the requested number of rounds, or rounds for the requested time. Returns their number.
 pub(super) fn rounds(
     (rounds, duration): (u32, Option<u64>),
     mut round: impl FnMut() -> Result<(), Failure>,
@@ -71,17 +72,17 @@ pub(super) fn rounds(
     Ok(done)
 }
 
-/// The processes of a bench of messages.
+/// The processes of a protocol bench.
 pub(super) struct Harness<'a> {
     workers: Workers,
-    /// Between which lines and datagrams go that are measured alone.
+    /// The two processors between which single cache lines and datagrams are measured.
     ends: [usize; 2],
     bytes: u32,
     pub(super) length: &'a BenchLength,
 }
 
 impl<'a> Harness<'a> {
-    /// Starts one process for each of `places` and has them connect, which is the kind `connect`.
+    /// Starts one process for each of `places` and connects them with a phase of kind `connect`.
     pub(super) fn start(
         (part, bytes, connect): (Part, u32, u64),
         length: &'a BenchLength,
@@ -95,22 +96,22 @@ impl<'a> Harness<'a> {
         Ok(Harness { workers, ends, bytes, length })
     }
 
-    /// The memory that the processes share.
+    /// Returns the memory that the processes share.
     pub(super) fn area(&self) -> &SharedArea {
         &self.workers.area
     }
 
-    /// Runs rounds, as many as are asked for or for as long. Returns how many there were.
+    /// Runs the requested number of rounds, or rounds for the requested time. Returns their number.
     pub(super) fn rounds(&mut self, mut round: impl FnMut(&mut Self) -> Result<(), Failure>) -> Result<u32, Failure> {
         rounds((self.length.repeats.rounds, self.length.duration), || round(self))
     }
 
-    /// Runs a phase of so many measured messages. Returns which of all its messages those are.
+    /// Runs a phase with `iterations` measured messages. Returns the range of those among all its messages.
     pub(super) fn run(&mut self, kind: u64, iterations: u64, window: u64) -> Result<Range<usize>, Failure> {
         self.run_command(self.command(kind, iterations, window))
     }
 
-    /// The same at so many messages a second of each sender, as far as there is room in the window.
+    /// Runs a phase in which each sender sends `rate` messages per second, as far as its window has room.
     pub(super) fn run_at(
         &mut self,
         kind: u64,
@@ -122,7 +123,7 @@ impl<'a> Harness<'a> {
         self.run_command(Command { extra: rate.into(), ..command })
     }
 
-    /// The same one at a time, with so many nanoseconds between two messages.
+    /// Runs a phase with one message at a time and `rest_ns` nanoseconds between two messages.
     pub(super) fn run_resting(&mut self, kind: u64, iterations: u64, rest_ns: u64) -> Result<Range<usize>, Failure> {
         let command = self.command(kind, iterations, 1);
         self.run_command(Command { extra: rest_ns, ..command })
@@ -133,24 +134,25 @@ impl<'a> Harness<'a> {
         Ok(command.warmup as usize..(command.warmup + command.iterations) as usize)
     }
 
-    /// The row of messages one at a time, beside the bare chain of their steps.
+    /// Returns the row of messages sent one at a time, beside the bare chain of their steps.
     pub(super) fn alone(&self, name: String, rounds: u32, (bounds, subjects): (&Samples, &Samples), what: &str) -> Row {
         let bound = Bound::us(what, bounds.summary().typical);
         Row::latency(name, self.bytes as usize, rounds, bound, subjects).with_rate(1e6 / subjects.summary().avg)
     }
 
-    /// A phase of so many measured messages, with others before them.
+    /// Returns the command of a phase with `iterations` measured messages after the warm-up.
     fn command(&self, kind: u64, iterations: u64, window: u64) -> Command {
         let warmup = self.length.repeats.warm_up(iterations);
         Command { kind, bytes: self.bytes.into(), warmup, iterations, window, extra: 0 }
     }
 
-    /// Room for the times of the messages of one phase, those before the measured ones among them.
+    /// Returns the number of samples that a phase needs, including its warm-up.
     pub(super) fn samples(length: &BenchLength, most: u64) -> u64 {
         most + length.repeats.warm_up(most) + 1
     }
 
-    /// The time, ns, that `process` takes in a phase in which the first two processes stay on the first and the last processor.
+    /// Runs a phase in which the first two processes are pinned to the first and the last processor. Returns the time
+    /// of `process`, in nanoseconds.
     pub(super) fn between_ends(&mut self, kind: u64, count: u64, process: usize) -> Result<f64, Failure> {
         let [first, last] = self.ends.map(|processor| processor as u64);
         let command = self.command(kind, count, first);
@@ -158,22 +160,22 @@ impl<'a> Harness<'a> {
         Ok(self.workers.area.results(process)[NS].load(Ordering::Relaxed) as f64)
     }
 
-    /// When a process sent or delivered the message at this place.
+    /// Returns the time when a process sent or delivered the message at index `at`.
     pub(super) fn time(&self, process: usize, at: usize) -> u64 {
         self.workers.area.samples(process)[at].load(Ordering::Relaxed)
     }
 
-    /// When the last of these processes delivered it.
+    /// Returns the time when the last of these processes delivered the message.
     pub(super) fn delivered(&self, receivers: Range<usize>, at: usize) -> u64 {
         receivers.map(|process| self.time(process, at)).max().unwrap_or(0)
     }
 
-    /// From the call of the sender until the last of the receivers delivered it.
+    /// Returns the time from the sender's call to the last delivery at the receivers.
     pub(super) fn latency(&self, sender: usize, receivers: Range<usize>, at: usize) -> u64 {
         self.delivered(receivers, at).saturating_sub(self.time(sender, at))
     }
 
-    /// The sums of the first results over all processes.
+    /// Returns the sums of the first results over all processes.
     pub(super) fn sums<const N: usize>(&self) -> [u64; N] {
         let all = || (0..self.area().shape().processes).map(|process| self.area().results(process));
         std::array::from_fn(|result| all().map(|results| results[result].load(Ordering::Relaxed)).sum())

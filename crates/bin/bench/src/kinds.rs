@@ -1,9 +1,9 @@
-//! What the processes of a bench do in a phase, as a number in the shared memory.
+//! The kind of a phase, which the conductor passes to its processes as a number in shared memory.
 
-/// Declares the kinds of phases of a bench. They are numbered from 1: 0 ends the processes.
+/// Declares the kinds of phases of a bench. They are numbered from 1, because 0 ends the processes.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident),* $(,)?) => {
-        /// What happens in a phase.
+        /// The kind of a phase.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         enum Kind {
             $($(#[$doc])* $kind),*

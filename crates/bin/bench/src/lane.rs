@@ -1,25 +1,26 @@
-//! How the processes of a bound for a rate tell each other of many messages.
+//! The transport of a bound on a rate.
 
 use std::io;
 
-/// What carries the records of a bound. Each record is about one message of one client, and messages of a client are told in
-/// their order.
+/// Carries the records of a bound. Each record is about one message of one client. Records about the messages of a
+/// client are sent in order.
 pub(super) trait Lane {
-    /// Takes in all that came. Returns whether anything did.
+    /// Receives everything that has arrived. Returns whether anything has.
     fn look(&mut self) -> io::Result<bool>;
 
-    /// Writes a record of a step about message `n` of a client, from 1, with so many bytes, for another process.
+    /// Writes a record of `step` about message `n` of a client, counted from 1, with `bytes` bytes for another process.
     fn put(&mut self, reader: usize, step: usize, client: usize, n: u64, bytes: usize) -> io::Result<()>;
 
-    /// The same for several others.
+    /// Writes a record of `step` about message `n` of a client, counted from 1, with `bytes` bytes for several
+    /// processes.
     fn put_for(&mut self, readers: &[usize], step: usize, client: usize, n: u64, bytes: usize) -> io::Result<()>;
 
-    /// The newest message of a client of which `writer` has told this step to this process; 0: none.
+    /// Returns the newest message of a client for which `writer` has sent this step to this process, or 0.
     fn newest(&self, writer: usize, step: usize, client: usize) -> u64;
 
-    /// Nothing that was put stays here, and whoever sleeps wakes.
+    /// Sends everything that was written, and wakes sleeping readers.
     fn flush(&mut self);
 
-    /// After every round.
+    /// Pauses after a round.
     fn pause(&mut self, worked: bool) -> io::Result<()>;
 }

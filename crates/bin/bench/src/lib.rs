@@ -1,7 +1,8 @@
-//! `stentor bench`: how fast, and how far from what the machine can do at best.
+//! `stentor bench`: performance, and the distance to the best that the machine can do.
 //!
-//! A bench is a conductor and processes of the same binary. They share plain memory (`shared_area`), over which the conductor
-//! begins one phase after the other: the bound, the subject, the bound again. They write their results to that memory.
+//! A bench is a conductor and processes of the same binary, which share plain memory (`shared_area`). In that memory,
+//! the conductor starts one phase after the other: the bound, the subject, the bound again. The processes write their
+//! results to it.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -46,9 +47,9 @@ use worker_spec::{Part, Worker, WorkerSpec};
 /// Runs a bench, or one of the processes that a bench starts, and prints the result.
 ///
 /// # Errors
-/// When the arguments do not fit, or the system or a process of the bench refuses.
+/// If the arguments do not fit, or if the system or a process of the bench refuses.
 pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
-    // The processes that a bench starts are this command as well.
+    // The processes that a bench starts run this command, too.
     let is_worker =
         matches!(command, BenchCommand::Load { .. } | BenchCommand::Mortal { .. } | BenchCommand::Process { .. });
     let still = (!is_worker).then(|| Still::begin(output));
@@ -74,7 +75,7 @@ pub fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
     output.conclude(&report, verdict)
 }
 
-/// One of the processes that a bench starts.
+/// Runs one of the processes that a bench starts.
 fn process(spec: &WorkerSpec) -> Result<Verdict, Failure> {
     let worker = Worker { spec, area: &spec.enter()? };
     match &spec.part {

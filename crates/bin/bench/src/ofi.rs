@@ -1,4 +1,4 @@
-//! Processes of a bench on libfabric: on this host, each with a loopback address of its own.
+//! Processes of a bench on libfabric. All run on this host, each with its own loopback address.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -12,12 +12,12 @@ use stentor_support::live::unstarted;
 
 use super::workers::KEY;
 
-/// Where connections are made.
+/// Port of the connection manager.
 const PORT: u16 = 7398;
-/// Room for all regions of one process, bytes.
+/// Largest size of all regions of one process, in bytes.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// Where a process is.
+/// Returns the address of a process.
 pub(super) fn address(network: u8, process: usize) -> IpAddr {
     Ipv4Addr::new(127, network, 2, process as u8 + 1).into()
 }
@@ -31,13 +31,13 @@ fn failed(error: stentor_fabric_ofi::StartError) -> Failure {
     unstarted(StartError::Ofi(error), Path::new("stentor bench"))
 }
 
-/// The provider that the processes will take.
+/// Returns the provider that the processes will choose.
 pub(super) fn provider(args: &OnOfi, network: u8) -> Result<Info, Failure> {
     let config = OfiConfig { providers: args.providers(), ..OfiConfig::default() };
     config.choose(&net(network, ProcessId(0), 1, "bench")).map_err(failed)
 }
 
-/// Starts one of them. `longest` is the longest message or write, bytes.
+/// Starts one of the processes. `longest` is the length of the longest message or write, in bytes.
 pub(super) fn start(
     network: u8,
     me: ProcessId,
@@ -50,7 +50,7 @@ pub(super) fn start(
     let config = OfiConfig::default();
     let config = OfiConfig {
         providers: vec![provider.to_owned()],
-        // Its processes never sleep.
+        // The processes of a bench never sleep.
         waits: false,
         message_bytes: config.message_bytes.max(longest as u32),
         ..config

@@ -1,11 +1,12 @@
-//! Records between the processes of a bound over plain UDP sockets: what a stream of messages costs on a network without a
-//! protocol.
+//! Records between the processes of a bound over plain UDP sockets: the cost of a stream of messages on a network
+//! without a protocol.
 //!
-//! Records for a process stand one behind the other, in cells of a line as in a fabric's ring, and go in packets as long as the
-//! fabric's, by the system calls that the fabric makes, in runs that the kernel takes as one. Each record has a checksum and each
-//! packet a CRC, at both ends. How many packets a process has taken stands in shared memory, so that nothing has to be
-//! acknowledged; who sends keeps no more on their way than the smallest receive buffers hold. Nothing is sent again: what tells
-//! of a later message tells of those before it, and what is lost at the end is told anew.
+//! Records for a process follow one another, in cells of a cache line as in a fabric's ring. They travel in packets as
+//! long as the fabric's, through the same system calls, in runs that the kernel accepts as one. Each record has a
+//! checksum and each packet a CRC, computed at both ends. Each process publishes in shared memory how many packets it
+//! has received, so that packets need no acknowledgement. A sender keeps no more packets in flight than the smallest
+//! receive buffers hold. Nothing is retransmitted: a record about a later message implies those before it, and if
+//! records at the end are lost, the newest ones are sent again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,40 +20,41 @@ use super::datagrams::{AROUND, MTU, OUTSTANDING, Sockets};
 use super::lane::Lane;
 use super::shared_area::SharedArea;
 
-/// Bytes behind the records of a packet, in which the fabric's driver corrects the ICRC of what goes in a run.
+/// Length of the trailer of a packet, in bytes. The fabric's driver corrects the ICRC of packets in a run there.
 const TAIL: usize = 4;
-/// Bytes before the records of a packet: as many as RoCEv2's headers of a WRITE. The last four are a CRC over the records.
+/// Length of the header of a packet, in bytes, which is that of RoCEv2's headers of a WRITE. Its last four bytes are a
+/// CRC over the records.
 const HEADER: usize = AROUND - TAIL;
 const CRC: std::ops::Range<usize> = HEADER - 4..HEADER;
-/// Bytes of a record before its payload: checksum, what it tells, length.
+/// Length of the header of a record, in bytes: checksum, contents, length of the payload.
 const RECORD: usize = 3 * WORD;
-/// The place of a packet's first record, if none begins in it.
+/// Offset of a packet's first record if no record begins in the packet.
 const NONE: u16 = u16::MAX;
-/// Who hears nothing for so long tells everything anew.
+/// Time without any received packet after which a process sends its newest records again.
 const SILENCE: Duration = Duration::from_millis(2);
-/// The longest payload of a record, bytes: more than any bench sends.
+/// Upper bound of the payload of a record, in bytes. No bench sends as much.
 const LONGEST: u64 = 16 << 20;
-/// Bits of a message's number in a record's word; above them are step and client.
+/// Number of bits of a message's number in a record's word. The step and the client are above them.
 const NUMBER_BITS: u32 = 40;
 
-/// What goes to another process.
+/// The packets to another process.
 #[derive(Debug, Default)]
 struct Outgoing {
-    /// The packet that is being filled; empty: none.
+    /// The packet that is being filled, or empty.
     packet: Vec<u8>,
-    /// Packets that are made and wait for room.
+    /// Complete packets that wait for room.
     made: VecDeque<Vec<u8>>,
-    /// Packets that are made in all, and those that may have gone.
+    /// Number of complete packets, and number of those that may have been sent.
     number: u64,
     sent: u64,
 }
 
-/// What comes from another process.
+/// The packets from another process.
 #[derive(Debug, Default)]
 struct Incoming {
-    /// The beginning of a record of which the end has not come.
+    /// The beginning of a record whose end has not arrived.
     rest: Vec<u8>,
-    /// Packets: how many came, and which one comes next.
+    /// Number of packets that arrived, and number of the next one.
     taken: u64,
     next: u64,
 }
@@ -63,42 +65,43 @@ struct Inbox<'a> {
     me: usize,
     base: u64,
     from: Vec<Incoming>,
-    /// Steps and clients together.
+    /// Number of combinations of a step and a client.
     places: usize,
-    /// By writer, step and client: the newest message.
+    /// Newest message, by writer, step and client.
     newest: Vec<u64>,
 }
 
-/// One process's end.
+/// The end of one process.
 pub(super) struct Packets<'a> {
     sockets: &'a mut Sockets,
     inbox: Inbox<'a>,
     clients: usize,
     to: Vec<Outgoing>,
-    /// By reader, step and client: the newest message that was told.
+    /// Newest message that was sent, by reader, step and client.
     told: Vec<u64>,
     record: Vec<u8>,
-    /// The record's word, and its payload's length, as it was sealed last. Several readers get it sealed once.
+    /// Word and payload length of the record that was sealed last. A record for several readers is sealed once.
     sealed: (u64, usize),
-    /// Packets that go now; the system may take only the first ones.
+    /// Packets that are being sent. The kernel may accept only the first ones.
     going: VecDeque<(usize, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     backoff: Backoff,
     heard: Instant,
 }
 
-/// The word in which a reader says how many packets of a writer it has taken.
+/// Returns the word in which a reader publishes how many packets of a writer it has received.
 fn count(area: &SharedArea, processes: usize, writer: usize, reader: usize) -> &Word {
     &area.line(writer * processes + reader)[0]
 }
 
-/// Lines of the shared area that so many processes take.
+/// Returns the number of lines of the shared area that the processes need.
 pub(super) fn lines(processes: usize) -> usize {
     processes * processes
 }
 
 impl<'a> Packets<'a> {
-    /// The end of process `me` with so many steps and clients, in the phase with this base.
+    /// Creates the end of process `me` for a phase, with these numbers of steps and clients. `base` is the base of the
+    /// phase.
     pub(super) fn new(
         area: &'a SharedArea,
         sockets: &'a mut Sockets,
@@ -124,7 +127,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Puts a record behind the others for `reader`.
+    /// Appends a record to those for `reader`.
     fn append(&mut self, reader: usize, place: usize, n: u64, bytes: usize) {
         let bytes = bytes.max(WORD);
         let all = (RECORD + bytes).next_multiple_of(LINE);
@@ -163,7 +166,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Hands over what there is room for.
+    /// Sends the packets that there is room for.
     fn send(&mut self) {
         let Packets { sockets, inbox: Inbox { area, me, base, .. }, to, going, spare, .. } = self;
         let processes = to.len();
@@ -186,7 +189,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Tells the newest of everything anew.
+    /// Sends the newest record of everything again.
     fn tell_again(&mut self) {
         let places = self.inbox.places;
         for at in 0..self.told.len() {
@@ -199,7 +202,7 @@ impl<'a> Packets<'a> {
 }
 
 impl Outgoing {
-    /// Ends the packet that is being filled.
+    /// Completes the packet that is being filled.
     fn make(&mut self) {
         if !self.packet.is_empty() {
             let crc = crc32fast::hash(&self.packet[HEADER..]);
@@ -216,7 +219,7 @@ impl Outgoing {
 }
 
 impl Inbox<'_> {
-    /// Takes a packet, and the records that end in it.
+    /// Receives a packet and reads the records that end in it.
     fn take(&mut self, packet: &[u8]) {
         let Some(packet) =
             packet.len().checked_sub(TAIL).map(|end| &packet[..end]).filter(|packet| packet.len() > HEADER)
@@ -226,7 +229,7 @@ impl Inbox<'_> {
         let number = u64::from_le_bytes(packet[..8].try_into().expect("8 bytes"));
         let [writer, first] = [8, 10].map(|at| u16::from_le_bytes(packet[at..at + 2].try_into().expect("2 bytes")));
         let writer = usize::from(writer);
-        // Of another phase, or a stranger's.
+        // The packet belongs to another phase or comes from a stranger.
         let known = number >> 32 == self.base >> 32 && writer < self.from.len();
         if !known || packet[CRC] != crc32fast::hash(&packet[HEADER..]).to_le_bytes() {
             return;
@@ -236,12 +239,12 @@ impl Inbox<'_> {
         let mut bytes = &packet[HEADER..];
         let mut rest = std::mem::take(&mut self.from[writer].rest);
         if self.from[writer].next != number {
-            // What began in a packet that was lost has no end.
+            // A record that began in a lost packet has no end.
             rest.clear();
             bytes = bytes.get(usize::from(first)..).unwrap_or(&[]);
         }
         if !rest.is_empty() {
-            // The record that goes on here is whole, or all of this packet belongs to it.
+            // Either the continued record ends in this packet, or the whole packet belongs to it.
             let whole = length(&rest).map_or(bytes.len(), |length| length - rest.len());
             let (end, behind) = bytes.split_at(whole.min(bytes.len()));
             rest.extend(end);
@@ -257,7 +260,7 @@ impl Inbox<'_> {
         count(self.area, processes, writer, self.me).store(self.base + from.taken, Ordering::Release);
     }
 
-    /// Reads whole records. Returns how many bytes they take.
+    /// Reads complete records. Returns their length in bytes.
     fn read(&mut self, writer: usize, bytes: &[u8]) -> usize {
         let mut read = 0;
         while let Some(all) = length(&bytes[read..]).filter(|all| bytes.len() - read >= *all) {
@@ -266,7 +269,7 @@ impl Inbox<'_> {
             if xxh3_64(&record[WORD..RECORD + payload]) == word(record, 0) {
                 let (told, places) = (word(record, 1), self.places);
                 let own = &mut self.newest[writer * places..(writer + 1) * places];
-                // A stranger may tell of anything.
+                // A stranger may send any step and client.
                 if let Some(newest) = own.get_mut((told >> NUMBER_BITS) as usize) {
                     *newest = (*newest).max(told & ((1 << NUMBER_BITS) - 1));
                 }
@@ -281,8 +284,8 @@ fn word(record: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(record[at * WORD..(at + 1) * WORD].try_into().expect("a word"))
 }
 
-/// Returns the length of a record, in whole lines, if enough of it is there to tell. A line has its header. No record is longer than
-/// [`LONGEST`], whatever it says.
+/// Returns the length of a record in whole lines, or `None` if its header is not complete. A header fits into a line.
+/// No record is longer than [`LONGEST`], whatever it claims.
 fn length(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= RECORD).then(|| (RECORD + word(bytes, 2).min(LONGEST) as usize).next_multiple_of(LINE))
 }
@@ -341,7 +344,7 @@ mod tests {
     use super::super::shared_area::Shape;
     use super::*;
 
-    /// Two processes' ends in one thread.
+    /// Runs a test with the ends of two processes in one thread.
     fn with_two(network: u8, run: impl FnOnce(&mut Packets<'_>, &mut Packets<'_>)) {
         let area = SharedArea::create(Shape { processes: 2, lines: lines(2), samples: 0 }).unwrap();
         let mode = WaitMode::YIELD;
@@ -355,14 +358,14 @@ mod tests {
     fn until(end: &mut Packets<'_>, other: &mut Packets<'_>, done: impl Fn(&Packets<'_>) -> bool) {
         let since = Instant::now();
         while !done(end) {
-            assert!(since.elapsed() < Duration::from_secs(10), "it did not come");
+            assert!(since.elapsed() < Duration::from_secs(10), "the record did not arrive");
             end.look().unwrap();
             other.flush();
         }
     }
 
     #[test]
-    fn records_of_any_length_come_whole_and_more_than_the_buffers_hold() {
+    fn records_of_any_length_and_number_arrive_whole() {
         with_two(250, |one, other| {
             for n in 1..=2000 {
                 one.put(1, (n % 2) as usize, 1, n, (n as usize * 37) % 5000).unwrap();
@@ -376,11 +379,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_told_anew_and_damage_is_not_taken() {
+    fn lost_records_are_sent_again_and_damaged_packets_are_dropped() {
         with_two(251, |one, other| {
             one.put(1, 0, 0, 5, 9000).unwrap();
             one.to[1].make();
-            // The second of its packets is lost, and another is damaged.
+            // Loses the second of its packets, and damages another one.
             one.to[1].made.remove(1);
             one.put(1, 1, 0, 6, 8).unwrap();
             one.to[1].make();

@@ -8,10 +8,10 @@ use stentor_fabric::{Backoff, Idle, WaitMode};
 use super::shared_area::SharedArea;
 use crate::args::Waiting;
 
-/// Longest sleep; as in the loops of members and clients.
+/// Longest sleep, as in the loops of members and clients.
 pub(super) const LONGEST: Duration = Duration::from_millis(20);
 
-/// The wait mode of a word on the command line.
+/// Returns the wait mode for an argument.
 pub(super) fn mode(waiting: Waiting) -> WaitMode {
     match waiting {
         Waiting::Poll => WaitMode::POLL,
@@ -21,7 +21,7 @@ pub(super) fn mode(waiting: Waiting) -> WaitMode {
     }
 }
 
-/// Pauses one process of a bound.
+/// The pauses of one process of a bound.
 pub(super) struct Pause<'a> {
     area: &'a SharedArea,
     bell: usize,
@@ -33,7 +33,7 @@ impl<'a> Pause<'a> {
         Pause { area, bell: area.bell(process), backoff: Backoff::new(mode) }
     }
 
-    /// After every round.
+    /// Pauses after a round.
     #[inline]
     pub(super) fn after(&mut self, worked: bool) -> io::Result<()> {
         match self.backoff.after(worked) {

@@ -1,4 +1,4 @@
-//! The bounds: plain stores and loads to lines that processes share, no protocol and no fabric.
+//! The bounds: plain stores and loads to cache lines that processes share, without a protocol and a fabric.
 
 use std::hint::black_box;
 
@@ -9,15 +9,15 @@ use super::clock::now;
 use super::shared_area::{NS, SharedArea};
 use super::worker_spec::{Task, broken, pin, processors};
 
-/// One direction of a ping-pong and back.
+/// A ping-pong between two processes.
 pub(super) trait Exchange {
-    /// Sends something that the other process can tell by `tag`, which rises.
+    /// Sends something that the other process recognizes by `tag`, which rises.
     fn send(&mut self, tag: u64) -> Result<(), Failure>;
-    /// Spins until the other's `tag` is there, wholly.
+    /// Spins until everything with `tag` has arrived from the other process.
     fn receive(&mut self, tag: u64) -> Result<(), Failure>;
 }
 
-/// Process 0 sends, process 1 answers; the samples of process 0 are round trips.
+/// Runs a ping-pong: process 0 sends and process 1 answers. The samples of process 0 are round trips.
 pub(super) fn ping_pong(task: &Task<'_>, exchange: &mut impl Exchange) -> Result<(), Failure> {
     let tags = task.base() + 1..=task.base() + task.total();
     if task.me != 0 {
@@ -42,12 +42,12 @@ pub(super) fn ping_pong(task: &Task<'_>, exchange: &mut impl Exchange) -> Result
     Ok(())
 }
 
-/// Lines that hold so many bytes.
+/// Returns the number of lines that hold `bytes` bytes.
 pub(super) fn lines_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE_WORDS * WORD).max(1)
 }
 
-/// Hands lines over: every word is stored, the last one tells.
+/// Hands cache lines over. Every word is stored, and the last one signals completion.
 pub(super) struct Lines<'a> {
     out: &'a [Word],
     back: &'a [Word],
@@ -57,7 +57,7 @@ impl<'a> Lines<'a> {
     pub(super) fn new(area: &'a SharedArea, process: usize, bytes: usize) -> Self {
         let lines = lines_of(bytes);
         let words = (bytes / WORD).max(1);
-        // A line apart, so that no prefetcher couples the two directions.
+        // The two directions are one line apart, so that no prefetcher couples them.
         let (there, back) = (&area.lines(0, lines)[..words], &area.lines(lines + 1, lines)[..words]);
         if process == 0 { Lines { out: there, back } } else { Lines { out: back, back: there } }
     }
@@ -85,11 +85,11 @@ impl Exchange for Lines<'_> {
     }
 }
 
-/// Lines that [`hand_over`] takes.
+/// Number of lines that [`hand_over`] needs.
 pub(super) const HAND_OVER_LINES: usize = 3;
 
-/// Hands one line over, and another one back, as often as the command says; returns the time of all hand-overs, ns, at
-/// process 0.
+/// Hands one line over and another one back, as often as the command says. Returns the time of all hand-overs at
+/// process 0, in nanoseconds.
 pub(super) fn hand_over(task: &Task<'_>) -> Result<u64, Failure> {
     let mut lines = Lines::new(task.area, task.me, LINE_WORDS * WORD);
     let mut start = now();
@@ -109,10 +109,10 @@ pub(super) fn hand_over(task: &Task<'_>) -> Result<u64, Failure> {
     Ok(now() - start)
 }
 
-/// Operations to one sample of [`repeat`]: one alone takes less than the clock can tell.
+/// Number of operations per sample of [`repeat`]. A single operation is shorter than the resolution of the clock.
 pub(super) const BATCH: u64 = 16;
 
-/// Times one thing after the other in process 0: a sample for each [`BATCH`].
+/// Repeats an operation in process 0, with one sample for each [`BATCH`].
 pub(super) fn repeat(task: &Task<'_>, mut operation: impl FnMut(u64) -> Result<(), Failure>) -> Result<(), Failure> {
     if task.me != 0 {
         return Ok(());
@@ -134,7 +134,7 @@ pub(super) fn load(from: &[Word], to: &mut [u64]) {
     black_box(to);
 }
 
-/// Stores words into the peer's memory, and lets nothing pass.
+/// Stores words into the peer's memory, followed by a full fence.
 pub(super) fn store(to: &[Word], value: u64) {
     for to in to {
         to.store(value, Ordering::Relaxed);
@@ -142,8 +142,8 @@ pub(super) fn store(to: &[Word], value: u64) {
     fence(Ordering::SeqCst);
 }
 
-/// Has the first two processes of a bench measure something on the processors that the command names, and leaves the time, ns,
-/// among the results; afterwards they go back to where they were.
+/// Makes the first two processes of a bench measure something on the processors that the command names. The time in
+/// nanoseconds becomes a result. Afterwards the processes return to their previous processors.
 pub(super) fn on_processors(task: &Task<'_>, measure: impl FnOnce() -> Result<u64, Failure>) -> Result<(), Failure> {
     if task.me > 1 {
         return Ok(());

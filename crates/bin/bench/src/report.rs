@@ -1,4 +1,4 @@
-//! The report of a bench: the columns of perftest, and the bound of each figure beside it.
+//! The report of a bench: the columns of perftest, with the bound of each figure beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use super::environment::Environment;
 use super::samples::{Percentile, Samples, median};
 use super::switch_report::SwitchReport;
 
-/// What the machine can do at best, measured in the same run.
+/// The best that the machine can do, measured in the same run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Bound {
     pub(super) what: String,
@@ -21,18 +21,18 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// On a latency, microseconds.
+    /// Returns a bound on a latency, in microseconds.
     pub(super) fn us(what: impl Into<String>, value: f64) -> Self {
         Bound { what: what.into(), value, unit: "us" }
     }
 
-    /// On a rate of messages.
+    /// Returns a bound on a rate of messages.
     pub(super) fn rate(what: impl Into<String>, value: f64) -> Self {
         Bound { what: what.into(), value, unit: "msgs/s" }
     }
 }
 
-/// One row.
+/// One row of a report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -43,38 +43,38 @@ pub(super) struct Row {
     pub(super) max_us: Option<f64>,
     pub(super) p50_us: Option<f64>,
     pub(super) avg_us: Option<f64>,
-    /// Median of the rounds' means, where rows are set beside a program that tells of a mean only.
+    /// Median of the rounds' means, for rows beside a program that reports only a mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round_avg_us: Option<f64>,
-    /// The bound's.
+    /// Median of the bound's means of the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bound_round_avg_us: Option<f64>,
-    /// So much more than the mean of `fi_pingpong` in the same round, the median of the rounds, microseconds.
+    /// Difference to the mean of `fi_pingpong` in the same round, in microseconds: the median over the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) above_pingpong_us: Option<f64>,
     pub(super) stdev_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
     pub(super) p999_us: Option<f64>,
     pub(super) msgs_per_s: Option<f64>,
-    /// 10^6 bytes of payload.
+    /// Rate in 10^6 bytes of payload per second.
     pub(super) mb_per_s: Option<f64>,
-    /// Of each round: the median latency where the row is about a latency, else messages a second. None where there are no
+    /// Figure of each round: the median latency if the row has a latency, else messages per second. Empty without
     /// rounds.
     pub(super) of_rounds: Vec<f64>,
-    /// How the latencies of all rounds are distributed.
+    /// Distribution of the latencies of all rounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) distribution: Vec<Percentile>,
-    /// Messages a second that were due, at a fixed rate: latencies count from when a message was due.
+    /// Fixed rate in messages per second. Latencies then count from the due times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) due_per_s: Option<f64>,
-    /// None where nothing that this program measures is one.
+    /// The bound, or `None` if this program measures none for the row.
     pub(super) bound: Option<Bound>,
-    /// 1.0 is at the bound, larger is worse.
+    /// Ratio to the bound: 1.0 is at the bound, larger is worse.
     pub(super) ratio: Option<f64>,
-    /// Remote writes per message by step; for the multicast.
+    /// Remote writes per message by step, for the multicast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) writes: Option<Writes>,
-    /// Of a row whose figures are computed: how.
+    /// Description of the computation, for rows whose figures are computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) computed: Option<Computed>,
 }
@@ -82,38 +82,38 @@ pub(super) struct Row {
 /// Remote writes of the multicast.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Writes {
-    /// Steps 1 to 4, per message.
+    /// Writes of steps 1 to 4, per message.
     pub(super) per_message: f64,
-    /// What the protocol's formula says for a message alone.
+    /// Number of writes of a lone message, by the protocol's formula.
     pub(super) formula: f64,
-    /// Per message.
+    /// Writes per message, by step.
     pub(super) by_step: BTreeMap<&'static str, f64>,
 }
 
 impl Row {
-    /// A row without figures, beside a bound.
+    /// Returns a row without figures, beside a bound.
     pub(super) fn new(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, ratio: f64) -> Self {
         Row { bound: Some(bound), ratio: Some(ratio), ..Row::alone(name, bytes, rounds) }
     }
 
-    /// A row without figures and without a bound.
+    /// Returns a row without figures and without a bound.
     pub(super) fn alone(name: impl Into<String>, bytes: usize, rounds: u32) -> Self {
         Row { name: name.into(), bytes, rounds, ..Row::default() }
     }
 
-    /// A row about a latency beside a bound.
+    /// Returns a row with a latency beside a bound.
     pub(super) fn latency(name: impl Into<String>, bytes: usize, rounds: u32, bound: Bound, found: &Samples) -> Self {
         let ratio = found.summary().typical / bound.value;
         Row::new(name, bytes, rounds, bound, ratio).with_samples(found)
     }
 
-    /// A row about a rate beside a bound; `rates` are those of the rounds.
+    /// Returns a row with a rate beside a bound. `rates` are those of the rounds.
     pub(super) fn rate(name: impl Into<String>, bytes: usize, bound: Bound, rates: &[f64]) -> Self {
         let ratio = bound.value / median(rates.iter().copied());
         Row::new(name, bytes, rates.len() as u32, bound, ratio).with_rates(rates)
     }
 
-    /// A row about a rate beside the rate of a bound in the same rounds.
+    /// Returns a row with a rate beside the rate of a bound in the same rounds.
     pub(super) fn rate_beside(
         name: impl Into<String>,
         bytes: usize,
@@ -125,7 +125,7 @@ impl Row {
         Row::new(name, bytes, rates.len() as u32, bound, ratio).with_rates(rates)
     }
 
-    /// With the latencies of all rounds.
+    /// Adds the latencies of all rounds.
     pub(super) fn with_samples(self, samples: &Samples) -> Self {
         let summary = samples.summary();
         let of_rounds = if self.is_rate() { self.of_rounds } else { samples.medians_us() };
@@ -144,62 +144,62 @@ impl Row {
         }
     }
 
-    /// With the rates of the rounds, messages a second.
+    /// Adds the rates of the rounds, in messages per second.
     pub(super) fn with_rates(self, rates: &[f64]) -> Self {
         Row { of_rounds: rates.to_vec(), ..self.with_rate(median(rates.iter().copied())) }
     }
 
-    /// With the messages a second that were due, and those of the rounds that were delivered.
+    /// Adds the fixed rate, and the rates at which messages were delivered in the rounds.
     pub(super) fn with_due(self, due_per_s: f64, rates: &[f64]) -> Self {
         Row { due_per_s: Some(due_per_s), ..self.with_rate(median(rates.iter().copied())) }
     }
 
-    /// Whether it is about messages a second, and so is its bound.
+    /// Returns whether the row and its bound have a rate. Otherwise they have a latency.
     fn is_rate(&self) -> bool {
         let bare = self.msgs_per_s.is_some() && self.p50_us.is_none() && self.due_per_s.is_none();
         self.bound.as_ref().map_or(bare, |bound| bound.unit == "msgs/s")
     }
 
-    /// With a rate of messages.
+    /// Adds a rate of messages.
     pub(super) fn with_rate(self, msgs_per_s: f64) -> Self {
         let mb_per_s = Some(msgs_per_s * self.bytes as f64 / 1e6);
         Row { msgs_per_s: Some(msgs_per_s), mb_per_s, ..self }
     }
 }
 
-/// A bench's result.
+/// The result of a bench.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     pub(super) environment: Environment,
     pub(super) rows: Vec<Row>,
-    /// Of a bench that kills.
+    /// Result of a bench that kills processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trial: Option<Trial>,
-    /// Of the bench of the switch.
+    /// Result of the bench of the switch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) switch: Option<SwitchReport>,
 }
 
-/// Real processes that were killed and started again, and what their histories say.
+/// Real processes that were killed and restarted, and the verdict on their histories.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trial {
-    /// No property is violated.
+    /// `true` if no property is violated.
     pub(super) ok: bool,
     pub(super) seed: u64,
-    /// By what was killed.
+    /// Number of kills by role.
     pub(super) kills: BTreeMap<&'static str, u64>,
-    /// By name: `ok`, `violated` or `not_checked`.
+    /// Verdicts by property: `ok`, `violated` or `not_checked`.
     pub(super) properties: Verdicts,
     pub(super) counter_example: Option<String>,
     pub(super) messages: u64,
     pub(super) deliveries: u64,
-    /// From each leader's death to the first delivery of what was sent after it.
+    /// Times from each leader's death to the first delivery of a message that was sent after it.
     pub(super) outage_ms: Vec<f64>,
-    /// Of each member: from its new start until it had what the others have.
+    /// Times from each member's restart until it had caught up with the others.
     pub(super) rejoin_ms: Vec<f64>,
-    /// Leaders' deaths without an outage to be told: others had taken over before.
+    /// Number of kills of leaders without an outage, because another process had taken over before.
     pub(super) unobserved: u64,
-    /// Where the histories are, if they were kept.
+    /// Directory of the histories, if they were kept.
     pub(super) history: Option<PathBuf>,
 }
 
@@ -235,7 +235,7 @@ impl Trial {
     }
 }
 
-/// A rate is kept if so much of it is delivered.
+/// Share of a fixed rate that must be delivered for the rate to count as kept.
 const BEHIND: f64 = 0.99;
 const RATIO: &str = "ratio: 1.00 is at the bound, larger is worse; bound and row took turns in the same run";
 const NO_BOUND: &str =
@@ -246,7 +246,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
 }
 
 impl Report {
-    /// Rows and nothing else.
+    /// Returns a report that consists of rows only.
     pub(super) fn of(environment: Environment, rows: Vec<Row>) -> Self {
         Report { environment, rows, trial: None, switch: None }
     }
@@ -289,7 +289,7 @@ impl Report {
         table(&head, self.rows.iter().filter(|row| row.is_rate()).map(cells))
     }
 
-    /// What came of the rates that were asked for.
+    /// Describes how far the fixed rates were kept.
     fn fixed_rates(&self) -> String {
         let mut text = String::new();
         for (row, due) in self.rows.iter().filter_map(|row| Some((row, row.due_per_s?))) {

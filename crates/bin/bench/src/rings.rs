@@ -1,9 +1,10 @@
-//! Rings of sealed records between the processes of a bound, in the memory that they share: what a stream of messages costs
-//! without a protocol.
+//! Rings of sealed records between the processes of a bound, in shared memory: the cost of a stream of messages without
+//! a protocol.
 //!
-//! Each writer and step that a bound uses has a ring of its own towards each reader, or one that several readers look at. A record is
-//! sealed and opened as the fabrics' records are: copied, with a checksum over all its bytes at both ends. A reader stores how many records it has taken, if the writer has no
-//! other way to know, and the writer loads that only when its ring seems full. Everything that is written in a round is fenced once.
+//! Each writer and step that a bound uses has a ring towards each reader, or one ring that several readers share.
+//! Records are sealed and opened like those of the fabrics: copied, with a checksum over all bytes computed at both
+//! ends. If the writer has no other way to know, a reader publishes how many records it has consumed, and the writer
+//! loads that count only when its ring seems full. One fence covers everything that is written in a round.
 
 use std::io;
 
@@ -16,24 +17,24 @@ use super::bells::Bells;
 use super::lane::Lane;
 use super::shared_area::SharedArea;
 
-/// The clusters' salts differ, this one is as good as any.
+/// Salt of the seals. Clusters have different salts, and any value will do here.
 const SALT: u64 = 0x5eed;
-/// Lines between rings, so that no prefetcher couples two.
+/// Number of lines between two rings, so that no prefetcher couples them.
 const GAP: usize = 2;
 
-/// Who writes records of a step for whom, and how long they are.
+/// Writer, readers, step and size of a ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RingSpec {
     pub(super) writer: usize,
-    /// Who looks at it: others than the writer.
+    /// The processes that read the ring. The writer is not among them.
     pub(super) readers: Vec<usize>,
     pub(super) step: usize,
-    /// Longest payload, bytes; at least a word.
+    /// Longest payload, in bytes; at least one word.
     pub(super) bytes: usize,
-    /// Records that are there at once, at most.
+    /// Largest number of records in the ring.
     pub(super) slots: usize,
-    /// Whether readers say how many they have taken. Where the writer knows from other records that there is room, nobody needs
-    /// that, and no line goes back.
+    /// `true` if readers publish how many records they have consumed. If the writer knows from other records that there
+    /// is room, no count is needed and no cache line travels back.
     pub(super) counted: bool,
 }
 
@@ -42,18 +43,18 @@ impl RingSpec {
         record_cells(self.bytes)
     }
 
-    /// Lines before the records: each reader's count.
+    /// Returns the number of lines before the records, which hold each reader's count.
     fn counts(&self) -> usize {
         self.readers.len() * (1 + GAP)
     }
 
-    /// Lines that it takes.
+    /// Returns the number of lines that the ring needs.
     fn lines(&self) -> usize {
         self.counts() + self.cells() * self.slots + GAP
     }
 }
 
-/// Lines that all these rings take.
+/// Returns the number of lines that all these rings need.
 pub(super) fn lines(specs: &[RingSpec]) -> usize {
     specs.iter().map(RingSpec::lines).sum()
 }
@@ -63,27 +64,27 @@ pub(super) fn lines(specs: &[RingSpec]) -> usize {
 struct Ring {
     spec: RingSpec,
     first_line: usize,
-    /// The reader's place among the readers.
+    /// Index of the reader among the readers.
     reader: usize,
-    /// Records that this end has written or taken in this phase.
+    /// Number of records that this end has written or consumed in this phase.
     next: u64,
-    /// At the writer: records of which it knows that they were taken.
+    /// At the writer: number of records that it knows to be consumed.
     freed: u64,
 }
 
 impl Ring {
-    /// The word with a reader's count.
+    /// Returns the word with a reader's count.
     fn count<'a>(&self, area: &'a SharedArea, reader: usize) -> &'a Word {
         &area.line(self.first_line + reader * (1 + GAP))[0]
     }
 
-    /// How many records all readers have taken.
+    /// Returns the number of records that all readers have consumed.
     fn taken(&self, area: &SharedArea, base: u64) -> u64 {
         let of = |reader| self.count(area, reader).load(Ordering::Acquire).saturating_sub(base);
         (0..self.spec.readers.len()).map(of).min().unwrap_or(u64::MAX)
     }
 
-    /// The first line of the next record, and its lap. Laps of different phases differ.
+    /// Returns the first line of the next record, and its lap. The laps of different phases differ.
     #[inline]
     fn place(&self, base: u64) -> (usize, u64) {
         let slots = self.spec.slots as u64;
@@ -92,30 +93,30 @@ impl Ring {
     }
 }
 
-/// One process's ends of all rings.
+/// The ends of all rings at one process.
 pub(super) struct Rings<'a> {
     area: &'a SharedArea,
     me: usize,
     steps: usize,
     clients: usize,
-    /// Larger in each phase.
+    /// Base of the phase, which rises with each phase.
     base: u64,
     out: Vec<Ring>,
-    /// By reader and step: the place among those out. Of a ring with several readers all have it.
+    /// Index into `out`, by reader and step. The readers of a shared ring have the same index.
     to: Vec<Option<usize>>,
     r#in: Vec<Ring>,
-    /// By writer, step and client: the newest message.
+    /// Newest message, by writer, step and client.
     newest: Vec<u64>,
     seals: Vec<Seal>,
-    /// The record that is written, and the one that is read.
+    /// Buffers for the record that is written and for the one that is read.
     record: Vec<u64>,
     opened: Vec<u64>,
-    /// The record's lap, its word, and its payload's length, as it was sealed last. Several readers get it sealed once.
+    /// Lap, word and payload length of the record that was sealed last. A record for several readers is sealed once.
     sealed: (u64, u64, usize),
     bells: Bells<'a>,
 }
 
-/// What the processes of a bound have in common.
+/// The parameters that the processes of a bound share.
 #[derive(Clone, Copy)]
 pub(super) struct Shape<'a> {
     pub(super) specs: &'a [RingSpec],
@@ -125,7 +126,7 @@ pub(super) struct Shape<'a> {
 }
 
 impl<'a> Rings<'a> {
-    /// The ends of process `me` in the phase with this base.
+    /// Creates the ends of process `me` for the phase with this base.
     pub(super) fn new(area: &'a SharedArea, shape: Shape<'_>, (me, base): (usize, u64), mode: WaitMode) -> Self {
         let Shape { specs, processes, steps, clients } = shape;
         let (mut out, mut r#in, mut to) = (Vec::new(), Vec::new(), vec![None; processes * steps]);
@@ -162,7 +163,8 @@ impl<'a> Rings<'a> {
         (writer * self.steps + step) * self.clients + client
     }
 
-    /// Waits until a ring has room. This process's own rings are emptied meanwhile, so nobody waits for ever.
+    /// Waits until a ring has room. It empties this process's own rings meanwhile, so that two processes cannot wait
+    /// for each other forever.
     fn make_room(&mut self, ring: usize) -> io::Result<()> {
         loop {
             let out = &mut self.out[ring];
@@ -180,7 +182,7 @@ impl<'a> Rings<'a> {
 }
 
 impl Lane for Rings<'_> {
-    /// Opens what came, in order, and counts it.
+    /// Opens the records that have arrived, in order, and counts them.
     #[inline]
     fn look(&mut self) -> io::Result<bool> {
         let mut worked = false;
@@ -232,7 +234,7 @@ impl Lane for Rings<'_> {
         Ok(())
     }
 
-    /// One store that all of them look at.
+    /// Writes one record, which all readers share.
     #[inline]
     fn put_for(&mut self, readers: &[usize], step: usize, client: usize, n: u64, bytes: usize) -> io::Result<()> {
         readers.first().map_or(Ok(()), |first| self.put(*first, step, client, n, bytes))
@@ -254,7 +256,7 @@ impl Lane for Rings<'_> {
     }
 }
 
-/// A client and the number of its message, from 1, in a word.
+/// Packs a client and the number of its message, counted from 1, into a word.
 fn pack(client: usize, n: u64) -> u64 {
     (client as u64) << 48 | n
 }
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_whose_writer_knows_that_there_is_room_stores_nothing() {
+    fn readers_of_uncounted_rings_store_nothing() {
         for counted in [false, true] {
             let specs = [RingSpec { writer: 0, readers: vec![1], step: 0, bytes: 8, slots: 2, counted }];
             let area = area(&specs, 2);
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_oneself_needs_no_ring() {
+    fn records_to_the_own_process_need_no_ring() {
         let specs = specs();
         let area = area(&specs, 2);
         let mut rings = Rings::new(&area, shape(&specs, 2), (0, 1 << 32), WaitMode::POLL);
@@ -359,7 +361,7 @@ mod tests {
             [0, 1, 2].map(|me| Rings::new(&area, shape(&specs, 3), (me, 1 << 32), WaitMode::POLL));
         (1..=3).for_each(|n| writer.put_for(&[1, 2], 1, 0, n, 8).unwrap());
         assert!(one.look().unwrap() && one.newest(0, 1, 0) == 3);
-        assert_eq!(writer.out[0].taken(&area, 1 << 32), 0, "the other one has taken nothing");
+        assert_eq!(writer.out[0].taken(&area, 1 << 32), 0, "the other reader has consumed nothing");
         assert!(other.look().unwrap() && other.newest(0, 1, 0) == 3);
         writer.put_for(&[1, 2], 1, 0, 4, 8).unwrap();
         assert!(one.look().unwrap() && one.newest(0, 1, 0) == 4);

@@ -1,4 +1,4 @@
-//! Processes of a bench on RoCEv2: on this host, each with a loopback address of its own.
+//! Processes of a bench on RoCEv2. All run on this host, each with its own loopback address.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,12 +11,12 @@ use stentor_support::live::{Captures, refuse_network};
 
 use super::workers::KEY;
 
-/// Where connections are made; packets have their own port.
+/// Port of the connection manager. Packets use another port.
 const PORT: u16 = 7399;
-/// Room for all regions of one process, bytes.
+/// Largest size of all regions of one process, in bytes.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// What becomes of their packets, or nothing if that means nothing on their fabric, which is not RoCEv2.
+/// Returns the captures and faults of the processes' network. Refuses them on fabrics other than RoCEv2.
 pub(super) fn captures(args: &SeededNetworks, is_roce: bool, place: &str) -> Result<Captures, Failure> {
     let captures = Captures::from(args);
     if !is_roce {
@@ -25,12 +25,12 @@ pub(super) fn captures(args: &SeededNetworks, is_roce: bool, place: &str) -> Res
     Ok(captures)
 }
 
-/// The name of a process that has no better one.
+/// Returns a name for a process that has no other.
 pub(super) fn name(process: usize) -> String {
     format!("p{process}")
 }
 
-/// Starts one of them. `longest` is the longest message or write, bytes.
+/// Starts one of the processes. `longest` is the length of the longest message or write, in bytes.
 pub(super) fn start(
     network: u8,
     me: ProcessId,

@@ -5,35 +5,35 @@ use serde::Serialize;
 
 use super::clock::Grain;
 
-/// Longest latency that is told apart, ns.
+/// Longest latency that is distinguished, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
 /// Latencies of one row, or of its bound.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: Histogram<u64>,
-    /// Of each round: median, 99th percentile and mean, ns.
+    /// Median, 99th percentile and mean of each round, in nanoseconds.
     rounds: Vec<(f64, f64, f64)>,
-    /// Multiplied to what was recorded: one half for half the round trip.
+    /// Factor to a recorded value, such as one half for a round trip.
     scale: f64,
-    /// What reading it costs is subtracted from what was recorded.
+    /// The clock, whose cost is subtracted from each recorded value.
     clock: Grain,
 }
 
-/// One step of a distribution: so large a part of the latencies is at most so long.
+/// One step of a distribution: a share of the latencies and their upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Percentile {
     pub(super) us: f64,
-    /// From 0 to 1.
+    /// Share of the latencies, from 0 to 1.
     pub(super) quantile: f64,
-    /// Latencies up to here.
+    /// Number of latencies up to this step.
     pub(super) count: u64,
 }
 
-/// Steps of a distribution each time the rest is halved.
+/// Number of steps of a distribution for each halving of the rest.
 const TICKS: u32 = 5;
 
-/// What is told of them, microseconds.
+/// Summary of latencies, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Summary {
     pub(super) iterations: u64,
@@ -42,12 +42,12 @@ pub(super) struct Summary {
     /// Median of the rounds' medians.
     pub(super) typical: f64,
     pub(super) avg: f64,
-    /// Median of the rounds' means: beside what tells of a mean only.
+    /// Median of the rounds' means, for comparison with programs that report only a mean.
     pub(super) round_avg: f64,
     pub(super) stdev: f64,
     /// Median of the rounds' 99th percentiles.
     pub(super) p99: f64,
-    /// Over all rounds.
+    /// 99.9th percentile over all rounds.
     pub(super) p999: f64,
 }
 
@@ -55,7 +55,8 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("bounds and digits that the histogram takes")
 }
 
-/// The middle one; the mean of both when there are two. 0 of nothing.
+/// Returns the median, which is the mean of the two middle values if there is an even number of them, and 0 if there
+/// are none.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -67,8 +68,8 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The median. Where the clock tells in steps as long as what it measures, the values that fall on the middle step are
-/// taken as spread evenly over it (the median of grouped data).
+/// Returns the median. If the step of the clock is about as long as the latencies, values on the middle step are
+/// treated as spread evenly over it (the median of grouped data).
 fn middle(round: &Histogram<u64>, step: u64) -> f64 {
     let value = round.value_at_quantile(0.5);
     let half = step / 2;
@@ -86,12 +87,12 @@ impl Samples {
         Samples { all: histogram(), rounds: Vec::new(), scale, clock }
     }
 
-    /// Of what is recorded as it is.
+    /// Creates samples that are reported as they were recorded.
     pub(super) fn plain() -> Self {
         Samples::new(1.0, Grain::default())
     }
 
-    /// Takes the latencies of one round, ns.
+    /// Records the latencies of one round, in nanoseconds.
     pub(super) fn round(&mut self, latencies: impl IntoIterator<Item = u64>) {
         let mut round = histogram();
         for latency in latencies {
@@ -105,12 +106,12 @@ impl Samples {
         }
     }
 
-    /// The medians of the rounds, in their order, ns.
+    /// Returns the medians of the rounds, in their order, in nanoseconds.
     pub(super) fn medians(&self) -> impl Iterator<Item = f64> {
         self.rounds.iter().map(|round| round.0)
     }
 
-    /// The means of the rounds, in their order, microseconds.
+    /// Returns the means of the rounds, in their order, in microseconds.
     pub(super) fn means(&self) -> impl Iterator<Item = f64> {
         self.rounds.iter().map(|round| round.2 / 1000.0)
     }
@@ -119,12 +120,12 @@ impl Samples {
         ((recorded - self.clock.cost_ns) * self.scale).max(0.0)
     }
 
-    /// The medians of the rounds, in their order, microseconds.
+    /// Returns the medians of the rounds, in their order, in microseconds.
     pub(super) fn medians_us(&self) -> Vec<f64> {
         self.medians().map(|ns| ns / 1000.0).collect()
     }
 
-    /// How the latencies of all rounds are distributed, in steps that become finer towards the longest.
+    /// Returns the distribution of the latencies of all rounds, in steps that become finer towards the longest.
     pub(super) fn distribution(&self) -> Vec<Percentile> {
         let steps = self.all.iter_quantiles(TICKS).scan(0, |count, step| {
             *count += step.count_since_last_iteration();
@@ -183,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn between_the_steps_of_a_coarse_clock_counts_tell() {
-        // 112 on a clock of tens: four fifths are read as 110, one fifth as 120.
+    fn median_on_a_coarse_clock_is_interpolated() {
+        // A clock with steps of ten reads 112 as 110 in four fifths of the cases, and as 120 in one fifth.
         let mut round = histogram();
         round.record_n(110, 800).unwrap();
         round.record_n(120, 200).unwrap();

@@ -1,4 +1,5 @@
-//! The memory that all processes of a bench share: what to do next, who is there, results, and lines for the bounds.
+//! The memory that all processes of a bench share: commands, states of the processes, results, and lines for the
+//! bounds.
 
 use std::io;
 use std::time::Duration;
@@ -7,40 +8,40 @@ use serde::{Deserialize, Serialize};
 use stentor_fabric::memory::{LINE_WORDS, Ordering, Word};
 use stentor_fabric_shm::BareMemory;
 
-/// Word that counts phases; everybody sleeps on it between two.
+/// Word that counts phases. The processes sleep on it between two phases.
 const PHASE: usize = 0;
-/// Word that counts what was finished; the conductor sleeps on it.
+/// Word that counts finished parts. The conductor sleeps on it.
 const PROGRESS: usize = LINE_WORDS;
-/// Word that says which phase is over.
+/// Word with the last phase that was ended.
 const OVER: usize = 2 * LINE_WORDS;
-/// Words of the command.
+/// First word of the command, and its length.
 const COMMAND: usize = 3 * LINE_WORDS;
 const COMMAND_WORDS: usize = 6;
 /// First word of the processes' own lines.
 const OWN: usize = 4 * LINE_WORDS;
-/// Results of one process, words.
+/// Number of results of one process.
 pub(super) const RESULTS: usize = 16;
 const OWN_WORDS: usize = 3 * LINE_WORDS + RESULTS;
-/// The result with a time, ns.
+/// Index of the result with a time, in nanoseconds.
 pub(super) const NS: usize = 8;
-/// The result that says that a process is connected.
+/// Index of the result that reports that a process is connected.
 const READY: usize = 9;
-/// The result of one of two processes: the phase in which it was connected.
+/// Index of the result with the phase in which one of two processes was connected.
 const CONNECTED: usize = 15;
-/// In a process's own lines.
+/// Words in a process's own lines.
 const ARRIVED: usize = 0;
 const FINISHED: usize = LINE_WORDS;
 const BELL: usize = 2 * LINE_WORDS;
 const RESULT: usize = 3 * LINE_WORDS;
 
-/// How large it is.
+/// Sizes of the shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Shape {
-    /// Processes beside the conductor.
+    /// Number of processes besides the conductor.
     pub(super) processes: usize,
-    /// Lines for the bounds.
+    /// Number of lines for the bounds.
     pub(super) lines: usize,
-    /// Samples of each process.
+    /// Number of samples of each process.
     pub(super) samples: usize,
 }
 
@@ -58,25 +59,25 @@ impl Shape {
     }
 }
 
-/// What all processes do in one phase.
+/// The command for one phase, which all processes receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Command {
-    /// One of the bench's kinds; 0 ends the processes.
+    /// Kind of the phase, as the bench numbers them; 0 ends the processes.
     pub(super) kind: u64,
-    /// Payload.
+    /// Payload, in bytes.
     pub(super) bytes: u64,
-    /// Iterations before the measured ones.
+    /// Number of warm-up iterations.
     pub(super) warmup: u64,
-    /// Measured iterations.
+    /// Number of measured iterations.
     pub(super) iterations: u64,
-    /// Messages outstanding.
+    /// Number of outstanding messages.
     pub(super) window: u64,
-    /// What else the kind needs.
+    /// Further parameter of the kind.
     pub(super) extra: u64,
 }
 
 impl Command {
-    /// The processes end.
+    /// Kind that ends the processes.
     pub(super) const END: u64 = 0;
 
     fn encode(self) -> [u64; COMMAND_WORDS] {
@@ -121,60 +122,60 @@ impl SharedArea {
         OWN + process * OWN_WORDS + what
     }
 
-    /// The word that wakes a process, for [`BareMemory::ring`].
+    /// Returns the word that wakes a process, for [`BareMemory::ring`].
     pub(super) fn bell(&self, process: usize) -> usize {
         self.own(process, BELL)
     }
 
-    /// A line for the bounds.
+    /// Returns a line for the bounds.
     #[inline]
     pub(super) fn line(&self, line: usize) -> &[Word] {
         let first = self.shape.first_line() + line * LINE_WORDS;
         &self.memory.words()[first..first + LINE_WORDS]
     }
 
-    /// Lines for the bounds, one after the other.
+    /// Returns consecutive lines for the bounds.
     pub(super) fn lines(&self, first: usize, count: usize) -> &[Word] {
         assert!(first + count <= self.shape.lines, "lines {first}+{count} of {}", self.shape.lines);
         let first = self.shape.first_line() + first * LINE_WORDS;
         &self.memory.words()[first..first + count * LINE_WORDS]
     }
 
-    /// Stores whole words from the beginning of a line on, as the fabric does it.
+    /// Stores whole words from the beginning of a line on, as the fabric does.
     #[inline]
     pub(super) fn store(&self, line: usize, bytes: &[u8]) {
         self.memory.store(self.shape.first_line() + line * LINE_WORDS, bytes);
     }
 
-    /// A process's samples.
+    /// Returns the samples of a process.
     pub(super) fn samples(&self, process: usize) -> &[Word] {
         let first = self.shape.first_sample(process);
         &self.memory.words()[first..first + self.shape.samples]
     }
 
-    /// A process's results.
+    /// Returns the results of a process.
     pub(super) fn results(&self, process: usize) -> &[Word] {
         let first = self.own(process, RESULT);
         &self.memory.words()[first..first + RESULTS]
     }
 
-    /// A process is connected.
+    /// Marks a process as connected.
     pub(super) fn set_ready(&self, process: usize) {
         self.results(process)[READY].store(1, Ordering::Release);
     }
 
-    /// Whether it said so.
+    /// Returns whether a process is connected.
     pub(super) fn is_ready(&self, process: usize) -> bool {
         self.results(process)[READY].load(Ordering::Acquire) == 1
     }
 
-    /// Whether all are.
+    /// Returns whether all processes are connected.
     pub(super) fn all_are_ready(&self) -> bool {
         (0..self.shape.processes).all(|process| self.is_ready(process))
     }
 
-    /// Calls `turn`, which returns whether this one of two processes is connected, until both are: the other one may need this
-    /// one's answers until then.
+    /// Calls `turn`, which returns whether this one of two processes is connected, until both are. The other process
+    /// may need answers of this one until then.
     pub(super) fn connect_two<E>(
         &self,
         process: usize,
@@ -192,7 +193,7 @@ impl SharedArea {
         Ok(())
     }
 
-    /// The conductor begins a phase; returns its number.
+    /// Begins a phase, as the conductor. Returns its number.
     pub(super) fn begin(&self, command: Command) -> u64 {
         for (word, value) in self.memory.words()[COMMAND..].iter().zip(command.encode()) {
             word.store(value, Ordering::Relaxed);
@@ -202,7 +203,7 @@ impl SharedArea {
         phase
     }
 
-    /// Sleeps until the phase after `last` begins; its number and command.
+    /// Sleeps until the phase after `last` begins. Returns its number and command.
     pub(super) fn next(&self, last: u64) -> io::Result<(u64, Command)> {
         loop {
             let phase = self.word(PHASE).load(Ordering::Acquire);
@@ -214,7 +215,7 @@ impl SharedArea {
         }
     }
 
-    /// A process is awake and begins with the others.
+    /// Waits until all processes have woken up for the phase, so that they begin together.
     pub(super) fn meet(&self, process: usize, phase: u64) {
         self.word(self.own(process, ARRIVED)).store(phase, Ordering::Release);
         let there = |process| self.word(self.own(process, ARRIVED)).load(Ordering::Acquire) >= phase;
@@ -223,7 +224,7 @@ impl SharedArea {
         }
     }
 
-    /// The process that leads a phase ends it for the others, asleep or not.
+    /// Ends the phase for all processes, asleep or not.
     pub(super) fn end(&self, phase: u64) {
         self.word(OVER).store(phase, Ordering::SeqCst);
         for process in 0..self.shape.processes {
@@ -231,20 +232,20 @@ impl SharedArea {
         }
     }
 
-    /// Whether the phase was ended.
+    /// Returns whether the phase was ended.
     #[inline]
     pub(super) fn is_over(&self, phase: u64) -> bool {
         self.word(OVER).load(Ordering::Relaxed) == phase
     }
 
-    /// A process has done its part.
+    /// Reports that a process has done its part.
     pub(super) fn finish(&self, process: usize, phase: u64) {
         self.word(self.own(process, FINISHED)).store(phase, Ordering::Release);
         self.word(PROGRESS).fetch_add(1, Ordering::AcqRel);
         self.memory.wake(PROGRESS);
     }
 
-    /// The conductor sleeps until something is finished; whether everything is.
+    /// Sleeps, as the conductor, until a process has done its part. Returns whether all have.
     pub(super) fn await_finish(&self, phase: u64, longest: Duration) -> io::Result<bool> {
         let seen = self.word(PROGRESS).load(Ordering::Acquire);
         let done = |process| self.word(self.own(process, FINISHED)).load(Ordering::Acquire) >= phase;

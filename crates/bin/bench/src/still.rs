@@ -1,4 +1,4 @@
-//! A sign of life until the rows are there.
+//! Progress messages while a bench runs.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use stentor_support::Output;
 
-/// From the beginning to the first sign; between two signs twice as long each time.
+/// Time before the first message. The pause doubles with each message.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Says on standard error that a bench is at work, until it is dropped.
+/// Reports on standard error that a bench is running, until it is dropped.
 pub(super) struct Still(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Still {
-    /// Without a thread it says nothing.
+    /// Starts the reports. Without a thread there are none.
     pub(super) fn begin(output: Output) -> Self {
         let (sender, ended) = channel::<()>();
         let thread = std::thread::Builder::new().name("still".to_owned()).spawn(move || {

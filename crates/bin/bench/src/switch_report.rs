@@ -1,22 +1,22 @@
-//! What the bench of the switch tells besides rows: counts, and bars that must hold.
+//! The report of the switch bench besides its rows: counts, and limits that must hold.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 use stentor_support::{Style, table};
 
-/// What is counted of the switch.
+/// The counts and limits of the switch bench.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SwitchReport {
-    /// What a message costs its sender.
+    /// Cost of a message for its sender.
     pub(super) sender: Vec<Sender>,
-    /// How acknowledgements become one: two ways.
+    /// Two ways to aggregate acknowledgements.
     pub(super) aggregation: Vec<Aggregated>,
-    /// What must hold of what was measured.
+    /// Limits that the results must satisfy.
     pub(super) bars: Vec<Bar>,
 }
 
-/// Packets and bytes of a sender for a message, IP headers included; and of what it hears.
+/// Packets and bytes that a sender transmits and receives for a message, including IP headers.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sender {
     pub(super) receivers: u8,
@@ -28,17 +28,17 @@ pub(super) struct Sender {
     pub(super) answer_bytes: f64,
 }
 
-/// 16 packets without any loss; times are in those of a packet.
+/// Aggregation of the acknowledgements of 16 packets without loss. The unit of time is the time of a packet.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Aggregated {
     pub(super) receivers: u8,
-    /// Of acknowledgements.
+    /// Jitter of the acknowledgements.
     pub(super) jitter: f64,
     pub(super) runs: u32,
-    /// Part of the runs in which the sender must time out.
+    /// Share of the runs in which the sender must time out.
     pub(super) round_stalls: f64,
     pub(super) exact_stalls: f64,
-    /// Mean until everything is acknowledged.
+    /// Mean time until everything is acknowledged.
     pub(super) round_packet_times: f64,
     pub(super) exact_packet_times: f64,
 }
@@ -84,7 +84,7 @@ impl SwitchReport {
 pub(super) struct Bar {
     pub(super) name: &'static str,
     pub(super) value: f64,
-    /// Whether the value is to be at least the limit, instead of at most.
+    /// `true` if the limit is a lower bound, `false` if it is an upper bound.
     pub(super) at_least: bool,
     pub(super) limit: f64,
     pub(super) ok: bool,

@@ -1,4 +1,4 @@
-//! How one process of the bound's chain tells another: by plain memory that they share.
+//! The transport of the steps of a bound's chain. This one is plain memory that the processes share.
 
 use std::io;
 
@@ -8,28 +8,28 @@ use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use super::bells::Bells;
 use super::shared_area::SharedArea;
 
-/// What carries the steps of a chain.
+/// Carries the steps of a chain.
 pub(super) trait Way {
-    /// Takes in what came; before what is [seen](Self::sees) changes.
+    /// Receives everything that has arrived. The result of [`sees`](Self::sees) changes only by this call.
     fn look(&mut self) -> io::Result<()>;
 
-    /// A step with what the message carries, this many bytes.
+    /// Sends a step with the payload of the message, which has `bytes` bytes.
     fn body(&mut self, reader: usize, step: usize, bytes: usize, number: u64);
 
-    /// A step of message `number` to another process.
+    /// Sends a step of message `number` to another process.
     fn tell(&mut self, reader: usize, step: usize, number: u64);
 
-    /// Whether `writer` has taken this step of message `number` towards this process.
+    /// Returns whether `writer` has taken this step of message `number` towards this process.
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool;
 
-    /// Nothing that was told stays here, and whoever sleeps wakes.
+    /// Sends everything that was written, and wakes sleeping readers.
     fn flush(&mut self);
 
-    /// After every round.
+    /// Pauses after a round.
     fn pause(&mut self, worked: bool) -> io::Result<()>;
 }
 
-/// A line of shared memory for each writer, reader and step.
+/// One cache line of shared memory for each writer, reader and step.
 pub(super) struct Lines<'a> {
     area: &'a SharedArea,
     processes: usize,
@@ -39,7 +39,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Between so many processes, each of which may take so many steps towards another.
+    /// Creates the lines between processes, each of which can take `steps` steps towards another.
     pub(super) fn new(area: &'a SharedArea, (processes, steps): (usize, usize), me: usize, mode: WaitMode) -> Self {
         Lines { area, processes, steps, me, bells: Bells::new(area, processes, me, mode) }
     }
@@ -49,7 +49,7 @@ impl<'a> Lines<'a> {
         (writer * self.processes + reader) * self.steps + step
     }
 
-    /// What `writer` stored last for `reader`, who may be somebody else.
+    /// Returns the last number that `writer` stored for `reader`, which need not be this process.
     #[inline]
     pub(super) fn load(&self, writer: usize, reader: usize, step: usize) -> u64 {
         self.area.line(self.line(writer, reader, step))[0].load(Ordering::Acquire)

@@ -1,5 +1,5 @@
-//! What one process of a bench is told on its command line; everything else is in the shared memory that is its standard
-//! input.
+//! The specification of one process of a bench, which its command line carries. Everything else is in the shared
+//! memory, which is its standard input.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,49 +17,49 @@ use stentor_support::args::Network;
 use super::shared_area::{Command, Shape, SharedArea};
 use crate::args::{NebMode, Pinning, Protocol, Waiting};
 
-/// A process's part.
+/// The specification of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct WorkerSpec {
-    /// Its index among the bench's processes.
+    /// Index among the processes of the bench.
     pub(super) process: usize,
-    /// Where the control sockets are.
+    /// Directory of the control sockets.
     pub(super) directory: PathBuf,
-    /// The conductor; when it ends, so does this process.
+    /// The conductor. This process ends when it ends.
     pub(super) parent: i32,
     pub(super) shape: Shape,
     pub(super) part: Part,
-    /// The processor to stay on.
+    /// Processor that the process is pinned to.
     pub(super) processor: Option<usize>,
-    /// Its capture and bad network, on RoCEv2.
+    /// Capture and faults of its network, on RoCEv2.
     pub(super) traffic: Network,
 }
 
-/// Which bench.
+/// The process's part in a bench.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Part {
     /// One of two processes that use the verbs.
     Fabric {
-        /// Room for the longest payload, bytes.
+        /// Longest payload, in bytes.
         bytes: usize,
         carrier: Carrier,
     },
     /// One of two processes that send messages.
     Channel {
-        /// On RoCEv2 or libfabric instead of shared memory: the second number of all loopback addresses.
+        /// The second number of all loopback addresses, on RoCEv2 or libfabric. `None` on shared memory.
         network: Option<u8>,
-        /// On libfabric: the provider.
+        /// The provider, on libfabric.
         ofi: Option<String>,
-        /// Whether the receiver loads and checks every byte of a message in place.
+        /// `true` if the receiver loads and checks every byte of a message in place.
         every_byte: bool,
     },
     /// A member or a client.
     Multicast(Cluster),
-    /// The same, measured one at a time.
+    /// A member or a client, measured one at a time.
     #[serde(rename = "critical-path")]
     CriticalPath {
         cluster: Cluster,
-        /// The processor of whoever is measured, and the one of all others.
+        /// The processor of the measured process, and that of all others.
         ends: [usize; 2],
     },
     /// A process of the multicast's bounds alone, on given addresses.
@@ -68,34 +68,34 @@ pub(super) enum Part {
     Neb(Neb),
 }
 
-/// What the verbs of a bench are done on.
+/// The fabric on which verbs are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Carrier {
     /// Shared memory.
     Shm,
-    /// RoCEv2: the second number of all loopback addresses.
+    /// RoCEv2, with the second number of all loopback addresses.
     Roce(u8),
     /// The device with this address.
     Verbs {
         address: IpAddr,
-        /// Both processes share a processor: whoever waits gives it away.
+        /// `true` if both processes share a processor. A process that waits then yields it.
         yields: bool,
     },
 }
 
-/// How the messages of a bench are sent.
+/// Parameters of the messages of a bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Setting {
     pub(super) window: u32,
     pub(super) bytes: u32,
     pub(super) wait: Waiting,
     pub(super) pin: Pinning,
-    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+    /// The second number of all loopback addresses, on RoCEv2. `None` on shared memory.
     pub(super) network: Option<u8>,
 }
 
-/// The processes of a broadcast's bench.
+/// The processes of a broadcast bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Neb {
     pub(super) processes: u16,
@@ -123,39 +123,39 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Members of all groups; clients come behind them.
+    /// Returns the number of members of all groups. The clients follow them.
     pub(super) fn members(&self) -> usize {
         usize::from(self.groups) * usize::from(self.replicas)
     }
 
-    /// Members that a message goes to.
+    /// Returns the number of members that a message goes to.
     pub(super) fn destinations(&self) -> usize {
         usize::from(self.dest) * usize::from(self.replicas)
     }
 
-    /// All processes.
+    /// Returns the number of all processes.
     pub(super) fn processes(&self) -> usize {
         self.members() + usize::from(self.clients)
     }
 }
 
-/// The cluster of bounds alone.
+/// The cluster of the bounds alone.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Hosts {
     pub(super) cluster: Cluster,
-    /// Of each process.
+    /// Address of each process.
     pub(super) addresses: Vec<IpAddr>,
-    /// The most that a packet carries, bytes.
+    /// Largest payload of a packet, in bytes.
     pub(super) mtu: usize,
 }
 
-/// The processors that this process may use.
+/// Returns the processors that this process may use.
 pub(super) fn processors() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect())
 }
 
-/// Stays on some processors.
+/// Pins this process to some processors.
 pub(super) fn pin(processors: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for processor in processors {
@@ -164,7 +164,7 @@ pub(super) fn pin(processors: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Ends with the bench from here on.
+/// Makes this process end when the bench ends.
 pub(super) fn follow(bench: i32, place: &str) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken("follow the parent")(error.into()))?;
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != bench) {
@@ -173,12 +173,12 @@ pub(super) fn follow(bench: i32, place: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Something that the system refused in the middle of a bench.
+/// Returns the failure of a system call in the middle of a bench.
 pub(super) fn broken(what: &str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::system(format_args!("cannot {what}"), &error, "bench", "run `stentor doctor`")
 }
 
-/// What one process does in a phase.
+/// The part of one process in a phase.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
     pub(super) area: &'a SharedArea,
@@ -188,12 +188,12 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// All its iterations, those before the measured ones among them.
+    /// Returns the number of all iterations, including the warm-up.
     pub(super) fn total(&self) -> u64 {
         self.command.warmup + self.command.iterations
     }
 
-    /// What numbers of this phase are larger than.
+    /// Returns a lower bound of the numbers of this phase. It is larger than all numbers of earlier phases.
     pub(super) fn base(&self) -> u64 {
         self.phase << 32
     }
@@ -207,12 +207,12 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Its id on a fabric.
+    /// Returns its process id on a fabric.
     pub(super) fn id(&self) -> ProcessId {
         ProcessId(self.spec.process as u16)
     }
 
-    /// Runs one process until the conductor ends it. `perform` does one phase.
+    /// Runs the process until the conductor ends it. `perform` runs one phase.
     pub(super) fn serve(&self, mut perform: impl FnMut(&Task<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let Worker { area, spec: WorkerSpec { process: me, .. } } = *self;
         let mut last = 0;
@@ -235,7 +235,7 @@ impl WorkerSpec {
             .map_err(|error| Failure::usage(error, "bench process", "use `stentor bench fabric` or `bench multicast`"))
     }
 
-    /// Takes up the shared memory; ends with the conductor from here on.
+    /// Maps the shared memory, and makes this process end when the conductor ends.
     pub(super) fn enter(&self) -> Result<SharedArea, Failure> {
         follow(self.parent, "bench process")?;
         if let Some(processor) = self.processor {

@@ -1,4 +1,4 @@
-//! The conductor's side: starts the processes, tells them what to do, ends them.
+//! The conductor's side: starts the processes, commands them, and ends them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
@@ -12,18 +12,18 @@ use stentor_support::{Failure, unique};
 use super::shared_area::{Command, Shape, SharedArea};
 use super::worker_spec::{Part, WorkerSpec, broken};
 
-/// The environment variable with the key of this bench's cluster, where its fabric takes one.
+/// Environment variable with the key of this bench's cluster, if its fabric needs one.
 pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
-/// Clusters that this conductor has started: each has a directory of its own, because several run at the same time.
+/// Number of clusters that this conductor has started. Several run at the same time, and each needs its own directory.
 static STARTED: AtomicU32 = AtomicU32::new(0);
-/// No phase takes longer, unless it hangs.
+/// Longest time that a phase takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often the conductor looks after its processes.
+/// Interval at which the conductor checks its processes.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long they may take to end.
+/// Longest time that the processes may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// The processes of a bench. Dropping it ends them.
+/// The processes of a bench. Dropping this ends them.
 pub(super) struct Workers {
     pub(super) area: SharedArea,
     children: Vec<Child>,
@@ -31,8 +31,8 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Starts one process for each part of `processors`, which says where it stays; `traffic` says what becomes of its
-    /// packets.
+    /// Starts one process for each entry of `processors`, which is the processor that it is pinned to. `traffic`
+    /// returns the captures and faults of its network.
     pub(super) fn start(
         part: Part,
         shape: Shape,
@@ -42,7 +42,8 @@ impl Workers {
         Workers::start_in(part, shape, processors, traffic, |_| None)
     }
 
-    /// The same, each process in the network namespace of that name. All of them share this host's memory still.
+    /// Starts the processes in network namespaces. `namespace` returns the name of each, and all processes still share
+    /// this host's memory.
     pub(super) fn start_in<'a>(
         part: Part,
         shape: Shape,
@@ -65,7 +66,7 @@ impl Workers {
             let memory = workers.area.memory().descriptor().map_err(broken("share memory"))?;
             let child = command_in(namespace(process), &program)
                 .args(["bench", "process", &text])
-                // Not among the arguments, which everybody may see.
+                // The key is not an argument, because arguments are visible to other users.
                 .env(KEY, &key)
                 .stdin(Stdio::from(memory))
                 .stdout(Stdio::null())
@@ -76,7 +77,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// One phase, from beginning to end.
+    /// Runs one phase, from beginning to end.
     pub(super) fn run(&mut self, command: Command) -> Result<(), Failure> {
         let phase = self.area.begin(command);
         let since = Instant::now();
@@ -101,7 +102,7 @@ impl Workers {
     }
 }
 
-/// Starts a program in a network namespace. The program takes the place of `ip`, so this process stays its parent.
+/// Starts a program in a network namespace. The program replaces `ip`, so this process stays its parent.
 fn command_in(namespace: Option<&str>, program: &Path) -> Program {
     let Some(namespace) = namespace else { return Program::new(program) };
     let mut command = Program::new("ip");
@@ -114,14 +115,14 @@ impl Drop for Workers {
         self.area.begin(Command::default());
         let until = Instant::now() + FAREWELL;
         for child in &mut self.children {
-            // Whoever does not go in time is made to; all of them are our own.
+            // Processes that do not end in time are killed. All of them are our own children.
             while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let _ = child.kill();
             let _ = child.wait();
         }
-        // The last of them has removed it, unless it was killed.
+        // The last process removes the directory, unless it was killed.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

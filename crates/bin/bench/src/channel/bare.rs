@@ -12,26 +12,26 @@ use super::LARGE;
 use super::line::{Line, WINDOW, window};
 use super::talk::refused;
 
-/// The word of a process's results with the length of its address, and behind it the address.
+/// Word of a process's results that holds the phase and the length of its address. The address follows it.
 const ADDRESS: usize = 3;
-/// Places are as far from each other as a message is long and a bit more: at multiples of a power of two they would contend for the
-/// same lines of a cache.
+/// Distance between two message buffers, in bytes. It is no multiple of a power of two, because such buffers would
+/// compete for the same cache lines.
 const PLACE_BYTES: usize = LARGE + 4096 + 64;
 
-/// One end.
+/// One end of the connection.
 pub(super) struct Provider {
-    /// With a window of places to send from, and behind them as many to receive into.
+    /// Registered memory: a window of send buffers, followed by a window of receive buffers.
     bare: Bare,
-    /// Places that receives are posted for, in their order, which is that of messages; and others, the last used last.
+    /// Buffers of posted receives, in posting order, which is the order of the messages; and free buffers, a stack.
     posted: VecDeque<usize>,
     free: Vec<usize>,
-    /// Messages that came and whose places are free, and messages that were taken.
+    /// Number of received messages whose buffers are free again, and number of messages that were consumed.
     seen: u64,
     taken: u64,
 }
 
 impl Provider {
-    /// Opens this end, and meets the other one.
+    /// Opens this end and waits for the address of the other one.
     pub(super) fn new(provider: &str, ip: IpAddr, area: &SharedArea, me: usize, phase: u64) -> Result<Self, Failure> {
         let bare = Bare::open(provider, (ip, me), 2 * WINDOW as usize, PLACE_BYTES).map_err(refused)?;
         let free = (WINDOW as usize..2 * WINDOW as usize).rev().collect();
@@ -48,7 +48,8 @@ impl Provider {
         Ok(end)
     }
 
-    /// Messages come in the order of the receives: the first place is free when another one has come, and takes the next.
+    /// Frees the buffers of messages that have arrived and posts receives for the next ones. Messages arrive in the
+    /// order of the receives.
     #[inline]
     fn receive_ahead(&mut self, bytes: usize) -> Result<(), Failure> {
         let (received, _) = self.bare.counts();
@@ -66,7 +67,7 @@ impl Provider {
         Ok(())
     }
 
-    /// Lets the provider work.
+    /// Lets the provider make progress.
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, Failure> {
         self.bare.progress().map_err(|failure| Failure::run(failure, "bench channel", "run `stentor doctor`"))?;
@@ -94,7 +95,7 @@ impl Line for Provider {
     }
 }
 
-/// Leaves an address for the other process.
+/// Publishes the address of this process.
 fn publish(results: &[Word], phase: u64, address: &[u8]) -> Result<(), Failure> {
     if address.len() > (RESULTS - ADDRESS - 1) * WORD {
         let what = format!("an address of {} bytes", address.len());
@@ -109,7 +110,7 @@ fn publish(results: &[Word], phase: u64, address: &[u8]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The other process's address, once it is there.
+/// Returns the address that the other process has published in this phase, if it has.
 fn published(results: &[Word], phase: u64) -> Option<Vec<u8>> {
     let said = results[ADDRESS].load(Ordering::Acquire);
     let mut address: Vec<u8> =
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_there_in_its_phase_only() {
+    fn address_is_published_only_in_its_phase() {
         let results: Vec<Word> = (0..RESULTS).map(|_| Word::new(0)).collect();
         let address: Vec<u8> = (1..30).collect();
         publish(&results, 7, &address).unwrap();

@@ -1,4 +1,4 @@
-//! The two patterns that both bounds measure: messages in turn, and a stream of messages.
+//! The two patterns that both bounds measure: ping-pong, and a stream of messages.
 
 use stentor_fabric::memory::Ordering;
 use stentor_support::Failure;
@@ -7,27 +7,28 @@ use super::super::clock::now;
 use super::super::plain::Exchange;
 use super::super::worker_spec::Task;
 
-/// Short messages on their way at most, and places for them.
+/// Largest number of short messages in flight, and number of buffers for them.
 pub(super) const WINDOW: u64 = 16;
-/// The same of long ones: with so many a channel begins.
+/// Largest number of long messages in flight. A channel begins with the same window.
 pub(super) const LONG_WINDOW: u64 = 4;
-/// What is longer is long, bytes.
+/// Largest size of a short message, in bytes.
 const SHORT_BYTES: usize = 4 << 10;
-/// What says that some of a stream have come.
+/// Size of the message that acknowledges a part of a stream, in bytes.
 const CREDIT_BYTES: usize = 8;
 
-/// Messages of so many bytes on their way at most, and as many places to send from and to receive into, which take turns. More
-/// memory than a processor's caches hold would make long messages slower than a program that sends nothing else.
+/// Returns the largest number of messages of `bytes` in flight. Each end has as many buffers to send from and to
+/// receive into, which take turns. If the buffers exceeded a processor's caches, long messages would be slower than in
+/// a program that sends nothing else.
 #[inline]
 pub(super) fn window(bytes: usize) -> u64 {
     if bytes <= SHORT_BYTES { WINDOW } else { LONG_WINDOW }
 }
 
-/// One end of what messages go over.
+/// One end of the transport that carries the messages.
 pub(super) trait Line {
-    /// Sends so many bytes, the message of that number: from one of as many places as may be on their way.
+    /// Sends message `number`, with `bytes` bytes, from one of the window's buffers.
     fn send(&mut self, bytes: usize, number: u64) -> Result<(), Failure>;
-    /// Spins until the next message has come, one of messages of so many bytes at most.
+    /// Spins until the next message has arrived. No message is longer than `bytes`.
     fn receive(&mut self, bytes: usize) -> Result<(), Failure>;
 }
 
@@ -49,14 +50,14 @@ impl<L: Line> Exchange for Messages<'_, L> {
     }
 }
 
-/// Process 0 sends one message after the other; who receives says so after each half of the window.
+/// Runs a stream: process 0 sends one message after the other, and process 1 acknowledges each half of the window.
 pub(super) fn stream(task: &Task<'_>, line: &mut impl Line) -> Result<(), Failure> {
     let Task { me, command, .. } = *task;
     let bytes = command.bytes as usize;
     let window = window(bytes);
     let half = window / 2;
     for count in [command.warmup, command.iterations] {
-        // Whole halves, so that the last one is answered.
+        // A multiple of half a window, so that the last message is acknowledged.
         let count = count.next_multiple_of(half).max(half);
         let (start, mut answered) = (now(), 0);
         for n in 0..count {
@@ -77,13 +78,13 @@ pub(super) fn stream(task: &Task<'_>, line: &mut impl Line) -> Result<(), Failur
             line.receive(bytes)?;
             answered += half;
         }
-        // As if it had been as many as were asked for.
+        // Scaled to the number of iterations that was asked for.
         tell(task, ((now() - start) as f64 * command.iterations as f64 / count as f64) as u64);
     }
     Ok(())
 }
 
-/// The time of the measured messages, ns.
+/// Stores the time of the measured messages, in nanoseconds, as the result of this process.
 pub(super) fn tell(task: &Task<'_>, time_ns: u64) {
     task.area.results(task.me)[0].store(time_ns, Ordering::Release);
 }

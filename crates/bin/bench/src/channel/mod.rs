@@ -1,5 +1,5 @@
-//! `stentor bench channel`: messages of a channel beside the same bytes by the fabric's own operation, on the same fabric in
-//! the same run, and the ways of sending them side by side.
+//! `stentor bench channel`: messages of a channel beside the fabric's own operation with the same bytes, on the same
+//! fabric in the same run. The ways of sending a message are rows side by side.
 
 mod bare;
 mod line;
@@ -29,37 +29,37 @@ use stentor_support::args::{ChannelFabric, LoopbackFabric, name_of};
 use stentor_support::live::{Captures, refuse_traffic};
 use stentor_support::{Failure, TAGGED_PIECE_BYTES};
 
-/// The payload of the bandwidth, bytes.
+/// Payload of the bandwidth rows, in bytes.
 const LARGE: usize = 1 << 20;
-/// Iterations of an 8-byte row, over its rounds; on a network.
+/// Iterations of an 8-byte row, over its rounds, on shared memory and on a network.
 const ITERATIONS: u64 = 70_000;
 const ON_NETWORK: u64 = 21_000;
-/// A message of the bandwidth stands for so many of 8 bytes.
+/// Number of 8-byte messages that one message of a bandwidth row replaces.
 const PER_LARGE: u64 = 64;
 
 kinds! {
-    /// A new fabric, for the subject that `extra` names.
+    /// Open a new fabric for the subject that `extra` names.
     Open,
-    /// Messages to and fro.
+    /// Ping-pong of messages.
     PingPong,
     /// Messages one after the other, answered at the end.
     Stream,
     /// Messages at a fixed rate, answered at the end.
     Rate,
-    /// The fabric is given up.
+    /// Close the fabric.
     Close,
 }
 
-/// What is measured.
+/// The subject of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Subject {
-    /// The fabric's own operation, on libfabric the provider's, from and to registered memory: the bound.
+    /// The fabric's own operation, or the provider's on libfabric, from and to registered memory. This is the bound.
     Raw,
-    /// The channel's default: short messages go with their length.
+    /// The channel's default: a short message travels with its length.
     Default,
-    /// The same from registered memory, and read where it arrives.
+    /// The default scheme, but sent from registered memory and read where it arrives.
     InPlace,
-    /// As in the notes: a length, then a payload, however short.
+    /// The length and the payload are sent separately, however short the payload is.
     Apart,
 }
 
@@ -70,7 +70,7 @@ impl Subject {
         Subject::ALL[number as usize]
     }
 
-    /// A channel's parameters on a fabric with tags, or without.
+    /// Returns the parameters of the channel on a fabric with or without tags.
     fn config(self, tagged: bool) -> Config {
         let base = match (tagged, self) {
             (true, Subject::Apart) => Config::with(Scheme::LengthPayload),
@@ -104,18 +104,18 @@ fn operation(fabric: ChannelFabric, tagged: bool) -> &'static str {
     }
 }
 
-/// A way of measuring messages of one size.
+/// A pattern of messages of one size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// Their latency, to and fro.
+    /// Ping-pong: half a round trip is the latency.
     PingPong,
-    /// How many go one after the other.
+    /// Stream: the rate of messages one after the other.
     Stream,
-    /// Their latency, one way, at so many messages a second.
+    /// One-way latency at a fixed rate, in messages per second.
     Rate(u32),
 }
 
-/// What the rounds of one subject at one size came to.
+/// The results of the rounds of one subject at one size.
 struct Measured {
     subject: Subject,
     bytes: usize,
@@ -133,7 +133,7 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     let repeats = &args.repeats;
     let a_round = (repeats.iterations.unwrap_or(usual) / u64::from(repeats.rounds)).max(PER_LARGE);
     let captures = captures(args)?;
-    // Each fabric of the run has its own file.
+    // Each fabric of the run writes its own file.
     captures.check((0..2).map(roce::name), repeats.rounds * Subject::ALL.len() as u32)?;
     let at_rates = args.rates.rate.iter().map(|rate| messages_at(repeats, *rate));
     let samples = at_rates.fold(a_round, u64::max);
@@ -172,7 +172,8 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     ))
 }
 
-/// Everything that is measured: each subject at each size in each way. A fixed rate has no bound, so nothing but channels.
+/// Returns everything that is measured: each subject at each size in each pattern. The bound is not measured at fixed
+/// rates.
 fn all(args: &BenchChannel, clock: Grain) -> Vec<Measured> {
     let ways = |subject| {
         let (sizes, rates) = (args.size.iter().copied(), &args.rates.rate);
@@ -189,7 +190,7 @@ fn all(args: &BenchChannel, clock: Grain) -> Vec<Measured> {
     Subject::ALL.iter().flat_map(|subject| ways(*subject).into_iter().map(|way| new(*subject, way))).collect()
 }
 
-/// What becomes of packets, where that can be seen.
+/// Returns the captures and faults of the network, if the fabric supports them.
 fn captures(args: &BenchChannel) -> Result<Captures, Failure> {
     let place = "stentor bench channel";
     if args.fabric == ChannelFabric::Ofi {
@@ -200,7 +201,7 @@ fn captures(args: &BenchChannel) -> Result<Captures, Failure> {
     roce::captures(&args.network, args.fabric == ChannelFabric::Roce, place)
 }
 
-/// What the processes are told, and what carries their messages, where that is chosen at start.
+/// Returns the part of the processes, and the name of the carrier if it is chosen at start.
 fn part(args: &BenchChannel) -> Result<(Part, Option<String>), Failure> {
     let network = network(LoopbackFabric::Roce);
     let every_byte = args.every_byte;
@@ -216,7 +217,7 @@ fn part(args: &BenchChannel) -> Result<(Part, Option<String>), Failure> {
     })
 }
 
-/// How many messages of so many bytes a round has.
+/// Returns the number of messages of `bytes` in a round.
 fn messages(a_round: u64, bytes: usize) -> u64 {
     if bytes == LARGE { (a_round / PER_LARGE).max(1) } else { (a_round / (1 + bytes as u64 / 4096)).max(10) }
 }
@@ -248,8 +249,8 @@ fn one(
     Ok(())
 }
 
-/// The median of what the rounds of two give, each beside the other's in the same round: a machine that changes its pace between rounds
-/// changes both.
+/// Returns the median of a comparison between paired rounds. A machine that changes its speed between rounds changes
+/// both figures of a pair.
 fn paired(
     ours: impl Iterator<Item = f64>,
     theirs: impl Iterator<Item = f64>,
@@ -258,7 +259,7 @@ fn paired(
     median(ours.zip(theirs).map(|(ours, theirs)| compare(ours, theirs)))
 }
 
-/// The means of `fi_pingpong`'s rounds, if it has any at this size.
+/// Returns the means of the rounds of `fi_pingpong`, if it ran at this size.
 fn means_beside(beside: Option<&PingPong>, bytes: usize) -> Option<&[f64]> {
     let (_, means) = beside?.found.iter().find(|found| found.0 == bytes)?;
     (!means.is_empty()).then_some(means.as_slice())
@@ -314,7 +315,7 @@ fn rows(
         let row = Row::new(pingpong::ROW, *bytes, rounds, bound, ratio);
         rows.push(Row { iterations, p50_us: Some(us), avg_us: Some(us), round_avg_us: Some(us), ..row });
     }
-    // The ways of sending one size beside each other.
+    // Rows of one size are adjacent.
     rows.sort_by_key(|row| row.bytes);
     rows
 }
@@ -347,7 +348,8 @@ mod tests {
             let way = if bytes == LARGE { Way::Stream } else { Way::PingPong };
             Measured { subject, bytes, way, samples, rates: rates.to_vec() }
         };
-        // The machine becomes four times slower between the first two rows of the second round: medians for themselves would be 1 and 6.
+        // The machine becomes four times slower between the first two rows of the second round. Unpaired medians would
+        // give ratios of 1 and 6.
         let all = [
             measured(Subject::Raw, 8, [1000, 1000, 4000], [0.0; 3]),
             measured(Subject::Raw, LARGE, [1; 3], [3000.0, 3000.0, 700.0]),
@@ -359,7 +361,7 @@ mod tests {
         beside.found = vec![(8, vec![3.0, 3.0, 12.0])];
         let rows = rows(&all, Some(&beside), "WRITE_WITH_IMM", (false, false), (1, 640));
         let told: Vec<_> = rows.iter().map(|row| (row.bytes, (row.ratio.unwrap() * 10.0).round() as u32)).collect();
-        // Half of a round trip of 1000 ns is 0.5 us.
+        // Half of a round trip of 1000 ns is 0.5 µs.
         assert_eq!(told, [(8, 15), (8, 20), (8, 60), (LARGE, 30)]);
         let above: Vec<_> = rows.iter().map(|row| row.above_pingpong_us.map(|above| (above * 100.0).round())).collect();
         assert_eq!(above, [Some(-225.0), Some(-200.0), None, None]);

@@ -1,4 +1,4 @@
-//! libfabric's own `fi_pingpong`, in turns with the bench: a program that nobody here wrote.
+//! libfabric's own program `fi_pingpong`, run in turns with the bench as an independent reference.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,25 +8,26 @@ use std::time::{Duration, Instant};
 use stentor_support::streams::complain;
 
 const PROGRAM: &str = "fi_pingpong";
-/// The name of its rows.
+/// Name of its rows.
 pub(super) const ROW: &str = "fi_pingpong of libfabric (the mean of a round)";
-/// No run takes longer, unless it hangs. On `sockets` of libfabric 1.17 two tries had not ended after 8 and 10 s.
+/// Longest time that a run takes unless it hangs. On the provider `sockets` of libfabric 1.17, two runs had not ended
+/// after 8 and 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the first process takes until it listens, at most, also beside others that work.
+/// Longest time until the server listens, even on a busy host.
 const OPENING: Duration = Duration::from_secs(5);
-/// How often a run is tried: on a busy host it sometimes ends with an error of its own, or finds its port taken.
+/// Number of attempts at a run. On a busy host it sometimes fails or finds its port in use.
 const TRIES: usize = 3;
-/// How often a process that should end is looked at.
+/// Interval at which a process that should end is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What it came to, by payload, as long as it works.
+/// Results of `fi_pingpong` by payload, as long as it works.
 pub(super) struct PingPong {
     provider: String,
     /// The processor of each side.
     processors: [usize; 2],
-    /// Payload, and half a round trip on average of each round, us.
+    /// Payload in bytes, and the mean half round trip of each round in microseconds.
     pub(super) found: Vec<(usize, Vec<f64>)>,
-    /// Why there is nothing more.
+    /// The error after which no further run is tried.
     broken: Option<String>,
 }
 
@@ -36,7 +37,7 @@ impl PingPong {
         PingPong { provider: provider.to_owned(), processors, found, broken: None }
     }
 
-    /// A run at each payload. What does not work is said once, and not tried again.
+    /// Runs the program once for each payload. An error is reported once and ends all further runs.
     pub(super) fn round(&mut self, iterations: impl Fn(usize) -> u64) {
         for at in 0..self.found.len() {
             if self.broken.is_some() {
@@ -57,7 +58,7 @@ impl PingPong {
     fn one(&self, bytes: usize, iterations: u64) -> Result<f64, String> {
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let mut server = Running(self.start(0, bytes, iterations, &["-B", &port.to_string()])?);
-        // It does not say when it listens; who comes too early ends with an error.
+        // The server does not report when it listens, and a client that connects too early fails.
         let since = Instant::now();
         loop {
             let mut client = Running(self.start(1, bytes, iterations, &["-P", &port.to_string(), "127.0.0.1"])?);
@@ -88,11 +89,11 @@ impl PingPong {
     }
 }
 
-/// Ended at the latest when it is forgotten.
+/// A process that is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
-    /// Waits. Whether it ended well.
+    /// Waits until the process ends. Returns whether it succeeded.
     fn end(&mut self) -> Result<bool, String> {
         let since = Instant::now();
         while since.elapsed() < PATIENCE {
@@ -125,7 +126,7 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// The column `usec/xfer` of its one line.
+/// Returns the value in the column `usec/xfer` of the only row.
 fn parse(told: &str, bytes: usize) -> Option<f64> {
     let mut lines = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let at = lines.find(|words| words.first() == Some(&"bytes"))?.iter().position(|word| *word == "usec/xfer")?;
@@ -133,7 +134,7 @@ fn parse(told: &str, bytes: usize) -> Option<f64> {
     line.get(at)?.parse().ok().filter(|us| *us > 0.0)
 }
 
-/// It writes 4096 as `4k`.
+/// The program writes 4096 as `4k`.
 fn is_size(told: &str, bytes: usize) -> bool {
     told == bytes.to_string() || told == format!("{}k", bytes >> 10)
 }
@@ -146,7 +147,7 @@ mod tests {
                         4k      =2k      2k     31k         1.07s      0.03     267.80       0.00\n";
 
     #[test]
-    fn its_column_is_found_by_name_and_its_size() {
+    fn column_is_found_by_name_and_row_by_size() {
         assert_eq!(parse(TOLD, 4096), Some(267.8));
         assert_eq!(parse(&TOLD.replace("4k  ", "8  "), 8), Some(267.8));
         assert_eq!(parse(TOLD, 8), None, "another size");

@@ -1,4 +1,4 @@
-//! What one of the two processes does in each phase.
+//! The work of each of the two processes in each phase.
 
 use std::net::IpAddr;
 
@@ -19,9 +19,9 @@ use super::raw::Raw;
 use super::talk::{Reading, Talk, refused};
 use super::{Kind, LARGE, Subject};
 
-/// Longest message of the fabric, bytes.
+/// Longest message of the fabric, in bytes.
 const FABRIC_BYTES: usize = LARGE + 64;
-/// What answers a stream.
+/// Size of the message that answers a stream, in bytes.
 const ANSWER_BYTES: usize = 8;
 
 pub(in super::super) fn run(
@@ -33,7 +33,7 @@ pub(in super::super) fn run(
     let (spec, me) = (worker.spec, worker.id());
     let Some(network) = network else {
         return play(worker, (None, every_byte), |phase| {
-            // A cluster of its own for each: nobody meets the fabric of the phase before.
+            // Each phase has its own cluster, so that it does not meet the fabric of the previous phase.
             let config = ShmConfig {
                 directory: spec.directory.clone(),
                 message_bytes: FABRIC_BYTES as u32,
@@ -56,14 +56,14 @@ pub(in super::super) fn run(
     })
 }
 
-/// One end of what is measured.
+/// One end of the subject.
 enum End<F: Fabric> {
     Raw(Box<Raw<F>>),
     Channel(Box<Talk<F>>),
     Bare(Box<Provider>),
 }
 
-/// What `raw` is on libfabric: the provider itself.
+/// The arguments of the bound on libfabric, which is the provider itself.
 #[derive(Clone, Copy)]
 struct Bound<'a> {
     provider: &'a str,
@@ -86,7 +86,7 @@ impl<F: Fabric> End<F> {
         })
     }
 
-    /// Takes in what happened. Whether both ends are connected.
+    /// Handles events. Returns whether both ends are connected.
     fn turn(&mut self) -> Result<bool, Failure> {
         match self {
             End::Raw(raw) => raw.turn(),
@@ -96,7 +96,7 @@ impl<F: Fabric> End<F> {
     }
 }
 
-/// A process's part, on any fabric; `start` makes one for a phase.
+/// Runs the work of a process on any fabric. `start` creates the fabric of a phase.
 fn play<F: Fabric>(
     worker: Worker<'_>,
     (bound, every_byte): (Option<Bound<'_>>, bool),
@@ -131,7 +131,7 @@ fn play<F: Fabric>(
             (Kind::Rate, Some(_)) => unreachable!("only channels are measured at a rate"),
             (kind, None) => unreachable!("{kind:?} before there is a fabric"),
         }
-        // The first process ends the phase; until then it may need the other one's answers.
+        // Process 0 ends the phase. Process 1 makes progress until then, because process 0 may need its answers.
         if me == 0 {
             area.end(phase);
         }
@@ -144,7 +144,7 @@ fn play<F: Fabric>(
     })
 }
 
-/// Process 0 writes one message after the other; the last one is answered.
+/// Runs a stream: process 0 sends one message after the other, and process 1 answers the last one.
 fn stream<F: Fabric>(task: &Task<'_>, talk: &mut Talk<F>) -> Result<(), Failure> {
     let (me, bytes) = (task.me, task.command.bytes as usize);
     let (warmup, all) = (task.command.warmup, task.total());
@@ -163,8 +163,8 @@ fn stream<F: Fabric>(task: &Task<'_>, talk: &mut Talk<F>) -> Result<(), Failure>
     Ok(())
 }
 
-/// Process 0 writes messages when they are due and notes when that was; process 1 notes when it has read each. The last one is
-/// answered.
+/// Process 0 sends messages at their due times and records those times. Process 1 records when it has read each
+/// message, and answers the last one.
 fn paced<F: Fabric>(task: &Task<'_>, talk: &mut Talk<F>) -> Result<(), Failure> {
     let Task { area, me, command, .. } = *task;
     let (bytes, all) = (command.bytes as usize, task.total());

@@ -11,14 +11,14 @@ use super::line::{Line, WINDOW, window};
 use super::talk::refused;
 use crate::fabric::expect_success;
 
-/// Where the peer writes.
+/// Region that the peer writes to.
 const TARGET: Purpose = Purpose(1);
-/// What is sent.
+/// Region that messages are sent from.
 const STAGING: Purpose = Purpose(2);
-/// Receives posted, and requests outstanding.
+/// Number of posted receives, and of outstanding requests.
 const DEPTH: u32 = 64;
 
-/// One end.
+/// One end of the connection.
 pub(super) struct Raw<F: Fabric> {
     fabric: F,
     peer: ProcessId,
@@ -52,7 +52,8 @@ impl<F: Fabric> Raw<F> {
         Ok(raw)
     }
 
-    /// Of a WRITE_WITH_IMM nothing is received but that it came.
+    /// Posts a receive. Without tags it has no buffer, because a WRITE_WITH_IMM only consumes a receive and writes its
+    /// payload to the target region.
     fn post_recv(&mut self, id: u64) -> Result<(), Failure> {
         let offset = id % WINDOW * LARGE as u64;
         if self.tagged {
@@ -62,7 +63,7 @@ impl<F: Fabric> Raw<F> {
         self.fabric.post_recv(self.qp, Span { region: self.target, offset: 0, bytes: 0 }, id).map_err(refused)
     }
 
-    /// Takes in what happened. Whether both ends are connected.
+    /// Handles events. Returns whether both ends are connected.
     pub(super) fn turn(&mut self) -> Result<bool, Failure> {
         while let Some(event) = self.fabric.next_event() {
             if let Event::Disconnected { .. } = event {

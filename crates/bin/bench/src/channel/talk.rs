@@ -10,36 +10,37 @@ use stentor_support::Failure;
 use super::super::plain::Exchange;
 use super::LARGE;
 
-/// The fabric is asked for events once in so many turns: every few hundred microseconds to few milliseconds, as it wants.
+/// Number of turns between two calls that handle the fabric's events. That many turns take from some hundred
+/// microseconds to a few milliseconds, as the fabric requires.
 const HOUSEKEEP_TURNS: u32 = 4096;
 
-/// What is sent from where it is.
+/// Region from which messages are sent in place.
 const MESSAGES: Purpose = Purpose(1);
 
-/// An error of a call of the fabric or the channel.
+/// Returns the failure of a call to the fabric or the channel.
 pub(super) fn refused(error: impl std::error::Error + 'static) -> Failure {
     Failure::refused(&error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
 }
 
-/// The content of every message, a word of it.
+/// Each word of every message.
 const CONTENT: u64 = 0x0707_0707_0707_0707;
 
-/// How messages are read. They are sent from registered memory unless they are copied.
+/// How messages are read. Unless they are copied, they are sent from registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
-    /// Into memory of the reader's own.
+    /// Into a private buffer of the reader.
     Copy,
-    /// Where they arrive: the reader knows where they are, and loads nothing.
+    /// In place: the reader learns where they are, and loads nothing.
     Place,
-    /// The same, and every byte is loaded and checked.
+    /// In place, and the reader loads and checks every byte.
     EveryByte,
 }
 
-/// Words that are loaded at once: as many as a fast copy takes.
+/// Number of words loaded at a time, as in a fast copy.
 const PIECE: usize = 128;
 
-/// The sum of all words. They are loaded in pieces: the processor fetches the lines of a piece ahead, which it does not do for single loads
-/// of atomics.
+/// Returns the sum of all words. They are loaded in pieces, because the processor prefetches the cache lines of a piece
+/// but not those of single atomic loads.
 #[inline]
 fn sum(words: &[Word]) -> u64 {
     let mut piece = [[0; WORD]; PIECE];
@@ -52,14 +53,14 @@ fn sum(words: &[Word]) -> u64 {
     all
 }
 
-/// One end of a connection that is alone on its endpoint.
+/// One end of the only connection of its endpoint.
 pub(super) struct Talk<F: Fabric> {
     endpoint: Endpoint<F>,
     handle: Handle,
     is_open: bool,
     turns: u32,
     writing: Vec<u8>,
-    /// What is sent from where it is, if nothing is copied.
+    /// Region from which messages are sent, unless they are copied.
     region: Option<RegionId>,
     reading: Vec<u8>,
     every_byte: bool,
@@ -101,7 +102,7 @@ impl<F: Fabric> Talk<F> {
         Ok(self.is_open)
     }
 
-    /// Hands over what goes now. Whether that is all.
+    /// Passes as much of the message to the channel as fits now. Returns whether that is all of it.
     #[inline]
     fn hand_over(&mut self, bytes: usize) -> bool {
         let all = match self.region {
@@ -111,7 +112,7 @@ impl<F: Fabric> Talk<F> {
         all.expect("the message that was begun, in its region")
     }
 
-    /// Messages of so many bytes.
+    /// Returns the exchange of messages of `bytes` bytes.
     pub(super) fn exchange(&mut self, bytes: usize) -> Messages<'_, F> {
         Messages { talk: self, bytes }
     }
@@ -158,7 +159,7 @@ impl<F: Fabric> Exchange for Messages<'_, F> {
             }
             self.talk.turn()?;
         }
-        // Messages are whole words, and so are their pieces.
+        // Messages consist of whole words, and so do their pieces.
         if self.talk.every_byte && content != CONTENT.wrapping_mul((read / WORD) as u64) {
             return Err(Failure::run(
                 "a message of other bytes than were written",

@@ -1,4 +1,4 @@
-//! What `stentor bench NAME --json` printed, read again.
+//! Reader for the documents that `stentor bench NAME --json` prints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use serde::Deserialize;
 use stentor_support::Failure;
 
-/// The parts of a document that are compared. Other parts may be of another version.
+/// The parts of a document that are compared. The other parts may belong to another version.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Document {
     pub(super) environment: Environment,
     pub(super) rows: Vec<Row>,
 }
 
-/// The circumstances of a run. Figures of different ones are hard to compare.
+/// The circumstances of a run. Figures of runs with different circumstances are hard to compare.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Environment {
     pub(super) profile: String,
@@ -29,19 +29,19 @@ pub(super) struct Environment {
     pub(super) warnings: Vec<Warning>,
 }
 
-/// A circumstance that made figures mislead.
+/// A circumstance that makes figures misleading.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Warning {
     pub(super) what: String,
 }
 
-/// A row.
+/// One row of the document.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) bytes: u64,
     pub(super) p99_us: Option<f64>,
-    /// Of each round: the median latency, us, or messages a second.
+    /// Median latency in microseconds, or messages per second, of each round.
     pub(super) of_rounds: Vec<f64>,
     bound: Option<Bound>,
     p50_us: Option<f64>,
@@ -52,7 +52,7 @@ struct Bound {
     unit: String,
 }
 
-/// A document that says why a bench failed.
+/// A document that reports why a bench failed.
 #[derive(Deserialize)]
 struct Failed {
     error: FailedWhat,
@@ -63,16 +63,16 @@ struct FailedWhat {
     what: String,
 }
 
-/// A row's name and payload.
+/// Name and payload of a row.
 pub(super) type Key = (String, u64);
 
 impl Row {
-    /// Whether it is about messages a second; else it is about a latency.
+    /// Returns whether the row has a rate. Otherwise it has a latency.
     pub(super) fn is_rate(&self) -> bool {
         self.bound.as_ref().map_or(self.p50_us.is_none(), |bound| bound.unit != "us")
     }
 
-    /// Returns what each round cost: its latency, or the inverse of its rate.
+    /// Returns the cost of each round: its latency, or the inverse of its rate.
     pub(super) fn costs(&self) -> Vec<f64> {
         let rounds = self.of_rounds.iter().copied().filter(|figure| *figure > 0.0);
         if self.is_rate() { rounds.map(|rate| 1.0 / rate).collect() } else { rounds.collect() }
@@ -80,10 +80,10 @@ impl Row {
 }
 
 impl Document {
-    /// Reads a file.
+    /// Reads a document from a file.
     ///
     /// # Errors
-    /// When it cannot be read, or is no document of a bench.
+    /// If the file cannot be read, or is not the document of a bench.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let place = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {
@@ -112,7 +112,7 @@ impl Document {
         Ok(document)
     }
 
-    /// The rows by name and payload.
+    /// Returns the rows by name and payload.
     pub(super) fn by_key(&self) -> BTreeMap<Key, &Row> {
         self.rows.iter().map(|row| ((row.name.clone(), row.bytes), row)).collect()
     }
@@ -122,7 +122,7 @@ impl Document {
 pub(super) mod tests {
     use super::*;
 
-    /// A document with these rows: name, unit, and the figures of the rounds.
+    /// Returns a document with these rows: name, unit, and the figures of the rounds.
     pub(in super::super) fn document(wait: &str, rows: &[(&str, &str, &[f64])]) -> String {
         let row = |(name, unit, figures): &(&str, &str, &[f64])| {
             format!(
@@ -150,7 +150,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_document_of_a_bench_is_refused() {
+    fn documents_of_other_kinds_are_refused() {
         let twice = document("poll", &[("one", "us", &[1.0]), ("one", "us", &[1.0])]);
         for (text, why) in [
             ("text", "no document of a bench"),

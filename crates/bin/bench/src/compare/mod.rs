@@ -1,7 +1,7 @@
 //! `stentor bench compare`: the rows of two runs side by side.
 //!
-//! The two ran one after the other, so what the machine did meanwhile is in the ratios. Where a few percent matter, runs must take
-//! turns.
+//! The two runs were made one after the other, so the ratios include everything that the machine did meanwhile. If a
+//! few percent matter, the runs must alternate.
 
 mod document;
 mod ratio;
@@ -17,49 +17,49 @@ use crate::args::BenchCompare;
 use document::{Document, Environment, Key, Row};
 use ratio::Ratio;
 
-/// What became of a row.
+/// The change of a row between the two runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Change {
     /// The whole interval is below 1 by more than the tolerance.
     Faster,
-    /// The whole interval is at most 1 and the tolerance.
+    /// The whole interval ends at most the tolerance above 1.
     NotSlower,
-    /// Too few rounds, or rounds too different.
+    /// There are too few rounds, or they differ too much.
     CannotBeTold,
     /// The whole interval is above 1 by more than the tolerance.
     Slower,
 }
 
-/// A row that both have.
+/// A row that both documents have.
 #[derive(Clone, Debug, Serialize)]
 struct Compared {
     name: String,
     bytes: u64,
-    /// What the two figures are: `us`, the median latency, or `msgs/s`.
+    /// Unit of the two figures: `us` for a median latency, or `msgs/s`.
     unit: &'static str,
     before: f64,
     after: f64,
     p99_us_before: Option<f64>,
     p99_us_after: Option<f64>,
-    /// Cost after to cost before: larger is slower. None with fewer than four rounds.
+    /// Cost after, divided by cost before: a larger ratio is slower. `None` with fewer than four rounds.
     ratio: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
     change: Change,
 }
 
-/// The result.
+/// Result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Comparison {
-    /// `faster` and `not_slower` rows only.
+    /// `true` if every row is `faster` or `not_slower`.
     ok: bool,
     tolerance_percent: u32,
     rows: Vec<Compared>,
-    /// Rows of one of the two.
+    /// Rows that only one of the documents has.
     only_before: Vec<String>,
     only_after: Vec<String>,
-    /// What makes the comparison mislead.
+    /// Circumstances that make the comparison misleading.
     warnings: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ fn compared(before: &Row, after: &Row, tolerance: f64) -> Compared {
     }
 }
 
-/// What differs between the two runs besides the program, and what made either mislead.
+/// Returns the differences between the two runs besides the program, and the warnings of each.
 fn warnings(before: &Environment, after: &Environment) -> Vec<String> {
     let network = |environment: &Environment| environment.network.clone().unwrap_or_else(|| "left alone".to_owned());
     let cores = |environment: &Environment| environment.cores.to_string();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_has_and_what_differs_is_named() {
+    fn differences_and_unmatched_rows_are_reported() {
         let before = parsed("poll", &[("row", "us", STEADY), ("gone", "us", STEADY)]);
         let after = parsed("block", &[("row", "us", STEADY), ("come", "us", STEADY)]);
         let found = compare(&before, &after, 3);

@@ -1,27 +1,27 @@
-//! The ratio of two samples, and an interval that holds the ratio of what they were drawn from.
+//! The ratio of two samples, with a confidence interval.
 
-/// From this size on the distribution of ranks is close enough to the normal one.
+/// Sample size above which the normal distribution approximates the rank statistic.
 const LARGE: usize = 20;
-/// The part of a normal distribution's mass that is more than so many deviations above the mean is 2.5 %.
+/// The 97.5 % quantile of the normal distribution, in standard deviations.
 const DEVIATIONS: f64 = 1.959_964;
 
-/// How many times as large the values of one sample are as those of another.
+/// Ratio of the values of one sample to those of another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Ratio {
-    /// The median of the ratios of all pairs.
+    /// Median of the ratios of all pairs.
     pub(super) value: f64,
-    /// The 95 % interval.
+    /// Bounds of the 95 % interval.
     pub(super) low: f64,
     pub(super) high: f64,
 }
 
 impl Ratio {
-    /// Returns the ratio of `after` to `before`, or `None` if one of them has fewer than four values: then there is no such
-    /// interval. Values are larger than 0.
+    /// Returns the ratio of `after` to `before`, or `None` if one of them has fewer than four values, which are too few
+    /// for a 95 % interval. All values must be larger than 0.
     ///
-    /// The value is the estimate of Hodges and Lehmann for logarithms. The interval is the one that belongs to the test of Mann
-    /// and Whitney, which asks for no distribution: it leaves out as many of the least and of the greatest ratios of pairs as
-    /// the test's statistic has values that together come up by chance in at most 2.5 % of all cases.
+    /// The ratio is the Hodges–Lehmann estimate for the logarithms. The interval is that of the Mann–Whitney test,
+    /// which makes no assumption about the distributions. At each end it excludes as many pair ratios as the test's
+    /// statistic has extreme values with a joint probability of at most 2.5 %.
     pub(super) fn of(before: &[f64], after: &[f64]) -> Option<Self> {
         if before.len().min(after.len()) < 4 {
             return None;
@@ -36,7 +36,7 @@ impl Ratio {
     }
 }
 
-/// Returns how many of the sorted ratios at each end lie outside of the interval.
+/// Returns the number of sorted ratios at each end that lie outside the interval.
 fn left_out(n: usize, m: usize) -> usize {
     if n.max(m) > LARGE {
         return about_left_out(n as f64, m as f64);
@@ -48,23 +48,23 @@ fn left_out(n: usize, m: usize) -> usize {
         below += **ways;
         below as f64 <= most
     });
-    // At least one fits, with four values each: 1 of 70.
+    // At least one value fits. With four values in each sample, its probability is 1/70.
     fits.count().saturating_sub(1)
 }
 
-/// The same by the normal distribution.
+/// Returns the normal approximation of [`left_out`].
 fn about_left_out(n: f64, m: f64) -> usize {
     let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
     (n * m / 2.0 - DEVIATIONS * deviation - 0.5).max(0.0) as usize
 }
 
-/// Returns in how many orders of `n` values among `m` others the statistic of Mann and Whitney is 0, 1, 2 and so on: the
-/// coefficients of a Gaussian binomial. They are exact: with 20 values each the sum of all is below 2^38.
+/// Returns the number of orders of `n` values among `m` others for which the Mann–Whitney statistic is 0, 1, 2 and so
+/// on. These are the coefficients of a Gaussian binomial, and exact: with 20 values each, their sum is below 2^38.
 fn ways(n: usize, m: usize) -> Vec<u64> {
     let mut ways = vec![0; n * m + 1];
     ways[0] = 1;
     for i in 1..=n {
-        // Times 1 - q^(m + i), over 1 - q^i. What is below 0 in between wraps, and comes back.
+        // Multiplies by 1 - q^(m + i) and divides by 1 - q^i. Intermediate values below 0 wrap, and wrap back.
         for u in (m + i..ways.len()).rev() {
             ways[u] = u64::wrapping_sub(ways[u], ways[u - m - i]);
         }
@@ -82,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_those_of_all_orders() {
+    fn ways_count_all_orders() {
         assert_eq!(ways(2, 2), [1, 1, 2, 1, 1]);
         assert_eq!(ways(20, 20).iter().sum::<u64>(), 137_846_528_820, "40 over 20");
     }
 
-    /// The tables of the test have the greatest statistic that is significant on both sides together at 5 %.
+    /// Tables of the test list the greatest statistic that is significant at 5 %, two-sided.
     #[test]
-    fn ends_are_those_of_the_tables() {
+    fn interval_ends_match_the_tables() {
         for (n, m, critical) in [(4, 4, 0), (5, 5, 2), (7, 7, 8), (5, 8, 6), (10, 10, 23), (20, 20, 127)] {
             assert_eq!((left_out(n, m), left_out(m, n)), (critical, critical), "{n} and {m}");
         }
@@ -111,9 +111,9 @@ mod tests {
         assert!((1.15..1.25).contains(&ratio.value) && ratio.low > 1.15 && ratio.high < 1.3, "{ratio:?}");
     }
 
-    /// Of samples from skewed distributions whose ratio is known, the interval holds it in at least 95 % of the cases.
+    /// The interval contains the known ratio of samples from skewed distributions in at least 95 % of the cases.
     #[test]
-    fn the_interval_holds_the_ratio_as_often_as_it_says() {
+    fn interval_contains_the_ratio_as_often_as_claimed() {
         let mut random = SplitMix64(11);
         let mut next = |scale: f64| {
             let uniform = (random.word() >> 11) as f64 / (1_u64 << 53) as f64;

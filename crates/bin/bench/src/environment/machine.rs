@@ -1,27 +1,27 @@
-//! The settings of the machine that change how fast it is: governor, turbo, threads of one core, clock, huge pages.
+//! Settings of the machine that affect its speed: governor, turbo, threads of one core, clock, huge pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::warning::Warning;
 
-/// The files in which Linux tells of the machine, below a root that tests replace.
+/// The files of Linux that describe the machine, below a root that tests replace.
 pub(super) struct Machine {
     root: PathBuf,
 }
 
 impl Machine {
-    /// This machine.
+    /// Returns this machine.
     pub(super) fn new() -> Self {
         Machine::at(Path::new("/"))
     }
 
-    /// The machine whose `/proc` and `/sys` are below `root`.
+    /// Returns the machine whose `/proc` and `/sys` are below `root`.
     pub(super) fn at(root: &Path) -> Self {
         Machine { root: root.to_owned() }
     }
 
-    /// Returns the trimmed text of a file, or `None` if there is none: virtual machines and containers hide many.
+    /// Returns the trimmed text of a file, or `None` if it is missing. Virtual machines and containers hide many files.
     pub(super) fn read(&self, path: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(path)).ok()?;
         Some(text.trim().to_owned())
@@ -31,14 +31,15 @@ impl Machine {
         self.read(&format!("sys/devices/system/cpu/cpu{processor}/{file}"))
     }
 
-    /// The model of the processors.
+    /// Returns the model of the processors.
     pub(super) fn cpu(&self) -> Option<String> {
         let text = self.read("proc/cpuinfo")?;
         let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "))?;
         Some(name.1.to_owned())
     }
 
-    /// Returns the mode of transparent huge pages for private and for shared memory: the words that the kernel has in brackets.
+    /// Returns the modes of transparent huge pages for private and for shared memory, which the kernel marks with
+    /// brackets.
     pub(super) fn huge_pages(&self) -> Option<String> {
         let mode = |file: &str| {
             let text = self.read(&format!("sys/kernel/mm/transparent_hugepage/{file}"))?;
@@ -49,7 +50,7 @@ impl Machine {
         Some(format!("{}{shared}", mode("enabled")?))
     }
 
-    /// Returns what makes figures of these processors mislead.
+    /// Returns the settings that make the figures of these processors misleading.
     pub(super) fn warnings(&self, used: &[usize]) -> Vec<Warning> {
         let all = [self.governor(used), self.turbo(), self.siblings(used), self.clock(), self.compaction()];
         all.into_iter().flatten().collect()
@@ -77,7 +78,7 @@ impl Machine {
         Some(Warning::new(what, format!("turn it off with `echo {off} > /sys/devices/system/cpu/{file}`")))
     }
 
-    /// Two processors that are threads of one core.
+    /// Returns a warning if two of the processors are threads of one core.
     fn siblings(&self, used: &[usize]) -> Option<Warning> {
         let core = |processor: usize| self.processor(processor, "topology/thread_siblings_list");
         let (one, other) = used.iter().enumerate().find_map(|(n, &one)| {
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine with these files.
+    /// Returns a machine with these files.
     fn machine(files: &[(&str, &str)]) -> (TempDir, Machine) {
         let root = TempDir::with_lines(files);
         let machine = Machine::at(root.as_ref());
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_or_is_quiet_has_no_warning() {
+    fn silent_or_quiet_machine_has_no_warning() {
         assert!(whats(&[], &[0, 1]).is_empty());
         let quiet = [
             ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance"),
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_that_misleads_is_named() {
+    fn each_misleading_setting_is_reported() {
         let cases: [(&str, &str, &str); 6] = [
             (
                 "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor",
@@ -151,7 +152,7 @@ mod tests {
             ("sys/devices/system/cpu/cpufreq/boost", "1", "turbo is on"),
             ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", "the clock is `hpet`"),
             ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never", "huge pages are always on"),
-            // Of a processor that is not used.
+            // A processor that the bench does not use.
             ("sys/devices/system/cpu/cpu7/cpufreq/scaling_governor", "powersave", ""),
         ];
         for (path, text, wanted) in cases {

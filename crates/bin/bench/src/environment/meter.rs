@@ -1,30 +1,30 @@
-//! Who had the processors while a bench ran: the host of a virtual machine, other processes, nobody because of a quota.
+//! Use of the processors by others while a bench ran: the host of a virtual machine, other processes, and quotas.
 
 use super::machine::Machine;
 use super::warning::Warning;
 
-/// The host of the virtual machine took more than this part of the processors' time.
+/// Share of the processors' time that the host of the virtual machine may take.
 const STOLEN: f64 = 0.01;
-/// Other processes took more than this part of one processor's time. Interrupts count for nobody: most of them are packets of the
-/// bench itself.
+/// Share of one processor's time that other processes may take. Interrupts are not counted, because most of them are
+/// for packets of the bench itself.
 const OTHERS: f64 = 0.10;
 
-/// Time that was spent, in ticks of the kernel.
+/// Processor time, in ticks of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Spent {
-    /// By all processors that are looked at, idle or not.
+    /// Time of all processors in question, idle or not.
     all: u64,
-    /// By processes, also in the kernel.
+    /// Time of processes, in user mode and in the kernel.
     busy: u64,
-    /// By the host, for others.
+    /// Time that the host took for other guests.
     stolen: u64,
-    /// By this process and by those of its children that have ended.
+    /// Time of this process and of its children that have ended.
     own: u64,
-    /// Times that a quota stopped the processes of this container.
+    /// Number of times that a quota stopped the processes of this container.
     throttled: u64,
 }
 
-/// Readings from the beginning of a bench.
+/// The readings at the start of a bench.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     used: Vec<usize>,
@@ -32,12 +32,12 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Reads how much time these processors have spent until now.
+    /// Reads the time that these processors have spent until now.
     pub(super) fn start(machine: &Machine, used: &[usize]) -> Self {
         Meter { used: used.to_vec(), before: Spent::read(machine, used) }
     }
 
-    /// Returns what of the time since the start makes figures mislead. Processes of the bench must have ended by now.
+    /// Returns the uses since the start that make figures misleading. The processes of the bench must have ended.
     pub(super) fn warnings(&self, machine: &Machine) -> Vec<Warning> {
         let (Some(before), Some(after)) = (self.before, Spent::read(machine, &self.used)) else { return Vec::new() };
         after.since(before).warnings(self.used.len())
@@ -52,7 +52,7 @@ impl Spent {
             let name = format!("cpu{processor} ");
             let line = stat.lines().find_map(|line| line.strip_prefix(&name))?;
             let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-            // The time of guests, behind these, is in the first two as well.
+            // The time of guests, in later fields, is included in the first two.
             let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = fields[..] else { return None };
             let busy = user + nice + system;
             spent.busy += busy;
@@ -104,9 +104,9 @@ impl Spent {
     }
 }
 
-/// Returns user and system time of a process and of its children that have ended, from its line in `/proc`.
+/// Returns user and system time of a process and of its children that have ended, from its `stat` line in `/proc`.
 fn own_time(stat: &str) -> Option<u64> {
-    // The name, in parentheses, may have spaces and parentheses itself.
+    // The process name, in parentheses, may contain spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     let times = rest.split_whitespace().skip(11).take(4).map(|field| field.parse::<u64>().ok());
     times.sum()
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Has processors 0 and 1 spend this: busy, idle and stolen; this process as much.
+    /// Sets the times of processors 0 and 1 (busy, idle and stolen) and of this process.
     fn spend(root: &TempDir, processors: [[u64; 3]; 2], own: u64, throttled: u64) {
         let mut stat = "cpu  9 9 9 9 9 9 9 9 9 9\n".to_owned();
         for (n, [busy, idle, stolen]) in processors.into_iter().enumerate() {
@@ -147,15 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_by_what_the_bench_did_not_use() {
+    fn time_of_other_processes_is_reported() {
         let told = whats(&[0, 1], ([[1500, 500, 50], [1500, 500, 50]], 1700, 3));
         assert_eq!(told, "other processes took 40 % of a processor's time while the bench ran");
-        // What runs on processors that the bench does not use is nothing to it.
+        // Processes on processors that the bench does not use do not matter.
         assert_eq!(whats(&[0], ([[1500, 500, 50], [1500, 500, 50]], 1100, 3)), "");
     }
 
     #[test]
-    fn time_that_the_host_took_and_quotas_are_told() {
+    fn stolen_time_and_quotas_are_reported() {
         let told = whats(&[0, 1], ([[1400, 500, 150], [1500, 500, 50]], 2100, 8));
         assert!(told.contains("gave 5 % of the processors' time"), "{told}");
         assert!(told.contains("stopped the processes of this container 5 times"), "{told}");

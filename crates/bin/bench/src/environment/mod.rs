@@ -1,4 +1,4 @@
-//! Where the figures come from, and what about it would make them mislead.
+//! The environment of the figures, and what would make them misleading.
 
 mod machine;
 mod meter;
@@ -17,38 +17,38 @@ pub(super) use warning::Warning;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Environment {
     pub(super) version: &'static str,
-    /// `release` or `debug`; only release figures mean anything.
+    /// `release` or `debug`. Only release figures are meaningful.
     pub(super) profile: &'static str,
     pub(super) cpu: String,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub(super) cores: usize,
     pub(super) kernel: String,
     pub(super) fabric: String,
-    /// What really carried it, where that is chosen at start.
+    /// The provider that carried the messages, if it is chosen at start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) carrier: Option<String>,
-    /// What an idle process does.
+    /// Wait mode of idle processes.
     pub(super) wait: String,
-    /// Where the processes stay.
+    /// Placement of the processes.
     pub(super) pinning: String,
-    /// Processes that were running or waiting to on average, when the bench began.
+    /// Load average when the bench began.
     pub(super) load: f64,
     /// Modes of transparent huge pages, if the kernel has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) huge_pages: Option<String>,
-    /// What was done to packets besides measuring them: captures take time, and so does a bad network.
+    /// Treatment of the packets. Captures and faulty networks take time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) network: Option<String>,
-    /// What reading the clock costs is subtracted from the latencies of `bench fabric`.
+    /// The clock, whose cost is subtracted from the latencies of `bench fabric`.
     pub(super) clock: Grain,
-    /// What makes the figures mislead.
+    /// Circumstances that make the figures misleading.
     pub(super) warnings: Vec<Warning>,
     #[serde(skip)]
     meter: Meter,
 }
 
 impl Environment {
-    /// Describes the machine, and begins to count who has its processors.
+    /// Describes the machine, and begins to measure the use of its processors.
     pub(super) fn new(fabric: impl Into<String>, wait: impl Into<String>, pinning: String) -> Self {
         let machine = Machine::new();
         let used = processors().unwrap_or_default();
@@ -79,7 +79,7 @@ impl Environment {
         }
     }
 
-    /// With captures or a bad network.
+    /// Adds captures and the faults of the network.
     pub(super) fn with(self, networks: &Networks) -> Self {
         let bad = &networks.bad;
 
@@ -91,7 +91,7 @@ impl Environment {
         Environment { network: (!all.is_empty()).then(|| format!("packets are {}", all.join(", "))), ..self }
     }
 
-    /// With so many processes, all of which are measured at once.
+    /// Adds the number of processes that are measured at once.
     pub(super) fn with_processes(mut self, processes: usize) -> Self {
         if self.wait == "poll" && processes > self.cores {
             let what = format!(
@@ -103,7 +103,7 @@ impl Environment {
         self
     }
 
-    /// Takes in what happened to the processors since [`new`](Self::new). Processes of the bench must have ended.
+    /// Adds the warnings about the processors since [`new`](Self::new). The processes of the bench must have ended.
     pub(super) fn conclude(&mut self) {
         self.warnings.extend(self.meter.warnings(&Machine::new()));
     }

@@ -1,13 +1,13 @@
-//! What on this machine would make a figure mislead.
+//! Warnings about circumstances that make figures misleading.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something about the machine that makes figures mislead, and what to do about it.
+/// A circumstance that makes figures misleading, and its remedy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Warning {
-    /// What was found, and why it matters.
+    /// The circumstance, and why it matters.
     pub(crate) what: String,
     pub(crate) remedy: String,
 }

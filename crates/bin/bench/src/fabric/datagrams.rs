@@ -1,4 +1,4 @@
-//! The bounds on a network: the same payload in datagrams over plain UDP sockets, to and fro.
+//! The bounds on a network: ping-pongs of plain datagrams with the same payload.
 
 use stentor_fabric::WaitMode;
 use stentor_fabric::memory::Ordering;
@@ -10,20 +10,20 @@ use super::super::shared_area::Command;
 use super::super::worker_spec::{Task, broken};
 use super::Kind;
 
-/// A payload, there and back.
+/// Step: a payload, in either direction.
 const PAYLOAD: usize = 0;
-/// What asks for one.
+/// Step: a request for a payload.
 const ASK: usize = 1;
-/// What says that one came.
+/// Step: an acknowledgement of a payload.
 const GOT: usize = 2;
 const STEPS: usize = 3;
 
-/// Sockets of one of two processes that spin.
+/// Opens the sockets of one of the two processes, which spin.
 pub(super) fn open(network: u8, me: usize) -> Result<Sockets, Failure> {
     Sockets::open(Ring::loopback(network, 2, STEPS, WaitMode::POLL), me)
 }
 
-/// One process's part in a phase of one of the bounds.
+/// Runs this process's part of a phase of one of the bounds.
 pub(super) fn perform(kind: Kind, task: &Task<'_>, sockets: &mut Sockets) -> Result<(), Failure> {
     let (me, mut tag) = (task.me, task.base());
     let mut pings = Pings { sockets, peer: 1 - me, bytes: task.command.bytes as usize };
@@ -54,7 +54,8 @@ pub(super) fn perform(kind: Kind, task: &Task<'_>, sockets: &mut Sockets) -> Res
     }
 }
 
-/// Datagrams with so many bytes of payload one after the other, as many as so many payloads need; the receiver measures.
+/// Streams datagrams with `bytes` bytes of payload. `packets` returns the number of datagrams for a number of payloads.
+/// The receiver measures.
 fn stream(task: &Task<'_>, sockets: &mut Sockets, bytes: usize, packets: impl Fn(u64) -> u64) -> Result<(), Failure> {
     let command = task.command;
     let [warmup, iterations] = [command.warmup, command.iterations].map(packets);
@@ -95,7 +96,7 @@ impl Pings<'_> {
         Ok(())
     }
 
-    /// Answers each new number of a step until the phase is over.
+    /// Answers each new number of a step until the phase ends.
     fn answer(&mut self, task: &Task<'_>, step: usize, answer: impl Fn(&mut Self, u64)) -> Result<(), Failure> {
         let mut last = self.sockets.newest(self.peer, step);
         while !task.area.is_over(task.phase) {

@@ -1,5 +1,5 @@
-//! `stentor bench fabric`: the verbs between two pinned processes, each row beside plain stores and loads of the same
-//! payload; on a network beside plain datagrams.
+//! `stentor bench fabric`: the verbs between two pinned processes. Each row is beside plain stores and loads of the
+//! same payload, or on a network beside plain datagrams.
 
 mod datagrams;
 pub(super) mod process;
@@ -27,18 +27,18 @@ use super::worker_spec::{Carrier, Part, broken, processors};
 use super::workers::Workers;
 use crate::args::{BenchFabric, BenchLength, MeasuredFabric, Repeats};
 
-/// Posts between two flushes of a stream.
+/// Number of posts between two flushes of a stream.
 const POSTS_PER_FLUSH: u64 = 16;
-/// The longest payload, bytes.
+/// Longest payload, in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// Iterations of a row, over its rounds; on a network.
+/// Iterations of a row over its rounds, on shared memory and on a network.
 const ITERATIONS: u64 = 140_000;
 const ON_NETWORK: u64 = 42_000;
-/// The same on a device, which may be software.
+/// Iterations of a row on a device, which may be emulated in software.
 const ON_DEVICE: u64 = 14_000;
-/// Samples of one round, at most.
+/// Largest number of samples of one round.
 const MAX_SAMPLES: u64 = 1 << 20;
-/// Lines of the bounds: two areas of the longest payload, a line apart.
+/// Number of lines of the bounds: two areas of the longest payload, with a line between them.
 const BOUND_LINES: usize = 2 * (MAX_BYTES / 64) + 2;
 
 kinds! {
@@ -59,25 +59,25 @@ kinds! {
     Stream,
     StreamRegion,
     StreamSend,
-    /// A payload there and back.
+    /// A payload in each direction.
     Datagrams,
-    /// A request there, a payload back.
+    /// A request, and a payload back.
     DatagramAsk,
-    /// A payload there, an acknowledgement back.
+    /// A payload, and an acknowledgement back.
     DatagramGot,
     DatagramStream,
-    /// Each datagram carries as many payloads as a packet takes.
+    /// Each datagram carries as many payloads as fit into a packet.
     DatagramStreamJoined,
 }
 
 impl Kind {
-    /// A bound on a network.
+    /// Returns whether this is a bound on a network.
     fn is_datagrams(self) -> bool {
         use Kind::{DatagramAsk, DatagramGot, DatagramStream, DatagramStreamJoined, Datagrams};
         matches!(self, Datagrams | DatagramAsk | DatagramGot | DatagramStream | DatagramStreamJoined)
     }
 
-    /// What must go inline for a payload, bytes.
+    /// Returns the number of bytes that this kind sends inline for a payload.
     fn inline_bytes(self, payload: usize) -> u64 {
         let bytes = match self {
             Kind::RawWrite | Kind::SealedInAll | Kind::WriteUc | Kind::WriteImm | Kind::Stream => payload,
@@ -87,13 +87,14 @@ impl Kind {
         bytes as u64
     }
 
-    /// One after the other, nothing comes back.
+    /// Returns whether the operations follow one another without an answer.
     fn is_stream(self) -> bool {
         matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
     }
 
-    /// Returns the bound and its description. A device has none, because rdma-core's own programs measure what it can do. Messages
-    /// of several packets have none either: the kernel takes their packets in one run, and single datagrams are slower.
+    /// Returns the bound and its description. A device has none, because rdma-core's own programs measure what it can
+    /// do. Streams of messages of several packets have none either: the kernel takes the packets of a message in one
+    /// run, and single datagrams are slower.
     fn bound(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
         let on_network = match carrier {
             Carrier::Shm => false,
@@ -110,7 +111,7 @@ impl Kind {
             (Kind::WriteSignalled, false) => {
                 (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle")
             }
-            // Whole lines one behind the other leave as one WRITE.
+            // Adjacent whole lines leave as one WRITE.
             (Kind::Stream, true) if bytes.is_multiple_of(LINE_WORDS * WORD) => (
                 Kind::DatagramStreamJoined,
                 "as many payloads as a packet carries, in plain datagrams one after the other",
@@ -126,7 +127,7 @@ impl Kind {
         })
     }
 
-    /// Operations to one sample.
+    /// Returns the number of operations per sample.
     fn batch(self) -> u64 {
         match self {
             Kind::Read | Kind::WriteSignalled => BATCH,
@@ -134,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// Half of a round trip is one way; the others are operations in a batch.
+    /// Returns the factor from a sample to one operation: half a round trip is one way, and other samples are batches.
     fn scale(self) -> f64 {
         match self {
             Kind::Read | Kind::WriteSignalled => 1.0 / BATCH as f64,
@@ -159,13 +160,13 @@ const ROWS: [(Kind, &str); 12] = [
     (Kind::StreamSend, "SEND/RECV, rate"),
 ];
 
-/// How much one round does.
+/// The length of one round.
 #[derive(Clone, Copy, Debug)]
 struct Length<'a> {
     repeats: &'a Repeats,
     iterations: u64,
     rounds: u32,
-    /// Seconds.
+    /// Duration in seconds.
     duration: Option<u64>,
 }
 
@@ -203,7 +204,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let mut rows = Vec::new();
     for bytes in sizes {
         for &(kind, name) in &chosen {
-            // A record has at least a word of payload.
+            // A record has at least one word of payload.
             if kind.inline_bytes(bytes) <= inline && (kind != Kind::SealedInAll || bytes >= 32) {
                 rows.push(row(&mut workers, kind, name, bytes, length, environment.clock, carrier)?);
             }
@@ -212,7 +213,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     Ok(Report::of(environment, rows))
 }
 
-/// The rows that are asked for; all of them if nothing is.
+/// Returns the rows that the user selected, or all of them.
 fn chosen(only: &[String]) -> Result<Vec<(Kind, &'static str)>, Failure> {
     if let Some(none) = only.iter().find(|only| !ROWS.iter().any(|(_, name)| name.contains(*only))) {
         let names = ROWS.map(|(_, name)| format!("{name:?}")).join(", ");
@@ -223,7 +224,8 @@ fn chosen(only: &[String]) -> Result<Vec<(Kind, &'static str)>, Failure> {
     Ok(ROWS.into_iter().filter(|(_, name)| wanted(name)).collect())
 }
 
-/// What the two processes are on, and their processors: of their own, or on a device one that they give to each other.
+/// Returns the fabric of the two processes, and their processors. Each process has its own processor, except on a
+/// device, where they may share one and yield it to each other.
 fn place(fabric: MeasuredFabric, available: &[usize]) -> Result<(Carrier, [usize; 2]), Failure> {
     let places = match (available, fabric) {
         ([first, .., last], _) => [*first, *last],
@@ -251,7 +253,7 @@ fn environment(args: &BenchFabric, carrier: Carrier, [first, last]: [usize; 2]) 
     Environment::new(name_of(&args.fabric), wait, pinning).with(&args.network.networks)
 }
 
-/// What becomes of packets. None may be lost: of two processes one would wait for it in vain.
+/// Returns the captures of packets. Refuses packet loss, because a process would wait for a lost packet forever.
 fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
     if args.fabric == MeasuredFabric::Verbs {
         let traffic = Captures::from(&args.network);
@@ -268,7 +270,7 @@ fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
     Ok(captures)
 }
 
-/// One row: its bound, if it has one, and it take turns.
+/// Measures one row. Its bound, if it has one, and the row take turns.
 fn row(
     workers: &mut Workers,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! What one of the two processes does in each phase.
+//! The work of each of the two processes in each phase.
 
 use std::hint::black_box;
 
@@ -25,7 +25,7 @@ pub(in super::super) fn run(worker: Worker<'_>, longest: usize, carrier: Carrier
     }
 }
 
-/// A process's part, on any fabric.
+/// Runs the work of a process on any fabric.
 fn play<F: Pair>(worker: Worker<'_>, fabric: F, room: Room, mut sockets: Option<Sockets>) -> Result<(), Failure> {
     let mut verbs = Verbs::new(fabric, worker.id(), room)?;
     worker.serve(|task| {
@@ -33,7 +33,7 @@ fn play<F: Pair>(worker: Worker<'_>, fabric: F, room: Room, mut sockets: Option<
             (kind, Some(sockets)) if kind.is_datagrams() => datagrams::perform(kind, task, sockets)?,
             _ => perform(task, &mut verbs)?,
         }
-        // The first process ends the phase; until then it may need the other one's answers.
+        // Process 0 ends the phase. Process 1 makes progress until then, because process 0 may need its answers.
         match task.me {
             0 => task.area.end(task.phase),
             _ if F::DRIVEN => verbs.drive_until(|| task.area.is_over(task.phase))?,
@@ -92,20 +92,21 @@ fn perform<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>) -> Result<(), Failure
 
 fn connect<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>) -> Result<(), Failure> {
     task.area.connect_two(task.me, task.phase, || Ok::<_, Failure>(verbs.connect()))?;
-    // Which rows there are depends on it.
+    // The limit decides which rows exist.
     task.area.results(task.me)[1].store(verbs.inline_limit(), Ordering::Relaxed);
     Ok(())
 }
 
-/// Word offset of the n-th write of a stream.
+/// Returns the word offset of the `n`-th write of a stream.
 fn place(n: u64, words: usize) -> usize {
     let places = (AREA / WORD / words.next_multiple_of(8)).max(1);
     (n as usize % places) * words.next_multiple_of(8)
 }
 
-/// Process 0 does something over and over; its first result is the time of the measured iterations, ns. The operation is told
-/// when it is the last one, of those before the clock starts, too: whoever has something under way waits for it then, or it
-/// would be done in the time of others.
+/// Repeats an operation in process 0. The first result is the time of the measured iterations, in nanoseconds.
+///
+/// The operation learns which call is the last one, in the warm-up as well as in the measurement. It then waits for its
+/// outstanding requests, which would otherwise complete in the time of the next iterations.
 fn timed(task: &Task<'_>, mut operation: impl FnMut(u64, bool) -> Result<(), Failure>) -> Result<(), Failure> {
     if task.me != 0 {
         return Ok(());
@@ -127,7 +128,7 @@ fn stream<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>, words: usize) -> Resul
     })
 }
 
-/// From a region, until the last one has its completion. The other process takes what is sent.
+/// Streams from a region, until the last request has completed. The other process receives the messages of SENDs.
 fn stream_region<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>, lane: Lane, words: usize) -> Result<(), Failure> {
     if task.me != 0 && lane == Lane::Send {
         return (0..task.total()).try_for_each(|_| verbs.receive(lane));
@@ -138,7 +139,7 @@ fn stream_region<F: Pair>(task: &Task<'_>, verbs: &mut Verbs<F>, lane: Lane, wor
     })
 }
 
-/// How a payload goes over.
+/// The verb that carries a payload.
 #[derive(Clone, Copy)]
 enum Exchanged {
     Inline(Lane),
@@ -147,15 +148,15 @@ enum Exchanged {
     Imm,
 }
 
-/// Payloads of one value.
+/// Ping-pong of payloads whose words all have one value.
 struct Over<'a, F: Pair> {
     verbs: &'a mut Verbs<F>,
     words: usize,
     shape: Exchanged,
 }
 
-/// Whether every word has come: nothing less tells of a raw write (rule 2). `shm` stores the second one last, so that
-/// is looked at first.
+/// Returns whether every word has arrived. Nothing less shows that a raw write is complete, because its words may land
+/// in any order (rule 2 of the `Fabric` contract). `shm` stores the second word last, so that word is checked first.
 #[inline]
 fn is_there(words: &[Word], tag: u64) -> bool {
     let likely_last = words.get(1).unwrap_or(&words[0]);
@@ -196,7 +197,7 @@ impl<F: Pair> Exchange for Over<'_, F> {
     }
 }
 
-/// Sealed records in a fixed place.
+/// Ping-pong of sealed records at a fixed location.
 struct Records<'a, F: Pair> {
     verbs: &'a mut Verbs<F>,
     bytes: usize,

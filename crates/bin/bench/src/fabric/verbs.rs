@@ -18,26 +18,26 @@ use super::super::roce;
 use super::super::worker_spec::Worker;
 use super::super::workers::KEY;
 
-/// What the peer writes.
+/// Region that the peer writes to.
 const TARGET: Purpose = Purpose(1);
-/// What region sources and receives use.
+/// Region for the sources of requests and for receives.
 const STAGING: Purpose = Purpose(2);
-/// Outstanding work requests.
+/// Number of outstanding work requests.
 const DEPTH: u32 = 64;
-/// Receives that are always posted: whoever sends does not outrun them by what may be outstanding.
+/// Number of receives that are always posted. A sender cannot exceed it with its outstanding requests.
 const RECEIVES: u32 = DEPTH;
-/// Bytes over which a stream of writes goes round.
+/// Size of the area that a stream of writes cycles through, in bytes.
 pub(super) const AREA: usize = 64 << 10;
 
-/// Where the first process on a device listens; the second has the next one.
+/// Port of the first process on a device. The second one listens on the next port.
 const FIRST_PORT: u16 = 7399;
 
-/// Which queue pair.
+/// The queue pairs of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lane {
     /// For one-sided operations.
     Reliable = 0,
-    /// The same, unreliable.
+    /// For one-sided operations on an unreliable connection.
     Unreliable = 1,
     /// For SEND.
     Send = 2,
@@ -48,13 +48,13 @@ pub(super) enum Lane {
 struct Queue {
     qp: QpId,
     sends: SendQueue,
-    /// Receives that completed and were not asked for yet.
+    /// Number of completed receives that were not consumed yet.
     received: u64,
 }
 
 /// A fabric between the two processes.
 pub(super) trait Pair: Fabric {
-    /// Packets move only while its process calls it.
+    /// `true` if packets move only while their process calls the fabric.
     const DRIVEN: bool;
 }
 
@@ -70,12 +70,12 @@ impl Pair for VerbsFabric {
     const DRIVEN: bool = false;
 }
 
-/// Bytes of one place for a message or a write.
+/// Returns the size of the buffer for a message or a write, in bytes.
 fn place_of(longest: usize) -> usize {
     record_words(longest).next_multiple_of(8) * WORD
 }
 
-/// This process on shared memory.
+/// Starts this process on shared memory.
 pub(super) fn shm(worker: Worker<'_>, longest: usize) -> Result<ShmFabric, Failure> {
     let me = worker.id();
     let config = ShmConfig {
@@ -87,12 +87,12 @@ pub(super) fn shm(worker: Worker<'_>, longest: usize) -> Result<ShmFabric, Failu
     ShmFabric::start(config).map_err(refused)
 }
 
-/// This process on RoCEv2.
+/// Starts this process on RoCEv2.
 pub(super) fn roce(worker: Worker<'_>, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
     roce::start(network, worker.id(), 2, place_of(longest) + 64, &worker.spec.traffic)
 }
 
-/// This process on the device with an address, which the other one has, too.
+/// Starts this process on the device with this address. Both processes use the same device.
 pub(super) fn device(worker: Worker<'_>, address: IpAddr) -> Result<VerbsFabric, Failure> {
     let key = std::env::var(KEY).map_err(refused)?.into_bytes();
     let addresses = (0..2).map(|process| Some(SocketAddr::new(address, FIRST_PORT + process))).collect();
@@ -100,12 +100,12 @@ pub(super) fn device(worker: Worker<'_>, address: IpAddr) -> Result<VerbsFabric,
     VerbsFabric::start(net, VerbsConfig::default()).map_err(refused)
 }
 
-/// What the rows need besides a fabric.
+/// Parameters of the rows besides the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// The longest payload, bytes.
+    /// Longest payload, in bytes.
     pub(super) longest: usize,
-    /// Both processes share a processor: whoever waits gives it away.
+    /// `true` if both processes share a processor. A process that waits then yields it.
     pub(super) yields: bool,
 }
 
@@ -116,18 +116,18 @@ pub(super) struct Verbs<F: Pair> {
     queues: Vec<Queue>,
     target: RegionId,
     staging: RegionId,
-    /// Bytes of one place in staging.
+    /// Size of one buffer in staging, in bytes.
     place: u64,
     remote: Option<RemoteRegion>,
     completions: [Completion; 16],
     yields: bool,
-    /// Payload, and records.
+    /// Words of the payload, and of records.
     pub(super) record: Vec<u64>,
     pub(super) private: Vec<u64>,
     pub(super) seal: (Seal, Seal),
 }
 
-/// An error of a call of the fabric.
+/// Returns the failure of a call to the fabric.
 pub(super) fn refused(error: impl std::error::Error) -> Failure {
     Failure::run(error, "bench fabric", "run `stentor doctor`; if it finds nothing, report this as a bug")
 }
@@ -139,7 +139,8 @@ impl<F: Pair> Verbs<F> {
         let bytes = (AREA + longest) as u64;
         let target = fabric.register(RegionSpec { purpose: TARGET, writer: peer, bytes }).map_err(refused)?;
         fabric.grant(target, peer, Access::Write).map_err(refused)?;
-        // A place for each outstanding request, then one for all receives, as perftest has it: nobody looks at what came.
+        // One buffer for each outstanding request, and a single one for all receives, as in perftest: their contents
+        // are ignored.
         let places = u64::from(DEPTH + 1);
         let (place, writer) = (longest as u64, me);
         let spec = RegionSpec { purpose: STAGING, writer, bytes: place * places };
@@ -177,7 +178,7 @@ impl<F: Pair> Verbs<F> {
         })
     }
 
-    /// Drives the control plane; whether everything is connected.
+    /// Drives the control plane. Returns whether everything is connected.
     pub(super) fn connect(&mut self) -> bool {
         while let Some(event) = self.fabric.next_event() {
             debug_assert!(!matches!(event, Event::Revoked { .. }));
@@ -186,7 +187,7 @@ impl<F: Pair> Verbs<F> {
         self.remote.is_some() && self.queues.iter().all(|queue| self.fabric.state(queue.qp) == QpState::Ready)
     }
 
-    /// What the peer writes.
+    /// Returns the memory that the peer writes to.
     #[inline]
     pub(super) fn landed(&self) -> &[Word] {
         self.fabric.memory(self.target)
@@ -196,12 +197,12 @@ impl<F: Pair> Verbs<F> {
         RemoteSpan { region: self.remote.expect("rows begin when all is connected"), offset }
     }
 
-    /// The longest inline source, bytes.
+    /// Returns the longest inline source, in bytes.
     pub(super) fn inline_limit(&self) -> u64 {
         self.fabric.capabilities().inline_bytes.into()
     }
 
-    /// Lets packets move, where they do not by themselves, or the other process.
+    /// Lets packets move on fabrics that need it, or the other process run.
     #[inline]
     pub(super) fn drive(&mut self) -> Result<(), Failure> {
         if self.yields {
@@ -210,7 +211,7 @@ impl<F: Pair> Verbs<F> {
         if F::DRIVEN { self.poll() } else { Ok(()) }
     }
 
-    /// Lets packets move until something is so.
+    /// Drives the fabric until `done` returns `true`.
     pub(super) fn drive_until(&mut self, done: impl Fn() -> bool) -> Result<(), Failure> {
         while !done() {
             self.drive()?;
@@ -218,7 +219,7 @@ impl<F: Pair> Verbs<F> {
         Ok(())
     }
 
-    /// Takes what completed. Fails if anything went wrong.
+    /// Handles completions. Fails if a request failed.
     #[inline]
     fn poll(&mut self) -> Result<(), Failure> {
         let count = self.fabric.poll(&mut self.completions);
@@ -240,7 +241,7 @@ impl<F: Pair> Verbs<F> {
         Ok(())
     }
 
-    /// Makes room, posts, and flushes if asked to. Returns the number of the request.
+    /// Waits for room, posts a request, and flushes if `flush` is set. Returns the number of the request.
     #[inline]
     fn post(&mut self, lane: Lane, verb: Verb<'_>, signalled: bool, flush: bool) -> Result<u64, Failure> {
         while self.queues[lane as usize].sends.free() == 0 {
@@ -266,7 +267,7 @@ impl<F: Pair> Verbs<F> {
         Ok(())
     }
 
-    /// Posts a request with the first `words` of `record`, inline.
+    /// Posts a request with the first `words` words of `record` inline.
     #[inline]
     fn post_inline(
         &mut self,
@@ -282,15 +283,15 @@ impl<F: Pair> Verbs<F> {
         posted.map(|_| ())
     }
 
-    /// WRITE of the first `words` of `record`, inline.
+    /// Posts an inline WRITE of the first `words` words of `record`.
     #[inline]
     pub(super) fn write_inline(&mut self, lane: Lane, words: usize, offset: u64, flush: bool) -> Result<(), Failure> {
         let target = self.target(offset);
         self.post_inline(lane, words, |source| Verb::Write { source, target }, false, flush)
     }
 
-    /// Words of one value in registered memory. The place is used again when the request before that used it is done for
-    /// certain.
+    /// Fills a buffer in registered memory with words of one value. The buffer is reused only after the previous
+    /// request with it has completed.
     #[inline]
     fn fill(&mut self, lane: Lane, words: usize, value: u64) -> Result<Source<'static>, Failure> {
         while self.queues[lane as usize].sends.free() == 0 {
@@ -305,14 +306,15 @@ impl<F: Pair> Verbs<F> {
         Ok(Source::Region(Span { region: self.staging, offset, bytes: (words * WORD) as u32 }))
     }
 
-    /// WRITE of `words` of one value from registered memory.
+    /// Posts a WRITE of `words` words of one value from registered memory.
     #[inline]
     pub(super) fn write_region(&mut self, words: usize, value: u64, signalled: bool) -> Result<u64, Failure> {
         let verb = Verb::Write { source: self.fill(Lane::Reliable, words, value)?, target: self.target(0) };
         self.post(Lane::Reliable, verb, signalled, true)
     }
 
-    /// WRITE, or SEND on the lane for it, of `words` of registered memory that nobody changes; the number of the request.
+    /// Posts a WRITE, or a SEND on the lane for it, of `words` words of registered memory that never changes. Returns
+    /// the number of the request.
     #[inline]
     pub(super) fn stream_region(
         &mut self,
@@ -329,14 +331,14 @@ impl<F: Pair> Verbs<F> {
         self.post(lane, verb, signalled, flush || signalled)
     }
 
-    /// WRITE, signalled, to its completion.
+    /// Posts a signalled WRITE and waits for its completion.
     #[inline]
     pub(super) fn write_to_completion(&mut self, words: usize, value: u64) -> Result<(), Failure> {
         let number = self.write_region(words, value, true)?;
         self.complete(Lane::Reliable, number)
     }
 
-    /// READ, to its completion.
+    /// Posts a READ and waits for its completion.
     #[inline]
     pub(super) fn read_to_completion(&mut self, words: usize) -> Result<(), Failure> {
         let local = Span { region: self.staging, offset: 0, bytes: (words * WORD) as u32 };
@@ -345,7 +347,7 @@ impl<F: Pair> Verbs<F> {
         self.complete(Lane::Reliable, number)
     }
 
-    /// SEND of `words` of one value, inline if that is possible.
+    /// Posts a SEND of `words` words of one value, inline if possible.
     #[inline]
     pub(super) fn send(&mut self, words: usize, value: u64) -> Result<(), Failure> {
         if (words * WORD) as u64 > self.inline_limit() {
@@ -355,7 +357,7 @@ impl<F: Pair> Verbs<F> {
         self.post_inline(Lane::Send, words, |source| Verb::Send { source, imm: None }, false, true)
     }
 
-    /// WRITE_WITH_IMM, inline, signalled.
+    /// Posts a signalled inline WRITE_WITH_IMM.
     #[inline]
     pub(super) fn write_imm(&mut self, words: usize) -> Result<(), Failure> {
         let target = self.target(0);
@@ -372,14 +374,14 @@ impl<F: Pair> Verbs<F> {
         Ok(())
     }
 
-    /// Waits until everything that was posted is done.
+    /// Waits until all posted requests have completed.
     pub(super) fn drain(&mut self) -> Result<(), Failure> {
         let number = self.write_region(1, 0, true)?;
         self.complete(Lane::Reliable, number)
     }
 }
 
-/// Fails unless a request was carried out.
+/// Returns an error unless the request succeeded.
 #[inline]
 pub(crate) fn expect_success(completion: &Completion, place: &str) -> Result<(), Failure> {
     if completion.status == Status::Success {

@@ -1,7 +1,8 @@
-//! How soon a bare program sees that a process has died that had as much memory as a member: the bound of a fail-over.
+//! The bound of a fail-over: how soon a bare program detects the death of a process that has as much memory as a
+//! member.
 //!
-//! On shared memory the kernel marks a robust futex. Over a network the connection of the dead process ends, which takes until its memory
-//! is taken apart.
+//! On shared memory, the kernel marks a robust futex. On a network, the connection of the dead process closes once the
+//! kernel has torn down its memory.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,32 +19,32 @@ use stentor_support::{Failure, Verdict};
 
 use super::super::worker_spec::{broken, follow};
 
-/// Deaths.
+/// Number of deaths.
 const ROUNDS: usize = 21;
-/// Words between the process that dies and the one that sees it.
+/// Number of words between the process that dies and the one that detects it.
 const WORDS: usize = 512;
-/// Says that the process is ready.
+/// Word that the process sets when it is ready.
 const READY: usize = 0;
-/// Which the kernel marks.
+/// Word of the robust futex, which the kernel marks.
 const LIFE: usize = WORDS - 1;
-/// Nothing takes longer.
+/// Longest time that anything takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// From ready to dead, so that it is at rest.
+/// Time between the report that the process is ready and its death, so that it is at rest.
 const CALM: Duration = Duration::from_millis(20);
 const PAGE_WORDS: usize = 4096 / WORD;
 
-/// A process that is to die, as its command line carries it.
+/// The specification of a process that will be killed, which its command line carries.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in super::super) struct Mortal {
-    /// Bytes of shared memory that it has.
+    /// Size of its memory, in bytes.
     bytes: u64,
-    /// Where to connect.
+    /// Port to connect to.
     port: u16,
-    /// When that ends, so does this process.
+    /// Process whose death ends this one, too.
     parent: i32,
 }
 
-/// The process that dies: touches its memory, connects, says that it is ready, and polls.
+/// Runs the process that will be killed: touches its memory, connects, reports that it is ready, and polls.
 pub(in super::super) fn live(spec: &str) -> Result<Verdict, Failure> {
     let spec: Mortal = serde_json::from_str(spec)
         .map_err(|error| Failure::usage(error, "bench mortal", "use `stentor bench failover`"))?;
@@ -63,12 +64,12 @@ pub(in super::super) fn live(spec: &str) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// Returns the times from a kill until it is seen, ns, of processes with so much memory.
+/// Returns the times in nanoseconds from the kill of a process with `bytes` of memory to its detection.
 pub(super) fn measure(fabric: LoopbackFabric, bytes: u64) -> Result<Vec<u64>, Failure> {
     (0..ROUNDS).map(|_| Witness::of(bytes)?.see_it_die(fabric)).collect()
 }
 
-/// Describes how the death is seen.
+/// Returns how the death is detected, in words.
 pub(super) fn way(fabric: LoopbackFabric) -> &'static str {
     match fabric {
         LoopbackFabric::Shm => "the kernel marks its robust futex",
@@ -76,18 +77,18 @@ pub(super) fn way(fabric: LoopbackFabric) -> &'static str {
     }
 }
 
-/// A child that is killed when this is dropped, at the latest.
+/// A child process that is killed when this is dropped.
 struct Doomed(Child);
 
 impl Drop for Doomed {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A process that is to die, and what shows its death.
+/// A process that will be killed, and the means to detect its death.
 struct Witness {
     shared: BareMemory,
     doomed: Doomed,
@@ -140,7 +141,7 @@ impl Witness {
                 }
                 Ok(())
             }
-            // Nothing was sent: it ends, or is reset.
+            // The process sent nothing, so the connection is closed or reset.
             LoopbackFabric::Roce => self.connection.read(&mut [0; 1]).map(drop).or_else(|error| match error.kind() {
                 io::ErrorKind::ConnectionReset => Ok(()),
                 _ => Err(error),

@@ -1,4 +1,4 @@
-//! The processes that may be killed: the members, and one client; all of this same program.
+//! The processes that may be killed: the members and one client, all running this same program.
 
 use std::fs;
 use std::io;
@@ -18,20 +18,20 @@ use super::process::{READY, WorkerSpec};
 use super::scene::Scene;
 use crate::args::BenchFailover;
 
-/// How long a process may take to end when it is told to.
+/// Longest time that a process may take to end after it was asked to.
 const STOPPING: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// All of them. None outlives this.
+/// All processes that may be killed. Dropping this kills them.
 pub(super) struct Fleet<'a> {
     scene: &'a Scene,
     args: &'a BenchFailover,
-    /// By process.
+    /// Members, by process id.
     members: Vec<ChildProcess>,
     client: ChildProcess,
-    /// The highest epoch of each group that anybody told, and who leads in it.
+    /// The highest epoch of each group that a member has logged, and the leader of that epoch.
     epochs: Vec<(u64, String)>,
-    /// The directory of the members' control sockets, among the sockets.
+    /// Name of the directory of the members' control sockets, inside the directory of sockets.
     meeting: String,
 }
 
@@ -55,7 +55,7 @@ fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<
     spawn(scene, name, life, command)
 }
 
-/// Messages per second; `None`: as many as there is room for.
+/// Returns the rate in messages per second; `None` for as many as the window allows.
 pub(super) fn pace(args: &BenchFailover) -> Option<u32> {
     (!args.full).then_some(args.rate)
 }
@@ -78,7 +78,7 @@ fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<ChildProcess
 }
 
 impl<'a> Fleet<'a> {
-    /// The members; the client comes when they are there.
+    /// Starts the members and the client, which joins once they are up.
     pub(super) fn start(plan: &ClusterRuntime, scene: &'a Scene, args: &'a BenchFailover) -> Result<Self, Failure> {
         let names = (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned());
         let members = names.map(|name| member(scene, args, &name, 1)).collect::<Result<Vec<_>, _>>()?;
@@ -86,18 +86,18 @@ impl<'a> Fleet<'a> {
         Ok(Fleet { scene, args, members, client: client(scene, args, 1)?, epochs, meeting: plan.meeting_name() })
     }
 
-    /// Whether the client multicasts.
+    /// Returns whether the client has joined and multicasts.
     pub(super) fn client_is_in(&self) -> bool {
         self.client_name().is_some()
     }
 
-    /// The place that the client took, once it is in.
+    /// Returns the name of the client id that the client claimed, once it has joined.
     pub(super) fn client_name(&self) -> Option<String> {
         let said = fs::read_to_string(self.scene.file("client", self.client.life, "out")).ok()?;
         said.lines().find_map(|line| Some(line.strip_prefix(READY)?.to_owned()))
     }
 
-    /// Kills a member as `kill -9` does, and does not wait for its end.
+    /// Kills a member with SIGKILL, without waiting for its end.
     pub(super) fn kill(&mut self, process: ProcessId) -> Result<(), Failure> {
         let running = &mut self.members[process.index()];
         running.over = true;
@@ -120,20 +120,20 @@ impl<'a> Fleet<'a> {
         Ok(self.client.life)
     }
 
-    /// Starts a member again that was killed.
+    /// Restarts a member that was killed.
     pub(super) fn restart(&mut self, process: ProcessId) -> Result<(), Failure> {
         let running = &mut self.members[process.index()];
         *running = member(self.scene, self.args, &running.name, running.life + 1)?;
         Ok(())
     }
 
-    /// Starts the client again.
+    /// Restarts the client.
     pub(super) fn restart_client(&mut self) -> Result<(), Failure> {
         self.client = client(self.scene, self.args, self.client.life + 1)?;
         Ok(())
     }
 
-    /// Fails if one of them is gone that should not be.
+    /// Returns an error if a process has ended unexpectedly.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let scene = self.scene;
         for running in self.members.iter_mut().chain([&mut self.client]) {
@@ -144,7 +144,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Who leads a group, as its members tell.
+    /// Returns the leader of a group according to the logs of its members.
     pub(super) fn leader(&mut self, plan: &ClusterRuntime, group: usize) -> Option<ProcessId> {
         let members = &plan.config().groups()[group];
         for running in self.members.iter().filter(|r| members.members().iter().any(|member| member.id() == r.name)) {
@@ -158,13 +158,13 @@ impl<'a> Fleet<'a> {
         plan.process(&self.epochs[group].1).ok()
     }
 
-    /// Tells the client to end, and waits for it; meanwhile `round` is called.
+    /// Asks the client to end and waits for it. Calls `round` meanwhile.
     pub(super) fn stop_client(&mut self, round: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
         let scene = self.scene;
         stop(&mut self.client, scene, round)
     }
 
-    /// Tells the members to end, and waits for them.
+    /// Asks the members to end and waits for them.
     pub(super) fn stop(mut self) -> Result<(), Failure> {
         self.check_members()?;
         for running in &mut self.members {
@@ -183,7 +183,8 @@ impl<'a> Fleet<'a> {
         self.check()
     }
 
-    /// What they said last, for whoever must find out why nothing goes on.
+    /// Returns the last log line of each process and the state of each member, for the error when nothing makes
+    /// progress.
     pub(super) fn last_words(&self) -> String {
         let all = self.members.iter().chain([&self.client]);
         let last = |running: &ChildProcess| running.said(self.scene).pop();
@@ -191,13 +192,13 @@ impl<'a> Fleet<'a> {
         all.filter_map(last).chain(stand).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether every member has its group's state.
+    /// Returns whether every member has restored its group's state.
     pub(super) fn all_are_in(&self) -> bool {
         let mut members = (0..self.members.len() as u16).map(ProcessId);
         members.all(|member| matches!(self.show(member), Ok(Some(Answer::Standing(standing))) if !standing.joining))
     }
 
-    /// Whether the members of each group have all delivered the same number of messages.
+    /// Returns whether the members of each group have all delivered the same number of messages.
     pub(super) fn is_level(&self, plan: &ClusterRuntime) -> bool {
         let delivered = |member| match self.show(member) {
             Ok(Some(Answer::Standing(standing))) if !standing.joining => Some(standing.delivered),
@@ -210,13 +211,13 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// Asks a member how it stands.
+    /// Asks a member for its state.
     fn show(&self, process: ProcessId) -> std::io::Result<Option<Answer>> {
         let paths = stentor_host::all_beside(&self.scene.sockets(), &self.meeting, process).unwrap_or_default();
         ask(&paths, &Question::Show)
     }
 
-    /// How a member stands, in its own words.
+    /// Returns the state of a member as JSON.
     fn standing(&self, process: ProcessId) -> String {
         match self.show(process) {
             Ok(Some(Answer::Standing(standing))) => serde_json::to_string(&standing).unwrap_or_default(),
@@ -266,7 +267,7 @@ fn gone(running: &ChildProcess, scene: &Scene, status: ExitStatus) -> Failure {
     Failure::run(what, scene.path().display(), remedy)
 }
 
-/// `NAME: epoch N: LEADER leads`.
+/// Parses the line `NAME: epoch N: LEADER leads`.
 fn epoch(line: &str) -> Option<(u64, &str)> {
     let (_, rest) = line.split_once(": epoch ")?;
     let (number, rest) = rest.split_once(": ")?;
@@ -284,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epochs_are_read_from_what_nodes_say() {
+    fn epochs_are_parsed_from_logs_of_nodes() {
         assert_eq!(epoch("g1.2: epoch 17: g1.3 leads"), Some((17, "g1.3")));
         for other in ["g1.2: ready, leads its group", "g1.2: epoch x: g1.3 leads", "g1.2: epoch 3: g1.3 follows", ""] {
             assert_eq!(epoch(other), None, "{other}");

@@ -1,4 +1,4 @@
-//! The load: a client that multicasts at a steady rate, to one group or to several, and records what it does.
+//! The load: a client that multicasts at a steady rate, to one group or to several, and records its messages.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use stentor_fabric_sim::SimRng;
 use stentor_support::Failure;
 use stentor_support::live::{HistoryFile, Joined, RecordedClient};
 
-/// Bytes of a message.
+/// Payload of a message, in bytes.
 pub(super) const PAYLOAD_BYTES: usize = 64;
-/// Who is later than this does not make up for it.
+/// Longest delay that a sender makes up for. Messages beyond it are skipped.
 const LATE: Duration = Duration::from_millis(20);
-/// Longest sleep when nothing is to be sent.
+/// Longest sleep when no message is due.
 const SLEEP: Duration = Duration::from_millis(5);
-/// Messages in one round at most, if they follow each other.
+/// Largest number of messages per round, if they follow one another without pauses.
 const AT_ONCE: u32 = 64;
 
 /// A client with its history.
@@ -22,22 +22,22 @@ pub(super) struct Load<F: FabricDiagnostics> {
     own: RecordedClient<F>,
     rng: SimRng,
     groups: u64,
-    /// Between two messages; `None`: they follow each other as long as there is room.
+    /// Time between two messages; `None` if they follow one another as long as there is room.
     interval: Option<Duration>,
     due: Instant,
-    /// The message that is to be sent next, and whether it is in the history already.
+    /// The next message, and whether it is in the history already.
     next: Option<(Vec<GroupId>, Vec<u8>, bool)>,
-    /// The last one that was sent.
+    /// Sequence of the last message that was sent.
     sequence: Option<u64>,
-    /// It may be killed at any time: what it multicasts must be in its history before.
+    /// `true` if the client may be killed at any time. Its messages must then be in its history before they are sent.
     ahead: bool,
 }
 
-/// How a load goes.
+/// The pace of a load.
 pub(super) struct Pace {
     pub(super) seed: u64,
-    /// Messages per second; `None`: as many as there is room for, to all groups, and nothing is recorded of what is written
-    /// on their behalf.
+    /// Messages per second. `None` for as many as there is room for, to all groups; the writes that serve them are then
+    /// not recorded.
     pub(super) rate: Option<u32>,
     pub(super) wait: WaitMode,
     pub(super) ahead: bool,
@@ -68,12 +68,12 @@ impl<F: FabricDiagnostics> Load<F> {
         &self.own.client
     }
 
-    /// Whether a message is in the history that is not sent.
+    /// Returns whether the history has a message that was not sent yet.
     pub(super) fn owes(&self) -> bool {
         self.next.as_ref().is_some_and(|(.., recorded)| *recorded)
     }
 
-    /// The last message that was sent.
+    /// Returns the sequence of the last message that was sent, or 0.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence.unwrap_or(0)
     }
@@ -82,7 +82,7 @@ impl<F: FabricDiagnostics> Load<F> {
         &mut self.own.recorder
     }
 
-    /// One round of the loop; with a message, if it is time and it is to `send`.
+    /// Runs one round of the loop. If `send` is set, it sends the messages that are due.
     pub(super) fn round(&mut self, send: bool) -> Result<(), Failure> {
         let now = Instant::now();
         let mut worked = self.own.client.step();
@@ -95,7 +95,7 @@ impl<F: FabricDiagnostics> Load<F> {
         self.own.rest(worked, longest.max(Duration::from_micros(50)))
     }
 
-    /// Sends what is to be sent by now.
+    /// Sends the messages that are due. Returns whether one was sent.
     fn send_due(&mut self, now: Instant) -> Result<bool, Failure> {
         let Some(interval) = self.interval else {
             self.due = now + SLEEP;
@@ -113,14 +113,14 @@ impl<F: FabricDiagnostics> Load<F> {
         Ok(true)
     }
 
-    /// Sends a message, unless there is no room.
+    /// Sends a message, unless there is no room. Returns whether it was sent.
     fn send(&mut self) -> Result<bool, Failure> {
         let (to, payload, mut recorded) = match self.next.take() {
             Some(next) => next,
             None => self.draw(),
         };
         if let Some(last) = self.sequence.filter(|_| self.ahead && !recorded) {
-            // The first message's number is not known before it is sent; afterwards each has the next one.
+            // The sequence of the first message is known only after it was sent. Each later message has the next one.
             let id = MessageId { client: self.own.client.id(), sequence: last + 1 };
             let written = self.own.recorder.multicast(now_ns(), id, &to, &payload);
             written.map_err(|error| self.own.unwritten(&error))?;
@@ -139,7 +139,7 @@ impl<F: FabricDiagnostics> Load<F> {
         Ok(true)
     }
 
-    /// Half of the messages go to one group.
+    /// Draws the next message. Half of the messages go to one group.
     fn draw(&mut self) -> (Vec<GroupId>, Vec<u8>, bool) {
         let first = self.rng.below(self.groups);
         let mut to = vec![GroupId(first as u16)];
@@ -153,7 +153,7 @@ impl<F: FabricDiagnostics> Load<F> {
         (to, payload, false)
     }
 
-    /// Writes what is left of the history.
+    /// Writes the buffered rest of the history.
     pub(super) fn close(mut self) -> Result<(), Failure> {
         self.own.flush()
     }

@@ -1,7 +1,8 @@
-//! `stentor bench failover`: real processes are killed under load, one after the other, and started again; how long did
-//! nothing arrive? And the same in virtual time, with links of 1 µs.
+//! `stentor bench failover`: real processes are killed under load and restarted, one after the other, and the bench
+//! measures how long nothing was delivered. It measures the same in virtual time, with links of 1 µs.
 //!
-//! Every process writes its history, and all of it is judged: a figure of a run that broke a promise is worth nothing.
+//! Every process writes its history, and all histories are checked: a figure from a run that violated a property is
+//! worthless.
 
 pub(super) mod death;
 mod fleet;
@@ -31,9 +32,9 @@ use stentor_support::args::{LoopbackFabric, name_of};
 use stentor_support::live::{Captures, Interrupt, refuse_network, unstarted};
 use stentor_support::{Failure, Output, Verdict, verdicts};
 
-/// The target of a simulated fail-over that nobody is told of, µs.
+/// Target of a simulated fail-over that the members must detect themselves, in microseconds.
 const SILENT_US: f64 = 1000.0;
-/// The target of a simulated fail-over that the members are told of, µs from then on.
+/// Target of a simulated fail-over that the members are notified of, in microseconds from the notification.
 const TOLD_US: f64 = 50.0;
 
 pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdict), Failure> {
@@ -64,7 +65,7 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     Ok((Report { environment, rows, trial, switch: None }, verdict))
 }
 
-/// Kills and starts again, then judges. The histories stay if something is wrong.
+/// Kills and restarts processes, then checks their histories. The histories are kept if something is wrong.
 fn real(
     args: &BenchFailover,
     captures: Captures,
@@ -73,7 +74,7 @@ fn real(
 ) -> Result<(Trial, Outages, u64), Failure> {
     let scene = Scene::set(args, captures)?;
     let plan = ClusterRuntime::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
-    // Members, and the clients' first places.
+    // The members, and the first client ids.
     let processes = 0..plan.topology().processes() as u16;
     scene.captures.check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
     let play = Play { args, plan: &plan, scene: &scene, interrupt };
@@ -85,7 +86,7 @@ fn real(
     let leaders = kills(Role::Leader);
     let properties = verdicts(&report);
     let good = |(name, verdict): (&&str, &&str)| {
-        // Without a member that came back there is nothing to say about that, nor about writes that are not recorded.
+        // M11 cannot be checked if no member was restarted, and M7 cannot be checked if writes are not recorded.
         let silent = *name == "M11" && leaders + kills(Role::Follower) == 0 || *name == "M7" && args.full;
         *verdict == "ok" || (*verdict == "not_checked" && silent)
     };
@@ -111,7 +112,7 @@ fn real(
     Ok((trial, outages, memory))
 }
 
-/// `None`, if no leader was killed. The bound: deaths of bare processes with `memory` bytes.
+/// Returns the row, or `None` if no leader was killed. The bound is the death of bare processes with `memory` bytes.
 fn row(args: &BenchFailover, outages: &Outages, memory: u64) -> Result<Option<Row>, Failure> {
     let mut samples = Samples::plain();
     samples.round(outages.ns.iter().copied());
@@ -133,7 +134,7 @@ fn row(args: &BenchFailover, outages: &Outages, memory: u64) -> Result<Option<Ro
     Ok(Some(Row::latency(name, load::PAYLOAD_BYTES, args.rounds, bound, &samples)))
 }
 
-/// Simulated fail-overs whose sign is this, beside a target, µs.
+/// Measures simulated fail-overs with this kind of detection, beside a target in microseconds.
 fn simulated(args: &BenchFailover, interrupt: &Interrupt, sign: Sign, target_us: f64) -> Result<Row, Failure> {
     let mut samples = Samples::plain();
     let mut outages = Vec::new();
@@ -154,7 +155,8 @@ fn simulated(args: &BenchFailover, interrupt: &Interrupt, sign: Sign, target_us:
     Ok(Row::latency(name, load::PAYLOAD_BYTES, args.sim_runs, Bound::us(what, target_us), &samples))
 }
 
-/// Time that this process has seen pass. While it was stopped, or had no processor, others may have been, too.
+/// Time during which this process was running. While it was stopped or had no processor, the other processes may have
+/// been stopped, too.
 #[derive(Debug)]
 struct Patience {
     last: std::time::Instant,
@@ -162,14 +164,14 @@ struct Patience {
 }
 
 impl Patience {
-    /// More between two looks does not count.
+    /// Largest step between two calls that counts.
     const STEP: Duration = Duration::from_millis(50);
 
     fn new() -> Self {
         Patience { last: std::time::Instant::now(), spent: Duration::ZERO }
     }
 
-    /// What passed since it was made.
+    /// Returns the time since the creation.
     fn look(&mut self) -> Duration {
         let now = std::time::Instant::now();
         self.spent += (now - std::mem::replace(&mut self.last, now)).min(Self::STEP);

@@ -1,4 +1,4 @@
-//! Reads from the histories how long a group took to deliver something new after its leader was killed.
+//! Reads from the histories how long a group took to deliver a new message after its leader was killed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,12 +9,13 @@ use stentor_support::live::read_history;
 
 use super::rounds::{Kill, Role};
 
-/// What was read.
+/// The outages of a run.
 #[derive(Debug)]
 pub(super) struct Outages {
-    /// From a kill of a leader to the first delivery in its group of a message that was multicast after the kill, in a later ballot.
+    /// Times from the kill of a leader to the first delivery, in its group and in a later ballot, of a message that was
+    /// multicast after the kill. In nanoseconds.
     pub(super) ns: Vec<u64>,
-    /// Kills of processes that were taken for a leader and led no more.
+    /// Number of killed processes that were taken for leaders but had been replaced.
     pub(super) unobserved: u64,
 }
 
@@ -22,18 +23,18 @@ pub(super) struct Outages {
 #[derive(Clone, Copy, Debug)]
 struct Delivery {
     at: u64,
-    /// The number of the ballot.
+    /// Number of the ballot.
     ballot: u64,
     m: MessageId,
-    /// When the message was multicast.
+    /// Time when the message was multicast.
     sent: u64,
 }
 
-/// What happened in one group, by time.
+/// The events of one group, sorted by time.
 #[derive(Default)]
 struct Group {
     deliveries: Vec<Delivery>,
-    /// Time, number of the ballot, who leads.
+    /// Time, number of the ballot, and leader of each epoch.
     epochs: Vec<(u64, u64, u32)>,
 }
 
@@ -82,7 +83,7 @@ impl Outages {
 }
 
 impl Group {
-    /// `None`, if the process did not lead when it was killed.
+    /// Returns the outage of a kill, or `None` if the process did not lead when it was killed.
     fn outage(&self, kill: &Kill) -> Option<u64> {
         let (_, ballot, leader) = self.epochs.iter().copied().filter(|(t, ..)| *t <= kill.at).max_by_key(|e| e.1)?;
         if leader != u32::from(kill.process.0) {
@@ -101,16 +102,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_ends_with_the_first_delivery_of_what_was_sent_after_the_kill_in_a_later_ballot() {
+    fn outage_ends_with_the_first_later_ballot_delivery_sent_after_the_kill() {
         let m = MessageId { client: Process(0), sequence: 1 };
         let delivery = |(at, ballot, sent)| Delivery { at, ballot, m, sent };
         let deliveries = [(10, 1, 9), (20, 1, 9), (24, 1, 23), (90, 2, 21), (95, 2, 30), (99, 1, 30)];
         let group = Group { deliveries: deliveries.map(delivery).into(), epochs: vec![(1, 1, 0), (80, 2, 1)] };
         let kill =
             |process, at| Kill { role: Role::Leader, group: 0, process: ProcessId(process), at, restarted: 0, back: 0 };
-        // Neither a message that was sent before counts, nor a delivery in the dead leader's ballot.
+        // Deliveries of earlier messages do not count, nor do deliveries in the dead leader's ballot.
         assert_eq!(group.outage(&kill(0, 22)), Some(95 - 22));
-        assert_eq!(group.outage(&kill(1, 22)), None, "it did not lead");
-        assert_eq!(group.outage(&kill(1, 92)), None, "nothing came after");
+        assert_eq!(group.outage(&kill(1, 22)), None, "the process did not lead");
+        assert_eq!(group.outage(&kill(1, 92)), None, "nothing was delivered afterwards");
     }
 }

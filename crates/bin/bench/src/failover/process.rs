@@ -1,5 +1,5 @@
-//! The client that may be killed: it takes a place, says so, multicasts until its standard input ends, and waits for what
-//! it has outstanding.
+//! The client that may be killed. It joins, reports that it has, multicasts until its standard input ends, and waits
+//! for its outstanding messages.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use crate::args::Waiting;
 use crate::pause::mode;
 use crate::worker_spec::{broken, follow};
 
-/// How long it may take to get in.
+/// Longest time that it may take to join.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a client that is in says, before its name.
+/// Prefix of the line that reports that the client has joined. The name of its client id follows.
 pub(super) const READY: &str = "ready ";
 
-/// What it is told on its command line.
+/// The specification of the client, which its command line carries.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct WorkerSpec {
     pub(super) config: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct WorkerSpec {
     pub(super) seed: u64,
     pub(super) rate: Option<u32>,
     pub(super) wait: Waiting,
-    /// When that ends, so does this process.
+    /// Process whose death ends this one, too.
     pub(super) parent: i32,
 }
 
@@ -47,7 +47,7 @@ pub(in super::super) fn run(spec: &str) -> Result<Verdict, Failure> {
     with_fabric!(plan.config().fabric(), F => load::<F>(&spec, &plan))
 }
 
-/// On any fabric.
+/// Runs the load on any fabric.
 fn load<F: ClusterFabric>(spec: &WorkerSpec, plan: &ClusterRuntime) -> Result<Verdict, Failure> {
     let told = |name: &str| spec.captures.of(name, spec.life);
     let start = |client| start_client::<F>(plan, client, (&spec.config, &spec.sockets), told);

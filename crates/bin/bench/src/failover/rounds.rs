@@ -1,4 +1,5 @@
-//! The script: a process is killed under load, started again, and there is no next one before it has what the others have.
+//! The script: a process is killed under load and restarted. The next kill waits until it has caught up with the
+//! others.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,20 +18,20 @@ use super::scene::Scene;
 use crate::args::{BenchFailover, Victims};
 use crate::pause::mode;
 
-/// How long anything may take that is waited for.
+/// Longest time to wait for anything.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Load before each kill, ms: at least, and how much more at most.
+/// Duration of the load before each kill, in milliseconds: the minimum, and the largest random addition.
 const CALM_MS: (u64, u64) = (100, 200);
-/// From a kill until the process is started again, ms: at least, and how much more at most.
+/// Time from a kill to the restart, in milliseconds: the minimum, and the largest random addition.
 const GONE_MS: (u64, u64) = (20, 280);
-/// Load at the end: what a client that was killed left to the members is delivered by then, or never.
+/// Duration of the load at the end. Messages that a killed client left to the members are delivered by then, or never.
 const REST: Duration = Duration::from_millis(500);
-/// Messages that a majority of each destination group must deliver before a process counts as back.
+/// Number of messages that a majority of each destination group must deliver before a process counts as back.
 const PROOF: u64 = 32;
-/// Rounds between two looks at the processes.
+/// Number of rounds between two checks of the processes.
 const ROUNDS_PER_LOOK: u64 = 256;
 
-/// What was killed.
+/// Role of a process that was killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     Leader,
@@ -38,42 +39,42 @@ pub(super) enum Role {
     Client,
 }
 
-/// One of the kills; times in ns of the histories' clock.
+/// A kill. All times are in nanoseconds on the clock of the histories.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kill {
     pub(super) role: Role,
     pub(super) group: usize,
     pub(super) process: ProcessId,
-    /// Just before the signal.
+    /// Time just before the signal.
     pub(super) at: u64,
-    /// Just before the process was started again.
+    /// Time just before the restart.
     pub(super) restarted: u64,
-    /// When it had what the others have.
+    /// Time when the process had caught up with the others.
     pub(super) back: u64,
 }
 
 impl Kill {
-    /// From its new start until it had what the others have.
+    /// Returns the time from the restart until the process had caught up.
     pub(super) fn rejoin_ns(&self) -> u64 {
         self.back.saturating_sub(self.restarted)
     }
 }
 
-/// Whoever kills, and multicasts meanwhile.
+/// The process that kills, and multicasts meanwhile.
 struct Script<'a, F: FabricDiagnostics> {
     play: Play<'a>,
     fleet: Fleet<'a>,
     load: Load<F>,
     rng: SimRng,
     rounds: u64,
-    /// Since when nothing was delivered.
+    /// Time since the last delivery.
     silence: Patience,
     delivered: u64,
-    /// The message whose delivery shows that everybody is back.
+    /// Message whose delivery shows that every process is back.
     whole_from: Option<u64>,
 }
 
-/// The task of a run, and the places where it is done.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Play<'a> {
     pub(super) args: &'a BenchFailover,
@@ -86,7 +87,7 @@ pub(super) fn play(play: Play<'_>, output: Output) -> Result<Vec<Kill>, Failure>
     with_fabric!(play.plan.config().fabric(), F => run::<F>(play, output))
 }
 
-/// On any fabric.
+/// Runs the script on any fabric.
 fn run<F: ClusterFabric>(play: Play<'_>, output: Output) -> Result<Vec<Kill>, Failure> {
     let args = play.args;
     let mut script = Script::<F>::begin(play)?;
@@ -109,7 +110,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
     fn begin(play: Play<'a>) -> Result<Self, Failure> {
         let Play { args, plan, scene, interrupt } = play;
 
-        // The first place is ours; nobody else is there yet.
+        // The first client id is ours, because no other client is running yet.
         let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
         let (config, sockets) = (scene.config(), scene.sockets());
@@ -118,7 +119,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let joining = Joining {
             wait,
             timeout: 3 * TIMEOUT,
-            // Whoever has ended is waited for in vain.
+            // Waiting for a process that has ended would be in vain.
             check: &|| interrupt.check().and_then(|()| fleet.borrow_mut().check()),
             ..Joining::to_all(plan, &config, &sockets, &start)
         };
@@ -134,8 +135,9 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Ok(script)
     }
 
-    /// All members count and have delivered what was multicast after that, all are taken in, and the other client is in. Who
-    /// has the application's state counts for clients before it is taken in, and may not be relied on yet.
+    /// Returns whether all members count and have delivered messages that were multicast after that, all have restored
+    /// their state, and the other client has joined. A member with the application's state counts for clients before
+    /// its rejoin is complete, but may not be relied on until then.
     fn is_whole(&mut self) -> bool {
         let mut members = (0..self.play.plan.topology().all_members() as u16).map(ProcessId);
         if !members.all(|member| self.load.client().counts_on(member)) {
@@ -143,12 +145,12 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
             return false;
         }
         let sent = self.load.sequence();
-        // Enough messages that each group gets some.
+        // With this many messages, each group gets some.
         let from = *self.whole_from.get_or_insert(sent + PROOF);
         self.rounds.is_multiple_of(16) && self.delivered >= from && self.fleet.client_is_in() && self.fleet.all_are_in()
     }
 
-    /// One round of the load, and a look at everybody now and then.
+    /// Runs one round of the load, and checks all processes from time to time.
     fn round(&mut self) -> Result<(), Failure> {
         self.load.round(true)?;
         self.rounds += 1;
@@ -172,7 +174,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Failure::run(what, self.play.scene.path().display(), "report this as a bug, with that directory")
     }
 
-    /// Load for a while.
+    /// Runs the load for `time`.
     fn pass(&mut self, time: Duration) -> Result<(), Failure> {
         let mut patience = Patience::new();
         while patience.look() < time {
@@ -181,7 +183,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Ok(())
     }
 
-    /// Load until something is so.
+    /// Runs the load until `done` returns `true`.
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) -> Result<(), Failure> {
         let mut patience = Patience::new();
         while !done(self) {
@@ -197,7 +199,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Duration::from_millis(least + self.rng.below(more + 1))
     }
 
-    /// Whom to kill: of all roles and groups alike.
+    /// Chooses the victim. All roles and groups have the same chance.
     fn choose(&mut self, victims: Victims) -> Result<(Role, usize, ProcessId), Failure> {
         let groups = self.play.plan.topology().groups() as u64;
         let role = match victims {
@@ -222,7 +224,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Ok((role, group, process))
     }
 
-    /// One kill, from calm to calm.
+    /// Performs one kill, from one calm period to the next.
     fn kill(&mut self, victims: Victims) -> Result<Kill, Failure> {
         let calm = self.some(CALM_MS);
         self.pass(calm)?;
@@ -232,7 +234,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         let life = if role == Role::Client {
             self.fleet.kill_client()?
         } else {
-            // Load goes on while the system takes its memory apart.
+            // The load continues while the kernel tears down the memory of the process.
             self.fleet.kill(process)?;
             self.pass(gone)?;
             self.fleet.bury(process)?
@@ -255,8 +257,9 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Ok(Kill { role, group, process, at, restarted, back: now_ns() })
     }
 
-    /// Whether all members have delivered as much as the others of their group, looked at now and then. Who comes back under
-    /// load may be behind for a while when it is over; what clients wait for is that a majority has it.
+    /// Returns whether all members have delivered as many messages as the others of their group. Checks that only from
+    /// time to time. A member that rejoins under load may still lag when the load ends, because clients wait only for a
+    /// majority.
     fn is_level(&mut self) -> Result<bool, Failure> {
         self.rounds += 1;
         if !self.rounds.is_multiple_of(16) {
@@ -266,7 +269,7 @@ impl<'a, F: ClusterFabric> Script<'a, F> {
         Ok(self.fleet.is_level(self.play.plan))
     }
 
-    /// Everything comes to rest.
+    /// Lets all processes come to rest, and stops them.
     fn end(mut self) -> Result<(), Failure> {
         self.pass(REST)?;
         let Script { fleet, load, .. } = &mut self;

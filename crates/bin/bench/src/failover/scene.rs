@@ -1,4 +1,4 @@
-//! Where it happens: a directory with the configuration, and the histories and words of all processes.
+//! The directory of a run, with the configuration, the histories and the output of all processes.
 
 use std::ops::Deref;
 
@@ -11,20 +11,20 @@ use stentor_support::live::{Captures, RunDirectory};
 use crate::args::BenchFailover;
 use crate::datagrams::network;
 
-/// Its name.
+/// Name of the cluster.
 const CLUSTER: &str = "failover";
-/// Places for clients: one that died while it wrote may leave a place that cannot be taken for a while.
+/// Number of client ids. An id may stay unusable for a while after its client died during a write.
 const CLIENTS: u16 = 8;
 const LIMITS: Limits =
     Limits { message_bytes: 4096, window: 256, clients: CLIENTS, ring_kib: 64, body_ring_kib: 256, ..Limits::DEFAULT };
 
-/// The directory, and what becomes of packets.
+/// The directory, and the captures and faults of the network.
 pub(super) struct Scene {
     directory: RunDirectory,
     pub(super) captures: Captures,
 }
 
-/// The cluster's file.
+/// Returns the text of the configuration file.
 fn text(args: &BenchFailover) -> String {
     let on_roce = |network| Ground::Roce { network, key: format!("file:{}", RunDirectory::KEY) };
     let ground = network(args.fabric).map_or(Ground::Shm, on_roce);

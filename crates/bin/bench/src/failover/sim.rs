@@ -1,4 +1,5 @@
-//! The same in virtual time: one group, the real member and the real election, links of 1 µs, a leader that crashes.
+//! Fail-overs in virtual time: one group with the real member and the real election, links of 1 µs, and a leader that
+//! crashes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,31 +16,31 @@ use stentor_support::Failure;
 
 use super::load::PAYLOAD_BYTES;
 
-/// The client multicasts this often, ns.
+/// Time between two multicasts of the client, in nanoseconds.
 const PACE_NS: u64 = 10_000;
-/// The leader crashes some time in so many ns.
+/// Length of the interval in which the leader crashes, in nanoseconds.
 const SPREAD_NS: u64 = 1_000_000;
-/// Nothing takes longer than this after the crash, ns.
+/// Longest time that anything takes after the crash, in nanoseconds.
 const LONGEST_NS: u64 = 50_000_000;
 const SALT: u64 = 0x6661_696c_6f76_6572;
 
-/// How the others learn that a leader has crashed.
+/// Detection of a leader's crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sign {
-    /// How often members look at each other.
+    /// Interval at which members check the heartbeats of each other.
     pub(super) interval: Duration,
-    /// A silence shorter than this is never suspicious.
+    /// Silence below this is never suspicious.
     pub(super) timeout_min: Duration,
-    /// A longer one always is.
+    /// Silence above this always is.
     pub(super) timeout_max: Duration,
-    /// The time from the crash until the others are told of it. `None`: nobody tells them.
+    /// Time from the crash to the notification of the other members. Without one, they must detect it themselves.
     pub(super) told_after: Option<Duration>,
-    /// The group is let work before the crash, ns.
+    /// Time that the group runs before the crash, in nanoseconds.
     settles_ns: u64,
 }
 
 impl Sign {
-    /// Members look at each other often, and nobody tells them of the crash.
+    /// Frequent heartbeats, and no notification.
     pub(super) const SILENCE: Sign = Sign {
         interval: Duration::from_micros(10),
         timeout_min: Duration::from_micros(100),
@@ -48,7 +49,7 @@ impl Sign {
         settles_ns: 2_000_000,
     };
 
-    /// A cluster's defaults, and a kernel that tells.
+    /// The default timeouts of a cluster, and a kernel that notifies the members.
     pub(super) fn told() -> Sign {
         let ElectionTimes { min, max } = ElectionTimes::default();
         Sign {
@@ -61,19 +62,19 @@ impl Sign {
     }
 }
 
-/// A network with links of 1 µs, one way. A process takes 1 µs from one look at its memory to the next, about as long as a member's step
-/// with a message.
+/// Returns a network whose links take 1 µs one way. A process polls its memory every 1 µs, which is about the time of a
+/// member's step with a message.
 fn network() -> NetworkModel {
     NetworkModel { propagation: Delay::exactly(1_000), step: Delay::exactly(1_000), ..NetworkModel::calm() }
 }
 
-/// What all see.
+/// The events that all actors observe.
 #[derive(Default)]
 struct Seen {
-    /// Time, number of the ballot, and when the message was multicast, of each delivery.
+    /// Time, number of the ballot, and multicast time of each delivery.
     deliveries: Vec<(u64, u64, u64)>,
     leader: Option<(u64, ProcessId)>,
-    /// Who has died, and when the others are told.
+    /// The process that has crashed, and the time when the others are notified.
     died: Option<(u64, ProcessId)>,
 }
 
@@ -134,7 +135,7 @@ impl Caller {
     fn step(&mut self, now_ns: u64) -> bool {
         let mut worked = self.client.housekeep();
         worked |= self.client.step();
-        // What finds no room or nobody is sent a little later.
+        // A message that finds no room or no connection is sent a little later.
         if now_ns >= self.due_ns && self.client.submit(&[GroupId(0)], &payload(now_ns), true).is_ok() {
             worked = true;
             self.due_ns = now_ns + PACE_NS;
@@ -144,15 +145,15 @@ impl Caller {
     }
 }
 
-/// It says when it is sent.
+/// Returns a payload that contains the time of sending.
 fn payload(now_ns: u64) -> [u8; PAYLOAD_BYTES] {
     let mut payload = [7; PAYLOAD_BYTES];
     payload[..8].copy_from_slice(&now_ns.to_le_bytes());
     payload
 }
 
-/// From the crash of a leader, or from the moment at which the others are told, to the first delivery of what was sent after the crash, in
-/// a group of so many, ns.
+/// Returns the time in nanoseconds from the crash of a leader, or from the notification of the other members, to the
+/// first delivery of a message that was sent after the crash. The group has `replicas` members.
 pub(super) fn outage(seed: u64, replicas: usize, sign: Sign) -> Result<u64, Failure> {
     let stuck =
         |what: &str| Failure::run(format_args!("{what}; seed {seed}"), "bench failover", "report this as a bug");
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_waits_for_no_timeout_and_no_interval() {
+    fn notified_members_wait_for_no_timeout_and_no_interval() {
         let sign = Sign::told();
         let first = outage(7, 3, sign).unwrap();
         assert_eq!(first, outage(7, 3, sign).unwrap());

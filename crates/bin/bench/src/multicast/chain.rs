@@ -1,8 +1,8 @@
-//! The bound of one message's latency: the multicast's chain of messages between processes without the multicast.
+//! The bound on the latency of one message: the multicast's chain of messages between processes, without the multicast.
 //!
-//! The same processes, the same fan-out, the same way to wait and wake; but each step is the message's number alone, by a
-//! [`Way`]: a plain store to a line of its own per writer, reader and step, or a datagram. No rings, no checksums, no order
-//! among messages: there is one at a time.
+//! The processes, the fan-out, and the ways to wait and to wake are those of the multicast. Each step consists only of
+//! the message's number, sent by a [`Way`]: a plain store to a cache line per writer, reader and step, or a datagram.
+//! There are no rings, no checksums and no order among messages, because there is one message at a time.
 
 use std::io;
 
@@ -13,34 +13,34 @@ use super::super::way::Way;
 use super::super::worker_spec::{Cluster, Task};
 use crate::args::Protocol;
 
-/// The bound in shared memory.
+/// Description of the bound in shared memory.
 pub(super) const WHAT: &str = "the same chain of plain stores and loads by the same processes in the same wait mode";
 
-/// A client's message to a member; as long as the payload is.
+/// Step: a client's message to a member, as long as the payload.
 pub(super) const BODY: usize = 0;
-/// A leader's timestamp to a follower.
+/// Step: a leader's timestamp to a follower.
 pub(super) const ASSIGN: usize = 1;
-/// A leader's timestamp to another leader.
+/// Step: a leader's timestamp to another leader.
 pub(super) const TIMESTAMP: usize = 2;
-/// An acknowledgement.
+/// Step: an acknowledgement.
 pub(super) const ACK: usize = 3;
-/// Delivered: to the client.
+/// Step: the report of a delivery to the client.
 pub(super) const DONE: usize = 4;
-/// A leader to a follower: all timestamps (V2), or each other group's (V1), one step per group.
+/// First step from a leader to a follower with timestamps: all of them (V2), or those of one other group per step (V1).
 pub(super) const VECTOR: usize = 5;
 
-/// Lines that a chain takes.
+/// Returns the number of lines that a chain needs.
 pub(super) fn lines(cluster: &Cluster) -> usize {
     let processes = cluster.members() + 1;
     processes * processes * steps(cluster)
 }
 
-/// Steps that one process may take towards another.
+/// Returns the number of steps that one process can take towards another.
 pub(super) fn steps(cluster: &Cluster) -> usize {
     VECTOR + usize::from(cluster.groups)
 }
 
-/// The event at which a client is done with a message.
+/// The event that ends a message for its client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Until {
     /// All destinations have delivered it.
@@ -50,7 +50,7 @@ pub(super) enum Until {
 }
 
 impl Until {
-    /// Of a group's members, those that have to tell the client.
+    /// Returns the number of members of a group that must report to the client.
     pub(super) fn enough(self, replicas: usize) -> usize {
         match self {
             Until::Everywhere => replicas,
@@ -59,7 +59,7 @@ impl Until {
     }
 }
 
-/// One process of the chain. The client is the process behind the members.
+/// One process of the chain. The client is the process after the members.
 pub(super) struct Chain<'a, W: Way> {
     pub(super) task: Task<'a>,
     pub(super) cluster: &'a Cluster,
@@ -68,7 +68,7 @@ pub(super) struct Chain<'a, W: Way> {
 }
 
 impl<W: Way> Chain<'_, W> {
-    /// This process's part, until the client ends the phase.
+    /// Runs this process's part until the client ends the phase.
     pub(super) fn run(mut self) -> io::Result<()> {
         match self.task.me.checked_sub(self.cluster.members()) {
             None => self.member(),
@@ -90,13 +90,13 @@ impl<W: Way> Chain<'_, W> {
         self.way.tell(reader, step, number);
     }
 
-    /// Whether `writer` has taken this step of message `number` towards this process.
+    /// Returns whether `writer` has taken this step of message `number` towards this process.
     #[inline]
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
         self.way.sees(writer, step, number)
     }
 
-    /// The client: one message after the other, each when it is done with the last one.
+    /// Runs the client: it sends one message after the other, each when the previous one is done.
     fn multicast(&mut self) -> io::Result<()> {
         let Task { area, me, command, phase } = self.task;
         let samples = area.samples(me);
@@ -122,7 +122,7 @@ impl<W: Way> Chain<'_, W> {
         Ok(())
     }
 
-    /// Whether enough members of each group have told the client.
+    /// Returns whether enough members of each group have reported to the client.
     fn is_done(&self, number: u64) -> bool {
         let (replicas, enough) = (self.replicas(), self.until.enough(self.replicas()));
         let told = |member: &usize| self.sees(*member, DONE, number);
@@ -130,7 +130,7 @@ impl<W: Way> Chain<'_, W> {
             .all(|group| (group * replicas..(group + 1) * replicas).filter(told).count() >= enough)
     }
 
-    /// A member, until the client ends the phase.
+    /// Runs a member until the client ends the phase.
     fn member(&mut self) -> io::Result<()> {
         let Task { area, me, phase, .. } = self.task;
         let samples = area.samples(me);
@@ -165,7 +165,7 @@ impl<W: Way> Chain<'_, W> {
         before != *state
     }
 
-    /// A leader tells every follower of its group.
+    /// Sends a step to every follower of this leader's group.
     fn tell_followers(&mut self, step: usize, number: u64) {
         for follower in self.task.me + 1..self.task.me + self.replicas() {
             self.tell(follower, step, number);
@@ -226,7 +226,7 @@ impl<W: Way> Chain<'_, W> {
         }
     }
 
-    /// Whether a majority of every destination group has voted. A follower's vote implies its leader's.
+    /// Returns whether a majority of every destination group has voted. A follower's vote implies its leader's.
     fn decided(&self, number: u64) -> bool {
         let replicas = self.replicas();
         (0..usize::from(self.cluster.dest)).all(|group| {
@@ -240,11 +240,11 @@ impl<W: Way> Chain<'_, W> {
     }
 }
 
-/// How far a message is at a member.
+/// Progress of a message at a member.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct State {
     assigned: bool,
-    /// Groups whose timestamps were passed on (V1).
+    /// Number of groups whose timestamps were forwarded (V1).
     passed: u32,
     voted: bool,
     delivered: bool,

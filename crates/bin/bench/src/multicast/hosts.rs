@@ -1,9 +1,9 @@
-//! `stentor bench bound`: the bounds of a cluster that runs on hosts, without the cluster.
+//! `stentor bench bound`: the bounds of a cluster on several hosts, without the cluster.
 //!
-//! The processes are a group's members and one client, in network namespaces of one host. They send the datagrams of [`Chain`] and the
-//! records of [`Stream`] between the addresses that they are given. They share memory as those of every bench do: only the phases,
-//! the times and the counts of packets that were taken go through it. A message is done when the client knows that a majority has
-//! delivered it, as in `stentor bench cluster`.
+//! The processes are the members of a group and one client, in network namespaces of one host. They send the datagrams
+//! of [`Chain`] and the records of [`Stream`] between the given addresses. As in every bench, they share memory, but
+//! only the phases, the times and the counts of received packets go through it. A message is done when the client knows
+//! that a majority has delivered it, as in `stentor bench cluster`.
 
 use std::io;
 
@@ -26,11 +26,12 @@ use super::chain::{Chain, Until, steps};
 use super::stream::Stream;
 use crate::args::{BenchBound, Pinning, Protocol};
 
-/// Headers of IPv4 and UDP, and what the longest RoCEv2 headers of a WRITE have beside [`AROUND`]: an immediate.
+/// Length of the IPv4 and UDP headers, and of the immediate in the longest RoCEv2 headers of a WRITE beside [`AROUND`],
+/// in bytes.
 const BELOW: usize = 20 + 8 + 4;
-/// Payload that is outstanding in the smaller of two windows, bytes.
+/// Outstanding payload in the smaller of two windows, in bytes.
 const IN_CACHES: u32 = 1 << 20;
-/// One message in so many that are measured goes before them.
+/// Ratio of measured messages to warm-up messages.
 const WARM_UP: u64 = 4;
 
 /// Measures one row.
@@ -76,13 +77,13 @@ pub(in super::super) fn run(args: &BenchBound) -> Result<Report, Failure> {
     Ok(Report::of(environment, vec![Row { iterations: args.iterations, ..row }]))
 }
 
-/// Returns the windows of which the better one counts: long messages go faster when fewer of them are in the caches.
+/// Returns the windows, of which the better one counts. Long messages are faster if fewer of them occupy the caches.
 fn windows(window: u32, bytes: u32) -> impl Iterator<Item = u32> {
     let fewer = (IN_CACHES / bytes).max(2);
     [Some(window), (fewer < window).then_some(fewer)].into_iter().flatten()
 }
 
-/// One group, and its client.
+/// Returns a cluster of one group and its client.
 fn cluster(args: &BenchBound) -> Result<Cluster, Failure> {
     let (replicas, remedy) = (args.at.len() - 1, "name 1 to 15 members, and then their client");
     if !(1..16).contains(&replicas) {
@@ -94,12 +95,12 @@ fn cluster(args: &BenchBound) -> Result<Cluster, Failure> {
     Ok(Cluster { groups: 1, replicas, dest: 1, clients: 1, variant: Protocol::V2, setting })
 }
 
-/// Returns the most that a packet of RoCEv2 carries over links with this MTU: as `roce` works it out.
+/// Returns the largest payload of a RoCEv2 packet over links with this MTU, computed as in the fabric `roce`.
 fn path_mtu(mtu: usize) -> Option<usize> {
     PATH_MTUS.iter().map(|payload| usize::from(*payload)).filter(|payload| payload + AROUND + BELOW <= mtu).max()
 }
 
-/// One of the processes.
+/// Runs one of the processes.
 pub(in super::super) fn process(worker: Worker<'_>, hosts: &Hosts) -> Result<(), Failure> {
     let Hosts { cluster, addresses, mtu } = hosts;
     let mode = mode(cluster.setting.wait);

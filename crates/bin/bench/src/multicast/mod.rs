@@ -1,5 +1,5 @@
-//! `stentor bench multicast`: one message at a time, beside the bare chain of its stores and loads; then many, beside what
-//! its writes cost.
+//! `stentor bench multicast`: one message at a time, beside the bare chain of its stores and loads; then many messages,
+//! beside the cost of their writes.
 
 mod chain;
 pub(super) mod critical_path;
@@ -26,34 +26,34 @@ use super::shared_area::Shape;
 use super::worker_spec::{Cluster, Part, Setting};
 use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
 
-/// Steps whose writes are counted: those behind them are of reads.
+/// Number of steps whose writes are counted. The steps after them belong to reads.
 const COUNTED: usize = Step::Reply as usize + 1;
-/// Results beside the counts, words.
+/// Indices of the results after the counts of writes.
 const FIRST: usize = 10;
 const LAST: usize = 11;
 const DONE: usize = 12;
 
-/// So many times as many with a window.
+/// Ratio of the messages in a run with a window to those in a run with one outstanding message.
 const WINDOWED: u64 = 10;
 
-/// Lines that are handed over and back to find what a write and its pick-up cost.
+/// Number of round trips of a cache line that measure the cost of a write and its detection.
 const HAND_OVERS: u64 = 20_000;
 
-/// The longest payload, bytes.
+/// Longest payload, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 kinds! {
     Connect,
     Chain,
     One,
-    /// One message at a time, each after so many nanoseconds of rest.
+    /// One message at a time, each after a rest.
     Rested,
     Window,
     /// Messages at a fixed rate.
     Rate,
     /// The records of a stream of messages, without the multicast.
     Stream,
-    /// Lines handed over to and fro.
+    /// A cache line handed over and back.
     HandOver,
 }
 
@@ -121,7 +121,7 @@ fn pinning(args: &BenchMulticast, processors: &[usize]) -> String {
     format!("{count} processes on {} processors, {how}", processors.len())
 }
 
-/// As the cluster's configuration has it.
+/// Returns the name of a process in the cluster's configuration.
 fn name(cluster: &Cluster, process: usize) -> String {
     let replicas = usize::from(cluster.replicas);
     match process.checked_sub(cluster.members()) {
@@ -130,7 +130,7 @@ fn name(cluster: &Cluster, process: usize) -> String {
     }
 }
 
-/// Where a process stays.
+/// Returns the processor that a process is pinned to.
 fn place(cluster: &Cluster, processors: &[usize], process: usize) -> Option<usize> {
     let at = match cluster.setting.pin {
         Pinning::None => return None,
@@ -140,7 +140,7 @@ fn place(cluster: &Cluster, processors: &[usize], process: usize) -> Option<usiz
     Some(processors[at % processors.len()])
 }
 
-/// Remote writes of one message alone, by the protocol's formula.
+/// Returns the number of remote writes of a lone message, by the protocol's formula.
 fn formula(cluster: &Cluster) -> u64 {
     let (g, p) = (u64::from(cluster.dest), u64::from(cluster.replicas));
     let all = g * p;
@@ -151,7 +151,7 @@ fn formula(cluster: &Cluster) -> u64 {
     all + g * leader + g * (p - 1) * (all - 1)
 }
 
-/// A member and a client that do nothing else.
+/// One member and one client.
 const LONE: Cluster = Cluster {
     groups: 1,
     replicas: 1,
@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
         row_name(&self.cluster, what)
     }
 
-    /// Latency of messages one at a time, from the call to the delivery at the last destination.
+    /// Measures the latency of messages one at a time, from the call to the delivery at the last destination.
     fn one(&mut self) -> Result<Row, Failure> {
         let (iterations, cluster) = (messages(self.harness.length, ITERATIONS), self.cluster);
         let (mut bounds, mut subjects, mut written) = (Samples::plain(), Samples::plain(), Written::default());
@@ -213,7 +213,7 @@ impl<'a> Bench<'a> {
         Ok(Row { writes: Some(written.per_message(&self.cluster)), ..row })
     }
 
-    /// Rate of messages with a window, beside the same records without the multicast.
+    /// Measures the rate of messages with a window, beside the same records without the multicast.
     fn window(&mut self, window: u32) -> Result<Row, Failure> {
         let (iterations, cluster) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.cluster);
         let (mut subjects, mut written) = (Samples::plain(), Written::default());
@@ -236,7 +236,7 @@ impl<'a> Bench<'a> {
         Ok(Row { writes, ..row.with_samples(&subjects) })
     }
 
-    /// Latency of messages that are due at a fixed rate, from when each was due.
+    /// Measures the latency of messages at a fixed rate, each from its due time.
     fn rate(&mut self, rate: u32) -> Result<Row, Failure> {
         let (iterations, cluster) = (messages_at(&self.harness.length.repeats, rate), self.cluster);
         let window = cluster.setting.window.into();
@@ -254,7 +254,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What a row of this cluster is called.
+/// Returns the name of a row of this cluster.
 fn row_name(cluster: &Cluster, what: &str) -> String {
     let Cluster { groups, replicas, dest, clients, variant, .. } = *cluster;
     let variant = if variant == Protocol::V1 { "V1" } else { "V2" };
@@ -264,12 +264,12 @@ fn row_name(cluster: &Cluster, what: &str) -> String {
     )
 }
 
-/// Measures the time to hand a line over to another processor, ns.
+/// Measures the time to hand a cache line over to another processor, in nanoseconds.
 fn hand_over_cost(harness: &mut Harness<'_>) -> Result<f64, Failure> {
     Ok(harness.between_ends(Kind::HandOver.number(), HAND_OVERS, 0)? / (2 * HAND_OVERS) as f64)
 }
 
-/// Where the measured messages of a client are.
+/// Returns the sample indices of the measured messages of a client.
 fn sent(harness: &Harness<'_>, cluster: &Cluster, client: usize) -> impl Iterator<Item = usize> + use<> {
     let results = harness.area().results(cluster.members() + client);
     let (first, last) = (results[FIRST].load(Ordering::Relaxed), results[LAST].load(Ordering::Relaxed));
@@ -277,13 +277,13 @@ fn sent(harness: &Harness<'_>, cluster: &Cluster, client: usize) -> impl Iterato
     (first..=last).map(move |sequence| process::sample(&cluster, samples, client, sequence))
 }
 
-/// Where those of the bound are: see [`stream::Stream`].
+/// Returns the clients and sample indices of the bound's messages: see [`stream::Stream`].
 fn all_streamed(cluster: &Cluster, measured: std::ops::Range<usize>) -> Vec<(usize, usize)> {
     let clients = usize::from(cluster.clients);
     measured.flat_map(|n| (0..clients).map(move |client| (client, n * clients + client))).collect()
 }
 
-/// The same of all clients, each with its number.
+/// Returns the clients and sample indices of the measured messages of all clients.
 fn all_sent(harness: &Harness<'_>, cluster: &Cluster) -> Vec<(usize, usize)> {
     let of = |client| sent(harness, cluster, client).map(move |at| (client, at));
     (0..usize::from(cluster.clients)).flat_map(of).collect()
@@ -293,7 +293,8 @@ fn latency(harness: &Harness<'_>, cluster: &Cluster, client: usize, at: usize) -
     harness.latency(cluster.members() + client, 0..cluster.destinations(), at)
 }
 
-/// Messages per second, from the first call to the last delivery. `sent`: their clients, and where they are.
+/// Returns the rate in messages per second, from the first call to the last delivery. `sent` has the client and the
+/// sample index of each message.
 fn rate(harness: &Harness<'_>, cluster: &Cluster, sent: &[(usize, usize)]) -> f64 {
     let starts = sent.iter().map(|(client, at)| harness.time(cluster.members() + client, *at));
     let ends = sent.iter().map(|(_, at)| harness.delivered(0..cluster.destinations(), *at));
@@ -301,15 +302,15 @@ fn rate(harness: &Harness<'_>, cluster: &Cluster, sent: &[(usize, usize)]) -> f6
     sent.len() as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
 }
 
-/// The bound of a rate in shared memory.
+/// Description of the bound of a rate in shared memory.
 const IN_MEMORY: &str = "the same records between the same processes in the same wait mode, as many messages outstanding: each step of a \
     message is a record as long as the multicast's, sealed and opened, and what is there at once goes at once; nothing is put in an order";
-/// The bound of a rate on a network.
+/// Description of the bound of a rate on a network.
 const IN_PACKETS: &str = "the same records between the same processes in the same wait mode, as many messages outstanding, in packets \
     over plain UDP sockets by the same system calls, in runs: each step of a message is a record as long as the multicast's with a \
     checksum, each packet has a CRC; nothing is put in an order, acknowledged or sent again";
 
-/// Remote writes and the messages that they were for.
+/// Numbers of remote writes by step, and of the messages that caused them.
 #[derive(Default)]
 struct Written {
     writes: [u64; COUNTED],

@@ -1,4 +1,4 @@
-//! What a member or a client does in each phase.
+//! The work of a member or a client in each phase.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use super::stream::{self, Stream};
 use super::{DONE, FIRST, Kind, LAST};
 use crate::args::Protocol;
 
-/// Messages between two looks at the fabric, when many may go.
+/// Number of messages after which the fabric is polled, if the window allows many.
 const BURST: u64 = 16;
 
 enum Node<F: FabricDiagnostics> {
@@ -42,7 +42,7 @@ enum Node<F: FabricDiagnostics> {
 struct Process<'a, F: FabricDiagnostics> {
     cluster: &'a Cluster,
     node: Node<F>,
-    /// For the bounds on a network.
+    /// Sockets for the bounds on a network.
     sockets: Option<Sockets>,
     payload: Vec<u8>,
 }
@@ -61,7 +61,7 @@ pub(in super::super) fn run(worker: Worker<'_>, cluster: &Cluster) -> Result<(),
     play(worker, cluster, &plan, fabric, Some(sockets))
 }
 
-/// A process's part, on any fabric.
+/// Runs the work of a process on any fabric.
 fn play<F: FabricDiagnostics>(
     worker: Worker<'_>,
     cluster: &Cluster,
@@ -84,7 +84,7 @@ pub(super) fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error, "bench multicast", "run `stentor doctor`")
 }
 
-/// Everybody works out the same cluster.
+/// Returns the cluster. Every process computes the same one.
 pub(super) fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
     let window = cluster.setting.window.next_power_of_two().max(16);
     let body_ring = u64::from(window) * (u64::from(cluster.setting.bytes) + 256);
@@ -107,7 +107,7 @@ pub(super) fn plan(cluster: &Cluster) -> Result<ClusterRuntime, Failure> {
     Ok(ClusterRuntime::new(config).map_err(failed)?.with_variant(variant))
 }
 
-/// Where the times of a message are, at the client and at the members.
+/// Returns the index of a message's samples, at the client and at the members.
 pub(super) fn sample(cluster: &Cluster, samples: usize, client: usize, sequence: u64) -> usize {
     ((sequence * u64::from(cluster.clients) + client as u64) % samples as u64) as usize
 }
@@ -185,7 +185,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
     }
 }
 
-/// A member's loop, until the first client ends the phase.
+/// Runs a member's loop until the first client ends the phase.
 pub(super) fn member<F: Fabric>(member: &mut Member<F>, cluster: &Cluster, task: &Task<'_>) -> Result<(), Failure> {
     let Task { area, me, phase, .. } = *task;
     let stop = Stop::default();
@@ -205,15 +205,15 @@ pub(super) fn member<F: Fabric>(member: &mut Member<F>, cluster: &Cluster, task:
     run_member(member, mode(cluster.setting.wait), &stop, &mut stateless(deliver), round).map_err(failed)
 }
 
-/// A client's loops.
+/// The loops of a client.
 pub(super) struct Driver<'a, F: Fabric> {
     pub(super) client: &'a mut Client<F>,
     task: &'a Task<'a>,
     cluster: &'a Cluster,
     pub(super) to: Vec<GroupId>,
-    /// Which client.
+    /// Index of the client.
     place: usize,
-    /// Between two messages that go one at a time.
+    /// Rest before each message in a run with one message at a time, in nanoseconds.
     rest_ns: u64,
     pub(super) backoff: Backoff,
     housekeeper: Housekeeper,
@@ -258,7 +258,7 @@ impl<'a, F: Fabric> Driver<'a, F> {
         Ok(())
     }
 
-    /// Multicasts, with at most `window` messages outstanding, and waits until all are delivered.
+    /// Multicasts with at most `window` messages outstanding, and waits until all are delivered.
     fn multicast(&mut self, payload: &mut [u8], window: u64) -> Result<(), Failure> {
         let total = self.task.total();
         let base = self.client.delivered_up_to();
@@ -284,7 +284,8 @@ impl<'a, F: Fabric> Driver<'a, F> {
             let longest = if sent - done < window { schedule.longest_sleep(sent, total, now()) } else { LONGEST };
             self.round_within(burst > 0, longest)?;
             done = self.client.delivered_up_to().saturating_sub(base);
-            // The client hears of a majority. One message at a time means that nobody works on the one before.
+            // The client learns only of a majority. One message at a time requires that no member still works on the
+            // previous one.
             while window == 1 && done == sent && !self.is_everywhere(last) {
                 self.round(false)?;
             }
@@ -296,7 +297,7 @@ impl<'a, F: Fabric> Driver<'a, F> {
         Ok(())
     }
 
-    /// Polls on, so that the next message finds everybody idle.
+    /// Polls for the time of rest, so that the next message finds all processes idle.
     fn rest(&mut self) -> Result<(), Failure> {
         if self.rest_ns == 0 {
             return Ok(());
@@ -308,13 +309,14 @@ impl<'a, F: Fabric> Driver<'a, F> {
         Ok(())
     }
 
-    /// Whether the message with this sample, multicast at `start`, was delivered by all members of its groups.
+    /// Returns whether all members of its groups have delivered the message with this sample, multicast at `start`.
     fn is_everywhere(&self, (at, start): (usize, u64)) -> bool {
         (0..self.cluster.destinations())
             .all(|member| self.task.area.samples(member)[at].load(Ordering::Relaxed) >= start)
     }
 
-    /// Polls until the phase ends. On a network a process that does not poll answers nobody, and loses its connections.
+    /// Polls until the phase ends. On a network, a process that does not poll answers no peer and loses its
+    /// connections.
     fn stand_by(&mut self) -> Result<(), Failure> {
         while !self.task.area.is_over(self.task.phase) {
             self.round(false)?;
@@ -322,7 +324,7 @@ impl<'a, F: Fabric> Driver<'a, F> {
         Ok(())
     }
 
-    /// The first client ends the phase, after the others if they have a part in it.
+    /// Ends the phase as the first client, after the other clients if they take part.
     fn finish(&mut self, is_shared: bool) -> Result<(), Failure> {
         let Task { area, phase, .. } = *self.task;
         let others = self.cluster.members() + 1..area.shape().processes;

@@ -1,8 +1,10 @@
-//! The bound of the multicast's rate: the same records between the same processes, as many at once, without the multicast.
+//! The bound of the multicast's rate: the same records between the same processes, as many at once, without the
+//! multicast.
 //!
-//! Every client has as many messages outstanding as in the subject. Each step of a message is a record as long as the multicast's,
-//! with a checksum at both ends, and what is there at once goes at once. Nothing is put in an order, nothing is kept for members that
-//! were away, nobody is waited for but by the steps themselves.
+//! Every client has as many messages outstanding as in the subject. Each step of a message is a record as long as the
+//! multicast's, with a checksum computed at both ends, and records that are ready at the same time leave together.
+//! Messages are not ordered, nothing is stored for absent members, and processes wait only for the inputs of their
+//! steps.
 
 use std::io;
 
@@ -16,21 +18,22 @@ use super::super::worker_spec::{Cluster, Task};
 use super::chain::{ACK, ASSIGN, BODY, DONE, TIMESTAMP, Until, VECTOR};
 use crate::args::Protocol;
 
-/// Payload of a record that is no body, bytes: it fills a line together with its header.
+/// Payload of a record other than a body, in bytes. With its header it fills a line.
 const CONTROL_BYTES: usize = 40;
-/// What a body has besides its payload, bytes: its destinations and its number.
+/// Length of a body besides its payload, in bytes: its destinations and its number.
 const AROUND_BODY: usize = 2 * WORD;
 
-/// Bodies on their way to a member, bytes at most.
+/// Largest size of the bodies in flight to a member, in bytes.
 const RING_BYTES: usize = 64 << 20;
 
-/// The rings that the steps take.
+/// Returns the rings that the steps need.
 pub(super) fn rings(cluster: &Cluster) -> Vec<RingSpec> {
     let (replicas, dest) = (usize::from(cluster.replicas), usize::from(cluster.dest));
     let (members, clients) = (cluster.members(), usize::from(cluster.clients));
     let window = cluster.setting.window.max(1) as usize;
     let mut rings = Vec::new();
-    // Messages of a megabyte have fewer slots than a large window: 64 MiB in flight to a member are never too few.
+    // Rings for messages of a megabyte have fewer slots than a large window. 64 MiB in flight to a member are always
+    // enough.
     let bodies = window.min((RING_BYTES / (cluster.setting.bytes as usize + AROUND_BODY)).max(4));
     let mut ring = |writer: usize, reader: usize, step: usize| {
         let (bytes, slots) = match step {
@@ -68,7 +71,7 @@ pub(super) struct Stream<'a, L: Lane> {
 }
 
 impl<L: Lane> Stream<'_, L> {
-    /// This process's part, until all clients have done theirs.
+    /// Runs this process's part until all clients are done.
     pub(super) fn run(mut self) -> io::Result<()> {
         match self.task.me.checked_sub(self.cluster.members()) {
             None if self.task.me < self.cluster.destinations() => self.member(),
@@ -85,12 +88,12 @@ impl<L: Lane> Stream<'_, L> {
         usize::from(self.cluster.replicas)
     }
 
-    /// Where the times of a message are.
+    /// Returns the index of a message's samples.
     fn sample(&self, client: usize, n: u64) -> usize {
         (n as usize - 1) * self.clients() + client
     }
 
-    /// A member of a group that nothing goes to.
+    /// Runs a member of a group that receives no messages.
     fn idle(&mut self) -> io::Result<()> {
         while !self.task.area.is_over(self.task.phase) {
             self.lane.pause(false)?;
@@ -98,7 +101,7 @@ impl<L: Lane> Stream<'_, L> {
         Ok(())
     }
 
-    /// A client: as many messages outstanding as the window has.
+    /// Runs a client, which keeps the window full.
     fn multicast(&mut self, client: usize) -> io::Result<()> {
         let Task { area, me, command, phase } = self.task;
         let (total, window, samples) = (self.task.total(), command.window, area.samples(me));
@@ -131,7 +134,7 @@ impl<L: Lane> Stream<'_, L> {
         Ok(())
     }
 
-    /// The newest message of which enough members of each group have told the client.
+    /// Returns the newest message for which enough members of each group have reported to the client.
     fn done(&self, client: usize) -> u64 {
         let (replicas, enough) = (self.replicas(), self.until.enough(self.replicas()));
         let of_group = |group: usize| {
@@ -141,7 +144,7 @@ impl<L: Lane> Stream<'_, L> {
         (0..usize::from(self.cluster.dest)).map(of_group).min().unwrap_or(0)
     }
 
-    /// A member, until the clients are done.
+    /// Runs a member until the clients are done.
     fn member(&mut self) -> io::Result<()> {
         let Task { area, me, phase, .. } = self.task;
         let samples = area.samples(me);
@@ -167,7 +170,7 @@ impl<L: Lane> Stream<'_, L> {
                 worked |= *state != before;
             }
             for (client, state) in states.iter_mut().enumerate() {
-                // When there is nothing else to do, or before the client has to wait.
+                // Reports when there is nothing else to do, or before the client has to wait.
                 if state.delivered > state.told && (!worked || state.delivered - state.told >= quarter) {
                     self.lane.put(self.cluster.members() + client, DONE, client, state.delivered, CONTROL_BYTES)?;
                     (state.told, worked) = (state.delivered, true);
@@ -179,7 +182,7 @@ impl<L: Lane> Stream<'_, L> {
         Ok(())
     }
 
-    /// A record of each message for every follower of this leader's group.
+    /// Sends a record of each message to every follower of this leader's group.
     fn tell_followers(&mut self, step: usize, client: usize, n: u64) -> io::Result<()> {
         let me = self.task.me;
         (me + 1..me + self.replicas()).try_for_each(|follower| self.lane.put(follower, step, client, n, CONTROL_BYTES))
@@ -242,7 +245,8 @@ impl<L: Lane> Stream<'_, L> {
         others.into_iter().try_for_each(|member| self.lane.put(member, ACK, client, n, CONTROL_BYTES))
     }
 
-    /// The newest message for which a majority of every destination group has voted. A follower's vote implies its leader's.
+    /// Returns the newest message for which a majority of every destination group has voted. A follower's vote implies
+    /// its leader's.
     fn decided(&self, client: usize, own: u64) -> u64 {
         let replicas = self.replicas();
         let vote = |member| if member == self.task.me { own } else { self.lane.newest(member, ACK, client) };
@@ -256,20 +260,20 @@ impl<L: Lane> Stream<'_, L> {
     }
 }
 
-/// The newest message that so many have: in groups this small, by counting.
+/// Returns the newest message that at least `enough` processes have. Groups are small enough for counting.
 fn newest_of(enough: usize, all: &(impl Iterator<Item = u64> + Clone)) -> u64 {
     all.clone().filter(|n| all.clone().filter(|other| other >= n).count() >= enough).max().unwrap_or(0)
 }
 
-/// How far the messages of a client are at a member.
+/// Progress of a client's messages at a member.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct State {
     assigned: u64,
-    /// By group: whose timestamps were passed on (V1).
+    /// Last message whose timestamp was forwarded, by group (V1).
     passed: [u64; 16],
     voted: u64,
     delivered: u64,
-    /// The last message of which the client was told that it is delivered.
+    /// Last message whose delivery was reported to the client.
     told: u64,
 }
 
@@ -278,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_majority_is_enough_where_the_client_only_knows_and_else_all_are() {
+    fn majority_suffices_for_known_and_all_are_needed_for_everywhere() {
         let told = [7, 3, 5];
         assert_eq!(newest_of(Until::Known.enough(3), &told.into_iter()), 5);
         assert_eq!(newest_of(Until::Everywhere.enough(3), &told.into_iter()), 3);

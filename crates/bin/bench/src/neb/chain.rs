@@ -1,7 +1,8 @@
-//! The bound of one broadcast's latency: the same chain of steps without the broadcast.
+//! The bound on the latency of one broadcast: the same chain of steps, without the broadcast.
 //!
-//! The same processes, the same way to wait and wake; each step is the broadcast's number alone, by a [`Way`]. What is
-//! measured ends when the last receiver has delivered; then it tells the sender, which is not in the figure.
+//! The processes and the ways to wait and to wake are those of the broadcast. Each step consists only of the
+//! broadcast's number, sent by a [`Way`]. The measurement ends when the last receiver has delivered. The receiver then
+//! reports to the sender, which the figure does not include.
 
 use std::io;
 
@@ -14,34 +15,35 @@ use super::super::way::{Lines, Way};
 use super::super::worker_spec::{Neb, Task};
 use crate::args::NebMode;
 
-/// The sender's value to a receiver.
+/// Step: the sender's value to a receiver.
 const VALUE: usize = 0;
-/// What a receiver publishes: at a host, or (mode `all`) for everybody to read.
+/// Step: a receiver's published value, at a host or, in mode `all`, for every process to read.
 const REPLAY: usize = 1;
-/// Delivered: to the sender.
+/// Step: the report of a delivery to the sender.
 const DONE: usize = 2;
-/// Over a network: asks for what each process published, one step for each; then what is answered.
+/// First step of reads on a network. It requests what a process published, one step for each process; the steps of the
+/// answers follow.
 const ASK: usize = 3;
 
-/// Steps that one process may take towards another.
+/// Returns the number of steps that one process can take towards another.
 pub(super) fn steps(neb: &Neb) -> usize {
     ASK + 2 * neb.processes()
 }
 
-/// Lines that a chain takes.
+/// Returns the number of lines that a chain needs.
 pub(super) fn lines(neb: &Neb) -> usize {
     neb.processes() * neb.processes() * steps(neb)
 }
 
-/// A way that can also look at what lies elsewhere.
+/// A way that can also read values at other hosts.
 pub(super) trait Reads: Way {
     /// Begins to read what `other` published at `host` up to broadcast `number`.
     fn ask(&mut self, other: usize, host: usize, number: u64);
 
-    /// Whether that is read.
+    /// Returns whether that read is complete.
     fn is_read(&self, other: usize, host: usize, number: u64) -> bool;
 
-    /// Answers whoever reads here; `answered` has the newest number by process and what it read.
+    /// Answers reads at this process. `answered` has the newest number by process and published value.
     fn answer(&mut self, answered: &mut [u64], bytes: usize) -> bool;
 }
 
@@ -93,12 +95,12 @@ pub(super) struct Chain<'a, W: Reads> {
 }
 
 impl<W: Reads> Chain<'_, W> {
-    /// This process's part.
+    /// Runs this process's part.
     pub(super) fn run(self) -> io::Result<()> {
         if self.task.me == 0 { self.send() } else { self.receive() }
     }
 
-    /// One broadcast after the other, each when the last one was delivered everywhere.
+    /// Sends one broadcast after the other, each when the previous one was delivered everywhere.
     fn send(mut self) -> io::Result<()> {
         let Task { area, me, command, phase } = self.task;
         let samples = area.samples(me);
@@ -121,7 +123,7 @@ impl<W: Reads> Chain<'_, W> {
         Ok(())
     }
 
-    /// A receiver, until the sender ends the phase.
+    /// Runs a receiver until the sender ends the phase.
     fn receive(mut self) -> io::Result<()> {
         let Task { area, me, command, phase } = self.task;
         let samples = area.samples(me);
@@ -147,8 +149,8 @@ impl<W: Reads> Chain<'_, W> {
         Ok(())
     }
 
-    /// Mode `all`: one store that everybody reads. Mode `quorum`: a store at each host. Then what is to be read is asked
-    /// for.
+    /// Publishes a value, and then requests the values that this process must read. Mode `all` publishes by one store
+    /// that every process reads, mode `quorum` by a store at each host.
     fn publish(&mut self, number: u64, bytes: usize) {
         if self.neb.mode == NebMode::All {
             self.way.body(self.task.me, REPLAY, bytes, number);
@@ -161,8 +163,9 @@ impl<W: Reads> Chain<'_, W> {
         }
     }
 
-    /// What is read elsewhere: by whom it was published, and where. Mode `all`: everybody's. Mode `quorum` without its
-    /// fast path: everybody's at every host; what is here needs no way.
+    /// Returns what is read at other hosts: the process that published it, and the host. Mode `all` reads the value of
+    /// every process. Mode `quorum` without its fast path reads the value of every process at every host. Local values
+    /// need no read.
     fn reads(&self) -> impl Iterator<Item = (usize, usize)> + use<W> {
         let (processes, me, mode, fast) = (self.neb.processes(), self.task.me, self.neb.mode, self.neb.fast);
         let others = (1..processes).filter(move |other| *other != me);
@@ -176,8 +179,8 @@ impl<W: Reads> Chain<'_, W> {
         })
     }
 
-    /// What the others show is read once and is no conflict, whether it is there or not. With the fast path everybody's
-    /// must be there.
+    /// Returns whether the broadcast can be delivered. The values of the other processes are read once, and are no
+    /// conflict whether they are there or not. With the fast path, all of them must be there.
     fn is_due(&self, number: u64) -> bool {
         if self.neb.mode != NebMode::All && self.neb.fast {
             let mut others = (1..self.neb.processes()).filter(|other| *other != self.task.me);

@@ -1,11 +1,11 @@
-//! The parameters of the broadcast that is measured.
+//! The parameters of the measured broadcast.
 
 use stentor_neb::{Config, FaultModel, Mode};
 
 use super::super::worker_spec::Neb;
 use crate::args::NebMode;
 
-/// Everybody works out the same.
+/// Returns the parameters. Every process computes the same ones.
 pub(super) fn config(neb: &Neb) -> Config {
     let n = neb.processes();
     let mode = match neb.mode {

@@ -1,5 +1,5 @@
-//! `stentor bench neb`: one broadcast at a time, beside the bare chain of its stores and loads; then many, beside what its
-//! writes and reads cost.
+//! `stentor bench neb`: one broadcast at a time, beside the bare chain of its stores and loads; then many broadcasts,
+//! beside the cost of their writes and reads.
 
 mod chain;
 mod config;
@@ -24,7 +24,7 @@ use super::shared_area::Shape;
 use super::worker_spec::{Neb, Part, Setting};
 use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
 
-/// A run with a window makes this many times as many broadcasts as one without.
+/// Ratio of the broadcasts in a run with a window to those in a run with one outstanding broadcast.
 const WINDOWED: u64 = 5;
 
 const MAX_BYTES: usize = 64 << 10;
@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
         format!("neb {mode}{path}{signed}, {} processes, {what}", self.neb.processes)
     }
 
-    /// Latency of broadcasts one at a time, from the call to the delivery at the last receiver.
+    /// Measures the latency of broadcasts one at a time, from the call to the delivery at the last receiver.
     fn one(&mut self) -> Result<Row, Failure> {
         let (iterations, receivers) = (messages(self.harness.length, ITERATIONS), self.receivers());
         let (mut bounds, mut subjects) = (Samples::plain(), Samples::plain());
@@ -147,7 +147,7 @@ impl<'a> Bench<'a> {
         Ok(self.harness.alone(self.name("one outstanding"), rounds, (&bounds, &subjects), what))
     }
 
-    /// Rate of broadcasts with a window, beside the same slots without the broadcast.
+    /// Measures the rate of broadcasts with a window, beside the same slots without the broadcast.
     fn window(&mut self, window: u32) -> Result<Row, Failure> {
         let (iterations, receivers) = (messages(self.harness.length, ITERATIONS * WINDOWED), self.receivers());
         let (mut subjects, mut bare, mut rates) = (Samples::plain(), Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ impl<'a> Bench<'a> {
         Ok(Row::rate_beside(name, self.neb.setting.bytes as usize, what, (&bare, &rates)).with_samples(&subjects))
     }
 
-    /// Latency of broadcasts that are due at a fixed rate, from when each was due.
+    /// Measures the latency of broadcasts at a fixed rate, each from its due time.
     fn rate(&mut self, due: u32) -> Result<Row, Failure> {
         let (iterations, receivers) = (messages_at(&self.harness.length.repeats, due), self.receivers());
         let window = self.neb.setting.window.into();
@@ -184,16 +184,16 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Broadcasts a second, from the first call to the last delivery.
+/// Returns the rate in broadcasts per second, from the first call to the last delivery.
 fn rate(harness: &Harness<'_>, receivers: Range<usize>, measured: &Range<usize>) -> f64 {
     let (start, end) = (harness.time(0, measured.start), harness.delivered(receivers, measured.end - 1));
     measured.len() as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
 }
 
-/// The bound of a rate in shared memory.
+/// Description of the bound of a rate in shared memory.
 const IN_MEMORY: &str = "the same slots between the same processes in the same wait mode, as many broadcasts outstanding: each slot that \
     is written or read is a record as long, sealed and opened, and what is there at once goes at once; nothing is compared";
-/// The bound of a rate on a network.
+/// Description of the bound of a rate on a network.
 const IN_PACKETS: &str = "the same slots between the same processes in the same wait mode, as many broadcasts outstanding, in packets over \
     plain UDP sockets by the same system calls, in runs: each slot is a record with a checksum, each packet has a CRC; what the \
     broadcast reads is sent at once; nothing is compared, acknowledged or sent again";

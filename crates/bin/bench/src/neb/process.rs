@@ -1,4 +1,4 @@
-//! What a process does in each phase.
+//! The work of a process in each phase.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::chain::{Chain, steps};
 use super::config::config;
 use super::stream::{self, Stream};
 
-/// Rounds between two looks at connections.
+/// Number of rounds between two checks of the connections.
 const HOUSEKEEPING: u64 = 4096;
 
 fn failed(what: impl std::fmt::Display) -> Failure {
@@ -46,7 +46,7 @@ pub(in super::super) fn run(worker: Worker<'_>, neb: &Neb) -> Result<(), Failure
     play(worker, neb, fabric, Some(Sockets::open(ring, spec.process)?))
 }
 
-/// A process's part, on any fabric.
+/// Runs the work of a process on any fabric.
 fn play<F: FabricDiagnostics>(
     worker: Worker<'_>,
     neb: &Neb,
@@ -65,7 +65,7 @@ fn play<F: FabricDiagnostics>(
 struct Process<'a, F: FabricDiagnostics> {
     neb: &'a Neb,
     node: Node<F>,
-    /// For the bounds on a network.
+    /// Sockets for the bounds on a network.
     sockets: Option<Sockets>,
     payload: Vec<u8>,
     sent: u64,
@@ -126,7 +126,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
         Ok(())
     }
 
-    /// Broadcasts, with at most a window outstanding, and waits until everybody has freed everything.
+    /// Broadcasts with at most a window outstanding, and waits until every receiver has freed all slots.
     fn send(&mut self, task: &Task<'_>) -> Result<(), Failure> {
         let Process { neb, node, payload, sent, .. } = self;
         let (total, window) = (task.total(), task.command.window);
@@ -139,7 +139,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
             round += 1;
             let freed = others.iter().map(|other| node.own_stream().freed_by(*other)).min().unwrap_or(0);
             let mut worked = false;
-            // The clock is read once for those that go out together, before the first.
+            // One reading of the clock, before the first, serves all broadcasts that leave together.
             let at = now();
             while *sent < base + total && *sent - freed < window {
                 let Some(start) = schedule.due(*sent - base, at) else { break };
@@ -185,7 +185,7 @@ impl<F: FabricDiagnostics> Process<'_, F> {
                 }
             });
             if window > 1 && before < *sent {
-                // The clock is read once for those that were delivered together, after the last.
+                // One reading of the clock, after the last, serves all broadcasts that were delivered together.
                 let at = now();
                 samples[(before - base) as usize..(*sent - base) as usize].iter().for_each(|sample| {
                     sample.store(at, Ordering::Relaxed);

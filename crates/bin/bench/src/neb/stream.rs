@@ -1,7 +1,9 @@
-//! The bound of the broadcast's rate: the same slots between the same processes, as many at once, without the broadcast.
+//! The bound of the broadcast's rate: the same slots between the same processes, as many at once, without the
+//! broadcast.
 //!
-//! Each slot that a broadcast writes or reads is a record as long as it, with a checksum at both ends, and what is there at once goes
-//! at once. Nobody suspects anybody, and no value is compared with another.
+//! Each slot that a broadcast writes or reads is a record of the same length, with a checksum computed at both ends,
+//! and records that are ready at the same time leave together. Processes are not suspected, and values are not
+//! compared.
 
 use std::io;
 
@@ -15,27 +17,28 @@ use super::super::worker_spec::{Neb, Task};
 use super::config::config;
 use crate::args::NebMode;
 
-/// The sender's value to a receiver.
+/// Step: the sender's value to a receiver.
 const VALUE: usize = 0;
-/// Delivered, to the sender.
+/// Step: the report of a delivery to the sender.
 const DONE: usize = 1;
-/// What a receiver publishes, one step for each host that it lies at.
+/// First step of a receiver's published values, one step for each host.
 const REPLAY: usize = 2;
-/// Payload of a word that a slot is free, bytes.
+/// Payload of the record that frees slots, in bytes.
 const DONE_BYTES: usize = 8;
 
-/// Steps that one process may take towards another.
+/// Returns the number of steps that one process can take towards another.
 pub(super) fn steps(neb: &Neb) -> usize {
     REPLAY + neb.processes()
 }
 
-/// Payload of a record that is as long as a slot, bytes.
+/// Returns the payload of a record that is as long as a slot, in bytes.
 fn slot_bytes(neb: &Neb) -> usize {
     config(neb).slot_bytes() as usize - HEADER_BYTES
 }
 
-/// Where a receiver publishes its value, and who looks at it there. In mode `all` it publishes it in its own memory, and all
-/// others read it. In mode `quorum` it writes it to each host; without the fast path everybody reads it there.
+/// Returns the hosts where a receiver publishes its value, each with the processes that read it there. In mode `all`
+/// the receiver publishes it in its own memory, and all others read it. In mode `quorum` it writes it to each host, and
+/// without the fast path every process reads it there.
 fn published(neb: &Neb, receiver: usize) -> Vec<(usize, Vec<usize>)> {
     let others: Vec<_> = (1..neb.processes()).filter(|other| *other != receiver).collect();
     let hosts = match neb.mode {
@@ -48,8 +51,8 @@ fn published(neb: &Neb, receiver: usize) -> Vec<(usize, Vec<usize>)> {
     hosts.map(|host| (host, readers(host))).collect()
 }
 
-/// The rings that the steps take. Nobody counts what was taken: the sender sends a value only when all have delivered the one a window
-/// before it, and so all that they looked at for that.
+/// Returns the rings that the steps need. Most of them need no count of consumed records: the sender sends a value only
+/// after all receivers have delivered the value one window before it, and have thus read everything that belongs to it.
 pub(super) fn rings(neb: &Neb) -> Vec<RingSpec> {
     let (slots, bytes) = (neb.setting.window.max(1) as usize, slot_bytes(neb));
     let ring = |writer, readers, step, bytes| RingSpec { writer, readers, step, bytes, slots, counted: false };
@@ -58,7 +61,7 @@ pub(super) fn rings(neb: &Neb) -> Vec<RingSpec> {
         rings.push(ring(0, vec![receiver], VALUE, bytes));
         rings.push(ring(receiver, vec![0], DONE, DONE_BYTES));
         for (host, readers) in published(neb, receiver).into_iter().filter(|(_, readers)| !readers.is_empty()) {
-            // The sender waits for no value that it looks at.
+            // The sender does not wait for the values that it reads, so this ring counts them.
             let counted = readers.contains(&0);
             rings.push(RingSpec { counted, ..ring(receiver, readers, REPLAY + host, bytes) });
         }
@@ -74,12 +77,12 @@ pub(super) struct Stream<'a, L: Lane> {
 }
 
 impl<L: Lane> Stream<'_, L> {
-    /// This process's part.
+    /// Runs this process's part.
     pub(super) fn run(self) -> io::Result<()> {
         if self.task.me == 0 { self.send() } else { self.receive() }
     }
 
-    /// As many broadcasts outstanding as the window has.
+    /// Runs the sender, which keeps the window full.
     fn send(mut self) -> io::Result<()> {
         let Task { area, me, command, phase } = self.task;
         let (total, samples, bytes) = (self.task.total(), area.samples(me), slot_bytes(self.neb));
@@ -101,13 +104,13 @@ impl<L: Lane> Stream<'_, L> {
         Ok(())
     }
 
-    /// A receiver, until the sender ends the phase.
+    /// Runs a receiver until the sender ends the phase.
     fn receive(mut self) -> io::Result<()> {
         let Task { area, me, phase, .. } = self.task;
         let (samples, bytes) = (area.samples(me), slot_bytes(self.neb));
         let places = published(self.neb, me);
         let quarter = (u64::from(self.neb.setting.window) / 4).max(1);
-        // What others publish, and this process looks at: by whom, and the step.
+        // Values that this process reads: the process that publishes each, and the step.
         let looked: Vec<_> = (1..self.neb.processes())
             .filter(|other| *other != me)
             .flat_map(|other| published(self.neb, other).into_iter().map(move |place| (other, place)))
@@ -132,7 +135,7 @@ impl<L: Lane> Stream<'_, L> {
                 delivered = due;
                 worked = true;
             }
-            // When there is nothing else to do, or before the sender has to wait.
+            // Reports when there is nothing else to do, or before the sender has to wait.
             if delivered > told && (!worked || delivered - told >= quarter) {
                 self.lane.put(0, DONE, 0, delivered, DONE_BYTES)?;
                 (told, worked) = (delivered, true);
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn slots_go_where_the_broadcast_has_them() {
-        // Three receivers: two others of each.
+        // Each of the three receivers has two others.
         assert_eq!(published(&neb(NebMode::All, true), 2), [(2, vec![1, 3])]);
         assert_eq!(published(&neb(NebMode::LyingSender, true), 2), [(1, vec![1]), (3, vec![3])]);
         assert_eq!(published(&neb(NebMode::LyingHosts, true), 2), [(0, vec![0]), (1, vec![1]), (3, vec![3])]);

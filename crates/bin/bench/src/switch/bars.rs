@@ -1,10 +1,10 @@
-//! What must hold of what this bench measures. Rows that were not asked for are not judged; nor are times of a debug build.
+//! Limits for the results of this bench. Rows that were not measured are not judged, nor are times of a debug build.
 
 use super::{FORWARD, MEMBERS, STEP};
 use crate::report::Row;
 use crate::switch_report::{Bar, Sender, SwitchReport};
 
-/// Microseconds for a packet of 64 bytes to one receiver, all passes.
+/// Largest time for a packet of 64 bytes to one receiver, all passes, in microseconds.
 const STEP_US: f64 = 0.1;
 
 pub(super) fn judge(rows: &[Row], counted: &SwitchReport, release: bool) -> Vec<Bar> {
@@ -32,7 +32,7 @@ fn times(rows: &[Row]) -> Vec<Bar> {
     .collect()
 }
 
-/// A count that a sender reports.
+/// A figure of a sender's report.
 type Figure = fn(&Sender) -> f64;
 
 fn counts(counted: &SwitchReport) -> Vec<Bar> {

@@ -1,4 +1,4 @@
-//! An endpoint with queue pairs to the switch and to another endpoint, side by side.
+//! An endpoint with queue pairs to the switch and to another endpoint.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,11 +15,11 @@ use super::failed;
 use super::packets::link_payload;
 
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// Words of a receiver's part of the memory: a message of 4096 bytes.
+/// Number of words of a receiver's part of the memory: a message of 4096 bytes.
 pub(super) const WORDS: usize = 512;
 const VA: u64 = 1 << 40;
 
-/// A queue pair and what the other end has to know of it.
+/// A queue pair, and the parameters that its peer needs.
 #[derive(Clone, Copy)]
 pub(super) struct Pair {
     pub(super) qp: QpId,
@@ -27,7 +27,7 @@ pub(super) struct Pair {
     pub(super) psn: Psn,
 }
 
-/// Queue pairs of one host.
+/// The queue pairs of one host.
 pub(super) struct Ends {
     pub(super) endpoint: Endpoint,
     pub(super) pairs: Vec<Pair>,
@@ -38,7 +38,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// So many queue pairs, connected to nothing yet, and memory for as many receivers.
+    /// Creates `pairs` unconnected queue pairs, and memory for as many receivers.
     pub(super) fn new(address: Ipv4Addr, pairs: usize) -> Result<Ends, Failure> {
         let mut endpoint = Endpoint::new();
         let config = QpConfig { kind: QpKind::Reliable, send_depth: 256, recv_depth: 16, merges: false };
@@ -72,12 +72,12 @@ impl Ends {
         self.endpoint.ready_to_send(qp, sending).map_err(failed)
     }
 
-    /// Where a receiver's part begins.
+    /// Returns the address of a receiver's part.
     fn va(&self, receiver: usize) -> u64 {
         VA + (8 * WORDS * receiver) as u64
     }
 
-    /// The last word of a message of so many words in a receiver's part.
+    /// Returns the last word of a message of `words` words in a receiver's part.
     #[inline]
     pub(super) fn last(&self, receiver: usize, words: usize) -> u64 {
         self.endpoint.memory().words(self.region)[WORDS * receiver + words - 1].load(Ordering::Acquire)
@@ -96,7 +96,8 @@ impl Ends {
         self.write(0, 0, &payload, Remote { va: CONTROL_VA, rkey: CONTROL_RKEY })
     }
 
-    /// Posts a message to `n` parts of `receiver`: a WRITE to the switch, or one to each. Returns how many.
+    /// Posts a message to `n` parts of `receiver`: one WRITE to the switch, or one to each part. Returns the number of
+    /// requests.
     pub(super) fn post(
         &mut self,
         receiver: &Ends,
@@ -113,7 +114,7 @@ impl Ends {
     }
 }
 
-/// The hosts of a set with `n` ranks: the first sends from `sender`, and all receive at `receiver`.
+/// Returns the hosts of a set with `n` ranks: the first one sends from `sender`, and all receive at `receiver`.
 pub(super) fn hosts(sender: &Ends, receiver: &Ends, n: usize) -> Vec<Host> {
     let (pair, to) = (sender.pairs[0], receiver.address);
     let host = |rank: usize| {

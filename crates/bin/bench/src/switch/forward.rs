@@ -1,6 +1,6 @@
-//! How many copies a second the switch makes, beside a plain copier between the same sockets: what it takes in by recvmmsg it
-//! sends to each receiver by sendmmsg, and does nothing else. Only the time between is counted in which switch or copier work,
-//! so that sender and receivers cost nothing; there are always packets to take in.
+//! Number of copies per second by the switch, beside a plain copier between the same sockets. The copier receives
+//! packets by recvmmsg, sends them to each receiver by sendmmsg, and does nothing else. Only the time in which the
+//! switch or the copier works counts, so that the sender and the receivers cost nothing. Packets are always waiting.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -17,9 +17,9 @@ use crate::report::{Bound, Row};
 use crate::samples::median;
 
 const UDP_PORT: u16 = 4791;
-/// Packets that wait for switch or copier when their time begins.
+/// Number of packets that wait for the switch or the copier when its time begins.
 const WAITING: usize = 128;
-/// Turns of each in a round.
+/// Number of turns of each in a round.
 const TURNS: usize = 20;
 
 struct Scene {
@@ -56,7 +56,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Packets on their way to the switch.
+    /// Sends packets to the switch.
     fn fill(&mut self) -> Result<(), Failure> {
         let [forward, _] = switch_addresses();
         for _ in 0..WAITING {
@@ -67,7 +67,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Copies that arrived.
+    /// Receives the copies that have arrived. Returns their number.
     fn drain(&self) -> Result<u64, Failure> {
         let (mut count, mut room) = (0, [0; 4096]);
         for (_, socket) in &self.receivers {
@@ -82,7 +82,7 @@ impl Scene {
         Ok(count)
     }
 
-    /// Seconds for a copy by the switch.
+    /// Returns the time per copy of the switch, in seconds.
     fn switched(&mut self) -> Result<f64, Failure> {
         self.fill()?;
         let since = Instant::now();
@@ -90,7 +90,7 @@ impl Scene {
         self.per_copy(since)
     }
 
-    /// Seconds for a copy by the copier.
+    /// Returns the time per copy of the copier, in seconds.
     fn copied(&mut self) -> Result<f64, Failure> {
         self.fill()?;
         let since = Instant::now();
@@ -108,7 +108,7 @@ impl Scene {
             });
             outlet.send_plain(datagrams);
         }
-        // What went around the switch is done for it: the next packet it sees follows the last one that it saw.
+        // The switch has not seen these packets, so its next packet must follow the last one that it saw.
         let time = self.per_copy(since)?;
         self.psn = self.psn.minus(WAITING as u32);
         Ok(time)
@@ -125,7 +125,7 @@ impl Scene {
     }
 }
 
-/// Copies a second, beside those of the copier.
+/// Returns the row: copies per second of the switch, beside those of the copier.
 pub(super) fn row(receivers: u8, size: usize, rounds: u32) -> Result<Row, Failure> {
     let mut scene = Scene::new(receivers, size)?;
     let (mut switched, mut copied) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! From the post to the last of 32 receivers: by the switch, and by 32 WRITEs one after the other. Receivers are queue pairs of one
-//! host, so that a look at all of them costs one system call.
+//! Time from the post to the last of 32 receivers, through the switch and by 32 consecutive WRITEs. The receivers are
+//! queue pairs of one host, so that polling all of them costs one system call.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Until so many requests are done.
+    /// Drives both sides until `count` requests have completed.
     fn complete(&mut self, mut count: usize) -> Result<(), Failure> {
         let since = Instant::now();
         while count > 0 {
@@ -90,7 +90,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Microseconds until the last receiver has it.
+    /// Returns the time until the last receiver has the message, in microseconds.
     fn once(&mut self, switched: bool) -> Result<f64, Failure> {
         self.tag += 1;
         let end = self.payload.len() - 8;

@@ -1,5 +1,5 @@
-//! `stentor bench switch`: multicast by a software switch beside the same by unicast, its forwarding beside a plain copier on the
-//! same sockets, and what it saves: packets of the sender, and connecting anew.
+//! `stentor bench switch`: multicast through a software switch beside unicast, its forwarding beside a plain copier on
+//! the same sockets, and its savings: fewer packets of the sender, and no new connections.
 
 mod bars;
 mod ends;
@@ -33,26 +33,26 @@ use crate::args::BenchSwitch;
 use stentor_support::live::thread;
 use stentor_support::{Failure, Verdict};
 
-/// Receivers of the rows that have several.
+/// Numbers of receivers in the rows that have several.
 const RECEIVERS: [u8; 2] = [8, 32];
-/// No part of a row takes longer, unless it hangs.
+/// Longest time that a part of a row takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Runs of each line of the ablation.
+/// Number of runs for each line of the ablation.
 const ABLATIONS: u32 = 400;
-/// What `--only` chooses from.
+/// The parts that `--only` selects from.
 const PARTS: [&str; 6] = ["step", "forward", "last", "members", "packets", "aggregation"];
-/// Names of rows; behind the first two is the number of receivers.
+/// Names of rows. The number of receivers follows the first two.
 const STEP: &str = "step, a packet of data, receivers: ";
 const FORWARD: &str = "copies forwarded, receivers: ";
 const LAST_OF: &str = "WRITE by the switch, post to seen by the last of 32";
 const MEMBERS: &str = "other members: 8 of 16, control to first copy";
 
-/// An address of this bench.
+/// Returns an address of this bench.
 fn address(third: u8, last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, own_network(), third, last)
 }
 
-/// The switch's two.
+/// Returns the two addresses of the switch.
 fn switch_addresses() -> [Ipv4Addr; 2] {
     [address(40, 1), address(40, 2)]
 }
@@ -61,12 +61,12 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error, "bench switch", "run `stentor doctor`")
 }
 
-/// Fails once what began at `since` takes too long.
+/// Returns an error once an operation that began at `since` takes too long.
 fn in_time(since: Instant, what: impl std::fmt::Display) -> Result<(), Failure> {
     if since.elapsed() > PATIENCE { Err(failed(what)) } else { Ok(()) }
 }
 
-/// Latencies of a row, in picoseconds: a pass of the data plane takes some tens of nanoseconds.
+/// Latencies of a row, in picoseconds, because a pass of the data plane takes some tens of nanoseconds.
 struct Times(Samples);
 
 impl Times {
@@ -74,18 +74,18 @@ impl Times {
         Times(Samples::new(0.001, Grain { cost_ns: 0.0, step_ns: 1 }))
     }
 
-    /// Takes those of a round, microseconds.
+    /// Records the latencies of a round, in microseconds.
     fn round(&mut self, us: &[f64]) {
         self.0.round(us.iter().map(|us| (us * 1e6) as u64));
     }
 
-    /// Their median, microseconds.
+    /// Returns their median, in microseconds.
     fn typical(&self) -> f64 {
         self.0.summary().typical
     }
 }
 
-/// The switch in a thread of its own, on the second processor if there is one; ends with this value.
+/// The switch in its own thread, on the second processor if there is one. Dropping this stops it.
 struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -98,7 +98,7 @@ impl Running {
         let processors = processors().unwrap_or_default();
         let (first, second) = (processors.first().copied(), processors.get(1).copied());
         let work = move || {
-            // It runs anywhere as well.
+            // Pinning is optional.
             let _ = second.map(|processor| pin(&[processor]));
             while !ends.load(Ordering::Relaxed) && switch.round().is_ok() {}
         };
@@ -151,7 +151,7 @@ pub(super) fn run(args: &BenchSwitch) -> Result<(Report, Verdict), Failure> {
     Ok((Report { environment, rows, trial: None, switch: Some(switch) }, verdict))
 }
 
-/// Rounds with a bitmap against the exact least.
+/// Compares aggregation in rounds with a bitmap to the exact minimum.
 fn aggregation() -> Vec<Aggregated> {
     let mut lines = Vec::new();
     for receivers in [2, 4, 8, 32] {

@@ -1,4 +1,4 @@
-//! Packets of a sender, made by hand: for what is measured without endpoints.
+//! Packets of a sender, composed without an endpoint.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
 
 use super::failed;
 
-/// Addresses of a switch without sockets, and of who sends to it.
+/// Addresses of a switch without sockets, and of its sender.
 pub(super) const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(super) const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(super) const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
-/// The set.
+/// The group id of the set.
 pub(super) const GID: u16 = 1;
-/// The sender's first PSN.
+/// First PSN of the sender.
 pub(super) const FIRST: u32 = 100;
-/// The sender's UDP port: the ICRC covers it.
+/// UDP port of the sender, which the ICRC covers.
 pub(super) const PORT: u16 = 0xc001;
 /// Number of the sender's queue pair.
 const SQPN: u32 = 7;
 
-/// Creates a set of a sender, the last rank or the one of its only receiver, and so many receivers.
+/// Creates a set of a sender and its receivers. The sender is rank 0.
 pub(super) fn create(switch: &mut Switch, sender: Ipv4Addr, receivers: &[Ipv4Addr]) -> Result<(), Failure> {
     let host = |rank: usize, ip: &Ipv4Addr| {
         let own = if rank == 0 { sender } else { *ip };
@@ -36,7 +36,7 @@ pub(super) fn create(switch: &mut Switch, sender: Ipv4Addr, receivers: &[Ipv4Add
     switch.create(GID, Duration::from_secs(3600), &hosts).map_err(failed)
 }
 
-/// A packet of rank 0 to the switch: from its IP header on, and behind its UDP header.
+/// Returns a packet of rank 0 to the switch, from its IP header on, and the offset after its UDP header.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u8]) -> (Vec<u8>, usize) {
     let envelope = Envelope::plain(from.into(), PORT, to.into()).expect("one family");
     let mut bth = Bth::new(Switch::vrqpn(GID, 0), psn);
@@ -48,7 +48,8 @@ fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u
     (bytes, outer)
 }
 
-/// The control packet that links so many receivers, from its IP header on, and where its transport begins.
+/// Returns the control packet that links `receivers` receivers, from its IP header on, and the offset of its transport
+/// header.
 pub(super) fn link(from: Ipv4Addr, to: Ipv4Addr, receivers: u8) -> (Vec<u8>, usize) {
     let links: Vec<_> = (0..receivers).map(|rank| Link { rank, rkey: 1, base: 1 << 40 }).collect();
     let payload = link_payload(SQPN, Psn::new(FIRST), &links);
@@ -56,7 +57,7 @@ pub(super) fn link(from: Ipv4Addr, to: Ipv4Addr, receivers: u8) -> (Vec<u8>, usi
     packet(from, to, Psn::new(FIRST), Message::WriteOnly(reth), &payload)
 }
 
-/// What a sender's control packet carries that links at most 32 receivers.
+/// Returns the payload of a sender's control packet that links at most 32 receivers.
 pub(super) fn link_payload(sqpn: u32, psn: Psn, links: &[Link]) -> Vec<u8> {
     let mut payload = vec![0; MAX_CONTROL_BYTES];
     let head = Head { operation: Operation::Link, lock_id: 1, epoch: 0, sqpn, psn, msn: 0 };
@@ -65,7 +66,7 @@ pub(super) fn link_payload(sqpn: u32, psn: Psn, links: &[Link]) -> Vec<u8> {
     payload
 }
 
-/// A WRITE.
+/// Returns the packet of a WRITE, and the offset of its transport header.
 pub(super) fn write(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, payload: &[u8]) -> (Vec<u8>, usize) {
     let reth = Reth { va: 64, rkey: 1, bytes: payload.len() as u32 };
     packet(from, to, psn, Message::WriteOnly(reth), payload)

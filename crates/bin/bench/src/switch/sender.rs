@@ -1,5 +1,6 @@
-//! What a sender sends and hears for a message to n receivers: by the switch, and by n WRITEs. Endpoints and data plane in one
-//! thread, without sockets; every packet is counted as it leaves and as it comes.
+//! The packets that a sender transmits and receives for a message to n receivers, through the switch and by n WRITEs.
+//! The endpoints and the data plane run in one thread without sockets, and every packet is counted when it leaves and
+//! when it arrives.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -19,11 +20,11 @@ use crate::switch_report::Sender;
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
 
 const GID: u16 = 0;
-/// Messages.
+/// Number of messages.
 const MESSAGES: u64 = 200;
 const NOW: u64 = 1;
 
-/// Packets and bytes, IP headers included.
+/// Numbers of packets and of bytes, including IP headers.
 #[derive(Clone, Copy, Default)]
 struct Traffic {
     packets: u64,
@@ -50,7 +51,7 @@ struct Net {
 }
 
 impl Net {
-    /// Everything that is on its way arrives.
+    /// Delivers packets until none is in flight.
     fn settle(&mut self, out: &mut Outbox) {
         loop {
             let mut flying = Vec::new();
@@ -105,7 +106,8 @@ impl Net {
     }
 }
 
-/// Queue pairs 0 to n of both are connected with the switch (0 of the sender's sends), the others with each other.
+/// Creates the net. The sender's queue pair 0 and the receiver's pairs 0 to n - 1 are connected to the switch, the
+/// others to each other.
 fn net(n: usize) -> Result<Net, Failure> {
     let (mut sender, mut receiver) = (Ends::new(SENDER, 1 + n)?, Ends::new(RECEIVER, 2 * n)?);
     let mut switch = Switch::new(Config::new(FORWARD, BACKWARD), 1);
@@ -137,7 +139,7 @@ fn completed(net: &mut Net, count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Messages one after the other, each acknowledged by all.
+/// Sends messages one after the other, each acknowledged by all receivers.
 fn measure(n: usize, size: usize, switched: bool) -> Result<Sender, Failure> {
     let (mut net, mut out) = (net(n)?, Outbox::new(64));
     link(&mut net, n, &mut out)?;

@@ -12,13 +12,13 @@ use super::packets::{self, BACKWARD, FIRST, FORWARD, SENDER};
 use super::{STEP, Times, failed};
 use crate::report::{Bound, Row};
 
-/// Passes in a sample: short, so that few are interrupted.
+/// Number of passes in a sample. Samples are short, so that few are interrupted.
 const PASSES: u32 = 1920;
-/// Samples in a round.
+/// Number of samples in a round.
 const SAMPLES: u32 = 101;
 const RECEIVERS: [u8; 4] = [1, 2, 8, 32];
 
-/// A switch with a session of so many receivers, and the next packet.
+/// A switch with a session of some receivers, and its next packet.
 struct Scene {
     switch: Switch,
     bytes: Vec<u8>,
@@ -40,13 +40,13 @@ impl Scene {
         Ok(Scene { switch, bytes, psn: Psn::new(FIRST), receivers })
     }
 
-    /// Microseconds for a packet, all passes.
+    /// Returns the time of a packet in microseconds, all passes.
     fn sample(&mut self) -> f64 {
         let packets = PASSES / u32::from(self.receivers);
         let since = Instant::now();
         for _ in 0..packets {
             self.psn = self.psn.next();
-            // PSN of the base transport header; data's ICRC is not checked here.
+            // The PSN in the base transport header. The ICRC of data is not checked here.
             self.bytes[37..40].copy_from_slice(&self.psn.to_bytes());
             carry(&mut self.switch, &self.bytes);
         }
@@ -66,13 +66,13 @@ fn carry(switch: &mut Switch, bytes: &[u8]) {
     }
 }
 
-/// For one receiver, and for several beside as many times one.
+/// Returns the rows for one receiver, and for several beside a multiple of one.
 pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
     let mut scenes = RECEIVERS.iter().map(|n| Scene::new(*n, size)).collect::<Result<Vec<_>, _>>()?;
     let mut times: Vec<Times> = scenes.iter().map(|_| Times::new()).collect();
     for _ in 0..rounds {
         let mut round = vec![Vec::new(); scenes.len()];
-        // In turns, so that a machine's moods are in all of them.
+        // The scenes alternate, so that changes of the machine's speed affect all of them.
         for _ in 0..SAMPLES {
             for (scene, round) in scenes.iter_mut().zip(&mut round) {
                 round.push(scene.sample());

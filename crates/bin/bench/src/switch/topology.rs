@@ -1,5 +1,5 @@
-//! Another list of members by one control packet, beside making the same queue pairs anew through the control plane: from the
-//! beginning to the first copy of the next message.
+//! Changing the members of a set by one control packet, beside making the same queue pairs anew through the control
+//! plane. Both are measured from their beginning to the first copy of the next message.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use crate::samples::median;
 const HOSTS: u8 = 16;
 const PORT: u16 = 7388;
 const NUMBER: u16 = 1;
-/// The control plane makes generations of a set so far apart, and a little.
+/// Slightly more than the shortest time between two generations of a set in the control plane.
 const REST: Duration = Duration::from_millis(110);
-/// Control packets in a round, and times that everything is made anew.
+/// Number of control packets in a round, and number of times that everything is made anew.
 const CONTROLS: usize = 200;
 const ANEW: usize = 5;
 
@@ -27,7 +27,7 @@ struct Scene {
     members: Vec<Member>,
     _switch: Running,
     tag: u64,
-    /// Decides which members are linked.
+    /// State of the generator that chooses the linked members.
     draw: u64,
 }
 
@@ -61,7 +61,7 @@ impl Scene {
         Ok(())
     }
 
-    /// All join and wait for their generation.
+    /// Makes all members join, and waits for their generation.
     fn join(&mut self) -> Result<(), Failure> {
         for member in &mut self.members {
             member.join().map_err(failed)?;
@@ -72,7 +72,7 @@ impl Scene {
                 match member.hear().map_err(failed)? {
                     Some(Heard::Ready(_)) => ready += 1,
                     Some(Heard::Refused(why)) => return Err(failed(why)),
-                    // It has joined anew already.
+                    // The member has already joined again.
                     Some(Heard::Renew) | None => {}
                 }
             }
@@ -81,7 +81,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Half of the hosts, others than the last time.
+    /// Chooses half of the hosts, at random.
     fn half(&mut self) -> Vec<usize> {
         let mut ranks: Vec<usize> = (1..self.members.len()).collect();
         while ranks.len() > usize::from(HOSTS) / 2 {
@@ -91,7 +91,7 @@ impl Scene {
         ranks
     }
 
-    /// A control packet, and then a message: until the first member has that.
+    /// Posts a control packet and then a message. Returns when the first of the linked members has the message.
     fn link_and_write(&mut self) -> Result<(), Failure> {
         let ranks = self.half();
         let links: Vec<Link> = ranks.iter().map(|rank| self.members[*rank].host.link(0)).collect();
@@ -121,7 +121,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Everybody takes in and answers what is there, until the message is acknowledged.
+    /// Drives all members until the message is acknowledged.
     fn rest(&mut self) -> Result<(), Failure> {
         let since = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! What one process wrote, delivered and submitted in a phase, and when.
+//! A log of the writes, deliveries and submissions of one process in a phase, with times.
 
 use std::cell::RefCell;
 
@@ -6,30 +6,30 @@ use stentor_fabric::memory::{Ordering, Word};
 
 use super::super::super::clock::now;
 
-/// Words of an entry.
+/// Number of words of an entry.
 pub(super) const ENTRY_WORDS: usize = 2;
 const SUBMITTED: u64 = u64::MAX;
 const DELIVERED: u64 = u64::MAX - 1;
 
-/// What happened at a process.
+/// An event at a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mark {
     /// The client called: the message begins.
     Submitted,
-    /// What was written for this process has left.
+    /// The writes for this process have left.
     Wrote(usize),
     /// The message was delivered here.
     Delivered,
 }
 
-/// A mark and its time, ns.
+/// An event and its time, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) at: u64,
     pub(super) mark: Mark,
 }
 
-/// A log of bounded length. It never allocates after it was made.
+/// A log of bounded length. It never allocates after its creation.
 #[derive(Debug)]
 pub(super) struct Log {
     entries: RefCell<Vec<Entry>>,
@@ -37,14 +37,14 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// An empty log with room for `most` entries, whose memory has been touched.
+    /// Creates an empty log with room for `most` entries, and touches its memory.
     pub(super) fn new(most: usize) -> Self {
         let mut entries = vec![Entry { at: 0, mark: Mark::Submitted }; most];
         entries.clear();
         Log { entries: RefCell::new(entries), most }
     }
 
-    /// Forgets all entries.
+    /// Removes all entries.
     pub(super) fn clear(&self) {
         self.entries.borrow_mut().clear();
     }
@@ -55,12 +55,12 @@ impl Log {
         self.entries.borrow().len()
     }
 
-    /// Whether entries may be missing.
+    /// Returns whether entries may be missing.
     pub(super) fn is_full(&self) -> bool {
         self.len() == self.most
     }
 
-    /// Appends marks that have the present time.
+    /// Appends marks with the present time.
     #[inline]
     pub(super) fn mark(&self, marks: impl IntoIterator<Item = Mark>) {
         let (at, mut entries) = (now(), self.entries.borrow_mut());
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_go_through_shared_words_and_a_full_log_takes_no_more() {
+    fn entries_round_trip_and_a_full_log_drops_more() {
         let log = Log::new(4);
         log.mark([Mark::Submitted]);
         log.mark([Mark::Wrote(3), Mark::Wrote(5)]);

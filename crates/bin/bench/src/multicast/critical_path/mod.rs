@@ -1,15 +1,16 @@
-//! `stentor bench multicast --critical-path`: what a cluster with a processor for each process would see, computed on two.
+//! `stentor bench multicast --critical-path`: the latency in a cluster with a processor for each process, computed on
+//! two processors.
 //!
-//! Each process of the cluster is measured alone. It polls on a processor of its own. All others take turns on another
+//! Each process of the cluster is measured alone. It polls on its own processor. All others take turns on another
 //! processor: one of them takes a step, then all pause while the measured process reacts. Its inputs therefore lie in
 //! another processor's cache, and so do the lines that it writes to its peers; its code and its own state are warm. A
-//! reaction is timed from the end of the flush that caused it. It contains the hop and the rest of the round of polling in
+//! reaction is timed from the end of the flush that caused it. It contains the hop and the rest of the polling round in
 //! which the write arrives.
 //!
-//! A message is then put together from one reaction of each process. A reaction begins when all its inputs have left their
+//! A message is then composed from one reaction of each process. A reaction begins when all its inputs have left their
 //! writers and the process has finished its earlier reaction ([`path`]). The latency is the longest such chain from the
-//! client's call to a delivery. A client and a group of one are computed alike; they are measured as well, in turns with
-//! the computation.
+//! client's call to a delivery. A client and a group of one are computed alike; they are measured as well, in turns
+//! with the computation.
 //!
 //! The model assumes that
 //! - all writes of a flush arrive when the flush ends, so the first of several receivers is charged for all of them;
@@ -44,17 +45,17 @@ use log::ENTRY_WORDS;
 use path::{Step, longest};
 use reaction::{Reactions, is_interrupted, of_messages};
 
-/// Results: entries in the log of the phase.
+/// Result: number of entries in the log of the phase.
 const COUNT: usize = 0;
-/// Messages that were delivered here, of all phases.
+/// Result: number of messages delivered here, in all phases.
 const DELIVERED: usize = 1;
 
-/// Messages over all rounds, for each process that is measured. They come with pauses, so there are fewer than elsewhere.
+/// Number of messages over all rounds, for each measured process. There are fewer than elsewhere because of the pauses.
 const ITERATIONS: u64 = 2100;
-/// Between two messages of the client and the group of one that are measured, ns: about as long as between two that are
-/// computed, so that both find idle processes.
+/// Pause between two messages of the measured client and group of one, in nanoseconds. It is about as long as the pause
+/// between two computed messages, so that both find idle processes.
 const REST_NS: u64 = 10_000;
-/// Words of all logs, at most: 128 MiB.
+/// Largest number of words of all logs: 128 MiB.
 const MOST_WORDS: u64 = 1 << 24;
 
 kinds! {
@@ -67,7 +68,7 @@ kinds! {
 struct Subject {
     workers: Workers,
     cluster: Cluster,
-    /// Messages of a phase before the measured ones, and those.
+    /// Number of warm-up messages of a phase, and of measured ones.
     warmup: u64,
     messages: u64,
     clock_ns: f64,
@@ -75,18 +76,18 @@ struct Subject {
     /// The steps of each message, by the roles on its path.
     paths: BTreeMap<Vec<&'static str>, Vec<Vec<Step>>>,
     dropped: u64,
-    /// Messages that were taken to their end while one process was measured, of all processes, and those at which the
-    /// measured process was interrupted.
+    /// Number of messages that were processed completely while one process was measured, summed over all processes; and
+    /// number of those at which the measured process was interrupted.
     reacted: u64,
     interrupted: u64,
 }
 
-/// Marks of one process for one message, at most.
+/// Returns the largest number of marks of one process for one message.
 fn most_entries(cluster: &Cluster) -> u64 {
     4 * cluster.processes() as u64 + 16
 }
 
-/// What a process is. Members of the same role differ by chance, so they are not told apart.
+/// Returns the role of a process. Members of the same role differ by chance, so they are not distinguished.
 fn role(cluster: &Cluster, process: usize) -> &'static str {
     match process % usize::from(cluster.replicas) {
         _ if process >= cluster.members() => "client",
@@ -122,7 +123,7 @@ impl Subject {
         })
     }
 
-    /// The reactions of one process to each measured message.
+    /// Measures the reactions of one process to each message.
     fn measure(&mut self, measured: usize) -> Result<Vec<Reactions>, Failure> {
         let Subject { workers, cluster, warmup, messages, clock_ns, .. } = self;
         turns::begin(&workers.area, cluster, measured);
@@ -148,7 +149,7 @@ impl Subject {
         Ok(all)
     }
 
-    /// Measures each process once, and puts messages together.
+    /// Measures each process once, and composes the messages.
     fn round(&mut self) -> Result<(), Failure> {
         let all = (0..self.cluster.processes()).map(|process| self.measure(process));
         let all = all.collect::<Result<Vec<_>, _>>()?;
@@ -174,7 +175,7 @@ impl Subject {
         Ok(())
     }
 
-    /// How the figures came about.
+    /// Describes how the figures were computed.
     fn computed(&self) -> Computed {
         let all: usize = self.paths.values().map(Vec::len).sum();
         let most = self.paths.iter().max_by_key(|(_, messages)| messages.len());
@@ -194,7 +195,7 @@ impl Subject {
         }
     }
 
-    /// The row, beside one hand-over of a line for each hop.
+    /// Returns the row, beside one hand-over of a cache line for each hop.
     fn row(&self, rounds: u32, hand_over_ns: f64, computed: Computed) -> Row {
         let what = "one hand-over of a cache line between two processors for each hop of the path, nothing else";
         let hops = computed.path.len().saturating_sub(1).max(1);
@@ -209,15 +210,15 @@ fn row_name(cluster: &Cluster, what: &str) -> String {
     super::row_name(cluster, &format!("one outstanding, {what}"))
 }
 
-/// The clusters whose paths are computed: a client and a group of one; what was asked for, with one client.
+/// Returns the clusters whose paths are computed: a client and a group of one, and the requested cluster with one
+/// client.
 fn clusters(args: &BenchMulticast, bytes: usize) -> [Cluster; 2] {
     let setting = Setting { window: 1, bytes: bytes as u32, wait: Waiting::Yield, pin: Pinning::Spread, network: None };
     let asked = Cluster { clients: 1, setting, ..super::cluster(args, bytes) };
     [Cluster { variant: args.variant, setting, ..LONE }, asked]
 }
 
-/// Returns three rows: a client and a group of one, measured; the same, computed; the cluster that was asked for,
-/// computed.
+/// Returns three rows: a client and a group of one, measured and computed, and the requested cluster, computed.
 pub(super) fn rows(args: &BenchMulticast, bytes: usize, processors: &[usize]) -> Result<Vec<Row>, Failure> {
     let (length, ends) = (&args.length, [processors[0], processors[processors.len() - 1]]);
     let [two, asked] = clusters(args, bytes);

@@ -4,25 +4,25 @@ use std::collections::{HashMap, HashSet};
 
 use super::reaction::{Output, Reaction, Reactions, Write};
 
-/// One step of a path: a process, and when it had done what the next one waits for, ns since the client's call.
+/// One step of a path: a process, and the time of its output in nanoseconds since the client's call.
 pub(super) type Step = (usize, f64);
 
-/// A reaction at its time.
+/// A reaction with its time.
 struct Node {
     process: usize,
-    /// The node that it waited for last, and when that had done its part.
+    /// The node whose output it waited for last, and the time of that output.
     after: Option<(usize, f64)>,
 }
 
-/// Where the reactions of a message are in time.
+/// The reactions of a message in time.
 #[derive(Default)]
 struct Timeline {
     nodes: Vec<Node>,
-    /// When each write has left, and in which node.
+    /// Node and time of each write.
     written: HashMap<Write, (usize, f64)>,
-    /// When each process has done its last output.
+    /// Node and time of each process's last output.
     free: Vec<Option<(usize, f64)>>,
-    /// When each process delivered.
+    /// Node and time of each process's delivery.
     delivered: Vec<Option<(usize, f64)>>,
 }
 
@@ -38,7 +38,7 @@ impl Timeline {
         let inputs = reaction.inputs.iter().filter_map(|input| self.written.get(input).copied());
         let after = inputs.map(Some).fold(self.free[process], later);
         if after.is_none() && !reaction.inputs.is_empty() {
-            // Nothing that it waited for is in this message.
+            // None of its inputs belong to this message.
             return;
         }
         let (node, start) = (self.nodes.len(), after.map_or(0.0, |(_, at)| at));
@@ -55,12 +55,12 @@ impl Timeline {
         }
     }
 
-    /// The steps that lead to something.
+    /// Returns the steps that lead to an output.
     fn steps(&self, (mut node, mut at): (usize, f64)) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         loop {
             let Node { process, after } = self.nodes[node];
-            // What a process did earlier is a part of its step.
+            // Earlier work of the same process is a part of its step.
             if steps.last().is_none_or(|(last, _)| *last != process) {
                 steps.push((process, at));
             }
@@ -76,9 +76,9 @@ impl Timeline {
 
 /// Returns the path from the client's call to the last delivery at one of the first `destinations` processes.
 ///
-/// A reaction begins when the last of its inputs has left its writer and the process has done with its reaction before.
-/// An input that no process writes in these reactions is waited for by nobody: the reactions of each process were
-/// measured with another message, which may have had a credit more. Returns `None` if a destination does not deliver.
+/// A reaction begins when the last of its inputs has left its writer and the process has finished its previous
+/// reaction. An input that no process writes in these reactions is ignored: the reactions of each process were measured
+/// with another message, which may have had one more credit. Returns `None` if a destination does not deliver.
 pub(super) fn longest(messages: &[&Reactions], destinations: usize) -> Option<Vec<Step>> {
     let outputs = messages.iter().copied().flatten().flat_map(|reaction| &reaction.outputs);
     let write_of = |output: &(Output, f64)| if let Output::Write(write) = output.0 { Some(write) } else { None };
@@ -121,7 +121,7 @@ mod tests {
         Reaction { inputs: inputs.to_vec(), outputs: outputs.to_vec() }
     }
 
-    /// A leader, two followers and a client. The client writes to all within 100 ns.
+    /// Returns the reactions of a leader, two followers and a client. The client writes to all within 100 ns.
     fn messages(slow: f64) -> Vec<Reactions> {
         let to = |from, to, ns| (Output::Write(write(from, to)), ns);
         let body = |member| write(CLIENT, member);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_path_is_the_longest_by_dependency_not_the_sum() {
-        // All work is 100 + 200 + 150 + 280 + 290.
+        // The sum of all work would be 100 + 200 + 150 + 280 + 290.
         let steps = path(&messages(260.0)).expect("all deliver");
         assert_eq!(steps, [(CLIENT, 100.0), (0, 300.0), (1, 580.0), (0, 730.0)]);
         let steps = path(&messages(900.0)).expect("all deliver");
@@ -149,16 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn a_process_does_one_thing_after_the_other() {
+    fn a_process_handles_one_reaction_at_a_time() {
         let mut messages = messages(260.0);
-        // The leader is busy with something else when the acknowledgement comes at 580.
+        // The leader is busy with something else when the acknowledgement arrives at 580.
         messages[0][0].outputs.push((Output::Write(Write { from: 0, to: CLIENT, nth: 0 }), 1000.0));
         let steps = path(&messages).expect("all deliver");
         assert_eq!(steps, [(CLIENT, 100.0), (0, 1250.0)]);
     }
 
     #[test]
-    fn what_nobody_writes_is_not_waited_for_and_who_does_not_deliver_is_missed() {
+    fn unwritten_inputs_are_ignored_and_missing_deliveries_are_noticed() {
         let mut messages = messages(260.0);
         messages[1][0].inputs.push(Write { from: 2, to: 1, nth: 5 });
         assert_eq!(path(&messages).expect("all deliver").last(), Some(&(0, 730.0)));

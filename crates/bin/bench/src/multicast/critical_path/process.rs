@@ -1,4 +1,4 @@
-//! What a member or a client does while one of them is measured.
+//! The work of a member or a client while one of them is measured.
 
 use std::rc::Rc;
 
@@ -14,7 +14,8 @@ use super::stamped::Stamped;
 use super::turns::Turns;
 use super::{COUNT, DELIVERED, ENTRY_WORDS, Kind};
 
-/// Times that everybody has a turn after a message was delivered everywhere, before the next one: for credits.
+/// Number of sweeps, in which every process has a turn, between the last delivery of a message and the next message.
+/// Credits are returned meanwhile.
 const SETTLING_SWEEPS: u64 = 3;
 
 type Fabric = Stamped<ShmFabric>;
@@ -27,12 +28,12 @@ enum Node {
 /// One process, which is measured in one of the phases.
 struct Process<'a> {
     cluster: &'a Cluster,
-    /// The processor of the measured process, and the one of all others.
+    /// The processor of the measured process, and that of all others.
     ends: [usize; 2],
     log: Rc<Log>,
     node: Node,
     payload: Vec<u8>,
-    /// Messages of all phases that were delivered, or submitted, here.
+    /// Number of messages that were delivered or submitted here, in all phases.
     messages: u64,
 }
 
@@ -85,7 +86,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// The client: one message after the other, each when everybody has done with the one before.
+    /// Runs the client: it sends one message after the other, each when all processes are done with the previous one.
     fn multicast(&mut self, task: &Task<'_>, turns: &Turns<'_>) -> Result<(), Failure> {
         let Node::Client(client) = &mut self.node else { return Ok(()) };
         let mut driver = Driver::new(client, self.cluster, task);
@@ -117,7 +118,7 @@ impl Process<'_> {
     }
 }
 
-/// A member in its loop, until the client ends the phase.
+/// Runs a member's loop until the client ends the phase.
 fn step_member(
     member: &mut Member<Fabric>,
     (task, turns): (&Task<'_>, &Turns<'_>),

@@ -1,4 +1,4 @@
-//! What a process does about what it was written, from the logs of all processes.
+//! The reactions of a process to the writes that it receives, computed from the logs of all processes.
 
 use std::ops::Range;
 
@@ -12,27 +12,27 @@ pub(super) struct Write {
     pub(super) nth: usize,
 }
 
-/// What leaves a process.
+/// An output of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Output {
     Write(Write),
     Delivered,
 }
 
-/// What a process does from the last of some writes on until the next one comes.
+/// The outputs of a process from the last of some writes until the next one arrives.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Reaction {
-    /// What it waited for. Nothing: the client's call.
+    /// The writes that the process waited for. Empty for the client's call.
     pub(super) inputs: Vec<Write>,
-    /// Each with its time since the last input, ns.
+    /// Each output with its time since the last input, in nanoseconds.
     pub(super) outputs: Vec<(Output, f64)>,
 }
 
 /// The reactions of one process to a message, in their order.
 pub(super) type Reactions = Vec<Reaction>;
 
-/// Returns the reactions of `measured` to each message of the client. Messages are parted by the client's calls. Each
-/// mark costs a reading of the clock, `clock_ns`, which is subtracted from what comes after it in the same reaction.
+/// Returns the reactions of `measured` to each message of the client. The client's calls separate the messages. Each
+/// mark costs a reading of the clock, `clock_ns`, which is subtracted from the later times of the same reaction.
 pub(super) fn of_messages(logs: &[Vec<Entry>], client: usize, measured: usize, clock_ns: f64) -> Vec<Reactions> {
     let calls = logs[client].iter().filter(|entry| entry.mark == Mark::Submitted).map(|entry| entry.at);
     let mut starts: Vec<u64> = calls.collect();
@@ -45,12 +45,13 @@ pub(super) fn of_messages(logs: &[Vec<Entry>], client: usize, measured: usize, c
     starts.windows(2).map(one).collect()
 }
 
-/// Whether an output took longer than `longest`, ns: others had gone on by then, and more came than the reaction waited for.
+/// Returns whether an output took longer than `longest` nanoseconds. The other processes had continued by then, so
+/// further writes had arrived.
 pub(super) fn is_interrupted(reactions: &Reactions, longest: f64) -> bool {
     reactions.iter().flat_map(|reaction| &reaction.outputs).any(|(_, ns)| *ns > longest)
 }
 
-/// The entries of a log within a span of time, from a place on that moves behind them.
+/// Returns the entries of a log within a time span, starting at index `at`, and moves `at` past them.
 fn of_span<'a>(log: &'a [Entry], at: &mut usize, span: Range<u64>) -> &'a [Entry] {
     let log = &log[*at..];
     let first = log.partition_point(|entry| entry.at < span.start);
@@ -59,7 +60,7 @@ fn of_span<'a>(log: &'a [Entry], at: &mut usize, span: Range<u64>) -> &'a [Entry
     &log[first..end]
 }
 
-/// Something at the measured process, in the order of time.
+/// An event at the measured process. Events are sorted by time.
 enum Happening {
     Input(Write),
     Own(Mark),
@@ -91,7 +92,7 @@ fn of_message(logs: &[&[Entry]], measured: usize, clock_ns: f64) -> Reactions {
                 continue;
             }
             Happening::Own(Mark::Submitted) => {
-                // The latency that is measured begins with the same reading of the clock.
+                // The measured latency begins with the same reading of the clock.
                 (since, readings, last_mark) = (Some(at), 0, at);
                 continue;
             }
@@ -101,7 +102,7 @@ fn of_message(logs: &[&[Entry]], measured: usize, clock_ns: f64) -> Reactions {
                 Output::Write(Write { from: measured, to, nth: written[to] - 1 })
             }
         };
-        // All writes of a flush have one reading.
+        // All writes of a flush share one reading.
         if last_mark != at && last_mark != 0 && !now.outputs.is_empty() {
             readings += 1;
         }
@@ -129,7 +130,7 @@ mod tests {
         Write { from, to, nth }
     }
 
-    /// A leader (0), a follower (1) and a client (2), two messages.
+    /// Returns the logs of a leader (0), a follower (1) and a client (2), with two messages.
     fn logs() -> Vec<Vec<Entry>> {
         use Mark::{Delivered, Submitted, Wrote};
         vec![
@@ -149,11 +150,11 @@ mod tests {
         assert_eq!(second.inputs, [write(1, 0, 0)]);
         let to_client = Output::Write(write(0, 2, 0));
         assert_eq!(second.outputs, [(Output::Delivered, 150.0), (to_client, 180.0)], "one reading is subtracted");
-        assert_eq!(leader[1][0].outputs, [(Output::Write(write(0, 1, 0)), 100.0)], "writes are counted anew");
+        assert_eq!(leader[1][0].outputs, [(Output::Write(write(0, 1, 0)), 100.0)], "each message counts anew");
     }
 
     #[test]
-    fn writes_that_come_before_anything_was_done_are_waited_for_together() {
+    fn writes_before_the_first_output_are_inputs_of_one_reaction() {
         let follower = of_messages(&logs(), 2, 1, 20.0);
         let [only] = &follower[0][..] else { panic!("{follower:?}") };
         assert_eq!(only.inputs, [write(2, 1, 0), write(0, 1, 0)]);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_longer_than_the_pause_was_interrupted() {
+    fn reaction_longer_than_the_pause_was_interrupted() {
         let leader = of_messages(&logs(), 2, 0, 20.0);
         assert!(!is_interrupted(&leader[0], 180.0) && is_interrupted(&leader[0], 179.0));
     }

@@ -1,4 +1,4 @@
-//! A fabric that notes when writes for other processes have left.
+//! A fabric that records when writes to other processes have left.
 
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -12,20 +12,20 @@ use stentor_fabric::{
 
 use super::log::{Log, Mark};
 
-/// Another fabric, with a time for every flush of writes. A flush has one time for all its writes: after its fence the
-/// last of them is visible, and one reading of the clock disturbs the path less than one for each.
+/// Another fabric that records a time for every flush of writes. All writes of a flush share one time: after its fence
+/// the last of them is visible, and one reading of the clock disturbs the path less than one per write.
 #[derive(Debug)]
 pub(super) struct Stamped<F> {
     inner: F,
     log: Rc<Log>,
-    /// By queue pair: who is at the other end.
+    /// Peer of each queue pair.
     peers: Vec<usize>,
     /// Processes that were written to since the last flush.
     touched: Vec<usize>,
 }
 
 impl<F: Fabric> Stamped<F> {
-    /// Notes in this log what leaves through that fabric.
+    /// Records in this log the writes that leave through the fabric.
     pub(super) fn new(inner: F, log: Rc<Log>) -> Self {
         Stamped { inner, log, peers: Vec::new(), touched: Vec::with_capacity(256) }
     }
@@ -39,7 +39,7 @@ impl<F: Fabric> Stamped<F> {
     }
 }
 
-/// Sets of receivers stay those of the contract's defaults: shared memory has none.
+/// Fan-out sets keep the contract's default methods, because shared memory has none.
 impl<F: Fabric> Fabric for Stamped<F> {
     fn me(&self) -> ProcessId {
         self.inner.me()
@@ -91,7 +91,7 @@ impl<F: Fabric> Fabric for Stamped<F> {
         self.inner.resolve(peer, purpose)
     }
 
-    /// A READ leads to nothing at the other end.
+    /// Posts a request. A READ causes no reaction at the peer, so it is not recorded.
     #[inline]
     fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
         let is_read = request.verb.opcode() == Opcode::Read;

@@ -1,4 +1,4 @@
-//! Whose step is next, among the processes that are not measured.
+//! The order of steps among the processes that are not measured.
 
 use stentor_fabric::memory::{Ordering, Word};
 
@@ -8,36 +8,37 @@ use super::super::super::worker_spec::{Cluster, Task};
 
 /// Word of the first line: the process whose turn it is.
 const HOLDER: usize = 0;
-/// Times that everybody has had a turn.
+/// Word of the first line: the number of sweeps in which every process had a turn.
 const SWEEPS: usize = 1;
-/// Whether a leader has written something in this pass of the leaders.
+/// Word of the first line: 1 if a leader has written something in this pass of the leaders.
 const LED: usize = 2;
-/// Time for the measured process to react to a write, ns, and for each byte of the payload.
+/// Time for the measured process to react to a write, in nanoseconds; and addition for each byte of the payload.
 const GAP_NS: u64 = if cfg!(debug_assertions) { 100_000 } else { 10_000 };
 const GAP_PER_BYTE_NS: u64 = 1;
 
-/// Returns how long nobody does anything after a write, ns. A reaction that takes longer was interrupted.
+/// Returns the pause of all other processes after a write, in nanoseconds. A reaction that takes longer was
+/// interrupted.
 pub(super) fn gap_ns(cluster: &Cluster) -> u64 {
     GAP_NS + GAP_PER_BYTE_NS * u64::from(cluster.setting.bytes)
 }
 
-/// The order of turns, without the measured process: the client, the leaders until none of them writes, the followers by
-/// rank. So writes come to the measured process in the order in which they would if all had a core of their own: nobody
-/// acknowledges before the leaders have agreed, and members of the same rank follow each other.
+/// Returns the order of turns, without the measured process: the client, the leaders until none of them writes, the
+/// followers by rank. Writes therefore arrive at the measured process in the same order as if each process had its own
+/// core: no member acknowledges before the leaders have agreed, and members of the same rank follow each other.
 pub(super) fn order(cluster: &Cluster, measured: usize) -> Vec<usize> {
     let (replicas, groups) = (usize::from(cluster.replicas), usize::from(cluster.groups));
     let members = (0..replicas).flat_map(|rank| (0..groups).map(move |group| group * replicas + rank));
     std::iter::once(cluster.members()).chain(members).filter(|process| *process != measured).collect()
 }
 
-/// Gives the first turn; before the phase.
+/// Assigns the first turn, before the phase begins.
 pub(super) fn begin(area: &SharedArea, cluster: &Cluster, measured: usize) {
     let line = area.line(0);
     line[HOLDER].store(order(cluster, measured)[0] as u64, Ordering::Relaxed);
     line[LED].store(0, Ordering::Relaxed);
 }
 
-/// One process's part in the turns. The measured process needs none: it polls all the time.
+/// One process's part in the turns. The measured process takes no turns, because it polls all the time.
 pub(super) struct Turns<'a> {
     task: &'a Task<'a>,
     order: Vec<usize>,
@@ -72,7 +73,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Ends this process's turn. After a write nobody does anything until the measured process has reacted to it.
+    /// Ends this process's turn. After a write, it first waits until the measured process has had time to react.
     #[inline]
     pub(super) fn pass(&self, wrote: bool) {
         if self.is_measured {
@@ -93,7 +94,7 @@ impl<'a> Turns<'a> {
         self.word(HOLDER).store(next as u64, Ordering::Release);
     }
 
-    /// Returns how often everybody has had a turn.
+    /// Returns the number of sweeps in which every process had a turn.
     pub(super) fn sweeps(&self) -> u64 {
         self.word(SWEEPS).load(Ordering::Relaxed)
     }
@@ -103,7 +104,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Returns who is next after `me`, and whether a leader has written in the pass of the leaders that goes on.
+/// Returns the process after `me`, and whether a leader has written in the current pass of the leaders.
 fn next(order: &[usize], me: usize, led: bool, is_leader: impl Fn(usize) -> bool) -> (usize, bool) {
     let at = order.iter().position(|process| *process == me).expect("whoever has a turn is in the order");
     let next = order[(at + 1) % order.len()];
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(order(&cluster, 6), [0, 3, 1, 4, 2, 5]);
         let order = order(&cluster, 1);
         let next = |me, led| next(&order, me, led, |process| process < 6 && process % 3 == 0);
-        assert_eq!(next(6, true), (0, false), "the client's writes are none of a leader");
+        assert_eq!(next(6, true), (0, false), "writes of the client do not count as those of a leader");
         assert_eq!(next(0, true), (3, true));
         assert_eq!(next(3, true), (0, false));
         assert_eq!(next(3, false), (4, false));
