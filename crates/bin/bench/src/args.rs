@@ -13,11 +13,11 @@ use stentor_support::args::{ChannelFabric, LoopbackFabric, Networks, OnOfi, Seed
 pub enum BenchCommand {
     /// The verbs of a fabric, between two pinned processes
     Fabric(BenchFabric),
-    /// The atomic multicast, every member and client a process of its own
+    /// The atomic multicast, every member and client in a separate process
     Multicast(BenchMulticast),
     /// Messages of a channel between two pinned processes: each way of sending them beside the fabric's own operation
     Channel(BenchChannel),
-    /// The broadcast: one process sends, all others deliver, each a process of its own
+    /// The broadcast: one process sends, all others deliver, each in a separate process
     Neb(BenchNeb),
     /// The software switch: copies beside unicast, forwarding beside a plain copier, other members beside connecting
     /// anew
@@ -111,7 +111,7 @@ pub struct Rates {
 pub enum MeasuredFabric {
     /// Shared memory
     Shm,
-    /// RoCEv2 in user space, each process with a loopback address of its own
+    /// RoCEv2 in user space, each process with its own loopback address
     Roce,
     /// The RDMA device of this host, both processes at its address (`stentor doctor` says which)
     Verbs,
@@ -159,7 +159,7 @@ pub struct BenchChannel {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Waiting {
-    /// Spin; for a core of its own
+    /// Spin; needs a core for each process
     Poll,
     /// Yield the processor in each idle round, never sleep
     Yield,

@@ -14,11 +14,11 @@ use crate::{Failure, rdma_address};
 pub enum DemoFabric {
     /// Shared memory
     Shm,
-    /// RoCEv2 in user space, each process with a loopback address of its own
+    /// RoCEv2 in user space, each process with its own loopback address
     Roce,
     /// The RDMA device of this host, all processes at its address (`stentor doctor` says which)
     Verbs,
-    /// A provider of libfabric, each process with a loopback address of its own
+    /// A provider of libfabric, each process with its own loopback address
     Ofi,
 }
 
@@ -27,7 +27,7 @@ pub enum DemoFabric {
 pub enum LoopbackFabric {
     /// Shared memory
     Shm,
-    /// RoCEv2 in user space, each process with a loopback address of its own
+    /// RoCEv2 in user space, each process with its own loopback address
     Roce,
 }
 
@@ -36,7 +36,7 @@ pub enum LoopbackFabric {
 pub enum ChannelFabric {
     /// Shared memory
     Shm,
-    /// RoCEv2 in user space, each process with an address of its own
+    /// RoCEv2 in user space, each process with its own address
     Roce,
     /// A provider of libfabric
     Ofi,
