@@ -1,7 +1,8 @@
-# Sourced by scripts beside and below: whether a node has delivered all lines of a cast.
+# Sourced by the scripts in this directory and below. Tells whether a node has delivered all lines of a cast.
 
-# Messages of the session have places in the order as well, so the last line is the one with its text. A node that took over another one's
-# state last has printed that in place of lines: then the state goes as far as them.
+# Messages of the session also have places in the order, so the last line is recognised by its text. A node that has
+# last restored another member's state has printed that state instead of lines. Its number then shows how many
+# deliveries it includes.
 has_all() { # OUTPUT LINES
     last=$(tail -n 1 "$1")
     case $last in

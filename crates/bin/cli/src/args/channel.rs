@@ -1,4 +1,4 @@
-//! `stentor channel`.
+//! Arguments of `stentor channel`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use stentor_support::args::{ChannelFabric, Network, OnOfi};
 pub(crate) enum ChannelCommand {
     /// Pipe a file from one process to another: one side listens, the other one sends, and both compare its SHA-256
     ///
-    /// `stentor channel cat --listen PLACE > copy` on one side, `stentor channel cat PLACE < file` on the other. The sender
-    /// ends well only when the receiver has written everything and found the same hash. Nothing is resumed.
+    /// `stentor channel cat --listen PLACE > copy` on one side, `stentor channel cat PLACE < file` on the other. The
+    /// sender succeeds only when the receiver has written everything and found the same hash. Nothing is resumed.
     Cat(ChannelCat),
 }
 
@@ -20,24 +20,24 @@ pub(crate) struct ChannelCat {
     /// Where the two meet: HOST:PORT of the side that listens; on shared memory any name that both sides use
     #[arg(value_name = "PLACE")]
     pub(crate) place: String,
-    /// Receive from whoever sends to PLACE; otherwise this side sends
+    /// Receive from the process that sends to PLACE; otherwise this side sends
     #[arg(short, long)]
     pub(crate) listen: bool,
     /// Send this file instead of standard input
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "listen")]
     pub(crate) input: Option<PathBuf>,
-    /// Receive into this file instead of standard output; it must not exist, and appears when all of it is there
+    /// Receive into this file instead of standard output; it must not exist, and appears when it is complete
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "listen")]
     pub(crate) output: Option<PathBuf>,
-    /// What the two talk over
+    /// Fabric between the two sides
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: ChannelFabric,
-    /// Give up when the other side has not come, or nothing has moved, for so long [default: 20 for a sender that finds
-    /// nobody, otherwise for ever]
+    /// Give up when the other side has not connected, or nothing has moved, for this time [default: 20 for a sender
+    /// without a listener, otherwise for ever]
     #[arg(short = 'w', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: Option<u64>,
-    /// On shared memory, the directory for the control sockets, the same for both sides [default: below XDG_RUNTIME_DIR,
-    /// or in /tmp]
+    /// On shared memory, the directory for the control sockets, the same for both sides [default: below
+    /// XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
     #[command(flatten)]
@@ -52,8 +52,8 @@ pub(crate) struct CatOnRoce {
     /// A file with the key that both sides share; needed unless both are on a loopback address
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
-    /// The sender's IP address, for its packets [default: the one with a route to the listener; on roce one of 127.N.255.x if
-    /// that one has the loopback address 127.N.x.y]
+    /// The sender's IP address, for its packets [default: the one with a route to the listener; on roce one of
+    /// 127.N.255.x if that one has the loopback address 127.N.x.y]
     #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
     pub(crate) bind: Option<IpAddr>,
     #[command(flatten)]

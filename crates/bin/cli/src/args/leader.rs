@@ -1,4 +1,4 @@
-//! `stentor leader`, `stentor group` and `stentor stop`.
+//! Arguments of `stentor leader`, `stentor group` and `stentor stop`.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use clap::{Args, Subcommand, ValueHint};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LeaderCommand {
-    /// Ask every member who leads, and how far it is
+    /// Ask every member for its leader and its progress
     Show(LeaderShow),
     /// Hand the leadership of a group to one of its members, without waiting for a timeout
     Move(LeaderMove),
 }
 
-/// Of which cluster, and where its processes meet.
+/// The cluster, and the directory where its processes meet.
 #[derive(Args, Debug)]
 pub(crate) struct Where {
     /// The cluster's configuration
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
-    /// Directory for the control sockets, as its processes were told [default: below XDG_RUNTIME_DIR, or in /tmp]
+    /// Directory for the control sockets, as its processes have it [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Where {
 pub(crate) struct LeaderShow {
     #[command(flatten)]
     pub(crate) place: Where,
-    /// Only of these groups [default: all]
+    /// Only these groups [default: all]
     #[arg(long, value_name = "GROUP,…", value_delimiter = ',')]
     pub(crate) group: Vec<String>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct LeaderShow {
 pub(crate) struct LeaderMove {
     #[command(flatten)]
     pub(crate) place: Where,
-    /// The member that is to lead its group
+    /// The member that becomes the leader of its group
     #[arg(long, value_name = "ID")]
     pub(crate) to: String,
     /// Longest time until it leads, seconds
@@ -46,12 +46,12 @@ pub(crate) struct LeaderMove {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum GroupCommand {
-    /// Begin a new incarnation of a group that lost its majority, or that others remember
+    /// Begin a new incarnation of a group that lost its majority, or that other groups remember
     ///
-    /// Without --ends the command changes nothing. It lists the states of the members, what would be lost, and what to type.
-    /// The new incarnation begins with the state of one member, or with nothing. The group loses all other deliveries of the
-    /// incarnation that ends, and the messages that are under way to it. Members with another state end, and have to be started
-    /// again. So have clients that multicast to the group.
+    /// Without --ends the command changes nothing. It lists the states of the members, what would be lost, and what to
+    /// type. The new incarnation begins with the state of one member, or with nothing. The group loses all other
+    /// deliveries of the incarnation that ends, and the messages that are under way to it. Members with another state
+    /// end, and have to be started again. So have clients that multicast to the group.
     Reset(GroupReset),
 }
 

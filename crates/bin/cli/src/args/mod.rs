@@ -30,7 +30,7 @@ pub(crate) struct CommandLine {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Print nothing but errors and what was asked to be printed; the exit code tells
+    /// Print nothing but errors and explicitly requested output; the exit code reports the result
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     #[command(subcommand)]
@@ -43,29 +43,31 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 ba
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Start groups of real processes, multicast a text line by line, check all that happened
+    /// Start groups of real processes, multicast a text line by line, check everything that happened
     Demo(Demo),
-    /// Torture a cluster of real processes on this host: kill, stop, cut off and restart its members under load, and judge
+    /// Torture a cluster of real processes on this host: kill, stop, cut off and restart its members under load, and
+    /// judge
     ///
-    /// Never more than a minority of a group is down at a time. A message that makes no progress for 5 s while each of its
-    /// groups has a connected majority is a failure, as is a property that does not hold in the histories.
+    /// Never more than a minority of a group is down at a time. A message that makes no progress for 5 s while each of
+    /// its groups has a connected majority is a failure, as is a property that does not hold in the histories.
     Chaos(Chaos),
     /// Run one member of a group: deliveries go to standard output, one JSON document per line
     ///
-    /// The first delivery that cannot be printed ends it, and a reader that is slow slows its group. With --json it prints
-    /// no deliveries but one document when it stops.
+    /// The first delivery that cannot be printed ends it, and a reader that is slow slows its group. With --json it
+    /// prints no deliveries but one document when it stops.
     ///
     /// A process that takes over its group's state prints {"restored":{"n":3,"skipped":2}}: the state stands for all
     /// deliveries up to number 3, of which it has not printed 2. A group that begins from nothing numbers from 1.
     Node(Node),
-    /// Be a client: multicast standard input to groups, line by line, and wait until a majority of each group has delivered it
+    /// Be a client: multicast standard input to groups, line by line, and wait until a majority of each group has
+    /// delivered it
     Cast(Cast),
-    /// End the members of a cluster that run on this host, in order, as SIGTERM does, and wait until they are gone
+    /// End the members of a cluster that run on this host, in order, as SIGTERM does, and wait until they have ended
     Stop(Stop),
-    /// See who leads the groups of a running cluster, or let another member lead
+    /// Show the leaders of a running cluster's groups, or make another member the leader
     #[command(subcommand)]
     Leader(LeaderCommand),
-    /// Let a group go on that lost its majority, or begin one that others remember
+    /// Restart a group that lost its majority, or begin one that other groups remember
     #[command(subcommand)]
     Group(GroupCommand),
     /// Write or check a cluster's configuration
@@ -76,7 +78,7 @@ pub(crate) enum Command {
     /// Simulate clusters in virtual time, each from one seed, and check every property
     #[command(subcommand)]
     Sim(SimCommand),
-    /// Measure, each figure beside the bound that it stands against, measured in the same run
+    /// Measure performance; each figure beside its bound, measured in the same run
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Ordered messages from one process to another
@@ -87,22 +89,22 @@ pub(crate) enum Command {
     Roce(RoceCommand),
     /// Run a software switch that makes the copies of a multicast, until SIGINT or SIGTERM; or look into one
     ///
-    /// Hosts write once, to the switch, over ordinary queue pairs; it copies to the receivers that the sender has named, at
-    /// the places that it has named, and answers for all of them.
+    /// Hosts write once, to the switch, over ordinary queue pairs. The switch copies each write to the receivers and
+    /// addresses that the sender has named, and acknowledges for all of them.
     Switch(Switch),
-    /// Broadcast from processes any of which may lie
+    /// Broadcast from processes any of which may be Byzantine
     #[command(subcommand)]
     Neb(NebCommand),
-    /// Remove what a process leaves behind, when it ends
+    /// Remove the files that a process leaves behind when it dies
     #[command(hide = true)]
     Janitor(Janitor),
     /// One process of `stentor chaos --service`
     #[command(hide = true)]
     ChaosProcess {
-        /// What to do
+        /// Specification of the process, as JSON
         spec: String,
     },
-    /// Look at this machine: what it can do, which fabrics work here, and what to change
+    /// Look at this machine: its capabilities, the fabrics that work here, and advice
     Doctor,
     /// Print the completions for a shell
     Completions {
@@ -119,14 +121,15 @@ pub(crate) enum Command {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NebCommand {
-    /// Run one process of the broadcast of `[neb]`: standard input is broadcast line by line, what happens goes to standard
+    /// Run one process of the broadcast of `[neb]`: standard input is broadcast line by line, and events go to standard
     /// output, one JSON document per line, until SIGINT or SIGTERM
     Run(NebRun),
-    /// Remove processes that have stopped from a broadcast of mode `all`, where everybody must answer: all that remain agree
-    /// on what was delivered of whom, shut the removed out, and go on without them
+    /// Remove processes that have stopped from a broadcast of mode `all`, which needs an answer of every process: all
+    /// that remain agree on what was delivered from each sender, exclude the removed processes, and continue without
+    /// them
     ///
-    /// Everybody that remains must be running, on this host, and be a majority. A process that still runs is told to end.
-    /// If the command ends early, run it again.
+    /// All remaining processes must be running, on this host, and be a majority. A process to be removed that still
+    /// runs is asked to end. If the command ends early, run it again.
     Remove(NebRemove),
     /// Print the public key of a secret one, for `keys` in `[neb]`
     Key {
@@ -137,17 +140,17 @@ pub(crate) enum NebCommand {
     /// One process of a demonstration
     #[command(hide = true)]
     Process {
-        /// What to do
+        /// Specification of the process, as JSON
         spec: String,
     },
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Janitor {
-    /// A directory to remove, unless a byte comes first
+    /// A directory to remove, unless a byte arrives first
     #[arg(long)]
     pub(crate) tree: Option<PathBuf>,
-    /// A socket, its directory, and the one above it
+    /// A socket, its directory, and the directory above it
     pub(crate) paths: Vec<PathBuf>,
 }
 
@@ -156,7 +159,7 @@ pub(crate) struct NebRun {
     /// The cluster's configuration
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
-    /// Which process of the group this is
+    /// The id of this process in the group
     #[arg(long, value_name = "ID")]
     pub(crate) id: String,
     /// Its secret key, where `[neb]` has keys; `stentor neb key` makes one
@@ -207,11 +210,11 @@ pub(crate) struct ConfigInit {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) replicas: usize,
-    /// The fabric; for roce and ofi, processes of one host with a loopback address each, and for verbs, all at the address of
-    /// this host's RDMA device: to be replaced by those of real hosts
+    /// The fabric; for roce and ofi, processes of one host with a loopback address each, and for verbs, all at the
+    /// address of this host's RDMA device: to be replaced by those of real hosts
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
-    /// Where to write it
+    /// File to write
     #[arg(short, long, value_name = "FILE", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) output: PathBuf,
     /// Overwrite a file that exists
@@ -225,18 +228,19 @@ pub(crate) struct ConfigInit {
 pub(crate) struct Check {
     /// The histories of one run: one file, or one for each life of each process
     ///
-    /// A run lasts from a start of the whole cluster to the next one; nothing is on disk, so ids of messages and ballots begin anew
-    /// with it. Members that were restarted while others went on belong to it, with all their lives.
+    /// A run lasts from a start of the whole cluster to the next one; nothing is on disk, so ids of messages and
+    /// ballots begin anew with it. Members that were restarted while others continued belong to the run, with all their
+    /// lives.
     #[arg(value_name = "HISTORY.jsonl", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) histories: Vec<PathBuf>,
-    /// Vouch that the run had come to rest: what was not delivered by now never will be
+    /// Vouch that the run had come to rest: a message that was not delivered by now never will be
     #[arg(long)]
     pub(crate) complete: bool,
-    /// Processes of the broadcast that are known to have lied: nothing is promised about what they say and deliver
+    /// Processes of the broadcast that are known to have lied: nothing is promised about their histories
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub(crate) faulty: Vec<String>,
-    /// Vouch that the files of each process are named in the order of its lives. Needed where their times come from different
-    /// clocks: a process that was started on another host, or after a reboot
+    /// Vouch that the files of each process are named in the order of its lives. Needed where their times come from
+    /// different clocks: a process that was started on another host, or after a reboot
     #[arg(long)]
     pub(crate) lives_in_order: bool,
 }

@@ -1,4 +1,4 @@
-//! `stentor roce`.
+//! Arguments of `stentor roce`.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub(crate) enum RoceCommand {
     Pingpong(Pingpong),
 }
 
-/// How packets are taken in.
+/// How packets are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Taking {
     /// From a raw socket where that is permitted, otherwise from a plain one; the report says which
@@ -46,7 +46,7 @@ pub(crate) struct Pingpong {
     /// This side's address [default: the one with a route to HOST; a server must name it]
     #[arg(long, value_name = "ADDR", required_unless_present = "host")]
     pub(crate) bind: Option<IpAddr>,
-    /// How packets are taken in
+    /// How packets are received
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) mode: Taking,
     #[command(flatten)]

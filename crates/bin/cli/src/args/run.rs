@@ -1,4 +1,4 @@
-//! `stentor node`, `cast` and `demo`.
+//! Arguments of `stentor node`, `cast` and `demo`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use stentor::runtime::WaitMode;
 use stentor_neb::Lies;
 use stentor_support::args::{DemoFabric, Network, OnOfi, SeededNetworks};
 
-/// What a process does when there is nothing to do.
+/// Wait mode of an idle process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Wait {
     /// Never leave the processor: one process per core
@@ -17,7 +17,7 @@ pub(crate) enum Wait {
     Yield,
     /// Sleep soon
     Block,
-    /// Poll a little, yield a little, then sleep; a member without messages for a second sleeps at once
+    /// Poll briefly, yield briefly, then sleep; a member without messages for a second sleeps at once
     Adaptive,
 }
 
@@ -32,7 +32,7 @@ impl From<Wait> for WaitMode {
     }
 }
 
-/// Of which cluster, and where its processes meet.
+/// The cluster, the directory where its processes meet, and the history of this process.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Meeting {
     /// The cluster's configuration
@@ -41,25 +41,26 @@ pub(crate) struct Meeting {
     /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
-    /// What to do when there is nothing to do
+    /// Wait mode of an idle process
     #[arg(long, value_name = "MODE", default_value = "adaptive")]
     pub(crate) wait: Wait,
     /// Record the history of this process; the file must not exist
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) history: Option<PathBuf>,
-    /// Record every remote write in the history, too: `stentor check` can judge M7 then
+    /// Record every remote write in the history, too: `stentor check` can then judge M7
     #[arg(long, requires = "history")]
     pub(crate) operations: bool,
     #[command(flatten)]
     pub(crate) roce: OnRoce,
 }
 
-/// For clusters with `fabric = "roce"`; the address also for `fabric = "verbs"` and `"ofi"`.
+/// Arguments for clusters with `fabric = "roce"`. The address also applies to `fabric = "verbs"` and `"ofi"`.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "With fabric = \"roce\" (--bind also with \"verbs\" and \"ofi\")")]
 pub(crate) struct OnRoce {
-    /// This process's IP address, for its packets and for the connections by which processes meet [default: a member's is in the configuration; a client's is the one with a route to the
-    /// first member, or 127.N.255.1 and so on if that one has the loopback address 127.N.x.y]
+    /// This process's IP address, for its packets and for the connections by which processes meet [default: a member's
+    /// is in the configuration; a client's is the one with a route to the first member, or 127.N.255.1 and so on if
+    /// that one has the loopback address 127.N.x.y]
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Option<IpAddr>,
     #[command(flatten)]
@@ -70,10 +71,11 @@ pub(crate) struct OnRoce {
 pub(crate) struct Node {
     #[command(flatten)]
     pub(crate) meeting: Meeting,
-    /// Which member of a group this is
+    /// The id of this member
     #[arg(long, value_name = "ID")]
     pub(crate) id: String,
-    /// Which life of this process its history records, from 1: larger after every restart [default: the time of its start, ms]
+    /// Number of this life of the process in its history, from 1: larger after every restart [default: the time of its
+    /// start, ms]
     #[arg(long, value_name = "N", requires = "history", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) life: Option<u64>,
     /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
@@ -83,13 +85,14 @@ pub(crate) struct Node {
     /// Stop when standard input ends, as well as on SIGINT and SIGTERM
     #[arg(long)]
     pub(crate) until_eof: bool,
-    /// Lose packets when `stentor chaos` asks for it, with fabric = "roce": for tests, never for a cluster that is needed
+    /// Lose packets when `stentor chaos` asks for it, with fabric = "roce": for tests, never for a cluster that is
+    /// needed
     #[arg(long)]
     pub(crate) faults: bool,
     /// Be killed when this process, which must have started this one, ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) follow: Option<i32>,
-    /// Keep a state of so many bytes, which a member that comes back gets: for measurements
+    /// Keep a state of this size, which a restarted member fetches: for measurements
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide = true)]
     pub(crate) state_bytes: u64,
 }
@@ -111,13 +114,13 @@ pub(crate) struct Cast {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Demo {
-    /// Show the broadcast instead: five processes, one of which tells different processes different things
+    /// Show the broadcast instead: five processes, one of which sends different values to different processes
     #[arg(long, conflicts_with_all = ["groups", "replicas", "no_kill"])]
     pub(crate) neb: bool,
-    /// What the liar of the broadcast does: two-values, rewrite (what was read already), kill (its connections, by writing
-    /// outside its region), half (a slot), old-laps, overrun, own-host, host (forges what others keep there), garbage (in
-    /// its answers), torn (answers that it says it is writing), later-laps (old answers as new ones), gap (leaves indices
-    /// out, or writes the next one in their place), too-long or silent
+    /// Lies that the liar of the broadcast tells: two-values, rewrite (a value that was read already), kill (its
+    /// connections, by writing outside its region), half (a slot), old-laps, overrun, own-host, host (forges values
+    /// that others keep there), garbage (in its answers), torn (answers that it claims to be writing), later-laps (old
+    /// answers as new ones), gap (leaves indices out, or writes the next one in their place), too-long or silent
     #[arg(long, value_name = "LIE,…", value_delimiter = ',', default_value = "two-values", requires = "neb", value_parser = lie)]
     pub(crate) lies: Vec<String>,
     /// The text whose lines are multicast [default: the project's own documents, repeated]
@@ -129,28 +132,28 @@ pub(crate) struct Demo {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) replicas: usize,
-    /// Multicast only so many lines
+    /// Multicast at most this many lines
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) messages_limit: Option<u64>,
-    /// What the processes do when there is nothing to do
+    /// Wait mode of idle processes
     #[arg(long, value_name = "MODE", default_value = "adaptive")]
     pub(crate) wait: Wait,
     /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
     #[cfg(feature = "zookeeper")]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', conflicts_with = "neb")]
     pub(crate) zookeeper: Vec<String>,
-    /// Keep the histories in this directory; it must be empty or absent [default: a new one for temporary files]
+    /// Keep the histories in this directory; it must be empty or absent [default: a new temporary one]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) keep: Option<PathBuf>,
-    /// Kill no process; otherwise the leader of the first group is killed half-way and started again, if its group is one
-    /// of three or more and the text has a hundred lines
+    /// Kill no process; otherwise the leader of the first group is killed half-way and restarted, if its group has
+    /// three or more members and the text has a hundred lines
     #[arg(long)]
     pub(crate) no_kill: bool,
-    /// What the processes talk over
+    /// Fabric between the processes
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
-    /// With --fabric roce: a software switch, at two addresses of its own, makes the copies of what is sent to several; the
-    /// demonstration fails if it makes none
+    /// With --fabric roce: a software switch, at two separate addresses, makes the copies of writes to several
+    /// receivers; the demonstration fails if it makes none
     #[arg(long)]
     pub(crate) switch: bool,
     #[command(flatten, next_help_heading = "With --fabric roce")]

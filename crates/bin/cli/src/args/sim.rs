@@ -1,4 +1,4 @@
-//! `stentor sim`.
+//! Arguments of `stentor sim`.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,16 +17,16 @@ pub(crate) enum SimCommand {
     Channel(SimSeeds),
     /// The switch: real endpoints around its data plane, losses, contention, leases that end, members that change
     Switch(SimSeeds),
-    /// Sessions: commands applied exactly once, whatever members and clients go through
+    /// Sessions: commands applied exactly once, whatever happens to members and clients
     Sessions(SimSeeds),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct SimNeb {
-    /// How much goes wrong: usual, or harsh
+    /// Severity of the faults: usual, or harsh
     #[arg(long = "profile", value_name = "NAME", default_value_t, value_parser = severity)]
     pub(crate) severity: Severity,
-    /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never
+    /// Runs that write by sets, whose copies the network makes: drawn (one in four), always or never
     #[arg(long, value_name = "WHICH", default_value_t, value_parser = sets)]
     pub(crate) sets: Sets,
     #[command(flatten)]
@@ -38,11 +38,11 @@ pub(crate) struct SimMulticast {
     /// Faults beside those of the network: calm (none), failover (members crash, leaders change), partition (links are
     /// cut), clients (clients crash), all (those three), rings (full rings, links that are cut for a short time),
     /// rejoins (members restart under load), states (the same, with states larger than a ring), stops (members and
-    /// clients stop running for a while), clocks (all, on hosts whose clocks differ), or forgets (whole groups lose their
-    /// memory, and an operator resets them)
+    /// clients stop running for a while), clocks (all, on hosts whose clocks differ), or forgets (whole groups lose
+    /// their memory, and an operator resets them)
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
-    /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never
+    /// Runs that write by sets, whose copies the network makes: drawn (one in four), always or never
     #[arg(long, value_name = "WHICH", default_value_t, value_parser = sets)]
     pub(crate) sets: Sets,
     #[command(flatten)]
@@ -54,13 +54,13 @@ pub(crate) struct SimSeeds {
     /// The seeds, from A up to but not including B
     #[arg(long, value_name = "A..B", default_value = "0..100", value_parser = seeds)]
     pub(crate) seeds: Range<u64>,
-    /// Run this seed alone: print what it is about and the verdict for each property
+    /// Run this seed alone: print its scenario and the verdict for each property
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub(crate) seed: Option<u64>,
     /// Write the trace of the one seed (Chrome trace JSON; ui.perfetto.dev opens it)
     #[arg(long, value_name = "FILE", requires = "seed", value_hint = ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
-    /// Write the transcripts of the one seed: what happened, in the encoding that `--hashes` hashes
+    /// Write the transcripts of the one seed, in the encoding that `--hashes` hashes
     #[arg(long, value_name = "FILE", requires = "seed", conflicts_with = "trace", hide = true, value_hint = ValueHint::FilePath)]
     pub(crate) transcript: Option<PathBuf>,
     /// Write a line for each seed: the hashes of its transcripts
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn how_much_goes_wrong_has_names() {
+    fn fault_levels_have_names() {
         assert_eq!(severity("harsh"), Ok(Severity::Harsh));
         assert!(severity("calm").unwrap_err().contains("usual, harsh"));
     }
 
     #[test]
-    fn seeds_are_a_range_that_is_not_empty() {
+    fn seeds_are_a_non_empty_range() {
         assert_eq!(seeds("0..1000"), Ok(0..1000));
         assert_eq!(seeds("7..8"), Ok(7..8));
         for text in ["", "7", "..", "3..3", "4..3", "a..b", "0..=3", "-1..3", "0...3"] {

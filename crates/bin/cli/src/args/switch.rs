@@ -1,4 +1,4 @@
-//! `stentor switch`.
+//! Arguments of `stentor switch`.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use stentor_support::args::Network;
 
 use super::run::Wait;
 
-/// The switch, or something about one.
+/// Runs a switch, or inspects one.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Switch {
@@ -20,7 +20,7 @@ pub(crate) struct Switch {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SwitchCommand {
-    /// Show a running switch: sets, registers by stage, counters, what was done to packets on purpose, what a set takes
+    /// Show a running switch: sets, registers by stage, counters, injected faults, and the resources of a set
     Show(SwitchShow),
     /// Write a commented configuration to begin with
     Init(SwitchInit),
@@ -34,13 +34,13 @@ pub(crate) struct SwitchRun {
     /// Directory for the control socket [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
-    /// What it does when there is nothing to do
+    /// Wait mode of an idle switch
     #[arg(long, value_name = "HOW", default_value = "adaptive")]
     pub(crate) wait: Wait,
     /// Stop when standard input ends, as well as on SIGINT and SIGTERM
     #[arg(long)]
     pub(crate) until_eof: bool,
-    /// Chances of the configuration's `[faults]` are replaced by these if any is given
+    /// Faults of the network. If any chance is given, these replace those of `[faults]` in the configuration.
     #[command(flatten)]
     pub(crate) network: Network,
 }
@@ -50,7 +50,7 @@ pub(crate) struct SwitchShow {
     /// The switch's configuration
     #[arg(long, value_name = "FILE", default_value = "switch.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
-    /// Directory for the control socket, as the switch was told [default: below XDG_RUNTIME_DIR, or in /tmp]
+    /// Directory for the control socket, as the switch has it [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
     /// Show the registers of this set, stage by stage
@@ -60,7 +60,7 @@ pub(crate) struct SwitchShow {
 
 #[derive(Args, Debug)]
 pub(crate) struct SwitchInit {
-    /// The cluster that it is for
+    /// The cluster that the switch serves
     #[arg(long, value_name = "NAME", default_value = "example")]
     pub(crate) cluster: String,
     /// Its address for senders
@@ -69,13 +69,13 @@ pub(crate) struct SwitchInit {
     /// Its address for receivers
     #[arg(long, value_name = "ADDR", default_value = "127.0.1.2")]
     pub(crate) backward: Ipv4Addr,
-    /// Where hosts ask for sets [default: port 7300 of its address for senders]
+    /// Address where hosts request sets [default: port 7300 of its address for senders]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) control: Option<SocketAddrV4>,
-    /// Where the cluster's key is
+    /// Location of the cluster's key
     #[arg(long, value_name = "file:PATH|env:NAME", default_value = "file:cluster.key")]
     pub(crate) key: String,
-    /// Where to write it
+    /// File to write
     #[arg(short, long, value_name = "FILE", default_value = "switch.toml", value_hint = ValueHint::FilePath)]
     pub(crate) output: PathBuf,
     /// Overwrite a file that exists

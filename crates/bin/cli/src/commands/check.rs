@@ -1,4 +1,4 @@
-//! `stentor check`: does a history keep what the multicast promises?
+//! `stentor check`: judges whether histories have the properties of the multicast.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,26 +16,26 @@ use crate::args::Check;
 
 #[derive(Serialize)]
 struct Judgement {
-    /// Nothing is violated, and nothing kept it from being judged.
+    /// `true` if no property is violated and nothing prevented the judgement.
     ok: bool,
-    /// By name: `ok`, `violated` or `not_checked`.
+    /// Verdicts by property: `ok`, `violated` or `not_checked`.
     properties: Verdicts,
-    /// The smallest of all.
+    /// The smallest counter-example of all.
     counter_example: Option<String>,
-    /// One for each violated property.
+    /// Counter-example of each violated property.
     counter_examples: BTreeMap<&'static str, String>,
-    /// Why this history cannot tell.
+    /// Reason why a property was not checked.
     not_checked: BTreeMap<&'static str, String>,
-    /// Why there is no verdict, if there is none.
+    /// Reason why there is no verdict, if there is none.
     undecided: Option<String>,
-    /// Files whose last line is cut off, and was left out.
+    /// Files whose last line is incomplete and was skipped.
     cut_off: Vec<String>,
     complete: bool,
     #[serde(serialize_with = "CountsDocument::serialize")]
     counts: Counts,
 }
 
-/// The order in which the document has them.
+/// The order of the counts in the document.
 #[derive(Serialize)]
 #[serde(remote = "Counts")]
 struct CountsDocument {
@@ -52,7 +52,7 @@ struct CountsDocument {
     receptions: u64,
 }
 
-/// Large enough that reading costs little beside parsing.
+/// Buffer size in bytes, large enough that reading costs little compared with parsing.
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
@@ -71,16 +71,16 @@ pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
     )
 }
 
-/// A history that is open.
+/// An open history.
 struct Opened {
     name: String,
     file: File,
     bytes: u64,
-    /// Device and number there: what a file is, however it is named.
+    /// Device and inode number, which identify a file whatever its name.
     inode: (u64, u64),
 }
 
-/// A file that is read twice would show every delivery in it twice: a violation that never was.
+/// Refuses a file that is named twice. Every delivery in it would be read twice, and would look like a violation.
 fn refuse_twice(files: &[Opened]) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     let twice = files.iter().find(|opened| !seen.insert(opened.inode));
@@ -147,7 +147,7 @@ impl Human for Judgement {
     }
 }
 
-/// What was looked at, in words.
+/// Returns a description of what was checked.
 fn looked_at(counts: &Counts, rest: &str) -> String {
     let Counts { broadcasts, broadcast_deliveries, sends, receptions, .. } = *counts;
     let events = counted(counts.events, "event", "events");

@@ -1,4 +1,4 @@
-//! `stentor completions`: what the shell needs to complete commands and options.
+//! `stentor completions`: a script with which the shell completes commands and options.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

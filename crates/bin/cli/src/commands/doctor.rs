@@ -1,4 +1,4 @@
-//! `stentor doctor`: what this machine can do, and which fabrics work here.
+//! `stentor doctor`: the capabilities of this machine, and the fabrics that work here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,12 +18,13 @@ struct Diagnosis {
 #[derive(Serialize)]
 struct FabricState {
     available: bool,
-    /// The way that data would really take; none when it is not available.
+    /// The path that data would take; `None` if the fabric is not available.
     path: Option<String>,
     why: String,
 }
 
-/// Exit code 1 only when `shm` does not work here: everything else has a fabric to fall back to by configuration.
+/// Runs the command. The exit code is 1 only if `shm` does not work here, because a configuration can replace every
+/// other fabric.
 pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
     let findings = machine::findings();
     let fabrics = fabrics(&findings);
@@ -42,7 +43,8 @@ fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
     let ofi = takes(path, machine::ofi_would_take());
     let path = "libibverbs, by the queue pairs of an RDMA device; TCP at the address of each process";
     let verbs = takes(path, machine::verbs_would_take());
-    // Each process takes the port at an address of its own, which only its configuration names: here any port is tried.
+    // Each process uses the port at its own address, which only its configuration names. Therefore any port is tried
+    // here.
     let roce = match UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
         Ok(_) => (true, "a UDP socket was made here".to_owned()),
         Err(error) => (false, format!("no UDP socket can be made: {error}")),
@@ -54,7 +56,7 @@ fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
     BTreeMap::from([("sim", sim), ("shm", shm), ("roce", roce), ("verbs", verbs), ("ofi", ofi)])
 }
 
-/// Whether nothing is missing for it here, and why.
+/// Returns whether shared memory works here, and why.
 fn shm(findings: &[Finding]) -> (bool, String) {
     let missing: Vec<_> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
     if missing.is_empty() {

@@ -1,5 +1,5 @@
-//! `stentor janitor`: what outlives a process, by whatever cause that ends, to remove what it leaves behind. Nobody calls it
-//! by hand.
+//! `stentor janitor`: a process that outlives another one, for whatever reason that ends, and removes the files that it
+//! leaves behind. Users do not call it.
 
 use std::io::{Read, stdin};
 use std::path::Path;
@@ -10,7 +10,8 @@ use stentor_support::{Failure, Verdict};
 
 use crate::args::Janitor;
 
-/// How often a tree is removed, and the pause after that: the processes in it end as well, and may still make a file.
+/// Number of times that a tree is removed, and the pause after each. The processes in it end at the same time, and may
+/// still create a file.
 const TREE_TURNS: u32 = 5;
 const TREE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -24,13 +25,14 @@ pub(super) fn run(args: &Janitor) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// A byte means that there is nothing to do. The end of input without one means that whoever held the other end is gone.
+/// Removes a directory unless a byte arrives. The end of the input without a byte means that the other process has
+/// died.
 fn remove_unless_dismissed(tree: &Path) {
     if stdin().lock().read(&mut [0]).is_ok_and(|bytes| bytes > 0) {
         return;
     }
     for _ in 0..TREE_TURNS {
-        // It may be gone, and come back.
+        // The directory may not exist, and may be created again.
         let _ = std::fs::remove_dir_all(tree);
         std::thread::sleep(TREE_PAUSE);
     }

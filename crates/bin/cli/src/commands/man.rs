@@ -1,4 +1,4 @@
-//! `stentor man`: the manual, one page for each command.
+//! `stentor man`: the manual, with one page for each command.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ struct Manual {
 
 #[derive(Serialize)]
 struct Page {
-    /// As `man` calls it, with its section.
+    /// Name for `man`, with its section.
     name: String,
-    /// Where it was written; none when it was printed.
+    /// File to which it was written, or `None` if it was printed.
     path: Option<PathBuf>,
     /// The page (roff).
     text: String,
@@ -52,7 +52,7 @@ pub(super) fn run(directory: Option<&Path>, output: Output) -> Result<Verdict, F
 
 const SOURCE: &str = concat!("stentor ", env!("CARGO_PKG_VERSION"));
 
-/// The page of a command, then those of its subcommands. As deep as commands nest: two levels.
+/// Renders the page of a command, then those of its subcommands. Commands nest two levels deep.
 fn render(command: &Command, pages: &mut Vec<Page>) -> Result<(), Failure> {
     let man = Man::new(command.clone()).source(SOURCE).manual("Stentor");
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! One module for each command: a file, or a folder.
+//! The commands. Each has a module, which is a file or a folder.
 
 mod cast;
 mod channel;
@@ -30,7 +30,7 @@ use stentor_support::{Failure, JANITOR, Output, Style, Verdict, print, unprinted
 
 use crate::args::{Command, CommandLine, GroupCommand};
 
-/// Reads the command line and does what it says.
+/// Parses the command line and runs its command.
 pub(crate) fn run() -> ExitCode {
     outlive_file_sizes();
     let code = perform();
@@ -82,8 +82,8 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
     }
 }
 
-/// Help and version are asked for; everything else is bad usage. The arguments did not parse, so `--json` is looked for
-/// by hand: whoever asked for a document gets one.
+/// Handles arguments that did not parse: help and version are printed, everything else is bad usage. `--json` is
+/// searched for by hand, because a user who asked for a document must get one.
 fn refuse(error: &clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
@@ -91,7 +91,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let style =
             |style: Style, text: StyledStr| if style.has_colour() { text.ansi().to_string() } else { text.to_string() };
         if asked {
-            // A reader that went away is not an error.
+            // A reader that closed the stream is not an error.
             if let Err(error) = print(&style(Style::of(&stdout()), error.render())) {
                 let failure = unprinted(&error);
                 Output::new(json, false).failure(&failure);

@@ -1,4 +1,4 @@
-//! `stentor roce`: RoCEv2 in user space, with anybody.
+//! `stentor roce`: RoCEv2 in user space, with other implementations.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -13,7 +13,7 @@ use stentor_support::{Failure, Human, Output, Style, Verdict};
 
 use crate::args::{Pingpong, RoceCommand, Taking};
 
-/// How long a client waits for the server to start.
+/// Time for which a client waits for the server to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn run(command: &RoceCommand, output: Output) -> Result<Verdict, Failure> {
@@ -21,18 +21,18 @@ pub(super) fn run(command: &RoceCommand, output: Output) -> Result<Verdict, Fail
     pingpong(args, output)
 }
 
-/// The outcome, as it is printed.
+/// The result, as it is printed.
 #[derive(Serialize)]
 struct Report {
     ok: bool,
     role: &'static str,
-    /// Bytes of a message.
+    /// Size of a message, in bytes.
     bytes: u32,
     iterations: u32,
     seconds: f64,
     us_per_iteration: f64,
     mbit_per_s: f64,
-    /// How packets were taken in.
+    /// Mode in which packets were received.
     mode: &'static str,
     injected: Injected,
     counters: String,

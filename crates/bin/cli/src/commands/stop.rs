@@ -1,4 +1,4 @@
-//! `stentor stop`: ends the members of one cluster that run on this host, and nothing else.
+//! `stentor stop`: ends the members of one cluster that run on this host, and no other processes.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -14,10 +14,10 @@ use stentor_support::{Failure, Human, Output, Style, Verdict, columns};
 
 use crate::args::Stop;
 
-/// Between two looks whether a member is gone.
+/// Interval at which a stopping member is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What became of the members.
+/// The results for all members.
 #[derive(Serialize)]
 struct Stopped {
     ok: bool,
@@ -29,10 +29,10 @@ struct Member {
     id: String,
     /// `stopped`, `absent`, `running`, `silent`, `refused` or `elsewhere`.
     state: &'static str,
-    /// The process, where it is not the one that the configuration and the directory lead to, or does not answer.
+    /// Process id, if the process is not where the configuration and the directory say, or does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
-    /// Why it refused, or where it was found.
+    /// Reason of a refusal, or the place where the process was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
@@ -55,7 +55,7 @@ impl Human for Stopped {
     }
 }
 
-/// What to say of a member that does not answer.
+/// Describes a member that does not answer.
 fn silent(pid: Option<i32>) -> String {
     let place = pid.map_or(String::new(), |pid| format!(", {},", as_pid(pid)));
     let why = match pid.filter(|pid| is_stopped(*pid)) {
@@ -103,8 +103,8 @@ impl Member {
     }
 }
 
-/// Ends the member where it is if the configuration was edited since its start, or it was told another directory. A process of
-/// another cluster with the same name is named and not touched.
+/// Ends a member that is not where the configuration says, because the file was edited since its start or it was
+/// started with another directory. A process of another cluster with the same name is reported and not touched.
 fn end_elsewhere(
     plan: &ClusterRuntime,
     process: ProcessId,
@@ -122,7 +122,7 @@ fn end_elsewhere(
     }
     let ended = end(name, &|| Ok(found.paths()), until, interrupt)?;
     Ok(match ended.state {
-        // It has no socket for commands, or that one cannot be reached from here.
+        // The process has no control socket, or its socket cannot be reached from here.
         "absent" => {
             let why = format!("{place}: nobody listens there; {}", found.kill());
             Member { pid, why: Some(why), ..Member::new(name, "elsewhere") }
@@ -133,7 +133,7 @@ fn end_elsewhere(
     })
 }
 
-/// Tells one process to end, and waits until it has.
+/// Asks one process to end, and waits until it has.
 fn end(
     name: &str,
     paths: &dyn Fn() -> Result<Vec<PathBuf>, Failure>,
@@ -152,10 +152,11 @@ fn end(
         Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
             return Ok(Member { pid: listener(&asked), ..Member::new(name, "silent") });
         }
-        // It may have ended before it answered: that shows.
+        // The process may have ended before it answered, which is checked next.
         Err(_) => {}
     }
-    // Its sockets go last. One that a killed process left may lie beside them, and nobody listens there.
+    // A process removes its sockets last. A socket that a killed process left may lie beside them, but no process
+    // listens on it.
     while paths()?.iter().any(|path| is_listened_to(path)) {
         interrupt.check()?;
         if Instant::now() >= until {

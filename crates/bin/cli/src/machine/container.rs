@@ -1,4 +1,4 @@
-//! Limits that a container or a service manager has set: control groups, version 2, and memory of version 1.
+//! Limits that a container or a service manager has set: control groups of version 2, and memory of version 1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(super) fn limits() -> Finding {
     with_memory(finding(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
 }
 
-/// Version 1 has a tree of its own for memory, whether or not version 2 is there beside it.
+/// Adds the memory limit of version 1, which has a separate tree for memory even if version 2 exists beside it.
 fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
     let told = found.detail.contains("memory ");
     match quota.filter(|_| !told) {
@@ -43,7 +43,7 @@ fn finding(root: &Path, groups: &str) -> Finding {
     Finding::info(what, limits.join(", "), RAISE)
 }
 
-/// The group's folder and those around it: the limits of each hold.
+/// Returns the group's directory and its ancestors, because the limits of each apply.
 fn above(root: &Path, group: &str) -> Vec<PathBuf> {
     let folder = root.join(group.trim_start_matches('/'));
     folder.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
@@ -66,7 +66,7 @@ fn of(folder: &Path) -> Vec<String> {
     memory.into_iter().chain(processes).chain(processor).chain(rdma.into_iter().flatten()).collect()
 }
 
-/// As in `mlx5_0 hca_handle=2 hca_object=max`.
+/// Returns whether a line like `mlx5_0 hca_handle=2 hca_object=max` contains a limit.
 fn is_limited(device: &str) -> bool {
     device.split_whitespace().skip(1).any(|limit| !limit.ends_with("=max"))
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_of_the_group_and_of_those_around_it_are_told() {
+    fn limits_of_the_cgroup_and_its_parents_are_reported() {
         let root = std::env::temp_dir().join(format!("stentor-cgroup-{}", std::process::id()));
         fs::create_dir_all(root.join("a/b")).unwrap();
         for (file, text) in [
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_version_1_is_told_unless_version_2_has_one() {
+    fn version_1_limit_is_reported_unless_version_2_has_one() {
         let quota = || Some(Quota { file: "/cg/memory.limit_in_bytes".into(), limit: 64 << 20, left: 1 << 20 });
         let none = || Finding::ok("container limits", "none");
         let found = with_memory(none(), quota());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_kernel_says_that_it_is_not_known() {
+    fn older_kernel_reports_unknown() {
         let found = finding(Path::new("/nonexistent"), "3:cpu:/x\n");
         assert!(found.state == State::Info && found.detail.starts_with("not known"));
     }

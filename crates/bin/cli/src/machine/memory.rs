@@ -1,4 +1,4 @@
-//! Memory that can be shared, sealed and locked.
+//! Shared, sealed and locked memory.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ pub(super) fn memfd() -> Finding {
     }
 }
 
-/// Without seals a peer could shrink the memory under a process that reads it.
+/// Checks seals. Without them a peer could shrink the memory under a process that reads it.
 pub(super) fn seals() -> Finding {
     let what = "seals on shared memory";
     match sealed() {

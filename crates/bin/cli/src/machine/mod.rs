@@ -1,4 +1,4 @@
-//! What this machine can do, found by trying it where that is possible.
+//! The capabilities of this machine, tested by using them where that is possible.
 
 mod container;
 mod memory;
@@ -14,7 +14,7 @@ pub(crate) use ofi::{of_cluster as ofi_of, would_take as ofi_would_take};
 pub(crate) use shm::runtime_directory;
 pub(crate) use verbs::would_take as verbs_would_take;
 
-/// How a finding is to be taken.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
@@ -22,22 +22,22 @@ pub(crate) enum State {
     Ok,
     /// Nothing that exists in this version needs it.
     Info,
-    /// It works, not at its best.
+    /// It works, but not optimally.
     Limited,
     /// A fabric does not work without it.
     Missing,
 }
 
-/// One thing about this machine.
+/// A finding about this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at.
+    /// Subject of the finding.
     pub(crate) what: &'static str,
-    /// How it is to be taken.
+    /// Severity of the finding.
     pub(crate) state: State,
-    /// What was found.
+    /// Result of the test.
     pub(crate) detail: String,
-    /// What to do; none when there is nothing to do.
+    /// Advice, or `None` if there is nothing to do.
     pub(crate) remedy: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Finding {
     }
 }
 
-/// Everything, in the order in which it is told. Takes some milliseconds and leaves nothing behind.
+/// Returns all findings, in the order in which they are printed. Takes some milliseconds and leaves nothing behind.
 pub(crate) fn findings() -> Vec<Finding> {
     let mut findings = vec![
         processor::count(),

@@ -1,4 +1,4 @@
-//! What libfabric there is: the library, its providers, and which would be taken.
+//! libfabric on this machine: the library, its providers, and the provider that would be chosen.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,10 +14,10 @@ use stentor_support::bytes;
 
 use super::Finding;
 
-/// What the remedies of this file begin with: other fabrics need nothing of this.
+/// Beginning of the remedies of this file. Other fabrics do not need libfabric.
 const OTHERS: &str = "nothing to do on shm, roce, verbs and sim; for ofi";
 
-/// The library, then each provider with its devices and their places.
+/// Returns findings about the library, and about each provider with its devices and their locations.
 pub(super) fn findings() -> Vec<Finding> {
     let what = "libfabric";
     let library = match Libfabric::load() {
@@ -31,10 +31,10 @@ pub(super) fn findings() -> Vec<Finding> {
     std::iter::once(Finding::ok(what, detail)).chain(providers(library).iter().map(of)).collect()
 }
 
-/// Connections that a demonstration makes, with some to spare.
+/// Number of connections of a demonstration, with some to spare.
 const MANY: u64 = 64;
 
-/// The room for files of providers on shared memory, if there is such a provider and a limit.
+/// Returns the space for files of providers on shared memory, if there is such a provider and a limit.
 pub(super) fn segments() -> Option<Finding> {
     let there = providers(Libfabric::load().ok()?).iter().any(|info| has_segments(info.provider()));
     Space::of(Path::new(DIRECTORY)).filter(|_| there).map(room_for)
@@ -76,7 +76,7 @@ fn provider(info: &Info, all: &[ProviderDevice]) -> String {
     text
 }
 
-/// A process whose own address nobody has said, beside another one.
+/// Returns the parameters of a process without a known address, beside another one.
 fn process(other: Ipv4Addr) -> NetConfig {
     NetConfig::new("", ProcessId(0), vec![None, Some(SocketAddr::new(other.into(), 1))])
 }
@@ -89,8 +89,8 @@ fn taken(net: &NetConfig, config: &OfiConfig) -> Result<String, StartError> {
     config.choose(net).map(on)
 }
 
-/// Whether the fabric `ofi` works here: what it would take for a cluster on one host, and for one on several, and why; or
-/// what it lacks.
+/// Returns whether the fabric `ofi` works here. The text has the providers that it would choose for a cluster on one
+/// host and for one on several hosts, with the reason, or says what is missing.
 pub(crate) fn would_take() -> (bool, String) {
     let [within, between] =
         [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)].map(|other| taken(&process(other), &OfiConfig::default()));
@@ -105,7 +105,7 @@ pub(crate) fn would_take() -> (bool, String) {
     }
 }
 
-/// What a cluster of this configuration would take here, wherever its processes are.
+/// Returns the provider that a cluster with this configuration would choose on this host, wherever its processes are.
 pub(crate) fn of_cluster(config: &ClusterConfig) -> Result<String, StartError> {
     let members = config.groups().iter().flat_map(|group| group.members());
     let addresses = members.map(|member| Some(member.address().parse().unwrap_or(NAMED)));
@@ -114,7 +114,7 @@ pub(crate) fn of_cluster(config: &ClusterConfig) -> Result<String, StartError> {
     taken(&net, &config.ofi().apply(&OfiConfig::default()))
 }
 
-/// Stands for an address that has a name: it is not asked for here.
+/// Placeholder for an address given as a name, which is not resolved here.
 const NAMED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1);
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_dev_shm_is_limited() {
+    fn small_dev_shm_is_limited() {
         let finding = |left| room_for(Space { left, total: 1 << 30 });
         assert_eq!(finding(MANY * SEGMENT_BYTES).state, State::Ok);
         let small = finding(SEGMENT_BYTES - 1);
@@ -131,9 +131,9 @@ mod tests {
         assert!(small.remedy.unwrap().contains("--shm-size"));
     }
 
-    /// Whichever way it goes here, it is told.
+    /// The result depends on the machine, but is always reported.
     #[test]
-    fn the_library_is_found_or_named() {
+    fn library_is_found_or_named() {
         let findings = findings();
         assert_eq!(findings[0].what, "libfabric");
         match Libfabric::load() {

@@ -20,12 +20,12 @@ pub(super) fn count() -> Finding {
 
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// The clock is read for every latency: it must not take a system call.
+/// Checks the clock, which is read for every latency and must not need a system call.
 pub(super) fn clock() -> Finding {
     let what = "clock source";
     let cost = clock_read_ns();
     match fs::read_to_string(CLOCK_SOURCE).as_deref().map(str::trim) {
-        // Read in user space: x86-64 and its paravirtual forms, aarch64.
+        // These sources are read in user space: x86-64 and its paravirtual forms, and aarch64.
         Ok(name @ ("tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "arch_sys_counter")) => {
             Finding::ok(what, format!("{name}, {cost} ns to read"))
         }

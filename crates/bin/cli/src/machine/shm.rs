@@ -1,4 +1,4 @@
-//! The shared-memory fabric, tried whole: its directories, its socket, its memory, and what cleans up after it.
+//! The shared-memory fabric, tested as a whole: its directories, its socket, its memory, and the janitor.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use stentor_support::unique;
 
 use super::Finding;
 
-/// Where the processes of one user find each other's sockets.
+/// Returns the directory where the processes of one user find each other's sockets.
 pub(crate) fn runtime_directory() -> PathBuf {
     default_directory()
 }
@@ -18,10 +18,10 @@ pub(super) fn finding() -> Finding {
     inspect(&runtime_directory())
 }
 
-/// Large enough to be more than a page.
+/// Larger than a page.
 const REGION_BYTES: u64 = 64 << 10;
 
-/// A process of a cluster of its own starts, registers memory, and goes.
+/// Starts the process of a separate cluster, registers memory, and ends it.
 fn inspect(directory: &Path) -> Finding {
     let what = "shared-memory process";
     let shown = directory.display();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_for_others_is_refused_with_what_to_do() {
+    fn directory_open_to_others_is_refused_with_a_remedy() {
         let scratch = TempDir::new();
         fs::set_permissions(&scratch, Permissions::from_mode(0o755)).unwrap();
         let finding = inspect(&scratch);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn trying_leaves_nothing_behind() {
+    fn probe_leaves_no_files() {
         let scratch = TempDir::new();
         let absent = scratch.join("absent");
         let finding = inspect(&absent);

@@ -1,4 +1,4 @@
-//! Waiting and limits.
+//! Futexes, and the limits of the system.
 
 use std::sync::atomic::AtomicU32;
 
@@ -9,10 +9,10 @@ use stentor_support::bytes;
 
 use super::Finding;
 
-/// A process that has nothing to do sleeps on a futex in shared memory.
+/// Checks futexes. An idle process sleeps on a futex in shared memory.
 pub(super) fn futex() -> Finding {
     let what = "futex";
-    // The word is 0: waiting for it to leave 1 must return at once.
+    // The word is 0, so waiting for it to change from 1 must return at once.
     let word = AtomicU32::new(0);
     match futex::wait(&word, futex::Flags::empty(), 1, None) {
         Err(Errno::AGAIN) => Finding::ok(what, "a sleeping process can be woken"),
@@ -23,11 +23,11 @@ pub(super) fn futex() -> Finding {
     }
 }
 
-/// What 16 groups of 5 with 16 clients need, generously: a socket and an event descriptor for each peer, and the
+/// Generous estimate for 16 groups of 5 with 16 clients: a socket and an event descriptor for each peer, and the
 /// descriptors of regions while they are handed over.
 const OPEN_FILES: u64 = 1024;
 
-/// Fewer than what a member of the smallest cluster has open.
+/// Less than the number of files that a member of the smallest cluster has open.
 const FEW_FILES: u64 = 24;
 
 pub(super) fn open_files() -> Finding {
@@ -41,7 +41,7 @@ pub(super) fn open_files() -> Finding {
     }
 }
 
-/// A limit, and how much is enough. `few` is what follows one that is lower.
+/// Returns the finding about a limit, of which `enough` is enough. `few` describes the consequence of a lower one.
 fn limit(
     what: &'static str,
     most: Option<u64>,
@@ -57,17 +57,17 @@ fn limit(
     }
 }
 
-/// The memory of a small cluster's process, and a history of some length.
+/// Memory of a small cluster's process, and a history of some length, in bytes.
 const FILE_BYTES: u64 = 64 << 20;
 
-/// Shared memory counts as a file.
+/// Checks the limit of file sizes, which applies to shared memory as well.
 pub(super) fn file_sizes() -> Finding {
     let few = ": regions of shared memory, histories and captures are no longer than that";
     let remedy = "ulimit -f unlimited, or raise `fsize` in /etc/security/limits.conf".to_owned();
     limit("file sizes limit", getrlimit(Resource::Fsize).current, FILE_BYTES, bytes, few, remedy)
 }
 
-/// What a demonstration with 16 groups of 5 needs: a process, its janitor and their threads for each member.
+/// Estimate for a demonstration with 16 groups of 5: a process, its janitor and their threads for each member.
 const PROCESSES: u64 = 1024;
 
 pub(super) fn processes() -> Finding {

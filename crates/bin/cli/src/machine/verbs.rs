@@ -1,4 +1,4 @@
-//! What RDMA there is: the library, the kernel's modules, devices with their ports and GIDs.
+//! RDMA on this machine: the library, the kernel's modules, and devices with their ports and GIDs.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use stentor_support::{bytes, rdma_choice};
 
 use super::Finding;
 
-/// What the remedies of this file begin with: other fabrics need nothing of this.
+/// Beginning of the remedies of this file. Other fabrics do not need RDMA.
 const OTHERS: &str = "nothing to do on shm, roce and sim; for RDMA devices";
 
-/// Access by processes; then drivers: in software over Ethernet, and of cards.
+/// Modules for access by processes, then drivers in software over Ethernet, then drivers of cards.
 const MODULES: [&str; 11] = [
     "ib_uverbs",
     "rdma_rxe",
@@ -26,7 +26,7 @@ const MODULES: [&str; 11] = [
     "erdma",
 ];
 
-/// The library, the modules, then each device followed by its ports.
+/// Returns findings about the library, the modules, and each device followed by its ports.
 pub(super) fn findings() -> Vec<Finding> {
     let root = Path::new(device::ROOT);
     let devices = device::devices(root);
@@ -44,7 +44,8 @@ pub(super) fn findings() -> Vec<Finding> {
     findings
 }
 
-/// Whether the fabric `verbs` works here: what it would take, and why; or what it lacks.
+/// Returns whether the fabric `verbs` works here. The text has the device that it would choose, with the reason, or
+/// says what is missing.
 pub(crate) fn would_take() -> (bool, String) {
     let tried = rdma_choice().and_then(|choice| {
         let granted = granted(&choice.device)?;
@@ -58,7 +59,7 @@ pub(crate) fn would_take() -> (bool, String) {
     }
 }
 
-/// Whoever sees a device may still not be allowed to use it: queue pairs and memory are really made.
+/// Creates queue pairs and memory, because a process that sees a device may not be allowed to use it.
 fn granted(device: &str) -> Result<Granted, String> {
     let verbs = Verbs::load().map_err(|error| error.to_string())?;
     let context = Context::open(verbs, device).map_err(|error| error.to_string())?;
@@ -84,7 +85,7 @@ fn library() -> Finding {
     }
 }
 
-/// What is compiled into the kernel has no directory of its own, but has made that of its class.
+/// Checks modules. A module that is compiled into the kernel has no directory, but has created that of its class.
 fn modules(root: &Path) -> Finding {
     let what = "RDMA modules";
     let is_loaded = |name: &&str| root.join("module").join(name).is_dir();
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_grants_is_told() {
+    fn device_capabilities_are_reported() {
         let granted = Granted { inline_bytes: 384, ordered_bytes: false, unreliable: true };
         assert_eq!(grants(granted), "RC and UC, 384 bytes inline, the bytes of a WRITE land in any order");
         let granted = Granted { ordered_bytes: true, unreliable: false, ..granted };
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_told_with_its_gids_and_their_kinds() {
+    fn port_is_reported_with_its_gids_and_their_types() {
         let gid = Gid {
             index: 1,
             bytes: "::ffff:10.0.0.1".parse().unwrap(),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_cannot_be_used_has_a_remedy() {
+    fn unusable_port_has_a_remedy() {
         for (state, word) in [("DOWN", "cable"), ("ACTIVE", "address")] {
             let device = rxe(state, vec![]);
             let finding = port_finding(&device, &device.ports[0], None);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_rdma_is_told_what_to_load() {
+    fn machine_without_rdma_names_the_modules_to_load() {
         let finding = modules(Path::new("/nonexistent"));
         assert_eq!((finding.state, finding.detail.as_str()), (State::Info, "none"));
         assert!(finding.remedy.unwrap().contains("modprobe ib_uverbs"));

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Makes clusters that are broken, one way each, to practise on; mends them; and judges whether they work.
+# Makes clusters to practise on that are broken in one way each, repairs them, and judges whether they work.
 #
-# Usage: broken.sh list                   the names
-#        broken.sh create NAME DIRECTORY  makes the cluster in an empty directory, starts it, and prints what its users complain of
-#        broken.sh judge DIRECTORY        exit code 0: it works; 1: it does not. Prints what the commands of the product say
-#        broken.sh mend DIRECTORY         does what an operator would
+# Usage: broken.sh list                   lists the names
+#        broken.sh create NAME DIRECTORY  makes the cluster in an empty directory, starts it, and prints the complaints of its users
+#        broken.sh judge DIRECTORY        prints the output of the commands; exit code 0 if the cluster works, otherwise 1
+#        broken.sh mend DIRECTORY         repairs the cluster as an operator would
 #        broken.sh end DIRECTORY          ends its processes
-# STENTOR is the command, `stentor` if not set; PATIENCE the seconds after which `judge` gives up, 8 if not set. Everything stays in the directory and on loopback addresses.
+# STENTOR is the command, by default `stentor`. PATIENCE is the number of seconds after which `judge` gives up, by
+# default 8. All files stay in the directory, and all addresses are loopback addresses.
 set -eu
 STENTOR=${STENTOR:-stentor}
 names="lost-majority stopped-majority wrong-key other-configuration unresolved-name port-taken file-limit missing-history
@@ -17,7 +18,7 @@ fail() {
     exit 2
 }
 
-# Writes FILE: a cluster of groups of three on addresses 127.NET.x.
+# Writes FILE, the configuration of a cluster of groups of three on addresses 127.NET.x.
 configure() { # FILE FABRIC GROUPS [LINE...]
     local file=$1 fabric=$2 groups=$3 group member
     shift 3
@@ -37,7 +38,7 @@ configure() { # FILE FABRIC GROUPS [LINE...]
     [ -e cluster.key ] || (umask 077 && head -c 32 /dev/urandom | base64 >cluster.key)
 }
 
-# Starts a member; what it prints is added to ID.out and ID.err.
+# Starts a member. Its output is appended to ID.out and ID.err.
 start() { # ID [CONFIG [RUN]]
     "$STENTOR" node --config "${2:-cluster.toml}" --directory "${3:-run}" --id "$1" --wait block >>"$1.out" 2>>"$1.err" &
     echo "$1 $!" >>pids
@@ -60,7 +61,7 @@ tell() { # SIGNAL ID...
     for id; do kill "-$signal" "$(pid_of "$id")" 2>/dev/null || true; done
 }
 
-# Waits until a member has printed something.
+# Waits until a member has printed a text.
 await() { # ID TEXT
     local tries=0
     until grep -qs "$2" "$1.err"; do
@@ -75,7 +76,7 @@ connected() { # ID...
     for id; do await "$id" "all members are connected"; done
 }
 
-# Ends all members and waits for their ends.
+# Ends all members and waits for them.
 end_all() {
     local pid
     [ -e pids ] || return 0
@@ -203,7 +204,7 @@ judge() { # NAME
 
 mend() { # NAME
     case $1 in
-    # A majority lost its memory: the group begins anew.
+    # A majority has lost its memory, so the group begins anew.
     lost-majority) end_all && start_all 1 && connected g1.1 g1.2 g1.3 ;;
     stopped-majority) tell CONT g1.1 g1.2 ;;
     wrong-key | other-configuration)

@@ -1,4 +1,5 @@
-//! `stentor bench`: that it measures what it says. How fast, only a release build on an idle machine tells.
+//! `stentor bench`: the tests check that it measures what it claims. Figures are meaningful only in a release build on
+//! an idle machine.
 
 use std::fs;
 use std::process::Stdio;
@@ -41,7 +42,7 @@ fn every_verb_has_a_row_beside_its_bound() {
 }
 
 #[test]
-fn ways_of_sending_messages_stand_beside_each_other_and_a_bare_operation() {
+fn message_rows_are_compared_with_each_other_and_a_bare_operation() {
     for fabric in ["shm", "roce"] {
         let args = ["bench", "channel", "--fabric", fabric, "-n", "200", "--rounds", "2", "--json"];
         let document = run(args).document("bench");
@@ -63,7 +64,7 @@ fn ways_of_sending_messages_stand_beside_each_other_and_a_bare_operation() {
 }
 
 #[test]
-fn every_byte_that_is_read_in_place_is_loaded_if_that_is_asked_for() {
+fn option_loads_every_byte_that_is_read_in_place() {
     for (asked, wanted) in
         [(&["--every-byte"][..], "sent and read in place, every byte"), (&[], "sent and read in place")]
     {
@@ -75,7 +76,7 @@ fn every_byte_that_is_read_in_place_is_loaded_if_that_is_asked_for() {
 }
 
 #[test]
-fn bounds_of_a_cluster_on_hosts_need_nothing_but_addresses() {
+fn bounds_of_a_cluster_on_hosts_need_only_addresses() {
     let places = |namespace: &str| {
         let address = |n: u32| format!("{namespace}127.197.{}.{n}", std::process::id() % 251);
         (1..=4).map(address).collect::<Vec<_>>().join(",")
@@ -96,10 +97,10 @@ fn bounds_of_a_cluster_on_hosts_need_nothing_but_addresses() {
 }
 
 #[test]
-fn the_multicast_is_measured_one_at_a_time_and_with_a_window() {
+fn multicast_is_measured_one_at_a_time_and_with_a_window() {
     let args = ["bench", "multicast", "-n", "400", "--rounds", "2", "--window", "16", "--wait", "yield", "--json"];
-    // On a busy machine members wait for each other so long that they ask again, and one that gets no processor is waited for no more and
-    // written nothing: those are not the writes of an unloaded message.
+    // On a busy machine, members wait for each other so long that they ask again. A member that gets no processor is
+    // excluded and receives no writes. Neither shows the writes of an unloaded message.
     let is_unloaded = |document: &Value| {
         let mut writes = rows(document).iter().map(|row| &row["writes"]);
         writes.all(|writes| writes["per_message"].as_f64().unwrap() <= 36.5 && writes["by_step"]["body"] == 6.0)
@@ -124,7 +125,7 @@ fn the_multicast_is_measured_one_at_a_time_and_with_a_window() {
 }
 
 #[test]
-fn the_critical_path_is_computed_beside_a_pair_that_is_measured() {
+fn critical_path_is_computed_next_to_a_measured_pair() {
     let shape = ["bench", "multicast", "--groups", "1", "--dest", "1", "--window", "1", "--critical-path"];
     let document = run(shape.into_iter().chain(["-n", "200", "--rounds", "2", "--json"])).document("bench");
     let [shared, measured, pair, cluster] = rows(&document) else { panic!("{document}") };
@@ -136,7 +137,7 @@ fn the_critical_path_is_computed_beside_a_pair_that_is_measured() {
         assert!(name(row).contains(group) && name(row).ends_with("computed for a processor each"), "{row}");
         let path = row["computed"]["path"].as_array().unwrap();
         assert_eq!(path[0]["role"], "client", "a message begins at the client: {row}");
-        assert_eq!(path[1]["role"], "leader", "nobody else can do anything before: {row}");
+        assert_eq!(path[1]["role"], "leader", "no other member can do anything before: {row}");
         let sum: f64 = path.iter().map(|step| step["us"].as_f64().unwrap()).sum();
         assert!(sum > 0.0 && row["p50_us"].as_f64().unwrap() > 0.0, "{row}");
         let all = row["iterations"].as_u64().unwrap() + row["computed"]["dropped"].as_u64().unwrap();
@@ -145,7 +146,7 @@ fn the_critical_path_is_computed_beside_a_pair_that_is_measured() {
     }
     let steps = |row: &Value| row["computed"]["path"].as_array().unwrap().len();
     assert_eq!(steps(pair), 2, "a client and a member: {pair}");
-    assert!(steps(cluster) >= 3, "nobody delivers before a follower has the leader's timestamp: {cluster}");
+    assert!(steps(cluster) >= 3, "no member delivers before a follower has the leader's timestamp: {cluster}");
     let [ratio, p50] = ["computed_to_measured", "measured_p50_us"].map(|key| pair["computed"][key].as_f64().unwrap());
     assert!(ratio > 0.0 && (p50 - measured["p50_us"].as_f64().unwrap()).abs() < 1e-9, "{pair}");
     assert!(cluster["computed"]["measured_p50_us"].is_null(), "it has no processors of its own: {cluster}");
@@ -154,7 +155,7 @@ fn the_critical_path_is_computed_beside_a_pair_that_is_measured() {
 }
 
 #[test]
-fn a_device_is_measured_or_missed() {
+fn device_is_measured_or_reported_missing() {
     run(["bench", "fabric", "--fabric", "verbs", "--pcap", "x.pcap"]).refused(&["a capture or a bad network on verbs"]);
     let told = run(["bench", "fabric", "--fabric", "verbs", "-n", "100", "--rounds", "1", "--json"]);
     let has_device = fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some());
@@ -167,8 +168,8 @@ fn a_device_is_measured_or_missed() {
     }
 }
 
-/// The document of a bench no bound of which is far above its row. So few messages next to somebody who wants the processors say
-/// little: of several tries one is enough.
+/// Returns the document of a bench in which no bound is far above its row. With so few messages, other processes
+/// distort the result, so one of several attempts is enough.
 fn with_near_bounds(args: &[&str]) -> Value {
     let is_near = |row: &Value| row["ratio"].as_f64().is_none_or(|ratio| ratio > 0.5);
     let mut documents = (0..5).map(|_| run(args).document("bench"));
@@ -185,7 +186,7 @@ fn over_roce_the_bounds_are_datagrams() {
         assert!(row["bound"]["what"].as_str().unwrap().contains("over plain UDP sockets"), "{row}");
         assert_eq!(row["writes"]["by_step"]["body"], 6.0, "{row}");
     }
-    // Two trips through the kernel at least; memory that is shared is faster.
+    // There are at least two trips through the kernel. Shared memory would be faster.
     assert!(one["bound"]["value"].as_f64().unwrap() > 2.0, "{one}");
     assert!(window["bound"]["what"].as_str().unwrap().contains("each packet has a CRC"), "{window}");
     assert!(window["msgs_per_s"].as_f64().unwrap() > 1.0, "{document}");
@@ -200,14 +201,14 @@ fn every_verb_is_measured_over_roce_beside_datagrams() {
     let names = |document: &Value| rows(document).iter().map(|row| row["name"].clone()).collect::<Vec<_>>();
     assert_eq!(names(&there), names(&here), "the same rows");
     let (apart, beside): (Vec<_>, Vec<_>) = rows(&there).iter().partition(|row| row["bound"].is_null());
-    // A message of two packets goes in a run, of which single datagrams are no bound.
+    // A message of two packets is sent in a run, and single datagrams are no bound for that.
     assert!(apart.iter().all(|row| row["name"].as_str().unwrap().ends_with(", rate")), "{apart:?}");
     assert_eq!((apart.len(), beside.len()), (3, 9));
     for row in beside {
         let (what, value) = (row["bound"]["what"].as_str().unwrap(), row["bound"]["value"].as_f64().unwrap());
         assert!(what.contains("plain datagrams"), "{row}");
         assert!(what.contains("(2 a message"), "packets of 4096 bytes: {row}");
-        // A trip through the kernel at least; memory that is shared is faster.
+        // There is at least one trip through the kernel. Shared memory would be faster.
         assert!(value > 1.0, "{row}");
     }
 }
@@ -228,7 +229,7 @@ fn the_broadcast_is_measured_over_roce_beside_datagrams() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn over_roce_whoever_is_killed_comes_back_and_every_property_holds() {
+fn killed_process_rejoins_over_roce_and_every_property_holds() {
     let shape = ["--rounds", "2", "--sim-runs", "0", "--kill", "leader", "--rate", "100", "--timeout-ms", "400"];
     let ran = run(["bench", "failover", "--fabric", "roce", "--json"].into_iter().chain(shape));
     assert_eq!(ran.code, 0, "{}{}", ran.stderr, ran.stdout);
@@ -242,7 +243,7 @@ fn over_roce_whoever_is_killed_comes_back_and_every_property_holds() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn v1_and_groups_of_other_sizes_are_measured_too() {
+fn v1_and_groups_of_other_sizes_are_measured() {
     let shape = ["--groups", "3", "--replicas", "1", "--dest", "2", "--window", "1", "--variant", "v1"];
     let args = ["bench", "multicast", "-n", "200", "--rounds", "2", "--json"];
     let document = run(args.into_iter().chain(shape)).document("bench");
@@ -255,7 +256,7 @@ fn v1_and_groups_of_other_sizes_are_measured_too() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn whoever_is_killed_comes_back_and_every_property_holds() {
+fn killed_process_rejoins_and_every_property_holds() {
     let shape = ["--groups", "2", "--rounds", "3", "--sim-runs", "3", "--kill", "any", "--seed", "5", "--rate", "200"];
     let ran = run(["bench", "failover", "--json"].into_iter().chain(shape));
     assert_eq!(ran.code, 0, "{}{}", ran.stderr, ran.stdout);
@@ -272,12 +273,12 @@ fn whoever_is_killed_comes_back_and_every_property_holds() {
 }
 
 #[test]
-fn a_fail_over_bench_does_not_overwrite() {
+fn fail_over_bench_does_not_overwrite_files() {
     let scratch = Scratch::new();
     scratch.file("precious", "");
     let keep = scratch.path("");
     run(["bench", "failover", "--keep", keep.to_str().unwrap()]).refused(&["not empty"]);
-    assert_eq!(run(["bench", "failover", "--replicas", "2"]).code, 2, "nobody would be left");
+    assert_eq!(run(["bench", "failover", "--replicas", "2"]).code, 2, "no majority would be left");
     run(["bench", "load", "{}"]).refused(&["bench load"]);
     run(["bench", "mortal", "{}"]).refused(&["bench mortal"]);
 }
@@ -298,7 +299,7 @@ fn impossible_sizes_are_refused() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn the_switch_stands_beside_unicast_a_copier_and_connecting_anew() {
+fn switch_is_compared_with_unicast_a_copier_and_reconnecting() {
     let ran = run(["bench", "switch", "-n", "100", "--rounds", "1", "--json"]);
     let document = ran.document("bench");
     let names: Vec<_> = rows(&document).iter().map(|row| row["name"].as_str().unwrap()).collect();
@@ -316,7 +317,7 @@ fn the_switch_stands_beside_unicast_a_copier_and_connecting_anew() {
     assert_eq!(run(["bench", "switch", "-s", "12"]).code, 2, "not a multiple of 8");
 }
 
-/// Processes of a bench, by the parent that is in their errand.
+/// Counts the processes of a bench, which have its pid in their specification.
 fn processes_of(parent: u32) -> usize {
     let word = format!("\"parent\":{parent},");
     let arguments = |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
@@ -341,7 +342,7 @@ fn a_killed_bench_leaves_neither_processes_nor_files() {
             sleep(Duration::from_millis(20));
         }
     };
-    // Of the only directory that it makes, whose name is drawn at random.
+    // Counts files in the only directory that the bench creates, whose name is random.
     let sockets = || {
         let made = fs::read_dir(&directory).unwrap().flatten().map(|entry| entry.path().join("bench"));
         made.filter_map(|sockets| fs::read_dir(sockets).ok()).flatten().count()
@@ -355,7 +356,7 @@ fn a_killed_bench_leaves_neither_processes_nor_files() {
     until("all files are gone", &|| fs::read_dir(&directory).unwrap().count() == 0);
 }
 
-/// The rows of a sweep, and what each has in its name.
+/// Returns the rows of a sweep. `parts` has a part of each row's name.
 fn swept(args: &[&str], parts: &[&str]) -> Vec<Value> {
     let document = run(args.iter().chain(&["-n", "200", "--rounds", "2", "--json"])).document("bench");
     let found: Vec<_> = rows(&document).iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
@@ -387,13 +388,13 @@ fn sizes_windows_and_rates_are_swept() {
         assert!(row["bound"].is_null() && row["p50_us"].as_f64().unwrap() > 0.0, "{row}");
         let steps = row["distribution"].as_array().unwrap();
         assert_eq!(steps.last().unwrap()["count"], row["iterations"], "{row}");
-        // So few messages go faster than they are due only if nobody waits until they are.
+        // With so few messages, the rate exceeds the fixed one only if a sender does not wait for due times.
         assert!(row["msgs_per_s"].as_f64().unwrap() < 1.1 * due * clients, "{row}");
     }
 }
 
 #[test]
-fn a_bench_says_what_makes_its_figures_mislead() {
+fn bench_warns_about_misleading_figures() {
     let args = ["bench", "neb", "--wait", "yield", "--window", "1", "-n", "100", "--rounds", "1", "--json"];
     let document = run(args).document("bench");
     let warnings = document["environment"]["warnings"].as_array().unwrap();
@@ -439,7 +440,7 @@ fn two_runs_are_compared_row_by_row() {
 }
 
 #[test]
-fn a_cluster_that_runs_is_measured_by_a_client_in_it() {
+fn running_cluster_is_measured_by_a_client() {
     let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     let meeting = running.meeting();
     let cluster = |more: &[&str]| {

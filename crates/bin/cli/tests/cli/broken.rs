@@ -1,5 +1,5 @@
-//! Broken clusters, each of one kind: what the commands say names the cause, and after the mend that they name the cluster
-//! works. Operators practise on the same clusters: `crates/bin/cli/tests/broken/broken.sh`.
+//! Broken clusters, one of each kind. The output of the commands names the cause, and after the remedy that they name,
+//! the cluster works. Operators practise on the same clusters: `crates/bin/cli/tests/broken/broken.sh`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Ran, Scratch, ran};
 
-/// A cluster that is broken, running.
+/// A running cluster that is broken.
 struct Broken(Scratch);
 
 impl Broken {
@@ -22,7 +22,7 @@ impl Broken {
         self.patient_script("3", words)
     }
 
-    /// The script, which gives up a judgement after so many seconds.
+    /// Runs the script, which gives up a judgement after `patience` seconds.
     fn patient_script(&self, patience: &str, words: &[&str]) -> Ran {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken/broken.sh");
         let mut command = Command::new(script);
@@ -31,14 +31,14 @@ impl Broken {
             .arg(self.0.path("cluster"))
             .env("STENTOR", env!("CARGO_BIN_EXE_stentor"))
             .env("PATIENCE", patience);
-        // Members outlive the script, and would hold its pipes open.
+        // Members outlive the script and would hold its pipes open, so its output goes into files.
         let out = |end: &str| fs::File::create(self.0.path(end)).expect("a file for what the script prints");
         let status = command.stdout(out("out")).stderr(out("err")).status().expect("bash runs");
         let read = |end: &str| fs::read(self.0.path(end)).expect("what the script printed");
         ran(&std::process::Output { status, stdout: read("out"), stderr: read("err") })
     }
 
-    /// What the commands printed at the last judgement, and the members so far.
+    /// Returns the output of the last judgement and of the members so far.
     fn said(&self) -> String {
         let files =
             fs::read_dir(self.0.path("cluster")).expect("the cluster's directory").map(|entry| entry.unwrap().path());
@@ -54,14 +54,15 @@ impl Drop for Broken {
     }
 }
 
-/// The cluster does not work, which is said in these words; and works when it is mended.
+/// Checks that a broken cluster does not work, that the output has these words, and that the cluster works once it is
+/// mended.
 fn is_told_and_mended(name: &str, words: &[&str]) {
     let broken = Broken::make(name);
     let judged = broken.script(&["judge"]);
     let said = broken.said();
     assert_ne!(judged.code, 0, "it is not broken: {said}");
     for word in words {
-        assert!(said.contains(word), "nobody says `{word}`: {said}");
+        assert!(said.contains(word), "`{word}` is not in the output: {said}");
     }
     let mended = broken.script(&["mend"]);
     assert_eq!(mended.code, 0, "{}{}", mended.stdout, mended.stderr);

@@ -1,4 +1,5 @@
-//! `--pcap` of commands that start several processes: a file for each, with what it sent and what came to it.
+//! `--pcap` of commands that start several processes: a file for each process, with the packets that it sent and
+//! received.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +8,8 @@ use std::path::Path;
 
 use crate::support::{Scratch, run};
 
-/// Source and destination of each packet of a capture, which must be whole, also of a process that was killed.
+/// Returns source and destination of each packet of a capture, which must be complete, even that of a process that was
+/// killed.
 fn packets(file: &Path) -> Vec<(Ipv4Addr, Ipv4Addr)> {
     let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_le_bytes(), "{}", file.display());
@@ -23,7 +25,7 @@ fn packets(file: &Path) -> Vec<(Ipv4Addr, Ipv4Addr)> {
     all
 }
 
-/// The captures `run-NAME.pcap` by name.
+/// Returns the captures `run-NAME.pcap` by name.
 fn captures(scratch: &Scratch) -> BTreeMap<String, Vec<(Ipv4Addr, Ipv4Addr)>> {
     let folder = scratch.path("x");
     let files = fs::read_dir(folder.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
@@ -31,13 +33,13 @@ fn captures(scratch: &Scratch) -> BTreeMap<String, Vec<(Ipv4Addr, Ipv4Addr)>> {
     files.filter_map(|file| Some((name(&file)?, packets(&file)))).collect()
 }
 
-/// Each process has packets of its own and of others, and what came to it is in the files of those that sent it.
+/// Checks that each process has sent and received packets, and that the senders' files contain the received ones.
 fn fit_together(all: &BTreeMap<String, Vec<(Ipv4Addr, Ipv4Addr)>>) {
     let mut owners = BTreeMap::new();
     for (name, packets) in all {
         let ends: Vec<BTreeSet<_>> = packets.iter().map(|(from, to)| BTreeSet::from([*from, *to])).collect();
         let common = ends.iter().skip(1).fold(ends[0].clone(), |all, both| &all & both);
-        // Who has one peer has two candidates: the one that nobody else has.
+        // A process with one peer has two candidate addresses: its own is the one that no other process has.
         owners.insert(name, common);
         let sources: BTreeSet<_> = packets.iter().map(|(from, _)| from).collect();
         assert!(sources.len() >= 2, "{name}: {sources:?}");
@@ -55,7 +57,7 @@ fn fit_together(all: &BTreeMap<String, Vec<(Ipv4Addr, Ipv4Addr)>>) {
 }
 
 #[test]
-fn a_demonstration_has_one_of_each_process_and_life() {
+fn demonstration_has_a_capture_for_each_process_and_life() {
     let scratch = Scratch::new();
     let (file, keep) = (scratch.path("run.pcap"), scratch.path("histories"));
     let args = ["demo", "--fabric", "roce", "--groups", "1", "--messages-limit", "300", "--json", "--pcap"];
@@ -65,15 +67,15 @@ fn a_demonstration_has_one_of_each_process_and_life() {
     let all = captures(&scratch);
     let expected = BTreeSet::from(["c0", "g1.1", "g1.2", "g1.3", &format!("{killed}.2")].map(str::to_owned));
     assert_eq!(all.keys().cloned().collect::<BTreeSet<_>>(), expected);
-    assert!(!file.exists(), "no process has that name");
+    assert!(!file.exists(), "the file without a process name is not used");
     assert!(all["c0"].len() > 300, "every message is in the client's");
-    // The one that was killed had no time to write everything out.
+    // The process that was killed had no time to write all packets.
     let whole = all.into_iter().filter(|(name, _)| !name.starts_with(&killed)).collect();
     fit_together(&whole);
 }
 
 #[test]
-fn so_has_the_broadcast() {
+fn broadcast_has_a_capture_for_each_process() {
     let scratch = Scratch::new();
     let (file, keep) = (scratch.path("run.pcap"), scratch.path("histories"));
     let args = ["demo", "--neb", "--fabric", "roce", "--messages-limit", "100", "--json", "--pcap"];
@@ -85,7 +87,7 @@ fn so_has_the_broadcast() {
 }
 
 #[test]
-fn every_bench_has_them_too_and_a_bad_network() {
+fn every_bench_supports_captures_and_network_faults() {
     let short = ["-n", "100", "--rounds", "1"];
     let lossy = [&short[..], &["--drop-chance", "0.01"]].concat();
     let failover = ["--groups", "1", "--rounds", "1", "--rate", "100", "--sim-runs", "0", "--timeout-ms", "400"];
@@ -115,7 +117,7 @@ fn every_bench_has_them_too_and_a_bad_network() {
 }
 
 #[test]
-fn a_bench_of_several_sizes_has_one_for_each_start() {
+fn bench_of_several_sizes_has_a_capture_for_each_start() {
     let scratch = Scratch::new();
     let file = scratch.path("run.pcap");
     let args = ["bench", "neb", "--fabric", "roce", "--signed", "-n", "100", "--rounds", "1", "--window", "1"];
@@ -125,7 +127,7 @@ fn a_bench_of_several_sizes_has_one_for_each_start() {
 }
 
 #[test]
-fn what_cannot_be_captured_is_refused_before_anything_starts() {
+fn unsupported_capture_is_refused_before_the_start() {
     let scratch = Scratch::new();
     let there = scratch.file("old-g1.2.pcap", "somebody's");
     scratch.file("old-p1.2.pcap", "somebody's");
@@ -134,7 +136,7 @@ fn what_cannot_be_captured_is_refused_before_anything_starts() {
         [&["demo"], &["bench", "multicast"], &["bench", "failover"], &["demo", "--neb"], &["bench", "fabric"]];
     for command in commands {
         let refused = |fabric: &str, file: &str, parts: &[&str]| {
-            // Quiet: on a busy machine a bench says that it is at work before it gets there.
+            // Quiet, because on a busy machine a bench reports that it is running before it gets to the captures.
             run(command.iter().copied().chain(["-q", "--fabric", fabric, "--pcap", file])).refused(parts);
         };
         refused("shm", &path("run.pcap"), &["on shared memory", "--fabric roce"]);
@@ -148,10 +150,10 @@ fn what_cannot_be_captured_is_refused_before_anything_starts() {
             .refused(&["the capture exists already", "old-g1.2.pcap"]);
     }
     run(["bench", "fabric", "--fabric", "roce", "--drop-chance", "0.1"]).refused(&["waited for in vain"]);
-    // Of the second start of a process.
+    // The file of the second start of a process exists.
     run(["-q", "bench", "neb", "--signed", "--fabric", "roce", "--pcap", &path("old.pcap")])
         .refused(&["old-p1.2.pcap"]);
     assert_eq!(fs::read_to_string(there).unwrap(), "somebody's");
     let left = fs::read_dir(scratch.path("x").parent().unwrap()).unwrap().count();
-    assert_eq!(left, 2, "nothing is left of trying");
+    assert_eq!(left, 2, "refused commands leave no files");
 }

@@ -1,4 +1,4 @@
-//! `stentor cast`: what becomes of lines.
+//! `stentor cast`: the fate of the lines.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::cluster::{Running, SMALL};
 use crate::support::{run, stentor};
 
 #[test]
-fn a_line_that_is_too_long_is_refused_and_nothing_before_it_is_lost() {
+fn long_line_is_refused_and_earlier_lines_are_delivered() {
     let running = Running::with(&["g1.1"], 1, 1, SMALL);
     let long = "x".repeat(57);
     let cast = running.cast(format!("one\n{}\n{long}\nfour\n", &long[1..]).as_bytes(), &["--to", "g1"]);
@@ -29,7 +29,7 @@ fn a_line_that_is_too_long_is_refused_and_nothing_before_it_is_lost() {
 }
 
 #[test]
-fn a_cast_that_is_killed_has_written_down_what_it_multicast() {
+fn killed_cast_has_recorded_its_multicasts() {
     let mut running = Running::new(1, 1, SMALL);
     let path = |running: &Running, name: &str| running.path(&format!("{name}.jsonl")).to_str().unwrap().to_owned();
     running.start("g1.1", &["--history", &path(&running, "g1.1")]);
@@ -86,7 +86,7 @@ fn lines_are_delivered_once_and_in_order_although_the_leader_is_killed() {
 }
 
 #[test]
-fn a_cluster_without_room_for_sessions_is_refused_before_anything_starts() {
+fn cluster_too_small_for_sessions_is_refused_before_the_start() {
     for (limits, parts) in [
         ("reply_bytes = 0", ["`reply_bytes` is 0 in [limits]", "raise `reply_bytes`"]),
         ("message_bytes = 100", ["less than the 104 bytes that open a session", "raise `message_bytes`"]),
@@ -94,6 +94,6 @@ fn a_cluster_without_room_for_sessions_is_refused_before_anything_starts() {
         let running = Running::new(1, 1, limits);
         let cast = running.cast(b"one\n", &["--to", "g1"]);
         cast.refused(&parts);
-        assert!(!running.path("run").exists(), "it has begun");
+        assert!(!running.path("run").exists(), "the cast has begun");
     }
 }

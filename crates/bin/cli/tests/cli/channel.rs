@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// Whoever was killed is missed within this.
+/// Longest time until the death of a peer is noticed.
 const MISSED: Duration = Duration::from_secs(20);
 
-/// Where two processes meet that nobody else uses, and what both are told.
+/// A meeting place that no other test uses, and the arguments of both sides.
 pub(crate) struct Meeting {
     scratch: Scratch,
     place: String,
     fabric: &'static str,
-    /// What is said on both sides besides.
+    /// Further arguments of both sides.
     pub(crate) more: &'static [&'static str],
 }
 
@@ -27,7 +27,7 @@ impl Meeting {
     pub(crate) fn new(fabric: &'static str) -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        // A second number for each test: senders have addresses of their own below it.
+        // Each test has its own second number, because senders have addresses below it.
         let place = format!("127.{}.{}.7:7399", 140 + n, std::process::id() % 251);
         Meeting { scratch: Scratch::new(), place, fabric, more: &[] }
     }
@@ -58,7 +58,7 @@ impl Meeting {
         ran(&self.cat(more).output().unwrap())
     }
 
-    /// A file of so many bytes, no two kilobytes of which are equal.
+    /// Creates a file of `bytes` bytes. No two of its kilobytes are equal.
     fn file(&self, bytes: usize) -> String {
         let path = self.scratch.path("file");
         let mut file = Vec::with_capacity(bytes + 8);
@@ -91,7 +91,7 @@ fn good(what: &str, side: &Ran, role: &str, bytes: usize) -> Value {
 }
 
 #[test]
-fn files_arrive_whole_with_their_hash() {
+fn files_arrive_complete_with_their_hash() {
     Meeting::both().iter().for_each(files_arrive);
 }
 
@@ -106,14 +106,14 @@ pub(crate) fn files_arrive(meeting: &Meeting) {
         assert_eq!(sent["sha256"], received["sha256"]);
         assert!(fs::read(&copy).unwrap() == fs::read(&file).unwrap(), "{what}");
         let known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(sent["sha256"] == known, bytes == 0, "of nothing the hash is known");
+        assert_eq!(sent["sha256"] == known, bytes == 0, "the hash of an empty file is known");
         fs::remove_file(copy).unwrap();
     }
 }
 
-/// As in a pipe: standard input to standard output, and what is told goes to standard error.
+/// As in a pipe: standard input goes to standard output, and reports go to standard error.
 #[test]
-fn pipes_are_joined_while_they_are_written() {
+fn pipe_is_forwarded_while_it_is_written() {
     let meeting = Meeting::new("shm");
     let mut listener = meeting.listen(&[]);
     let mut sender = meeting.cat(&[]).stdin(Stdio::piped()).spawn().unwrap();
@@ -121,7 +121,7 @@ fn pipes_are_joined_while_they_are_written() {
     for line in ["one\n", "two\n"] {
         input.write_all(line.as_bytes()).unwrap();
         let mut came = [0; 4];
-        // Before the next one is written: nothing waits for more.
+        // The line arrives before the next one is written, because nothing is buffered.
         output.read_exact(&mut came).unwrap();
         assert_eq!(came, line.as_bytes());
     }
@@ -133,7 +133,7 @@ fn pipes_are_joined_while_they_are_written() {
 }
 
 #[test]
-fn packets_that_are_lost_are_sent_again() {
+fn lost_packets_are_retransmitted() {
     let meeting = Meeting::new("roce");
     let bad = ["--drop-chance", "0.01", "--duplicate-chance", "0.01", "--reorder-chance", "0.01"];
     let (file, copy) = (meeting.file(600_000), meeting.path("copy"));
@@ -146,7 +146,7 @@ fn packets_that_are_lost_are_sent_again() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn who_finds_nobody_says_so() {
+fn missing_peer_is_reported() {
     for meeting in Meeting::both() {
         let since = Instant::now();
         let alone = meeting.send(&["-w", "1"]);
@@ -162,7 +162,7 @@ fn who_finds_nobody_says_so() {
     }
 }
 
-/// What is there of a file that is not whole yet.
+/// Returns the incomplete files of a target.
 fn parts(path: &str) -> Vec<fs::DirEntry> {
     let path = Path::new(path);
     let begin = format!(".{}.", path.file_name().unwrap().to_str().unwrap());
@@ -173,7 +173,7 @@ fn parts(path: &str) -> Vec<fs::DirEntry> {
     fs::read_dir(path.parent().unwrap()).unwrap().map(Result::unwrap).filter(is_part).collect()
 }
 
-/// Waits until something came through, so that both are in the middle of it.
+/// Waits until some data has arrived, so that the transfer is in progress.
 fn until_it_flows(path: &str) {
     let since = Instant::now();
     let came = || parts(path).iter().any(|part| part.metadata().is_ok_and(|file| file.len() > 0));
@@ -184,7 +184,7 @@ fn until_it_flows(path: &str) {
 }
 
 #[test]
-fn who_loses_the_other_side_ends_and_says_whom() {
+fn lost_peer_ends_the_transfer_and_is_named() {
     Meeting::both().iter().for_each(the_other_side_dies);
 }
 
@@ -204,14 +204,14 @@ pub(crate) fn the_other_side_dies(meeting: &Meeting) {
         assert!(remains.stderr.contains("connection 0 with p"), "{}", remains.stderr);
         assert!(remains.stderr.contains("nothing is resumed"), "{}", remains.stderr);
         assert!(!remains.stderr.contains("not given everything back"), "{}", remains.stderr);
-        assert!(!Path::new(&copy).exists(), "what is not whole has not its name");
-        assert_eq!(!parts(&copy).is_empty(), listener_dies, "and is removed by who can");
+        assert!(!Path::new(&copy).exists(), "an incomplete file does not have its name");
+        assert_eq!(!parts(&copy).is_empty(), listener_dies, "a receiver that is alive removes it");
         parts(&copy).iter().for_each(|part| fs::remove_file(part.path()).unwrap());
     }
 }
 
 #[test]
-fn a_full_disk_is_told_on_both_sides() {
+fn full_disk_is_reported_on_both_sides() {
     for meeting in Meeting::both() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let listener = meeting.cat(&["--listen"]).stdout(full).spawn().unwrap();
@@ -225,9 +225,9 @@ fn a_full_disk_is_told_on_both_sides() {
     }
 }
 
-/// A file that ends with an error in the middle: memory of a process, at an address where there is none.
+/// A file with a read error in the middle: the memory of a process, at an unmapped address.
 #[test]
-fn a_file_that_cannot_be_read_to_its_end_is_told_on_both_sides() {
+fn read_error_is_reported_on_both_sides() {
     let meeting = Meeting::new("shm");
     let copy = meeting.path("copy");
     let listener = meeting.listen(&["--output", &copy]);
@@ -240,7 +240,7 @@ fn a_file_that_cannot_be_read_to_its_end_is_told_on_both_sides() {
 }
 
 #[test]
-fn what_is_wrong_on_this_side_is_said_at_once() {
+fn local_errors_are_reported_before_the_peer_connects() {
     let scratch = Scratch::new();
     let since = Instant::now();
     let cat = |args: &[&str]| run([&["channel", "cat"], args].concat());
@@ -266,7 +266,7 @@ fn what_is_wrong_on_this_side_is_said_at_once() {
 }
 
 #[test]
-fn a_place_has_one_listener_and_one_sender() {
+fn place_has_one_listener_and_one_sender() {
     let meeting = Meeting::new("shm");
     let mut first = meeting.listen(&[]);
     let socket = meeting.scratch.path("meet");
@@ -281,7 +281,7 @@ fn a_place_has_one_listener_and_one_sender() {
     first.wait().unwrap();
 }
 
-/// For `cargo xtask nightly`: it takes a minute, and a gibibyte of temporary files twice over.
+/// Run by `cargo xtask nightly`, because it takes a minute and two temporary files of a gibibyte.
 #[test]
 #[ignore = "a gibibyte over both fabrics, by cargo xtask nightly --only channel-long"]
 fn a_gibibyte() {

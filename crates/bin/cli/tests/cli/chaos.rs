@@ -1,4 +1,4 @@
-//! `stentor chaos`.
+//! Tests of `stentor chaos`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs it, with what it leaves in a directory of its own.
+/// Runs the command with its files in a separate directory.
 fn chaos(scratch: &Scratch, more: &[&str]) -> Ran {
     let directory = scratch.path("run");
     let mut command = stentor();
@@ -41,21 +41,21 @@ fn survives(more: &[&str], faults: &[&str]) {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_cluster_on_shm_survives() {
+fn cluster_on_shm_survives() {
     survives(&["--fabric", "shm"], &["kill", "move", "restart", "stop"]);
 }
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_cluster_on_roce_survives() {
+fn cluster_on_roce_survives() {
     survives(&["--fabric", "roce"], &["cut", "kill", "loss", "move", "restart", "stop"]);
 }
 
-/// The majority of a group is stopped and the command believes that it runs: it must see that nothing goes on, say what it
-/// sees, and end all processes, those that are stopped, too.
+/// The mutant stops the majority of a group, and the command assumes that it runs. The command must detect the hang,
+/// report it, and end all processes, including the stopped ones.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_hang_is_seen_and_told() {
+fn hang_is_detected_and_reported() {
     let scratch = Scratch::new();
     let ran = chaos(&scratch, &["--minutes", "1", "--plant", "hang"]);
     let document = ran.document("chaos");
@@ -73,7 +73,7 @@ fn a_hang_is_seen_and_told() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_broken_history_is_a_failure() {
+fn broken_history_is_a_failure() {
     let scratch = Scratch::new();
     let ran = chaos(&scratch, &["--minutes", "0.05", "--plant", "history"]);
     let document = ran.document("chaos");
@@ -83,7 +83,7 @@ fn a_broken_history_is_a_failure() {
     assert!(document["counter_example"].as_str().unwrap().contains("g1.1"), "{document:#}");
 }
 
-/// The faults that both fabrics have, clients that are killed, and wrong clocks.
+/// Faults that both fabrics have, kills of clients, and wrong clocks.
 const OF_A_SERVICE: &str = "kill,stop,restart,move,client,clock";
 
 fn service(scratch: &Scratch, more: &[&str]) -> (Ran, Value) {
@@ -111,10 +111,10 @@ fn a_service_keeps_its_promises() {
     }
 }
 
-/// A stale reply, a lost command and a doubled one: each is planted in what the processes recorded.
+/// The mutants inject a stale reply, a lost command and a doubled one into the records of the processes.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_service_that_breaks_a_promise_is_a_failure() {
+fn broken_promise_of_the_service_is_a_failure() {
     for (plant, property) in [("reply", "V2"), ("lost", "V1"), ("doubled", "V1")] {
         let (ran, document) = service(&Scratch::new(), &["--minutes", "0.05", "--plant", plant]);
         assert_eq!((ran.code, &document["ok"]), (1, &false.into()), "{plant}: {document:#}");
@@ -123,10 +123,10 @@ fn a_service_that_breaks_a_promise_is_a_failure() {
     }
 }
 
-/// A member of the multicast whose clock is wrong says so, and does not lead.
+/// A member of the multicast whose clock is wrong reports that, and does not lead.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn wrong_clocks_break_nothing_and_are_named() {
+fn wrong_clocks_are_harmless_and_reported() {
     let ran = chaos(&Scratch::new(), &["--faults", "clock", "--minutes", "0.5"]);
     let document = ran.document("chaos");
     assert_eq!(ran.code, 0, "{document:#}\n{}", ran.stderr);
@@ -137,7 +137,7 @@ fn wrong_clocks_break_nothing_and_are_named() {
     assert!(document["named_clocks"].as_u64() > Some(0), "{document:#}");
 }
 
-/// Of the members that a run started: their processes.
+/// Returns the processes of the members that a run started.
 fn pids(directory: &Path) -> Vec<i32> {
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -151,7 +151,7 @@ fn pids(directory: &Path) -> Vec<i32> {
     pids
 }
 
-/// Starts a long run, waits until faults came, sends a signal and waits for the end.
+/// Starts a long run, waits until faults were injected, sends a signal, and waits for the end.
 fn signalled(scratch: &Scratch, signal: Signal) -> (Option<i32>, String, Vec<i32>) {
     let directory = scratch.path("run");
     let mut command = stentor();
@@ -160,7 +160,7 @@ fn signalled(scratch: &Scratch, signal: Signal) -> (Option<i32>, String, Vec<i32
     let since = Instant::now();
     let mut members = Vec::new();
     while members.len() < 6 || since.elapsed() < Duration::from_secs(3) {
-        assert!(since.elapsed() < PATIENCE, "the members do not come");
+        assert!(since.elapsed() < PATIENCE, "the members do not start");
         std::thread::sleep(Duration::from_millis(50));
         members = pids(&directory);
     }
@@ -189,7 +189,7 @@ fn are_gone(members: &[i32]) {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn an_interrupt_ends_it_with_a_verdict() {
+fn interrupt_ends_the_run_with_a_verdict() {
     let scratch = Scratch::new();
     let (code, stdout, members) = signalled(&scratch, Signal::INT);
     let document = Ran { code: code.unwrap(), stdout, stderr: String::new() }.document("chaos");
@@ -204,7 +204,7 @@ fn an_interrupt_ends_it_with_a_verdict() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn members_die_with_it_also_those_that_are_stopped() {
+fn all_members_die_with_the_command_even_stopped_ones() {
     let scratch = Scratch::new();
     let (code, _, members) = signalled(&scratch, Signal::KILL);
     assert_eq!(code, None);
@@ -213,7 +213,7 @@ fn members_die_with_it_also_those_that_are_stopped() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_configuration_of_ones_own() {
+fn user_configuration_is_used() {
     let scratch = Scratch::new();
     let (config, directory) = (scratch.path("cluster.toml"), scratch.path("run"));
     let (file, directory) = (config.to_str().unwrap(), directory.to_str().unwrap());
@@ -231,7 +231,7 @@ fn a_configuration_of_ones_own() {
 }
 
 #[test]
-fn what_is_not_possible_is_refused() {
+fn impossible_options_are_refused() {
     run(["chaos", "--replicas", "1"]).refused(&["no fault is possible", "three members"]);
     run(["chaos", "--replicas", "2", "--faults", "kill"]).refused(&["no fault `kill` here", "three members"]);
     run(["chaos", "--groups", "101", "--replicas", "1"]).refused(&["101 members", "at most 100"]);

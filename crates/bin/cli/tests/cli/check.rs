@@ -1,4 +1,4 @@
-//! `stentor check`.
+//! Tests of `stentor check`.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn deliver(t: u64, at: &str, number: u64, sequence: u64) -> String {
     )
 }
 
-/// Two messages, delivered in this order at the two members.
+/// Returns a history with two messages, delivered in these orders at the two members.
 fn history(first: [u64; 2], second: [u64; 2]) -> Vec<String> {
     vec![
         CLUSTER.to_owned(),
@@ -39,7 +39,7 @@ fn text(lines: &[String]) -> String {
 }
 
 #[test]
-fn a_good_history_is_good() {
+fn good_history_passes() {
     let scratch = Scratch::new();
     let file = scratch.file("good.jsonl", &text(&history([1, 2], [1, 2])));
     let path = file.to_str().unwrap();
@@ -60,7 +60,7 @@ fn a_good_history_is_good() {
 }
 
 #[test]
-fn without_complete_what_is_missing_is_not_judged() {
+fn missing_events_are_not_judged_without_complete() {
     let scratch = Scratch::new();
     let mut lines = history([1, 2], [1, 2]);
     lines.pop();
@@ -79,9 +79,9 @@ fn without_complete_what_is_missing_is_not_judged() {
     assert_eq!(run(["check", said.to_str().unwrap()]).code, 1, "the history itself says that it is complete");
 }
 
-/// Members delivered, so something was multicast; only nobody who did has a file here.
+/// Members delivered messages, so there were multicasts, but no file of a client that multicast is named.
 #[test]
-fn missing_histories_of_clients_are_not_said_to_be_no_messages() {
+fn missing_client_histories_are_not_reported_as_no_messages() {
     let scratch = Scratch::new();
     let lines: Vec<_> = history([1, 2], [1, 2]).into_iter().filter(|line| !line.contains("\"multicast\"")).collect();
     let file = scratch.file("members.jsonl", &text(&lines));
@@ -96,7 +96,7 @@ fn missing_histories_of_clients_are_not_said_to_be_no_messages() {
 }
 
 #[test]
-fn a_bad_history_is_exit_code_1_with_its_counter_example() {
+fn bad_history_exits_with_code_1_and_a_counter_example() {
     let scratch = Scratch::new();
     let file = scratch.file("bad.jsonl", &text(&history([1, 2], [2, 1])));
     let path = file.to_str().unwrap();
@@ -164,14 +164,14 @@ fn garbage_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_history_that_cannot_be_read_is_refused() {
+fn unreadable_history_is_refused() {
     run(["check", "/no/such/history.jsonl"]).refused(&["cannot read the history", "/no/such/history.jsonl"]);
     run(["check", "/"]).refused(&["it is a directory"]);
     assert_eq!(run(["check"]).code, 2);
 }
 
 #[test]
-fn a_history_that_is_named_twice_is_no_violation() {
+fn history_named_twice_is_no_violation() {
     let scratch = Scratch::new();
     let file = scratch.file("once.jsonl", &text(&history([1, 2], [1, 2])));
     std::os::unix::fs::symlink(&file, scratch.path("link.jsonl")).unwrap();
@@ -182,7 +182,7 @@ fn a_history_that_is_named_twice_is_no_violation() {
     run(["check", file.to_str().unwrap(), hard.to_str().unwrap()]).refused(&["named twice", "hard.jsonl"]);
 }
 
-/// The same events, each process's in a file of its own.
+/// Writes the events into one file per process.
 fn by_process(scratch: &Scratch, lines: &[String], processes: &[&str]) -> Vec<String> {
     let part = |process: &&str| {
         let own = lines[1..].iter().filter(|line| line.contains(&format!("\"p\":\"{process}\""))).cloned();
@@ -197,7 +197,7 @@ fn check(files: &[String], flags: &[&str]) -> crate::support::Ran {
 }
 
 #[test]
-fn a_missing_client_is_exit_code_3_and_no_violation() {
+fn missing_client_exits_with_code_3_and_no_violation() {
     let scratch = Scratch::new();
     let files = by_process(&scratch, &history([1, 2], [1, 2]), &["c0", "g1.1", "g1.2"]);
     assert_eq!(check(&files, &["--complete"]).code, 0);
@@ -210,12 +210,12 @@ fn a_missing_client_is_exit_code_3_and_no_violation() {
         assert_eq!(document["properties"]["M1"], "not_checked", "{document:#}");
         assert!(document["undecided"].as_str().unwrap().contains("`c0`"), "{document:#}");
     }
-    // What is wrong without it is a violation still.
+    // Other violations are found even without the missing file.
     let files = by_process(&scratch, &history([1, 2], [2, 1]), &["g1.1", "g1.2"]);
     assert_eq!(check(&files, &[]).code, 1);
 }
 
-/// A client that came back after the calendar was set back: the second life has the smaller number.
+/// A client that came back after the wall clock was set back: its second life has the smaller number.
 fn clock_set_back(scratch: &Scratch, clocks: [&str; 2]) -> Vec<String> {
     let cluster = |clock: &str| CLUSTER.replace("global", clock);
     let first = [multicast(100, 1).replace("\"i\":1", "\"i\":20")];
@@ -233,7 +233,7 @@ fn clock_set_back(scratch: &Scratch, clocks: [&str; 2]) -> Vec<String> {
 }
 
 #[test]
-fn lives_are_ordered_by_the_clock_that_they_share_and_without_one_there_is_no_verdict() {
+fn lives_are_ordered_by_a_shared_clock_and_undecided_without_one() {
     let scratch = Scratch::new();
     let shared = check(&clock_set_back(&scratch, ["host:one"; 2]), &["--json"]);
     let document = shared.document("check");
@@ -243,7 +243,7 @@ fn lives_are_ordered_by_the_clock_that_they_share_and_without_one_there_is_no_ve
     for part in ["cannot be judged: `c0` has several lives", "first.jsonl", "second.jsonl", "--lives-in-order"] {
         assert!(apart.stdout.contains(part), "`{part}` is not in:\n{}", apart.stdout);
     }
-    // Who knows the order says it: the messages of both lives are delivered in it, or they are not.
+    // If the user states the order of the lives, the messages of both are checked against it.
     let mut files = clock_set_back(&scratch, ["host:one", "host:one, started again"]);
     let told = check(&files, &["--lives-in-order", "--json"]);
     assert_eq!((told.code, &told.document("check")["properties"]["M6"]), (0, &"ok".into()), "{}", told.stdout);
@@ -253,7 +253,7 @@ fn lives_are_ordered_by_the_clock_that_they_share_and_without_one_there_is_no_ve
 }
 
 #[test]
-fn a_history_that_shows_nothing_is_exit_code_3() {
+fn empty_history_exits_with_code_3() {
     let scratch = Scratch::new();
     let file = scratch.file("empty.jsonl", &text(&[CLUSTER.to_owned()]));
     let ran = run(["check", file.to_str().unwrap(), "--complete"]);
@@ -262,7 +262,7 @@ fn a_history_that_shows_nothing_is_exit_code_3() {
 }
 
 #[test]
-fn what_another_process_sends_is_not_recorded() {
+fn events_of_another_process_are_refused() {
     let scratch = Scratch::new();
     let mut lines = history([1, 2], [1, 2]);
     lines[1] = lines[1].replace(r#""p":"c0""#, r#""p":"g1.2""#);
@@ -275,7 +275,7 @@ fn what_another_process_sends_is_not_recorded() {
 }
 
 #[test]
-fn one_is_told_in_the_singular() {
+fn one_item_is_reported_in_the_singular() {
     let scratch = Scratch::new();
     let file = scratch.file("one.jsonl", &text(&[CLUSTER.to_owned(), multicast(1, 1), deliver(2, "g1.1", 1, 1)]));
     let ran = run(["check", file.to_str().unwrap()]);
@@ -283,7 +283,7 @@ fn one_is_told_in_the_singular() {
 }
 
 #[test]
-fn a_last_line_that_is_cut_off_is_left_out_and_told() {
+fn truncated_last_line_is_left_out_and_reported() {
     let scratch = Scratch::new();
     let good = text(&history([1, 2], [1, 2]));
     let file = scratch.file("cut.jsonl", &good[..good.len() - 20]);
@@ -298,7 +298,7 @@ fn a_last_line_that_is_cut_off_is_left_out_and_told() {
 
 const MEMBERS: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
 
-/// Starts all members, or those that are named, with histories of this start.
+/// Starts the named members with histories of this start.
 fn begin(running: &mut Running, start: &str, members: &[&str]) -> Vec<String> {
     let file = |name: &&str| running.path(&format!("{start}.{name}.jsonl")).to_str().unwrap().to_owned();
     let files: Vec<String> = members.iter().map(file).collect();
@@ -308,9 +308,9 @@ fn begin(running: &mut Running, start: &str, members: &[&str]) -> Vec<String> {
     files
 }
 
-/// Multicasts a line and waits until each member has recorded the deliveries of so many lines in its history of that start.
+/// Multicasts a line, and waits until each member's history of a start has the deliveries of `lines` lines.
 fn cast(running: &Running, line: &str, client: &str, (history, lines): (&str, usize)) -> String {
-    // Each line has a session, whose opening and end are deliveries, too.
+    // Each line is sent in a new session, whose opening and end are deliveries, too.
     let deliveries = 3 * lines;
     let file = running.path(&format!("{client}.jsonl")).to_str().unwrap().to_owned();
     let cast = running.cast(line.as_bytes(), &["--to", "g1", "--client", "c0", "--history", &file]);
@@ -323,9 +323,10 @@ fn cast(running: &Running, line: &str, client: &str, (history, lines): (&str, us
     file
 }
 
-/// A cluster that is stopped as a whole and started again is another run; members that are restarted one after the other are not.
+/// A cluster that is stopped completely and started again makes another run. Members that are restarted one by one do
+/// not.
 #[test]
-fn starts_of_a_cluster_are_checked_apart_and_restarts_of_its_members_together() {
+fn cluster_starts_are_checked_separately_and_member_restarts_together() {
     let mut running = Running::new(1, 3, SMALL);
     let mut starts: Vec<Vec<String>> = Vec::new();
     for (start, line, end) in [("one", "a line\n", Signal::TERM), ("two", "another\n", Signal::KILL)] {
@@ -347,7 +348,7 @@ fn starts_of_a_cluster_are_checked_apart_and_restarts_of_its_members_together() 
     for files in &starts {
         assert_eq!(check(files, &[]).code, 0, "{}", check(files, &[]).stdout);
     }
-    // The next start is one run, whoever of its members is killed and comes back meanwhile.
+    // The third start is one run, although all its members are killed and restarted one by one.
     let mut files = begin(&mut running, "three", &MEMBERS);
     files.push(cast(&running, "a line\n", "three.c0", ("three", 1)));
     for name in MEMBERS {

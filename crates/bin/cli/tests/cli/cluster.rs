@@ -1,4 +1,4 @@
-//! `stentor node` and `stentor cast`: a cluster by hand.
+//! `stentor node` and `stentor cast`: a cluster whose processes the test starts.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, stentor, violations};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A cluster of processes, all in one directory; none outlives the test.
+/// A cluster of processes in one directory. Dropping it ends them.
 pub(crate) struct Running {
     scratch: Scratch,
     config: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn new(groups: usize, replicas: usize, limits: &str) -> Self {
         let scratch = Scratch::new();
-        // No other cluster has its name: `stentor stop` names the processes of those that do.
+        // Each cluster has a unique name, because `stentor stop` ends processes by the name of their cluster.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let cluster = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut text = format!(
@@ -41,7 +41,7 @@ impl Running {
         Running { scratch, config, nodes: Vec::new() }
     }
 
-    /// With one member per name.
+    /// Starts a cluster with these members.
     pub(crate) fn with(names: &[&str], groups: usize, replicas: usize, limits: &str) -> Self {
         let mut running = Running::new(groups, replicas, limits);
         names.iter().for_each(|name| running.start(name, &[]));
@@ -72,7 +72,7 @@ impl Running {
         fs::read_to_string(self.path(&format!("{name}.{end}"))).unwrap()
     }
 
-    /// Waits until a file of a node says something.
+    /// Waits until a file of a node satisfies `said`.
     pub(crate) fn until(&self, name: &str, end: &str, said: impl Fn(&str) -> bool) -> String {
         let since = Instant::now();
         loop {
@@ -111,7 +111,7 @@ impl Running {
         self.nodes.iter().find(|(n, _)| n == name).expect("it was started").1.id()
     }
 
-    /// It goes on, or waits to.
+    /// Sends a signal to a member that keeps running or is stopped by it.
     pub(crate) fn interrupt(&self, name: &str, signal: Signal) {
         let (_, child) = self.nodes.iter().find(|(n, _)| n == name).expect("it was started");
         kill_process(Pid::from_child(child), signal).unwrap();
@@ -121,7 +121,7 @@ impl Running {
         let mut command = stentor();
         command.arg("cast").args(self.meeting()).args(more);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // A cast that is refused reads nothing.
+        // A cast that is refused does not read its input.
         let _ = child.stdin.take().unwrap().write_all(input);
         let output: Output = child.wait_with_output().unwrap();
         ran(&output)
@@ -145,7 +145,7 @@ impl Drop for Running {
 pub(crate) const SMALL: &str = "message_bytes = 128\nwindow = 16\nclients = 2\nring_kib = 16\nbody_ring_kib = 16";
 
 #[test]
-fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
+fn members_deliver_in_one_order_and_the_history_passes() {
     let mut running = Running::new(2, 2, SMALL);
     let names = ["g1.1", "g1.2", "g2.1", "g2.2"];
     for name in names {
@@ -171,19 +171,19 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
         assert_eq!(
             (&delivered[7]["payload"], &delivered[7]["n"]),
             (&"line 7".into(), &9.into()),
-            "after what opens the session"
+            "after the opening of the session"
         );
         assert_eq!((&delivered[200]["payload"], &delivered[201]["payload_hex"]), (&"".into(), &"fffe".into()));
         let said = running.until(name, "err", |text| text.contains("all members are connected"));
         assert!(said.contains("memory, fixed from here on"), "{said}");
     }
-    // Only now: who is still there tells of those who have left.
+    // Members are stopped only now, because those that remain report the ones that have left.
     for name in names {
         assert_eq!(running.signal(name, Signal::TERM), Some(0));
         assert!(running.read(name, "err").contains("stopped after 202 deliveries"));
     }
     for name in names {
-        // A later life of the process would repeat these deliveries: each life says where it begins.
+        // A later life of the process would repeat these deliveries, so each life records where it begins.
         let recorded = running.read(name, "jsonl");
         let first = recorded.find(r#""e":"deliver""#).unwrap();
         assert_eq!(recorded[..first].matches(r#""e":"recover","from":0"#).count(), 1, "{name}");
@@ -195,7 +195,7 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
     let properties = document["properties"].as_object().unwrap();
     assert!(properties.contains_key("M12"), "the session has heard of its opening: {document:#}");
     for (property, verdict) in properties {
-        // Nobody failed, so nobody came back.
+        // No member failed, so none rejoined.
         let expected = if property == "M11" { "not_checked" } else { "ok" };
         assert_eq!(verdict, expected, "{property}: {document:#}");
     }
@@ -203,7 +203,7 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
 }
 
 #[test]
-fn who_comes_back_says_what_it_did_not_deliver() {
+fn restarted_member_reports_its_undelivered_messages() {
     let mut running = Running::new(1, 3, "");
     let path = |running: &Running, life: &str| running.path(&format!("{life}.jsonl")).to_str().unwrap().to_owned();
     for name in ["g1.1", "g1.2", "g1.3"] {
@@ -214,15 +214,15 @@ fn who_comes_back_says_what_it_did_not_deliver() {
         assert_eq!(cast.code, 0, "{}", cast.stderr);
     };
     cast(&running, b"one\ntwo\nthree\n", "c0");
-    // Whoever hands the state over has delivered all three, too.
+    // The member that sends the state has delivered all three lines, too.
     for name in ["g1.1", "g1.2", "g1.3"] {
         running.delivered(name, 3);
     }
-    // What is killed may have told nobody yet what it did last.
+    // A member that is killed may not have reported its last deliveries to any other.
     // The session's opening and end are deliveries, too.
     running.until_recorded("g1.3.jsonl", 5);
     running.signal("g1.3", Signal::KILL);
-    // A later life has a smaller number, as after the calendar was set back.
+    // The later life has a smaller number, as after the wall clock was set back.
     running.start("g1.3", &["--history", &path(&running, "g1.3-again"), "--life", "1"]);
     let text = running.until("g1.3", "out", |text| text.ends_with("}\n"));
     let line: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
@@ -260,7 +260,7 @@ fn who_comes_back_says_what_it_did_not_deliver() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_majority_that_forgot_says_so_and_what_to_do() {
+fn majority_without_memory_is_reported_with_the_remedy() {
     let mut running = Running::with(&["g1.1", "g1.2"], 1, 3, SMALL);
     running.until("g1.1", "err", |text| text.contains("g1 begins when all its members are there: start g1.3\n"));
     running.start("g1.3", &[]);
@@ -269,7 +269,7 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
     }
     let begun = |running: &Running, seconds: &str| running.cast(b"x\n", &["--to", "g1", "--timeout", seconds]);
     assert_eq!(begun(&running, "20").code, 0);
-    // On a busy machine one of them may come when the others have begun, and is taken in.
+    // On a busy machine, one of them may start after the others have begun, and then joins.
     let begins = |text: &str| text.contains("g1 begins from nothing: its deliveries are numbered from 1");
     let told = ["g1.1", "g1.2", "g1.3"].map(|name| {
         running.until(name, "err", |text| begins(text) || text.contains("taken in by its group, which has delivered 0"))
@@ -278,7 +278,7 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
     for name in ["g1.1", "g1.3"] {
         running.signal(name, Signal::KILL);
     }
-    // What helps is said at once, and not only when starting them again has not helped.
+    // The remedy is reported at once, and not only after a restart that did not help.
     let remedy = "and nothing is delivered; fewer than a majority have the group's state: start g1.1 and g1.3, which then wait \
                   for it; stop g1.2 and start it anew: then g1 begins from nothing";
     running.until("g1.2", "err", |text| text.contains(remedy));
@@ -292,7 +292,7 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
     }
     let since = Instant::now();
     let moved = loop {
-        // A member that is busy may not answer in time.
+        // A busy member may not answer in time.
         let moved = run(["leader", "move", "--to", "g1.1"].map(str::to_owned).into_iter().chain(running.meeting()));
         if moved.stderr.contains("have no memory") || since.elapsed() > PATIENCE {
             break moved;
@@ -320,7 +320,7 @@ fn a_majority_that_forgot_says_so_and_what_to_do() {
 }
 
 #[test]
-fn state_of_any_size_is_taken_over_and_one_that_is_none_is_not_told_as_restored() {
+fn state_of_any_size_is_restored_and_no_state_is_not_reported() {
     let mut running = Running::new(1, 3, SMALL);
     for name in ["g1.1", "g1.2", "g1.3"] {
         running.start(name, &["--state-bytes", "300000"]);
@@ -341,7 +341,7 @@ fn state_of_any_size_is_taken_over_and_one_that_is_none_is_not_told_as_restored(
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_arguments_and_configurations_are_refused() {
     let mut running = Running::with(&["g1.1"], 2, 1, SMALL);
     running.until("g1.1", "err", |text| text.contains("memory"));
     running.cast(b"", &["--to", "g1,g9"]).refused(&["no group `g9`", "cluster.toml", "g1, g2"]);
@@ -368,14 +368,14 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_node_whose_deliveries_nobody_reads_stops_when_told_to_and_says_what_is_lost() {
+fn node_with_unread_output_stops_on_request_and_reports_the_loss() {
     let limits = SMALL.replace("message_bytes = 128", "message_bytes = 4096").replace("window = 16", "window = 256");
     let mut running = Running::new(1, 1, &limits);
     let mut command = stentor();
     command.args(["node", "--id", "g1.1"]).args(running.meeting()).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let unread = child.stdout.take();
-    // More than a pipe and the node's own batch hold.
+    // More than a pipe and the node's own batch can hold.
     let input = format!("{}\n", "x".repeat(4000)).repeat(400);
     let cast = running.cast(input.as_bytes(), &["--to", "g1", "--timeout", "1"]);
     assert_eq!(cast.code, 1, "the node is stuck: {}", cast.stderr);
@@ -389,7 +389,7 @@ fn a_node_whose_deliveries_nobody_reads_stops_when_told_to_and_says_what_is_lost
         if since.elapsed() > PATIENCE {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("it does not stop");
+            panic!("the node does not stop");
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -398,15 +398,15 @@ fn a_node_whose_deliveries_nobody_reads_stops_when_told_to_and_says_what_is_lost
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("nobody reads the deliveries"), "{said}");
-    // The place is free again, and the directory was left as ever.
+    // The seat is free again, and the directory is in its usual state.
     running.start("g1.1", &[]);
     assert_eq!(running.cast(b"x\n", &["--to", "g1"]).code, 0);
 }
 
 #[test]
-fn members_tell_who_is_gone_who_is_back_and_what_follows() {
+fn members_log_lost_and_returned_members_and_the_consequences() {
     let mut running = Running::with(&["g1.1", "g1.2", "g2.1"], 2, 2, SMALL);
-    assert_eq!(running.cast(b"x\n", &["--to", "g1"]).code, 0, "members of other groups do not count");
+    assert_eq!(running.cast(b"x\n", &["--to", "g1"]).code, 0, "the other group need not be complete");
     let alone = running.cast(b"x\n", &["--to", "g2", "--timeout", "1"]);
     assert_eq!(alone.code, 1);
     assert!(alone.stderr.contains("not there after 1s: g2.2\n"), "one of two is no majority: {}", alone.stderr);
@@ -422,11 +422,11 @@ fn members_tell_who_is_gone_who_is_back_and_what_follows() {
         text.contains("g1.2 is there again, as pid ")
             && text.contains("; 2 of the 2 members of g1 run again, a majority")
     });
-    // Of two members, one without memory, no majority can take it in: it stays outside.
+    // With two members of which one has no memory, no majority can let it join.
 }
 
 #[test]
-fn a_killed_member_is_named_and_leaves_nothing_behind() {
+fn killed_member_is_named_and_leaves_no_files() {
     let mut running = Running::with(&["g1.1", "g1.2"], 1, 2, SMALL);
     assert_eq!(running.cast(b"before\n", &["--to", "g1"]).code, 0);
     running.signal("g1.1", Signal::KILL);
@@ -441,7 +441,7 @@ fn a_killed_member_is_named_and_leaves_nothing_behind() {
     }
 }
 
-/// Who leads, and how many say so.
+/// Returns the members that claim to lead.
 pub(crate) fn led(running: &Running) -> Vec<String> {
     let shown = run(["leader", "show", "--json"].map(str::to_owned).into_iter().chain(running.meeting()));
     let document = shown.document("leader-show");
@@ -450,7 +450,7 @@ pub(crate) fn led(running: &Running) -> Vec<String> {
 }
 
 #[test]
-fn a_member_that_is_stopped_is_shown_as_silent_and_the_others_as_they_are() {
+fn stopped_member_is_shown_as_silent() {
     let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
     let leader = led(&running).pop().expect("somebody leads");
@@ -461,15 +461,16 @@ fn a_member_that_is_stopped_is_shown_as_silent_and_the_others_as_they_are() {
     let document = shown.document("leader-show");
     let states: Vec<_> = document["members"].as_array().unwrap().iter().map(|member| &member["state"]).collect();
     assert_eq!(states.iter().filter(|state| **state == "silent").count(), 1, "{document}");
-    // A busy machine may have its leader replaced meanwhile.
+    // On a busy machine, the leader may be replaced meanwhile.
     let says = |state: &str| ["leads", "follows", "campaigns"].contains(&state);
     assert_eq!(states.iter().filter(|state| state.as_str().is_some_and(says)).count(), 2, "{document}");
 }
 
-/// Whoever has to do with a member that is stopped says so, and how it goes on; starting it again would not help.
+/// Every command and member that notices a stopped member reports that, and how to continue it. A restart would not
+/// help.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn members_that_are_stopped_are_not_to_be_started_again() {
+fn remedy_for_stopped_members_is_not_a_restart() {
     let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
     let all = ["g1.1", "g1.2", "g1.3"];
@@ -490,13 +491,14 @@ fn members_that_are_stopped_are_not_to_be_started_again() {
     assert!(!shown.stdout.contains("another program has its address"), "{}", shown.stdout);
 }
 
-/// What `leader show` prints, once it ends with this code and says this. It never takes long.
+/// Waits until `leader show` ends with this code and its output satisfies `said`. Returns the output. No call may take
+/// long.
 pub(crate) fn show_until(running: &Running, what: &str, code: i32, said: impl Fn(&str) -> bool) -> String {
     let since = Instant::now();
     loop {
         let begun = Instant::now();
         let shown = run(["leader", "show"].map(str::to_owned).into_iter().chain(running.meeting()));
-        // All are asked at once, for 0.4 s; the rest is the start of the command on a busy machine.
+        // All members are asked at once, for 0.4 s. The rest is the start of the command on a busy machine.
         assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
         if shown.code == code && said(&shown.stdout) {
             return shown.stdout;
@@ -507,7 +509,7 @@ pub(crate) fn show_until(running: &Running, what: &str, code: i32, said: impl Fn
 }
 
 #[test]
-fn a_group_without_a_majority_is_said_to_have_none_by_those_who_remain_and_by_the_command() {
+fn lost_majority_is_reported_by_remaining_members_and_leader_show() {
     let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     for name in ["g1.1", "g1.2", "g1.3"] {
         running.until(name, "err", |text| text.contains("all members are connected"));
@@ -523,7 +525,7 @@ fn a_group_without_a_majority_is_said_to_have_none_by_those_who_remain_and_by_th
     running.until(&leader, "err", |text| text.contains("g1 goes on: 2 of its 3 members are there, 2 have to"));
     let down = format!("{} is down", others[0]);
     show_until(&running, "a majority works", 0, |text| text.contains("g1 works: ") && text.contains(&down));
-    assert_eq!(running.cast(b"x\n", &["--to", "g1"]).code, 0, "and takes new clients in");
+    assert_eq!(running.cast(b"x\n", &["--to", "g1"]).code, 0, "the group accepts new clients");
     running.signal(others[1], Signal::KILL);
     running.until(&leader, "err", |text| text.contains("g1 has lost its majority: 1 of its 3 members are there"));
     let none =
@@ -534,9 +536,9 @@ fn a_group_without_a_majority_is_said_to_have_none_by_those_who_remain_and_by_th
     assert!(shown.code == 1 && document["ok"] == false && document["groups"][0]["reason"].is_string(), "{document:#}");
 }
 
-/// A stopped process keeps its sockets: only its heart is still.
+/// A stopped process keeps its sockets, and only its heartbeat stops.
 #[test]
-fn a_majority_that_is_stopped_is_missed_once_and_is_back_once() {
+fn stopped_majority_is_reported_missing_once_and_back_once() {
     let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     for name in ["g1.1", "g1.2", "g1.3"] {
         running.until(name, "err", |text| text.contains("all members are connected"));
@@ -560,7 +562,7 @@ fn a_majority_that_is_stopped_is_missed_once_and_is_back_once() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_member_without_memory_does_not_say_that_its_group_goes_on() {
+fn member_without_memory_does_not_report_that_its_group_goes_on() {
     let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     for name in ["g1.1", "g1.2", "g1.3"] {
         running.until(name, "err", |text| text.contains("all members are connected"));
@@ -575,7 +577,7 @@ fn a_member_without_memory_does_not_say_that_its_group_goes_on() {
     running.signal("g1.2", Signal::KILL);
     let said = running.until("g1.1", "err", |text| text.contains("lost g1.2"));
     assert!(!said.contains("g1 goes on"), "{said}");
-    // It has not lost a majority: it never knew one.
+    // It has not lost a majority, because it never knew one.
     assert!(!said.contains("g1 has lost its majority"), "{said}");
     let lost = said.lines().find(|line| line.contains("lost g1.2, pid ")).expect("a line");
     let remedy = "; this process waits for the group's state; fewer than a majority have the group's state: start g1.2, which \
@@ -585,7 +587,7 @@ fn a_member_without_memory_does_not_say_that_its_group_goes_on() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn messages_that_wait_for_another_group_are_no_progress_and_their_client_is_named() {
+fn messages_stalled_by_another_group_name_their_client() {
     let running = Running::with(&["g1.1", "g2.1"], 2, 1, SMALL);
     let mut command = stentor();
     command.args(["cast", "--to", "g1,g2", "--timeout", "60"]).args(running.meeting());
@@ -612,7 +614,7 @@ fn messages_that_wait_for_another_group_are_no_progress_and_their_client_is_name
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn messages_of_which_a_cast_knows_nothing_are_not_said_to_be_undelivered() {
+fn messages_of_unknown_outcome_are_not_reported_undelivered() {
     let running = Running::with(&["g1.1", "g2.1"], 2, 1, SMALL);
     let mut command = stentor();
     command.args(["cast", "--to", "g1,g2", "--timeout", "3"]).args(running.meeting());
@@ -634,7 +636,7 @@ fn messages_of_which_a_cast_knows_nothing_are_not_said_to_be_undelivered() {
     }
 }
 
-/// The command line of the process that cleans up after a node.
+/// Returns the command line of the janitor of a node.
 fn janitor_of(pid: u32) -> Option<String> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     let child = children.split_whitespace().next()?;
@@ -644,11 +646,11 @@ fn janitor_of(pid: u32) -> Option<String> {
 }
 
 #[test]
-fn what_a_killed_node_leaves_is_removed_by_this_same_program() {
+fn files_of_a_killed_node_are_removed_by_its_janitor() {
     let mut running = Running::with(&["g1.1"], 1, 1, SMALL);
     running.until("g1.1", "err", |text| text.contains("ready"));
     let pid = running.nodes[0].1.id();
-    let line = janitor_of(pid).expect("somebody cleans up");
+    let line = janitor_of(pid).expect("the node has a janitor");
     assert!(line.starts_with("stentor janitor ") && line.contains("-g1.1."), "{line}");
     assert_eq!(running.signal("g1.1", Signal::KILL), None);
     let since = Instant::now();
@@ -659,7 +661,7 @@ fn what_a_killed_node_leaves_is_removed_by_this_same_program() {
 }
 
 #[test]
-fn stop_ends_the_members_of_its_cluster_and_no_others() {
+fn stop_ends_only_the_members_of_its_cluster() {
     let mut running = Running::with(&["g1.1", "g1.2"], 1, 2, SMALL);
     let other = Running::with(&["g1.1"], 1, 1, SMALL);
     for name in ["g1.1", "g1.2"] {
@@ -670,7 +672,7 @@ fn stop_ends_the_members_of_its_cluster_and_no_others() {
     };
     let one = stop(&["--id", "g1.2"]);
     assert_eq!((one.code, &one.document("stop")["members"][0]["state"]), (0, &"stopped".into()), "{}", one.stderr);
-    // A killed predecessor may have left its socket beside that of the one that runs.
+    // A killed predecessor may have left its socket beside that of the running process.
     let list = |path: PathBuf| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let pid = format!(".{}.", running.nodes[0].1.id());
     let sockets: Vec<_> = list(running.path("run")).into_iter().filter(|path| path.is_dir()).flat_map(list).collect();

@@ -1,4 +1,4 @@
-//! `stentor config init` and `stentor config check`.
+//! Tests of `stentor config init` and `stentor config check`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::support::{Scratch, ran, run, stentor};
 const GROUP: &str = "[[group]]\nid = \"g1\"\nprocess = [ { id = \"g1.1\", address = \"127.0.0.1:7101\" } ]\n";
 
 #[test]
-fn what_init_writes_check_accepts() {
+fn check_accepts_the_file_of_init() {
     let scratch = Scratch::new();
     let file = scratch.path("cluster.toml");
     let path = file.to_str().unwrap();
@@ -50,7 +50,7 @@ fn init_does_not_overwrite_unless_forced() {
 }
 
 #[test]
-fn init_refuses_what_check_would_refuse_and_writes_nothing() {
+fn init_refuses_options_that_check_refuses_and_writes_no_file() {
     let scratch = Scratch::new();
     let file = scratch.path("cluster.toml");
     let path = file.to_str().unwrap();
@@ -116,7 +116,7 @@ fn every_bad_file_is_refused_with_its_line_and_a_remedy() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_not_text_is_refused() {
+fn missing_file_and_binary_file_are_refused() {
     let scratch = Scratch::new();
     let absent = scratch.path("absent.toml");
     run(["config", "check", absent.to_str().unwrap()]).refused(&["absent.toml", "stentor config init"]);
@@ -127,7 +127,7 @@ fn a_file_that_is_not_there_or_not_text_is_refused() {
 }
 
 #[test]
-fn notes_tell_what_is_not_used_and_what_does_not_help() {
+fn notes_list_unused_and_ineffective_settings() {
     let scratch = Scratch::new();
     let two =
         "[[group]]\nid = \"g2\"\nprocess = [ { id = \"a\", address = \"a:1\" }, { id = \"b\", address = \"b:1\" } ]\n";
@@ -141,7 +141,7 @@ fn notes_tell_what_is_not_used_and_what_does_not_help() {
 }
 
 #[test]
-fn init_makes_a_key_where_one_is_needed_and_keeps_one_that_is_there() {
+fn init_creates_a_required_key_and_keeps_an_existing_one() {
     let scratch = Scratch::new();
     let (config, key) = (scratch.path("cluster.toml"), scratch.path("cluster.key"));
     let init =
@@ -155,13 +155,13 @@ fn init_makes_a_key_where_one_is_needed_and_keeps_one_that_is_there() {
         let text = fs::read_to_string(&key).unwrap();
         assert_eq!(text.len(), 64, "{fabric}");
         init(fabric);
-        assert_eq!(fs::read_to_string(&key).unwrap(), text, "another host may have it");
+        assert_eq!(fs::read_to_string(&key).unwrap(), text, "another host may have the key");
         fs::remove_file(&key).unwrap();
     }
 }
 
 #[test]
-fn a_configuration_is_found_without_being_named() {
+fn configuration_is_found_without_an_option() {
     let scratch = Scratch::new();
     let named = scratch.path("named.toml");
     for (name, cluster) in [("cluster.toml", "here"), ("named.toml", "there")] {
@@ -174,7 +174,7 @@ fn a_configuration_is_found_without_being_named() {
     };
     assert_eq!(checked(&mut stentor()), "here");
     assert_eq!(checked(stentor().env("STENTOR_CONFIG", &named)), "there");
-    // All of them look there, and say where they looked.
+    // All commands look in the default place, and report it.
     let empty = scratch.path("empty");
     fs::create_dir(&empty).unwrap();
     for command in [

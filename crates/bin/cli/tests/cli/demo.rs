@@ -1,4 +1,4 @@
-//! `stentor demo`.
+//! Tests of `stentor demo`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -23,7 +23,7 @@ fn every_property_is_judged_and_holds() {
     let document = ran.document("demo");
     assert_eq!(document["ok"], true);
     for (property, verdict) in document["properties"].as_object().unwrap() {
-        // Nobody is killed, so nobody comes back.
+        // No member is killed, so none rejoins.
         let expected = if property == "M11" { "not_checked" } else { "ok" };
         assert_eq!(verdict, expected, "{property}: {document:#}");
     }
@@ -33,12 +33,12 @@ fn every_property_is_judged_and_holds() {
     assert_eq!(delivered, deliveries);
     let micros = ["p50", "p99", "max"].map(|at| document["latency_us"][at].as_f64().unwrap());
     assert!(micros.is_sorted() && micros[0] > 1.0, "{micros:?}");
-    // A message to one group of three costs 3 + 2 + 4 writes, one to both 36.
+    // A message to one group of three costs 3 + 2 + 4 writes, and one to both groups 36.
     let share = document["messages_to_one_group"].as_f64().unwrap() / messages as f64;
     let items: f64 = document["items_by_step"].as_object().unwrap().values().map(|n| n.as_f64().unwrap()).sum();
     let expected = share * 9.0 + (1.0 - share) * 36.0;
-    // Who waits for a process that gets no processor says acknowledgements, timestamps and vectors again. A leader that is replaced
-    // for that has its successor say more again; else bodies and assignments are said once.
+    // A member that waits for a process without a processor repeats acknowledgements, timestamps and vectors. If a
+    // leader is replaced for that reason, its successor repeats more. Otherwise bodies and assignments are sent once.
     let again = if document["leader_changes"] == 0 { 1.3 } else { 1.5 };
     assert!(items > expected - 0.001 && items < expected * again, "{items} {share}: {document:#}");
     for (step, one, both) in [("body", 3.0, 6.0), ("assign", 2.0, 4.0)] {
@@ -61,7 +61,7 @@ fn every_property_is_judged_and_holds() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_leader_that_is_killed_is_replaced_and_comes_back() {
+fn killed_leader_is_replaced_and_rejoins() {
     let scratch = Scratch::new();
     let keep = scratch.path("histories");
     let ran = run(["demo", "--json", "--keep", keep.to_str().unwrap()]);
@@ -78,7 +78,7 @@ fn a_leader_that_is_killed_is_replaced_and_comes_back() {
 }
 
 #[test]
-fn other_texts_and_shapes() {
+fn other_texts_and_cluster_shapes_work() {
     let scratch = Scratch::new();
     let text = scratch.file("text", "one\n\ntwo \u{fe}\nthree");
     let temporary = scratch.path("tmp");
@@ -113,7 +113,7 @@ fn other_texts_and_shapes() {
 }
 
 #[test]
-fn a_long_name_for_temporary_files_is_no_hindrance() {
+fn long_temporary_directory_works() {
     let scratch = Scratch::new();
     let temporary = scratch.path(&"x".repeat(120));
     fs::create_dir(&temporary).unwrap();
@@ -123,7 +123,7 @@ fn a_long_name_for_temporary_files_is_no_hindrance() {
     assert_eq!((&document["ok"], &document["messages"]), (&true.into(), &3.into()));
 }
 
-/// A demonstration that goes on for long, in a directory of its own.
+/// A demonstration that runs for long, in a separate directory.
 struct Long {
     scratch: Scratch,
     demo: Child,
@@ -139,7 +139,7 @@ impl Long {
         command.args(["demo", "--no-kill", "--input", text.to_str().unwrap()]).env("TMPDIR", scratch.path("tmp"));
         let demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let long = Long { scratch, demo };
-        // Until something was delivered everywhere.
+        // Wait until something was delivered everywhere.
         let grown =
             |name: &str| long.files().iter().any(|file| file.ends_with(name) && file.metadata().unwrap().len() > 0);
         long.until(|| grown("c0.jsonl") && long.nodes().len() == 6);
@@ -150,7 +150,7 @@ impl Long {
         let mut files = Vec::new();
         let mut left = vec![self.scratch.path("tmp")];
         while let Some(directory) = left.pop() {
-            // Directories come and go.
+            // Directories appear and disappear meanwhile.
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
                 if entry.path().is_dir() { left.push(entry.path()) } else { files.push(entry.path()) }
             }
@@ -158,7 +158,7 @@ impl Long {
         files
     }
 
-    /// Processes with our directory in their command line.
+    /// Returns the processes with our directory in their command line.
     fn nodes(&self) -> Vec<Pid> {
         let ours = self.scratch.path("tmp").into_os_string().into_string().unwrap();
         let pid = |entry: fs::DirEntry| {
@@ -177,7 +177,7 @@ impl Long {
         }
     }
 
-    /// It must end by itself, and soon.
+    /// Waits for the end of the demonstration, which must come by itself and soon.
     fn end(self) -> (Ran, Scratch) {
         let since = Instant::now();
         let Long { scratch, demo } = self;
@@ -189,7 +189,7 @@ impl Long {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_killed_member_ends_the_demonstration_and_nothing_is_left() {
+fn killed_member_ends_the_demonstration_without_leftovers() {
     let long = Long::start();
     kill_process(long.nodes()[2], Signal::KILL).unwrap();
     let (ran, scratch) = long.end();
@@ -200,7 +200,7 @@ fn a_killed_member_ends_the_demonstration_and_nothing_is_left() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn an_interrupt_ends_everything_and_nothing_is_left() {
+fn interrupt_ends_everything_without_leftovers() {
     let long = Long::start();
     kill_process(Pid::from_child(&long.demo), Signal::INT).unwrap();
     let (ran, scratch) = long.end();

@@ -1,4 +1,4 @@
-//! `stentor doctor`.
+//! Tests of `stentor doctor`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use crate::support::{Scratch, ran, run, stentor};
 
 #[test]
-fn every_fabric_of_the_design_is_told_of() {
+fn every_fabric_is_reported() {
     let document = run(["doctor", "--json"]).document("doctor");
     let fabrics = document["fabrics"].as_object().unwrap();
     assert_eq!(fabrics["sim"]["available"], true);
     assert_eq!(fabrics["roce"]["available"], true);
     let ofi = &fabrics["ofi"];
-    // Whether there is libfabric, or a device, depends on the machine.
+    // The presence of libfabric or a device depends on the machine.
     assert_eq!(ofi["available"] == true, ofi["path"].is_string(), "{ofi}");
     let why = ofi["why"].as_str().unwrap();
     assert!(why.starts_with(if ofi["available"] == true { "it would take " } else { "libfabric" }), "{why}");
@@ -21,7 +21,7 @@ fn every_fabric_of_the_design_is_told_of() {
     assert!(!verbs["why"].as_str().unwrap().is_empty());
     let whats: Vec<_> = document["findings"].as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
     let always = whats.iter().position(|what| what.starts_with("RDMA device")).unwrap();
-    // Behind these come the devices with their ports, or that there are none.
+    // The devices with their ports, or a finding that there are none, follow these.
     assert_eq!(
         whats[..always],
         [
@@ -44,7 +44,7 @@ fn every_fabric_of_the_design_is_told_of() {
 }
 
 #[test]
-fn whatever_is_not_ok_has_a_remedy() {
+fn every_problem_has_a_remedy() {
     let document = run(["doctor", "--json"]).document("doctor");
     for finding in document["findings"].as_array().unwrap() {
         assert_eq!(finding["state"] == "ok", finding["remedy"].is_null(), "{finding}");
@@ -52,7 +52,7 @@ fn whatever_is_not_ok_has_a_remedy() {
 }
 
 #[test]
-fn a_runtime_directory_for_others_makes_shm_unavailable() {
+fn runtime_directory_open_to_others_makes_shm_unavailable() {
     let scratch = Scratch::new();
     let directory = scratch.path("stentor");
     fs::create_dir(&directory).unwrap();

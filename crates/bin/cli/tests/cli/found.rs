@@ -1,5 +1,5 @@
-//! Members that run elsewhere than their configuration and `--directory` say: it was edited since they started, it is a copy, or
-//! they were told another directory.
+//! Members that do not run where their configuration and `--directory` say, because the file was edited since they
+//! started, it is a copy, or they were started with another directory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use rustix::process::Signal;
 
 use crate::support::{Ran, Scratch, ran, signal, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longer than a member takes to end that was told to.
+/// Longer than a member takes to end after it was asked to.
 const MOMENT: Duration = Duration::from_millis(1500);
 
-/// A member that runs, and its cluster of one or two.
+/// A running member of a cluster of one or two.
 struct One {
     scratch: Scratch,
     cluster: String,
@@ -30,7 +30,8 @@ impl One {
         One { scratch: Scratch::new(), cluster: format!("{cluster}-{id}"), network, node: None }
     }
 
-    /// Writes a configuration in which the member has an address that ends like this; the other one has always the same.
+    /// Writes a configuration in which the member's address ends with `last`. The address of the other member is always
+    /// the same.
     fn config(&self, name: &str, fabric: &str, last: u8, other: u8) -> PathBuf {
         let (cluster, network) = (&self.cluster, &self.network);
         let key = self.scratch.file("cluster.key", "0123456789abcdef0123456789abcdef\n");
@@ -52,19 +53,19 @@ impl One {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command starts");
-        // A second member that starts does not end by itself.
+        // A second process of a member must end, but only by itself.
         let since = Instant::now();
         while child.try_wait().unwrap().is_none() {
             if since.elapsed() > PATIENCE {
                 child.kill().unwrap();
-                panic!("it goes on: {}", String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr));
+                panic!("it does not end: {}", String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         ran(&child.wait_with_output().unwrap())
     }
 
-    /// Starts the member, and waits until it says that it has begun.
+    /// Starts the member, and waits until it reports that it has begun.
     fn start(&mut self, config: &Path, directory: &str, change: impl Fn(&mut Command)) -> u32 {
         let mut command = stentor();
         command.args(["node", "--id", "g1.1", "--config"]).arg(config).arg("--directory");
@@ -90,14 +91,15 @@ impl One {
         self.node.as_mut().unwrap().try_wait().unwrap().is_none()
     }
 
-    /// It is found by all commands although this configuration and directory lead elsewhere, and named with `parts`.
+    /// Checks that all commands find the member although this configuration and directory point elsewhere, and that
+    /// their output has `parts`.
     fn is_found(&mut self, config: &Path, directory: &str, parts: &[&str]) {
         let pid = self.node.as_ref().unwrap().id();
         let second = self.run(&["node", "--id", "g1.1"], config, directory);
         second.refused(&["is running already, as pid ", &pid.to_string(), "stop that process"]);
         let shown = self.run(&["leader", "show"], config, directory);
         assert!(!shown.stdout.contains("g1.1 is down") && shown.stdout.contains(&pid.to_string()), "{}", shown.stdout);
-        // Its state is asked where it is.
+        // Its state is requested from where it runs.
         assert!(!shown.stdout.contains("silent"), "{}", shown.stdout);
         let stopped = self.run(&["stop", "--id", "g1.1"], config, directory);
         assert!(stopped.code == 0 && stopped.stdout.contains("stopped"), "{}{}", stopped.stdout, stopped.stderr);
@@ -121,13 +123,13 @@ impl Drop for One {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn member_that_was_told_another_directory_is_found_and_no_second_one_starts() {
+fn member_in_another_directory_is_found_and_a_second_one_is_refused() {
     let mut one = One::new("directory", 0);
     let config = one.config("cluster.toml", "shm", 1, 2);
     one.start(&config, "a", |_| ());
     let there = one.scratch.path("a");
     let place = format!("sockets in {}", there.display());
-    // It need not be started again: whoever asks named the wrong directory.
+    // The member need not be restarted, because only the command named the wrong directory.
     let ask = format!("ask with `--directory {}`", there.display());
     let shown = one.run(&["leader", "show"], &config, "b");
     assert!(shown.stdout.contains(&ask), "{}", shown.stdout);
@@ -142,7 +144,7 @@ fn member_that_was_told_another_directory_is_found_and_no_second_one_starts() {
 }
 
 #[test]
-fn member_whose_address_or_limits_were_edited_is_found_and_no_second_one_starts() {
+fn member_with_edited_configuration_is_found_and_a_second_one_is_refused() {
     let mut one = One::new("edited", 1);
     let config = one.config("cluster.toml", "roce", 1, 2);
     one.start(&config, "a", |_| ());
@@ -158,7 +160,7 @@ fn member_whose_address_or_limits_were_edited_is_found_and_no_second_one_starts(
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn copy_of_a_configuration_is_the_same_cluster_and_one_of_the_same_name_is_another() {
+fn copied_configuration_is_the_same_cluster_but_an_equal_name_is_not() {
     let mut one = One::new("copy", 2);
     let config = one.config("cluster.toml", "roce", 1, 2);
     let copy = one.config("copy.toml", "roce", 3, 2);
@@ -178,7 +180,7 @@ fn copy_of_a_configuration_is_the_same_cluster_and_one_of_the_same_name_is_anoth
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn request_to_stop_that_a_stopped_member_did_not_answer_is_withdrawn() {
+fn unanswered_request_to_stop_is_withdrawn() {
     let mut one = One::new("withdrawn", 3);
     let config = one.config("cluster.toml", "shm", 1, 2);
     let pid = one.start(&config, "a", |_| ());
@@ -198,7 +200,7 @@ fn request_to_stop_that_a_stopped_member_did_not_answer_is_withdrawn() {
 }
 
 #[test]
-fn first_line_of_a_member_says_from_what_it_was_started() {
+fn first_line_of_a_member_names_its_configuration() {
     let mut one = One::new("origin", 4);
     let config = one.config("cluster.toml", "roce", 1, 2);
     one.start(&config, "a", |_| ());
@@ -210,11 +212,11 @@ fn first_line_of_a_member_says_from_what_it_was_started() {
     for part in parts {
         assert!(first.contains(part), "`{part}` is not in: {first}");
     }
-    assert!(!said.contains("0123456789abcdef0123"), "never the key");
+    assert!(!said.contains("0123456789abcdef0123"), "the key must never be printed");
 }
 
 #[test]
-fn few_open_files_are_raised_where_that_is_allowed_and_told_where_not() {
+fn low_open_file_limit_is_raised_or_reported() {
     let mut one = One::new("files", 5);
     let config = one.config("cluster.toml", "shm", 1, 2);
     let within = |limits: &str| {

@@ -5,9 +5,10 @@ use std::fs;
 use crate::roce::Nodes;
 use crate::support::run;
 
-/// Two hosts are compared without showing their keys, and whoever waits for a member that has another one says so.
+/// Two hosts can be compared without showing their keys, and a process that waits for a member with another key reports
+/// that.
 #[test]
-fn a_wrong_key_is_named_by_its_file_and_fingerprint_and_by_those_who_wait() {
+fn wrong_key_is_named_by_its_file_and_fingerprint_and_by_waiting_members() {
     let mut nodes = Nodes::new(15, "key = \"file:cluster.key\"");
     let text = fs::read_to_string(nodes.scratch.path("cluster.toml")).unwrap();
     nodes.scratch.file("old.toml", &text.replace("cluster.key", "old.key"));

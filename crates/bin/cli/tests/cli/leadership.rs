@@ -1,4 +1,4 @@
-//! Tests of leadership: which member leads a group, and how another one takes over.
+//! Tests of leadership: which member leads a group, and how the leadership moves.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::cluster::{PATIENCE, Running, SMALL, led};
 use crate::support::run;
 
 #[test]
-fn the_leadership_moves_on_request_without_a_timeout() {
+fn leadership_moves_on_request_without_a_timeout() {
     let names = ["g1.1", "g1.2", "g1.3"];
     let running = Running::with(&names, 1, 3, SMALL);
     let to = |name: &str| {
@@ -17,7 +17,7 @@ fn the_leadership_moves_on_request_without_a_timeout() {
     };
     assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
     let since = Instant::now();
-    // Right after the start no election names a leader yet.
+    // Right after the start no election has named a leader yet.
     let mut taken = 0;
     for name in ["g1.2", "g1.3", "g1.3", "g1.1"] {
         let moved = loop {
@@ -29,7 +29,7 @@ fn the_leadership_moves_on_request_without_a_timeout() {
         assert_eq!(moved.code, 0, "{}", moved.stderr);
         let document = moved.document("leader-move");
         assert_eq!((&document["to"], led(&running)), (&name.into(), vec![name.to_owned()]));
-        // The shortest silence that is suspicious is a second: it was not waited for.
+        // The leadership moves in less than the shortest suspicious silence, which is one second.
         taken += u32::from(document["seconds"].as_f64().unwrap() < 1.0);
     }
     assert!(taken >= 3, "only {taken} of four were quick");
@@ -42,7 +42,7 @@ fn the_leadership_moves_on_request_without_a_timeout() {
 }
 
 #[test]
-fn moves_that_cannot_be_are_refused() {
+fn impossible_moves_are_refused() {
     let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
     assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
     let ask = |running: &Running, arguments: &[&str]| {
@@ -58,7 +58,8 @@ fn moves_that_cannot_be_are_refused() {
     let members = shown["members"].as_array().unwrap();
     assert!(members.iter().any(|member| member["id"] == other && member["state"] == "down"), "{shown}");
     let since = Instant::now();
-    // Until the others have missed it, it may be nominated, and is passed over.
+    // The other members may still nominate a member that just died, until they miss it. The election then passes it
+    // over.
     let refused = loop {
         let refused = ask(&running, &["leader", "move", "--to", other, "--timeout", "1"]);
         if refused.stderr.contains("does not answer, or waits") || since.elapsed() > PATIENCE {
@@ -74,13 +75,13 @@ fn moves_that_cannot_be_are_refused() {
     assert_eq!(nobody.code, 1);
     assert!(nobody.stderr.contains("nobody leads `g1`; 0 of its 3 members answer"), "{}", nobody.stderr);
     assert_eq!(ask(&running, &["leader", "show"]).code, 1);
-    assert!(!running.path("run").exists(), "nothing is left behind");
+    assert!(!running.path("run").exists(), "a failed command leaves nothing behind");
 }
 
-/// Right after the start the leadership moves on the first request, and a leader that is told to stop hands over first: the
-/// shortest silence that is suspicious, a second, is never waited for.
+/// Right after the start the leadership moves on the first request. A leader that is asked to stop hands over first.
+/// Neither waits for the shortest suspicious silence, which is one second.
 #[test]
-fn young_group_moves_its_leader_and_a_leader_that_is_stopped_hands_over() {
+fn young_group_moves_its_leader_and_a_stopping_leader_hands_over() {
     let names = ["g1.1", "g1.2", "g1.3"];
     let mut running = Running::with(&names, 1, 3, SMALL);
     for name in names {
@@ -96,7 +97,7 @@ fn young_group_moves_its_leader_and_a_leader_that_is_stopped_hands_over() {
         let said = running.read(&stopped, "err");
         let heir = said.lines().rev().find_map(|line| line.split_once("told to stop: hands over to "));
         let (_, heir) = heir.unwrap_or_else(|| panic!("{stopped} does not hand over: {said}"));
-        // It ended after another one led; no timeout has passed since.
+        // The leader ended only after another member led. No timeout has passed since.
         assert_eq!(led(&running), [heir], "{said}");
         running.start(&stopped, &[]);
         running.until(&stopped, "err", |text| text.contains("all members are connected"));
@@ -105,7 +106,7 @@ fn young_group_moves_its_leader_and_a_leader_that_is_stopped_hands_over() {
 }
 
 #[test]
-fn leader_whose_input_ends_does_not_wait_for_another_one_to_lead() {
+fn leader_whose_input_ends_does_not_hand_over() {
     let mut running = Running::new(1, 3, SMALL);
     let names = ["g1.1", "g1.2", "g1.3"];
     names.iter().for_each(|name| running.start(name, &["--until-eof"]));

@@ -1,4 +1,5 @@
-//! Nodes of a user's program, the example `counter`: the commands of operators reach them as they reach `stentor node`.
+//! Tests that the commands of operators reach the nodes of a user's program, the example `counter`, just as they reach
+//! `stentor node`.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,11 +10,11 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NAMES: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
 
-/// A cluster of counters; none outlives the test.
+/// A cluster of counters, whose processes are killed at the end of the test.
 struct Counters {
     scratch: Scratch,
     nodes: [Option<Child>; 3],
@@ -29,7 +30,7 @@ impl Drop for Counters {
 }
 
 impl Counters {
-    /// `net` is a network of loopback addresses that no other test has.
+    /// Starts the three counters. `net` is a network of loopback addresses that no other test uses.
     fn start(fabric: &str, net: u8) -> Self {
         let (scratch, id) = (Scratch::new(), std::process::id());
         let key = scratch.file("cluster.key", "0123456789abcdef0123456789abcdef\n");
@@ -71,7 +72,7 @@ impl Counters {
         node.wait().unwrap();
     }
 
-    /// A node that was told to stop ends by itself, without an error.
+    /// Waits until a node that an operator stopped ends by itself, without an error.
     fn has_ended(&mut self, at: usize) {
         let mut node = self.nodes[at].take().expect("it ran");
         let since = Instant::now();
@@ -92,7 +93,7 @@ impl Counters {
         ran(&command.env("XDG_RUNTIME_DIR", self.directory()).stdin(Stdio::null()).output().unwrap())
     }
 
-    /// Asks how the group stands until it stands like that.
+    /// Runs `leader show` until its document satisfies `what`, and returns that document.
     fn shows(&self, what: impl Fn(&Value) -> bool) -> Value {
         let since = Instant::now();
         loop {
@@ -104,7 +105,7 @@ impl Counters {
         }
     }
 
-    /// Adds 5. Returns what the counter is then.
+    /// Adds 5 to the counter and returns its new value.
     fn add(&self) -> i64 {
         let added = ran(&self.counter().output().expect("it runs"));
         assert_eq!(added.code, 0, "{}", added.stderr);
@@ -116,7 +117,8 @@ fn all_work(shown: &Value) -> bool {
     shown["ok"] == true && shown["groups"][0]["working"].as_array().is_some_and(|working| working.len() == 3)
 }
 
-/// Shows, moves, refuses a second process of a name, stops one, resets a group that has lost its majority, and stops all.
+/// Runs the operator's commands against the nodes: they show and move the leadership, refuse a second process with the
+/// same name, stop one node, reset a group that has lost its majority, and stop all nodes.
 fn operate(fabric: &str, net: u8) {
     let mut counters = Counters::start(fabric, net);
     let shown = counters.shows(all_work);
@@ -130,7 +132,7 @@ fn operate(fabric: &str, net: u8) {
     counters.shows(|shown| shown["groups"][0]["leader"] == to);
     assert_eq!(counters.add(), 5);
 
-    // The program and the command refuse a second process of a name in the same words.
+    // The program and the command refuse a second process with the same name in the same words.
     let twin = ran(&counters.counter().arg("g1.2").output().unwrap());
     let file = fs::canonicalize(counters.scratch.path("cluster.toml")).unwrap();
     let said = format!("is running already, as pid {}, with configuration", counters.nodes[1].as_ref().unwrap().id());
@@ -145,7 +147,7 @@ fn operate(fabric: &str, net: u8) {
     counters.start_node(2);
     counters.shows(all_work);
 
-    // The memory of a majority is lost. The operator lets the group go on with what the third has.
+    // A majority loses its memory. The operator resets the group to the state of the third member.
     for at in [0, 1] {
         counters.kill(at);
     }
@@ -158,7 +160,7 @@ fn operate(fabric: &str, net: u8) {
     });
     let told = counters.ask(&["group", "reset", "--group", "g1"]);
     let ends = told.stderr.split("--ends ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let ends = ends.unwrap_or_else(|| panic!("it says what to type: {}", told.stderr));
+    let ends = ends.unwrap_or_else(|| panic!("the message has the arguments to type: {}", told.stderr));
     let done = counters.ask(&["group", "reset", "--group", "g1", "--ends", ends, "--from", "g1.3", "--json"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
     assert_eq!(done.document("group-reset")["ended"], ends);

@@ -1,4 +1,4 @@
-//! The real binary, as a user runs it.
+//! Tests of the real binary, run as a user runs it.
 
 mod bench;
 mod broken;

@@ -1,4 +1,5 @@
-//! What a process keeps, against what its configuration says, and what happens where that does not fit.
+//! Tests of the memory of a process: what it uses, what its configuration plans, and what happens if the plan does not
+//! fit.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// More than a node takes besides: 17 to 19 MiB with the program of a debug build.
+/// Upper bound of a node's other memory, which is 17 to 19 MiB with the program of a debug build.
 const BESIDE: u64 = 40 << 20;
 
-/// A node alone in its group.
+/// A node that is the only member of its group.
 struct Alone {
     scratch: Scratch,
     config: PathBuf,
@@ -27,7 +28,7 @@ fn config(scratch: &Scratch, limits: &str) -> PathBuf {
     scratch.file("cluster.toml", &text)
 }
 
-/// Bytes that `config check` says of each member.
+/// Returns the number of bytes that `config check` reports for each member.
 fn planned(config: &Path) -> u64 {
     let document = run(["config", "check", config.to_str().unwrap(), "--json"]).document("config-check");
     document["memory"]["processes"][0]["bytes"].as_u64().expect("bytes")
@@ -54,14 +55,14 @@ impl Alone {
         fs::read_to_string(self.scratch.path("err")).unwrap()
     }
 
-    /// Bytes of it that are resident.
+    /// Returns the number of resident bytes of the node.
     fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.node.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of its own");
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// Sends so many short messages.
+    /// Sends `lines` short messages.
     fn cast(&self, lines: usize) {
         let input = self.scratch.file("lines", &"x\n".repeat(lines));
         let mut cast = stentor();
@@ -81,9 +82,10 @@ impl Drop for Alone {
 
 const LARGE_WINDOW: &str = "clients = 1\nwindow = 65536\nmessage_bytes = 128\nbody_ring_kib = 16";
 
-/// The window's places are nearly all that this node has: after a window of messages they are resident, and in the plan.
+/// The window's places are nearly all the memory of this node. After a window of messages they are resident, as
+/// planned.
 #[test]
-fn a_window_that_was_used_takes_what_is_planned() {
+fn used_window_occupies_the_planned_memory() {
     let alone = Alone::start(LARGE_WINDOW);
     let (planned, before) = (planned(&alone.config), alone.resident());
     alone.cast(66_000);
@@ -93,9 +95,9 @@ fn a_window_that_was_used_takes_what_is_planned() {
     assert!(grown >= planned / 3, "{grown_mib} MiB came of {planned_mib} MiB that are planned: the plan says too much");
 }
 
-/// A place for a client costs next to nothing as long as nobody is there, whatever its window.
+/// A place for a client costs next to nothing while no client uses it, however large its window is.
 #[test]
-fn windows_of_clients_that_are_not_there_are_not_touched() {
+fn windows_of_absent_clients_are_not_touched() {
     let limits = LARGE_WINDOW.replace("clients = 1", "clients = 32");
     let alone = Alone::start(&limits);
     let (planned, resident) = (planned(&alone.config), alone.resident());
@@ -109,12 +111,12 @@ fn windows_of_clients_that_are_not_there_are_not_touched() {
     );
 }
 
-/// The largest limits that are legal: more than any machine has.
+/// The largest limits that the configuration accepts, which are more than any machine has.
 const LARGEST: &str =
     "clients = 1024\nwindow = 65536\nmessage_bytes = 16777216\nbody_ring_kib = 1048576\nring_kib = 65536";
 
 #[test]
-fn limits_that_exhaust_the_machine_are_told_and_refused() {
+fn limits_that_exhaust_the_machine_are_reported_and_refused() {
     let scratch = Scratch::new();
     let config = config(&scratch, LARGEST);
     let document = run(["config", "check", config.to_str().unwrap(), "--json"]).document("config-check");
@@ -132,16 +134,16 @@ fn limits_that_exhaust_the_machine_are_told_and_refused() {
     for part in ["its limits need 2.1 TiB of memory, and ", "cluster.toml", "lower `clients`"] {
         assert!(refused.stderr.contains(part), "`{part}` is not in: {}", refused.stderr);
     }
-    assert!(!scratch.path("s").exists(), "it was refused before it made anything");
+    assert!(!scratch.path("s").exists(), "it was refused before it created anything");
 }
 
-/// A cluster that fits member by member and not as a whole is told of where all of it is on one host.
+/// `config check` warns about a cluster whose members fit one by one but not all on one host.
 #[test]
-fn what_does_not_fit_together_is_told() {
+fn cluster_that_does_not_fit_on_one_host_is_reported() {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")).expect("a line of its own");
     let available = line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap();
-    // Rings and their copies: a client costs each of 64 members a 40th of what there is.
+    // The rings and their copies dominate: a client costs each of 64 members a 40th of the available memory.
     let members: Vec<_> =
         (1..=64).map(|n| format!("{{ id = \"m{n}\", address = \"127.0.0.1:{}\" }}", 7000 + n)).collect();
     let text = format!(

@@ -1,8 +1,10 @@
-//! Members in namespaces of their own: a matrix of flags × fabrics × stages, one line a cell, in `namespaces.txt`.
+//! Tests of members in separate namespaces: a matrix of flags × fabrics × stages, one cell per line, in
+//! `namespaces.txt`.
 //!
-//! `cargo test` runs the short part; with `STENTOR_MATRIX=whole` all cells run (`cargo xtask nightly`). Each cell first shows that
-//! its flags make another namespace, and fails on a machine that does not allow it. Who is not root plays each cell in a user
-//! namespace besides. The cells of libfabric need its library: `cargo xtask test --only ofi` plays them.
+//! `cargo test` runs the short part. With `STENTOR_MATRIX=whole` all cells run (`cargo xtask nightly`). Each cell first
+//! shows that its flags create another namespace, and fails on a machine that does not allow it. A user that is not
+//! root runs each cell inside an additional user namespace. The cells of libfabric need its library:
+//! `cargo xtask test --only ofi` runs them.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -13,12 +15,12 @@ use rustix::process::geteuid;
 
 use crate::support::{Scratch, ran, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(40);
 const MATRIX: &str = include_str!("namespaces.txt");
 const MEMBERS: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
 
-/// A line of the matrix.
+/// A cell: one line of the matrix.
 struct Cell<'a> {
     line: &'a str,
     flags: Vec<&'a str>,
@@ -47,7 +49,7 @@ impl Cell<'_> {
     fn bites(&self) -> Result<(), String> {
         let link = format!("/proc/self/ns/{}", self.kind);
         let own = fs::read_link(&link).map_err(|error| format!("{link}: {error}"))?;
-        // Without a `/proc` of its own a process in another PID namespace has none there: its parent made it.
+        // A new PID namespace is recognised by its pid 1, because `/proc` may still be that of the parent's namespace.
         let is_pid = self.flags.contains(&"-p");
         let script = if is_pid { "echo $$" } else { "readlink \"$0\"" };
         let output = Command::new("unshare").args(&self.flags).args(["sh", "-c", script, &link]).output();
@@ -65,7 +67,7 @@ impl Cell<'_> {
     }
 }
 
-/// A cluster whose members are each in namespaces of their own.
+/// A cluster whose members each run in separate namespaces.
 struct Apart<'a> {
     cell: &'a Cell<'a>,
     scratch: Scratch,
@@ -104,7 +106,7 @@ impl<'a> Apart<'a> {
         self.until_one_of(&[id], said);
     }
 
-    /// Until one of these members has said so.
+    /// Waits until one of these members has logged `said`.
     fn until_one_of(&self, ids: &[&str], said: &str) {
         let since = Instant::now();
         let read = |id: &&str| fs::read_to_string(self.scratch.path(&format!("{id}.err"))).unwrap();
@@ -125,7 +127,7 @@ impl<'a> Apart<'a> {
         node.wait().unwrap();
     }
 
-    /// From the first stage to that of the cell.
+    /// Runs the stages, from the first to that of the cell.
     fn run(&mut self) {
         MEMBERS.iter().for_each(|id| self.start(id));
         let stage = self.cell.stage;
@@ -163,7 +165,7 @@ impl Drop for Apart<'_> {
     }
 }
 
-/// Plays the cells whose fabric is wanted. All that are wrong are told.
+/// Runs the cells whose fabric is `wanted`, and reports all that fail.
 fn play(wanted: fn(&str) -> bool) {
     let whole = std::env::var_os("STENTOR_MATRIX").is_some_and(|part| part == "whole");
     let mut wrong = Vec::new();
@@ -186,11 +188,11 @@ mod ofi {
 
     use rustix::process::geteuid;
 
-    /// Set in the process whose `/dev/shm` is its own.
+    /// Environment variable of the process that has its own `/dev/shm`.
     const INSIDE: &str = "STENTOR_NAMESPACES_INSIDE";
     const EMPTY: &str = "mount -t tmpfs none /dev/shm && exec \"$@\"";
 
-    /// In an empty `/dev/shm`: libfabric names its files there by pid, and those of processes that were killed stay.
+    /// Runs in an empty `/dev/shm`. libfabric names its files there by pid, and files of killed processes stay.
     #[test]
     #[ignore = "needs libfabric: cargo xtask test --only ofi"]
     fn members_in_namespaces_of_their_own_meet_or_say_why_not() {

@@ -1,4 +1,4 @@
-//! `stentor sim neb`, `demo --neb`, `bench neb`, and `check` of a broadcast's history.
+//! Tests of `stentor sim neb`, `demo --neb` and `bench neb`, and of `check` on the history of a broadcast.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::support::{Scratch, ran, run, signal, stentor};
 
 #[test]
-fn a_campaign_of_the_broadcast_tells_what_it_ran() {
+fn simulation_run_of_the_broadcast_reports_its_seeds() {
     let document = run(["sim", "neb", "--seeds", "0..6", "--json"]).document("sim");
     assert_eq!((&document["ok"], &document["violations"]), (&true.into(), &0.into()), "{document:#}");
     assert!(document["counts"]["suspicions"].is_u64(), "{document:#}");
@@ -18,7 +18,7 @@ fn a_campaign_of_the_broadcast_tells_what_it_ran() {
 }
 
 #[test]
-fn five_processes_agree_although_one_lies_and_the_evidence_is_shown() {
+fn five_processes_agree_although_one_lies_and_show_the_evidence() {
     let scratch = Scratch::new();
     let keep = scratch.path("histories");
     let keep = keep.to_str().unwrap();
@@ -35,7 +35,7 @@ fn five_processes_agree_although_one_lies_and_the_evidence_is_shown() {
 }
 
 #[test]
-fn a_bench_of_the_broadcast_has_a_bound_for_each_row() {
+fn bench_of_the_broadcast_has_a_bound_for_each_row() {
     let ran = run(["bench", "neb", "-n", "700", "--signed", "--window", "8", "--json"]);
     let document = ran.document("bench");
     let rows = document["rows"].as_array().unwrap();
@@ -60,7 +60,7 @@ fn no_lie_of_a_process_splits_or_stops_the_others() {
         "two-values,rewrite,kill,half,old-laps,overrun,own-host,host,garbage",
     ];
     for lies in told {
-        // Long enough to be told all of them.
+        // The run is long enough for every lie to be injected.
         let document = run(["demo", "--neb", "--json", "--messages-limit", "600", "--lies", lies]).document("demo-neb");
         assert_eq!(document["ok"], true, "{lies}: {document:#}");
         assert_eq!(document["broadcasts"], 600, "{lies}: {document:#}");
@@ -73,7 +73,7 @@ fn no_lie_of_a_process_splits_or_stops_the_others() {
 }
 
 #[test]
-fn a_lie_that_nobody_knows_is_refused_with_the_names() {
+fn unknown_lie_is_refused_with_the_known_names() {
     let ran = run(["demo", "--neb", "--lies", "white"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("no lie is called `white`") && ran.stderr.contains("garbage"), "{}", ran.stderr);
@@ -90,7 +90,7 @@ fn children(of: u32) -> Vec<u32> {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
+fn stopped_process_delays_the_others_and_no_message_is_lost() {
     const MESSAGES: u64 = 6000;
     let scratch = Scratch::new();
     let keep = scratch.path("histories");
@@ -103,7 +103,7 @@ fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
         assert!(begin.elapsed() < Duration::from_secs(300), "nothing happens");
         std::thread::sleep(Duration::from_millis(2));
     }
-    // The first that was started is p0.
+    // The first child is p0.
     let victim = children(demo.id())[0];
     signal(victim, Signal::STOP);
     std::thread::sleep(Duration::from_millis(1_000));
@@ -114,7 +114,8 @@ fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
     let document = ran(&demo.wait_with_output().unwrap()).document("demo-neb");
     assert_eq!(document["ok"], true, "{document:#}");
     assert_eq!(document["broadcasts"], MESSAGES, "{document:#}");
-    // Who is late may skip an index for which the liar has no one value; of the others nothing is skipped.
+    // A late process may skip an index for which the liar has no single value. No message of an honest sender is
+    // skipped.
     let honest = ["p0", "p1", "p2", "p3", "p4"].into_iter().filter(|process| document["liar"] != *process);
     for process in honest {
         let path = keep.join(format!("{process}.jsonl"));
@@ -123,11 +124,11 @@ fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
             assert!(skip["e"] != "skip" || skip["s"] == document["liar"], "{}: {skip}", path.display());
         }
     }
-    // It was stopped in the middle, and the others waited for it.
+    // The process was stopped in the middle of the run, and the others waited for it.
     assert!(after == later && later < lines(&other), "{after} and {later} of {} events", lines(&other));
 }
 
-/// A cluster of four that broadcast, and the files of their secret keys.
+/// Configures a cluster of four processes that broadcast. Returns the configuration and the files of their secret keys.
 fn four(scratch: &Scratch) -> (std::path::PathBuf, Vec<std::path::PathBuf>) {
     let init = ["config", "init", "--groups", "1", "--replicas", "4", "-o"].map(str::to_owned);
     let file = scratch.path("cluster.toml");
@@ -136,7 +137,7 @@ fn four(scratch: &Scratch) -> (std::path::PathBuf, Vec<std::path::PathBuf>) {
     let key = |secret: &std::path::PathBuf| run(["neb", "key", secret.to_str().unwrap()]).stdout.trim().to_owned();
     let keys = secrets.iter().zip(1..).map(|(secret, n)| format!("\"g1.{n}\" = \"{}\"", key(secret)));
     let keys: Vec<_> = keys.collect();
-    assert_eq!(key(&secrets[0]), key(&secrets[0]), "a key that exists is not made again");
+    assert_eq!(key(&secrets[0]), key(&secrets[0]), "an existing key is not replaced");
     let text = std::fs::read_to_string(&file).unwrap();
     let neb = format!("\n[neb]\nfault_model = \"lying-hosts\"\npayload_bytes = 64\nkeys = {{ {} }}\n", keys.join(", "));
     std::fs::write(&file, text + &neb).unwrap();
@@ -152,7 +153,7 @@ fn process(scratch: &Scratch, file: &Path, n: usize, secret: &Path) -> Command {
 }
 
 #[test]
-fn four_processes_broadcast_what_they_read_as_the_configuration_says() {
+fn four_configured_processes_broadcast_their_input() {
     use std::io::{BufRead, BufReader, Write};
     let scratch = Scratch::new();
     let (file, secrets) = four(&scratch);
@@ -181,7 +182,7 @@ fn four_processes_broadcast_what_they_read_as_the_configuration_says() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_refused_and_bytes_that_are_not_utf_8_are_printed_in_hexadecimal() {
+fn long_line_is_refused_and_bytes_that_are_not_utf_8_are_printed_as_hex() {
     use std::io::{BufRead, BufReader, Read, Write};
     let scratch = Scratch::new();
     let (file, secrets) = four(&scratch);
@@ -190,7 +191,7 @@ fn a_line_that_is_too_long_is_refused_and_bytes_that_are_not_utf_8_are_printed_i
     let long = "x".repeat(65);
     input.write_all(b"before\n\xff\n").unwrap();
     write!(input, "{long}\n{}\n", &long[1..]).unwrap();
-    // Longer than all buffers on the way, and more of them than are worth a line each.
+    // The line is longer than all buffers on the way. More such lines follow than the process logs one by one.
     input.write_all(&[b'y'; 1 << 20]).unwrap();
     input.write_all(b"\n\xfe\xff\n").unwrap();
     for _ in 0..50 {
@@ -222,7 +223,7 @@ fn a_line_that_is_too_long_is_refused_and_bytes_that_are_not_utf_8_are_printed_i
 }
 
 #[test]
-fn a_process_that_was_killed_and_started_again_is_not_let_in_and_the_others_go_on() {
+fn restarted_process_is_refused_and_the_others_go_on() {
     use std::io::{BufRead, BufReader, Write};
     let scratch = Scratch::new();
     let (file, secrets) = four(&scratch);
@@ -238,7 +239,7 @@ fn a_process_that_was_killed_and_started_again_is_not_let_in_and_the_others_go_o
     let mut dead = children.remove(3);
     dead.kill().unwrap();
     dead.wait().unwrap();
-    // It has forgotten the registers that others count on.
+    // The new process has lost the registers that the others rely on.
     let mut again = start(4);
     let said = BufReader::new(again.stderr.take().unwrap());
     let refusal = said.lines().map(Result::unwrap).find(|line| line.contains("refused a connection")).unwrap();
@@ -254,7 +255,7 @@ fn a_process_that_was_killed_and_started_again_is_not_let_in_and_the_others_go_o
 }
 
 #[test]
-fn what_cannot_broadcast_is_refused() {
+fn invalid_broadcast_configurations_are_refused() {
     let scratch = Scratch::new();
     let (file, secrets) = four(&scratch);
     let refused = |mut command: Command, part: &str| {
@@ -283,7 +284,7 @@ fn what_cannot_broadcast_is_refused() {
 }
 
 #[test]
-fn a_process_with_other_keys_is_refused_by_name() {
+fn process_with_other_keys_is_refused_by_name() {
     use std::io::{BufRead, BufReader};
     let scratch = Scratch::new();
     let (file, secrets) = four(&scratch);
@@ -291,7 +292,7 @@ fn a_process_with_other_keys_is_refused_by_name() {
     let key = |secret: &Path| run(["neb", "key", secret.to_str().unwrap()]).stdout.trim().to_owned();
     let other = scratch.path("other.key");
     let strange = scratch.file("strange.toml", &text.replace(&key(&secrets[1]), &key(&other)));
-    // Process 2 believes in another key of its own; the first does not let it in.
+    // Process 2 is configured with another key for itself. The first process does not admit it.
     let mut children: Vec<_> = [(1, &file, &secrets[0]), (2, &strange, &other)]
         .map(|(n, file, secret)| process(&scratch, file, n, secret).spawn().unwrap())
         .into();

@@ -1,4 +1,4 @@
-//! The histories of `stentor neb run`, and what `stentor check` makes of them.
+//! Tests of the histories of `stentor neb run`, and of `stentor check` on them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::support::{Scratch, ran, run, signal, stentor};
 
-/// Broadcasts of each process: more than a window, so that rings are used again.
+/// Number of broadcasts of each process. It exceeds the window, so that ring slots are reused.
 const EACH: usize = 10;
 
-/// A cluster of three that broadcast.
+/// Configures a cluster of three processes that broadcast.
 fn three(scratch: &Scratch) -> PathBuf {
     let file = scratch.path("cluster.toml");
     assert_eq!(run(["config", "init", "--groups", "1", "--replicas", "3", "-o", file.to_str().unwrap()]).code, 0);
@@ -35,7 +35,7 @@ fn end(child: Child) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
-/// Three processes broadcast to each other until everybody has delivered everything; their histories.
+/// Runs three processes that broadcast until every process has delivered everything. Returns their histories.
 fn recorded(scratch: &Scratch) -> Vec<PathBuf> {
     let file = three(scratch);
     let histories: Vec<_> = (1..=3).map(|n| scratch.path(&format!("g1.{n}.jsonl"))).collect();
@@ -57,9 +57,9 @@ fn recorded(scratch: &Scratch) -> Vec<PathBuf> {
 }
 
 #[test]
-fn who_is_known_to_have_lied_is_named_when_histories_are_checked() {
+fn known_liar_is_excluded_by_an_option_of_check() {
     let scratch = Scratch::new();
-    // The first two got different values of the third.
+    // The first two processes delivered different values of the third.
     let cluster = r#"{"e":"cluster","groups":{"g1":["g1.1","g1.2","g1.3"]}}"#;
     let deliver = |n: u32| {
         format!(r#"{{"t":1,"p":"g1.{n}","i":1,"e":"bdeliver","s":"g1.3","k":0,"len":8,"hash":"000000000000000{n}"}}"#)
@@ -67,7 +67,7 @@ fn who_is_known_to_have_lied_is_named_when_histories_are_checked() {
     let history = scratch.file("h.jsonl", &format!("{cluster}\n{}\n{}\n", deliver(1), deliver(2)));
     let check = |faulty: &[&str]| run(["check", "--json", history.to_str().unwrap()].iter().chain(faulty));
     let unknown = check(&[]).document("check");
-    assert_eq!(unknown["properties"]["B1"], "violated", "whatever the third one sent");
+    assert_eq!(unknown["properties"]["B1"], "violated", "two members delivered different values");
     assert!(unknown["not_checked"]["B3"].as_str().unwrap().contains("`g1.3` is missing"), "{unknown:#}");
     let known = check(&["--faulty", "g1.3"]).document("check");
     assert_eq!((&known["properties"]["B1"], &known["properties"]["B3"]), (&"violated".into(), &"ok".into()));
@@ -84,18 +84,18 @@ fn check(histories: &[PathBuf]) -> (i32, Value) {
     (ran.code, ran.document("check"))
 }
 
-/// The histories, one of them with a line changed.
+/// Returns the histories, with the lines of one of them changed.
 fn tampered(scratch: &Scratch, histories: &[PathBuf], change: impl Fn(&mut Vec<String>)) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(&histories[1]).unwrap();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     change(&mut lines);
     let changed = scratch.file("changed.jsonl", &(lines.join("\n") + "\n"));
-    assert_ne!(std::fs::read_to_string(&changed).unwrap(), text, "nothing was changed");
+    assert_ne!(std::fs::read_to_string(&changed).unwrap(), text, "the change had no effect");
     vec![histories[0].clone(), changed, histories[2].clone()]
 }
 
 #[test]
-fn three_processes_record_what_they_broadcast_and_deliver_and_what_was_tampered_with_is_found() {
+fn recorded_broadcasts_pass_and_tampered_histories_fail() {
     let scratch = Scratch::new();
     let histories = recorded(&scratch);
     let (code, document) = check(&histories);
@@ -143,7 +143,7 @@ fn three_processes_record_what_they_broadcast_and_deliver_and_what_was_tampered_
     found("B4", &|lines| {
         let (at, to) = (delivery(lines, 7), delivery(lines, 6));
         let (one, other) = (lines[at].clone(), lines[to].clone());
-        // The time stays where it is, so that none goes back.
+        // The times keep their order, so that the history stays monotonic.
         let with_time = |line: &str, like: &str| {
             let mut event: Value = serde_json::from_str(line).unwrap();
             event["t"] = serde_json::from_str::<Value>(like).unwrap()["t"].clone();
@@ -163,7 +163,7 @@ fn three_processes_record_what_they_broadcast_and_deliver_and_what_was_tampered_
 }
 
 #[test]
-fn a_history_that_exists_is_not_written_over() {
+fn existing_history_is_not_overwritten() {
     let scratch = Scratch::new();
     let file = three(&scratch);
     let history = scratch.file("old.jsonl", "mine\n");
@@ -174,7 +174,7 @@ fn a_history_that_exists_is_not_written_over() {
 }
 
 #[test]
-fn who_is_killed_has_recorded_what_others_deliver_of_it() {
+fn killed_process_has_recorded_its_delivered_broadcasts() {
     let scratch = Scratch::new();
     let file = three(&scratch);
     let histories: Vec<_> = (1..=3).map(|n| scratch.path(&format!("g1.{n}.jsonl"))).collect();

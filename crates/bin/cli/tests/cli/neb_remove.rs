@@ -1,4 +1,4 @@
-//! `stentor neb remove`: real processes of a broadcast where everybody must answer, on shared memory.
+//! Tests of `stentor neb remove` with real processes on shared memory, in the mode where every process must answer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, signal, stentor};
 
-/// A process that runs, and what it has told.
+/// A running process and what it has printed.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -73,13 +73,14 @@ impl Broadcast {
         self.processes[process].child.wait().unwrap();
     }
 
-    /// What the processes recorded, once they have ended; of who was killed, what it came to write.
+    /// Ends the remaining processes and checks the histories of all of them. The history of a killed process ends where
+    /// it died.
     fn check(mut self, remain: &[usize]) -> Value {
         for process in remain {
             self.signal(*process, Signal::TERM);
             assert!(self.processes[*process].child.wait().unwrap().success());
         }
-        // Who was killed may have been writing a line.
+        // A killed process may have died while it wrote a line.
         for process in (0..self.processes.len()).filter(|process| !remain.contains(process)) {
             let history = &self.processes[process].history;
             let text = std::fs::read_to_string(history).unwrap();
@@ -120,7 +121,7 @@ impl Process {
     }
 }
 
-/// Four processes, of which the last was killed in the middle of what it had to say; the others wait for it.
+/// Starts four processes and kills the last one in the middle of its broadcasts. The others then wait for it.
 fn stuck() -> Broadcast {
     let mut broadcast = Broadcast::start(4);
     for n in 0..6 {
@@ -131,14 +132,15 @@ fn stuck() -> Broadcast {
         broadcast.say(3, &format!("last {n}"));
     }
     broadcast.kill(3);
-    // More than a window, which it frees no more: its memory may be read until the others notice.
+    // The lines fill more than a window, and the killed process frees none of it. Its memory stays readable until the
+    // others notice its death.
     for n in 0..8 {
         broadcast.say(0, &format!("more {n}"));
     }
     broadcast.say(0, "without it");
     std::thread::sleep(Duration::from_millis(300));
     for process in &broadcast.processes[1..3] {
-        assert!(!process.has_told("without it"), "{}: everybody must answer, and one is gone", process.name);
+        assert!(!process.has_told("without it"), "{}: every process must answer, and one is dead", process.name);
     }
     broadcast
 }
@@ -148,7 +150,7 @@ fn end_of(process: &Process) -> String {
 }
 
 #[test]
-fn without_a_process_that_was_killed_the_others_go_on_and_agree_on_what_it_said() {
+fn others_go_on_without_a_killed_process_and_agree_on_its_messages() {
     let mut broadcast = stuck();
     let document = broadcast.remove("g1.4").document("neb-remove");
     assert_eq!(document["removed"], serde_json::json!(["g1.4"]), "{document:#}");
@@ -170,7 +172,7 @@ fn without_a_process_that_was_killed_the_others_go_on_and_agree_on_what_it_said(
 }
 
 #[test]
-fn a_command_that_is_killed_anywhere_is_run_again() {
+fn command_killed_at_any_point_can_be_repeated() {
     let broadcast = stuck();
     for after in 0..30 {
         let mut command = broadcast.remove_command("g1.4").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -187,7 +189,7 @@ fn a_command_that_is_killed_anywhere_is_run_again() {
 }
 
 #[test]
-fn who_is_removed_and_lives_is_told_and_ends() {
+fn removed_process_that_runs_ends_with_the_reason() {
     let mut broadcast = Broadcast::start(3);
     broadcast.say(2, "the last word");
     broadcast.processes.iter().for_each(|process| process.wait_for("the last word"));
@@ -207,7 +209,7 @@ fn who_is_removed_and_lives_is_told_and_ends() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn what_cannot_be_agreed_on_is_refused_and_nothing_changes() {
+fn removal_without_agreement_is_refused_and_changes_no_state() {
     let mut broadcast = stuck();
     let refused = |ran: Ran, code: i32, parts: &[&str]| {
         assert_eq!(ran.code, code, "{}", ran.stderr);
@@ -225,7 +227,7 @@ fn what_cannot_be_agreed_on_is_refused_and_nothing_changes() {
     broadcast.signal(1, Signal::CONT);
     broadcast.kill(2);
     refused(broadcast.remove("g1.4"), 1, &["`g1.3`, which would remain, cannot be reached"]);
-    assert!(!broadcast.processes[0].has_told("removed"), "nothing has changed");
+    assert!(!broadcast.processes[0].has_told("removed"), "nothing is removed");
     let quorum = broadcast.scratch.file(
         "quorum.toml",
         &std::fs::read_to_string(&broadcast.file)
@@ -237,7 +239,7 @@ fn what_cannot_be_agreed_on_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_command_with_another_configuration_is_refused() {
+fn command_with_another_configuration_is_refused() {
     let mut broadcast = Broadcast::start(3);
     let text = std::fs::read_to_string(&broadcast.file).unwrap();
     broadcast.say(0, "all are up");

@@ -1,4 +1,4 @@
-//! The command on libfabric: what it refuses everywhere, and what it does where the library is.
+//! Tests of the command on libfabric: what it refuses everywhere, and what it does if the library is installed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use crate::channel::{Meeting, files_arrive, the_other_side_dies};
 use crate::support::{Scratch, ran, run, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_provider_means_nothing_elsewhere() {
+fn provider_is_refused_on_other_fabrics() {
     for command in [&["demo"][..], &["demo", "--neb"], &["config", "init", "-o", "/no/such/place"]] {
         run([command, &["--provider", "shm"]].concat()).refused(&["provider `shm`", "not libfabric's", "--fabric ofi"]);
     }
@@ -49,12 +49,12 @@ fn a_configuration_names_the_provider() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn nothing_is_taken_instead_of_what_was_named() {
+fn named_provider_is_not_replaced_by_another() {
     let demo = |provider| run(["demo", "--fabric", "ofi", "--provider", provider]);
     let there = ["is not there", "there are: ", "tcp;ofi_rxm", "stentor doctor"];
     demo("nothing").refused(&there);
     demo("nothing,nobody").refused(&["none of the providers nothing, nobody is there", "there are: ", "tcp;ofi_rxm"]);
-    // The bare one has no such endpoints: libfabric would give another.
+    // The bare provider has no such endpoints. libfabric would substitute another one.
     demo("tcp").refused(&["asked for provider \"tcp\"", "offers \"tcp;ofi_rxm\""]);
     let absent = run(["channel", "cat", "127.0.0.1:7396", "--fabric", "ofi", "--provider", "nothing"]);
     absent.refused(&there[..3]);
@@ -63,7 +63,7 @@ fn nothing_is_taken_instead_of_what_was_named() {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn the_doctor_says_what_it_would_take_and_why() {
+fn doctor_names_the_chosen_provider_and_the_reason() {
     let document = run(["doctor", "--json"]).document("doctor");
     let ofi = &document["fabrics"]["ofi"];
     assert_eq!(ofi["available"], true, "{ofi}");
@@ -73,10 +73,11 @@ fn the_doctor_says_what_it_would_take_and_why() {
     }
 }
 
-/// As in a container that nobody told how large `/dev/shm` is to be: each connection of libfabric's `shm` takes some MiB there.
+/// The test runs as in a container with the default size of `/dev/shm`. Each connection of libfabric's `shm` takes some
+/// MiB there.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_small_dev_shm_is_an_error_that_names_it() {
+fn small_dev_shm_is_named_in_the_error() {
     const IN_64_MIB: &str = "mount --make-rprivate / && mount -t tmpfs -o size=64m none /dev/shm && exec \"$@\"";
     let inside = |args: &[&str]| {
         let mut command = Command::new("unshare");
@@ -90,7 +91,7 @@ fn a_small_dev_shm_is_an_error_that_names_it() {
     let program = stentor().get_program().to_str().unwrap().to_owned();
     let demo = [&program[..], "demo", "--fabric", "ofi", "--messages-limit", "60", "--no-kill"];
     let unnamed = ran(&inside(&demo));
-    // Either no room for one more endpoint, or too little for libfabric to offer the provider at all.
+    // Either one more endpoint finds no space, or there is too little for libfabric to offer the provider at all.
     for part in [" in /dev/shm, where ", " of 64.0 MiB are left", "--shm-size", "another provider"] {
         assert!(unnamed.code == 1 && unnamed.stderr.contains(part), "`{part}`: {}: {}", unnamed.code, unnamed.stderr);
     }
@@ -99,7 +100,7 @@ fn a_small_dev_shm_is_an_error_that_names_it() {
     assert!(told, "{doctor}");
 }
 
-/// A member that runs.
+/// A running member.
 struct Node(Child);
 
 impl Drop for Node {
@@ -110,7 +111,7 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Waits until it has said so.
+    /// Waits until the member has logged `what`. Returns the lines up to then.
     fn until(&mut self, what: &str) -> Vec<String> {
         let (begin, mut said) = (Instant::now(), Vec::new());
         let mut lines = BufReader::new(self.0.stderr.take().unwrap()).lines();
@@ -118,16 +119,17 @@ impl Node {
             assert!(begin.elapsed() < PATIENCE, "{said:?}");
             said.push(lines.next().expect("it runs").unwrap());
         }
-        // It goes on writing there.
+        // The member goes on writing to standard error.
         std::thread::spawn(move || lines.map_while(Result::ok).count());
         said
     }
 }
 
-/// As a user does it: a file, members, a client, and who leads; everybody says what carries the data.
+/// The test does what a user does: it configures a cluster and starts members and a client. Each of them reports which
+/// provider carries the data, and one of the members leads.
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn nodes_and_a_client_say_what_they_use() {
+fn nodes_and_a_client_name_their_provider() {
     for (n, provider) in ["tcp;ofi_rxm", "shm", "udp;ofi_rxd"].into_iter().enumerate() {
         let scratch = Scratch::new();
         let file = scratch.path("cluster.toml");
@@ -157,7 +159,7 @@ fn nodes_and_a_client_say_what_they_use() {
         let cast = ran(&cast.wait_with_output().unwrap());
         assert!(cast.code == 0 && cast.stderr.contains(&told), "{}", cast.stderr);
         assert!(cast.stderr.contains("2 messages"), "{}", cast.stderr);
-        // On a busy machine one look may find that they did not answer in time.
+        // On a busy machine the members may not answer one request in time.
         let show = || run(["leader", "show", "--config", path, "--directory", directory.to_str().unwrap()]);
         let shown = (0..20).map(|_| show()).find(|shown| shown.code == 0).unwrap_or_else(show);
         assert!(shown.code == 0 && shown.stdout.contains("leads"), "{}{}", shown.stdout, shown.stderr);
@@ -180,21 +182,21 @@ fn meetings() -> [Meeting; 6] {
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn files_arrive_whole_with_their_hash() {
+fn files_arrive_complete_with_their_hash() {
     meetings().iter().for_each(files_arrive);
 }
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn who_loses_the_other_side_ends_and_says_whom() {
-    // Not `shm`: libfabric 1.17 takes spin locks in memory that both processes have. Who is killed while it has one leaves the
-    // other in `fi_write` for ever.
+fn lost_peer_ends_the_transfer_and_is_named() {
+    // `shm` is left out. libfabric 1.17 takes spin locks in memory that both processes share, and a process that is
+    // killed with such a lock leaves the other in `fi_write` for ever.
     meetings().iter().filter(|meeting| meeting.more != SHM).for_each(the_other_side_dies);
 }
 
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
-fn a_bench_stands_beside_the_provider_itself() {
+fn bench_has_a_row_of_the_bare_provider() {
     for provider in ["tcp;ofi_rxm", "shm", "udp;ofi_rxd"] {
         let few = ["--iterations", "700", "--rounds", "1", "--json"];
         let ran = run([&["bench", "channel", "--fabric", "ofi", "--provider", provider][..], &few].concat());

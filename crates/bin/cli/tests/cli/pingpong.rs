@@ -1,4 +1,4 @@
-//! `stentor roce pingpong`, both sides ours.
+//! Tests of `stentor roce pingpong` with this command on both sides.
 
 use std::fs;
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// An address that no other test has.
+/// Returns an address that no other test uses.
 fn address(last: u8) -> String {
     format!("127.214.{}.{last}", std::process::id() % 251)
 }
@@ -16,7 +16,7 @@ fn client(from: u8, to: &str, more: &[&str]) -> Ran {
 }
 
 #[test]
-fn both_sides_can_be_this_command_and_lose_packets() {
+fn pingpong_with_itself_survives_packet_loss() {
     let scratch = Scratch::new();
     let network = ["--drop-chance", "0.02", "--duplicate-chance", "0.02", "--reorder-chance", "0.02", "-n", "200"];
     for (round, bad) in [&network[6..], &network[..]].into_iter().enumerate() {
@@ -37,9 +37,9 @@ fn both_sides_can_be_this_command_and_lose_packets() {
     }
 }
 
-/// And not when the other side has come, or has not come for 20 seconds.
+/// An error on this side is reported before the peer connects, and not only after the timeout of 20 seconds.
 #[test]
-fn what_is_wrong_on_this_side_is_said_at_once() {
+fn local_errors_are_reported_before_the_peer_connects() {
     let scratch = Scratch::new();
     let since = Instant::now();
     let wrong = |more: &[&str]| client(3, &address(4), more);
@@ -58,9 +58,9 @@ fn what_is_wrong_on_this_side_is_said_at_once() {
     assert!(since.elapsed() < Duration::from_secs(15));
 }
 
-/// Whoever comes too early tries again with the same words.
+/// A client that starts too early can be run again with the same arguments.
 #[test]
-fn who_finds_nobody_leaves_no_capture() {
+fn client_without_a_server_leaves_no_capture() {
     let scratch = Scratch::new();
     let capture = scratch.path("run.pcap");
     let alone = client(5, "no host", &["--pcap", capture.to_str().unwrap()]);

@@ -1,4 +1,5 @@
-//! Where processes of a host meet: directories that are emptied, with and without `XDG_RUNTIME_DIR`, named relatively.
+//! Tests of the directories in which the processes of a host meet: directories that are emptied, directories with and
+//! without `XDG_RUNTIME_DIR`, and relative paths.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Scratch, ran, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cluster of one member, which ends with the test.
+/// A cluster of one member, which is killed at the end of the test.
 struct Lone {
     scratch: Scratch,
     config: PathBuf,
@@ -18,7 +19,7 @@ struct Lone {
 }
 
 impl Lone {
-    /// Its name is that of no other cluster in the usual directories.
+    /// Configures the cluster. No other cluster in the usual directories has its name.
     fn new(cluster: &str) -> Self {
         let scratch = Scratch::new();
         let text = format!(
@@ -81,7 +82,7 @@ impl Drop for Lone {
 }
 
 #[test]
-fn directory_that_is_emptied_under_a_node_is_filled_again_and_no_second_process_of_its_id_starts() {
+fn emptied_directory_is_refilled_and_a_second_process_is_refused() {
     let mut lone = Lone::new("emptied");
     let directory = lone.scratch.path("s");
     let there = |command: &mut Command| {
@@ -91,7 +92,7 @@ fn directory_that_is_emptied_under_a_node_is_filled_again_and_no_second_process_
     fs::remove_dir_all(&directory).unwrap();
     lone.second_is_refused(there);
     lone.until("was removed");
-    // What operators ask is there a moment later.
+    // The socket for operators is recreated a moment later.
     let since = Instant::now();
     while !has(&directory, "ctl") {
         assert!(since.elapsed() < PATIENCE);
@@ -100,7 +101,7 @@ fn directory_that_is_emptied_under_a_node_is_filled_again_and_no_second_process_
     lone.is_found(there);
 }
 
-/// Whether a file whose name ends like this is in a directory or one below it.
+/// Returns whether a directory or one of its subdirectories contains a file with this extension.
 fn has(directory: &Path, end: &str) -> bool {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.into_iter().any(|path| path.extension().is_some_and(|is| is == end) || path.is_dir() && has(&path, end))
@@ -129,7 +130,7 @@ fn processes_with_and_without_a_runtime_directory_meet() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn runtime_directory_that_goes_with_a_login_leaves_its_processes_findable() {
+fn processes_are_found_after_their_runtime_directory_is_removed() {
     let mut lone = Lone::new("login");
     let runtime = lone.scratch.path("run");
     fs::create_dir(&runtime).unwrap();
@@ -141,7 +142,7 @@ fn runtime_directory_that_goes_with_a_login_leaves_its_processes_findable() {
     std::thread::sleep(Duration::from_millis(1500));
     lone.is_found(|_| ());
     let said = fs::read_to_string(lone.scratch.path("err")).unwrap();
-    assert_eq!(said.matches(" was removed").count(), 1, "the new socket stays: {said}");
+    assert_eq!(said.matches(" was removed").count(), 1, "the new socket is not removed: {said}");
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn relative_directory_is_found_from_everywhere() {
 }
 
 #[test]
-fn channel_places_whose_names_differ_beyond_ascii_are_apart() {
+fn channel_places_that_differ_beyond_ascii_are_separate() {
     let scratch = Scratch::new();
     let cat = |words: &[&str]| {
         let mut command = stentor();

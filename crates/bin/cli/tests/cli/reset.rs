@@ -1,13 +1,14 @@
-//! `stentor group reset`.
+//! Tests of `stentor group reset`.
 
 use rustix::process::Signal;
 
 use super::cluster::{Running, SMALL};
 use super::support::run;
 
-/// Two of three members lose their memory. An operator is told what is left and what would be lost, and lets the group go on.
+/// Two of three members lose their memory. The command lists what is left and what would be lost, and the operator
+/// resets the group.
 #[test]
-fn a_group_that_lost_its_majority_goes_on_when_it_is_reset() {
+fn group_that_lost_its_majority_goes_on_after_a_reset() {
     let names = ["g1.1", "g1.2", "g1.3"];
     let mut running = Running::with(&names, 1, 3, SMALL);
     let cast = |running: &Running, text: &str| running.cast(text.as_bytes(), &["--to", "g1", "--timeout", "20"]).code;
@@ -24,12 +25,12 @@ fn a_group_that_lost_its_majority_goes_on_when_it_is_reset() {
         let args = ["group", "reset", "--group", "g1", "--json"].iter().chain(how).map(|arg| (*arg).to_owned());
         run(args.chain(running.meeting()))
     };
-    // The session of the cast has opened and ended, too.
+    // The three deliveries include the opening and the end of the cast's session.
     let told = reset(&running, &[]);
     assert_eq!(told.code, 2, "{}", told.stderr);
     assert!(told.stderr.contains("g1.2 has delivered 3 in incarnation 1-"), "{}", told.stderr);
     let known = told.stderr.split("--ends ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let ends = known.expect("it says what to type").to_owned();
+    let ends = known.expect("the message has the arguments to type").to_owned();
     let wrong = reset(&running, &["--ends", "7-00000000", "--from", "g1.2"]);
     assert!(
         wrong.code == 1 && wrong.stderr.contains(&format!("the group is in incarnation {ends}")),

@@ -1,4 +1,4 @@
-//! Clients with large messages and small rings on RoCEv2, while packets are lost.
+//! Tests of clients with large messages and small rings on RoCEv2, while packets are lost.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,10 +13,10 @@ use crate::support::{Scratch, ran, stentor};
 const MEMBERS: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
 const CLIENTS: usize = 3;
 const LINES: usize = 800;
-/// Longer than the members take for the rest once the clients are through.
+/// Upper bound of the time that the members need for the rest after the clients have finished.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Members that end with the test.
+/// Members that are killed at the end of the test.
 struct Nodes(Vec<Child>);
 
 impl Drop for Nodes {
@@ -28,20 +28,20 @@ impl Drop for Nodes {
     }
 }
 
-/// How many messages a member delivered, or took over with another member's state.
+/// Returns the number of messages that a member delivered or restored from another member's state.
 fn reached(text: &str) -> u64 {
     let line = |text: &str| serde_json::from_str::<Value>(text).ok();
     let number = |line: Value| line["n"].as_u64().or(line["restored"]["n"].as_u64());
     text.lines().last().and_then(line).and_then(number).unwrap_or(0)
 }
 
-/// The lines of one client: empty, short, and as long as an eighth of a ring.
+/// Returns the lines of one client: empty ones, short ones, and ones as long as an eighth of a ring.
 fn lines(client: usize) -> String {
     (0..LINES).map(|n| format!("{n} {}\n", "x".repeat([0, 50, 1900][(n * 7 + client + n / 5) % 3]))).collect()
 }
 
-/// A member gets some bodies from another member before the client's own write is repeated. Their space in the client's
-/// ring is credited all the same: otherwise each client stands still within some hundred messages.
+/// A member may receive a body from another member before the client's own write is repeated. The body's space in the
+/// client's ring must be credited all the same. Otherwise each client stalls within some hundred messages.
 #[test]
 fn clients_with_small_rings_go_on_while_packets_are_lost() {
     let scratch = Scratch::new();
@@ -72,7 +72,7 @@ fn clients_with_small_rings_go_on_while_packets_are_lost() {
         let mut cast = command(&name, &["cast", "--to", "g1", "--client", &name]);
         let mut cast = cast.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut input = cast.stdin.take().unwrap();
-        // If the command ends before it has read all, its exit code says why.
+        // If the command ends before it has read its whole input, its exit code shows why.
         let writer = std::thread::spawn(move || drop(input.write_all(lines(client).as_bytes())));
         (writer, cast)
     });

@@ -1,4 +1,4 @@
-//! `stentor demo`, `node` and `cast` on RoCEv2.
+//! Tests of `stentor demo`, `node` and `cast` on RoCEv2.
 
 use std::fs;
 use std::io::Write;
@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, signal, stentor};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn the_demonstration_runs_on_it_and_survives_its_leader() {
+fn demonstration_survives_its_leader() {
     let scratch = Scratch::new();
     let keep = scratch.path("histories");
     let ran = run(["demo", "--fabric", "roce", "--messages-limit", "1500", "--json", "--keep", keep.to_str().unwrap()]);
@@ -32,8 +32,8 @@ fn the_demonstration_runs_on_it_and_survives_its_leader() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn and_with_one_percent_of_all_packets_lost() {
-    // At the same time as the other one, on other addresses.
+fn demonstration_survives_one_percent_packet_loss() {
+    // The test runs at the same time as the previous one, on other addresses.
     let lossy = ["--drop-chance", "0.01", "--seed", "5", "--no-kill"];
     let ran = run([&["demo", "--fabric", "roce", "--messages-limit", "600", "--json"], &lossy[..]].concat());
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
@@ -43,10 +43,10 @@ fn and_with_one_percent_of_all_packets_lost() {
     let _ = fs::remove_dir_all(history);
 }
 
-/// A leader is killed and comes back meanwhile: its set is left and joined again.
+/// A leader is killed and comes back, so its fan-out set is left and joined again.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_switch_makes_the_copies_also_when_a_leader_dies_and_packets_are_lost() {
+fn switch_copies_although_a_leader_dies_and_packets_are_lost() {
     let lines = ["demo", "--fabric", "roce", "--switch", "--messages-limit", "1200", "--json"];
     let ran = run([&lines[..], &["--drop-chance", "0.01"]].concat());
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
@@ -58,15 +58,15 @@ fn a_switch_makes_the_copies_also_when_a_leader_dies_and_packets_are_lost() {
     assert!(document["killed"].is_string(), "{document:#}");
     let copies = |what: &str| document["switch"][what].as_u64().unwrap();
     let writes = |how: &str| document[how]["body"].as_f64().unwrap();
-    // Somebody is missing for a while, and the writes of that time are everybody's own.
+    // A host is missing for a while. The writes of that time go out one by one.
     assert!(copies("copies") > 1000 && copies("copies_asked") > 1000, "{document:#}");
     assert!(writes("writes_by_step") < 0.8 * writes("items_by_step"), "{document:#}");
     let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
 }
 
-/// Of a text of three lines all go by the set: the demonstration waits for it, if it is not there before.
+/// All three lines of a text use the fan-out set, because the demonstration waits for the set before it starts.
 #[test]
-fn a_short_text_goes_by_the_switch_too() {
+fn short_text_uses_the_switch() {
     let ran = run(["demo", "--fabric", "roce", "--switch", "--messages-limit", "3", "--json"]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     let document = ran.document("demo");
@@ -77,7 +77,7 @@ fn a_short_text_goes_by_the_switch_too() {
     run(many).refused(&["32 processes and a client", "32 at most", "leave out --switch"]);
 }
 
-/// The switch that a demonstration started: its child that was called so.
+/// Returns the switch that a demonstration started: its child with the subcommand `switch`.
 fn switch_of(demo: u32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{demo}/task/{demo}/children")).ok()?;
     let is_switch = |pid: &i32| {
@@ -87,9 +87,9 @@ fn switch_of(demo: u32) -> Option<i32> {
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_switch)
 }
 
-/// Nobody waits for copies of a switch that is gone.
+/// The demonstration ends when its switch dies, instead of waiting for copies.
 #[test]
-fn a_demonstration_ends_when_its_switch_does() {
+fn demonstration_ends_when_its_switch_dies() {
     for neb in [&[][..], &["--neb"]] {
         let mut demo = stentor();
         demo.args(["demo", "--fabric", "roce", "--switch"]).args(neb);
@@ -106,13 +106,13 @@ fn a_demonstration_ends_when_its_switch_does() {
         let (since, ran) = (Instant::now(), ran(&demo.wait_with_output().unwrap()));
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
         assert!(ran.stderr.contains("the switch failed (signal: 9"), "{}", ran.stderr);
-        // It would wait for ten, and then send its text.
+        // Without the failure it would wait ten seconds for the copies, and then send its text.
         assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
     }
 }
 
 #[test]
-fn a_switch_makes_the_copies_of_a_broadcast_while_somebody_lies() {
+fn switch_copies_a_broadcast_with_a_liar() {
     let lines = ["demo", "--neb", "--fabric", "roce", "--switch", "--messages-limit", "100", "--json"];
     let ran = run([&lines[..], &["--drop-chance", "0.01"]].concat());
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
@@ -120,14 +120,14 @@ fn a_switch_makes_the_copies_of_a_broadcast_while_somebody_lies() {
     for (property, verdict) in document["properties"].as_object().unwrap() {
         assert_eq!(verdict, "ok", "{property}: {document:#}");
     }
-    // Four others get each of the hundred.
+    // Each of the hundred broadcasts goes to four other processes.
     let copies = |what: &str| document["switch"][what].as_u64().unwrap();
     assert!(copies("copies") >= 200 && copies("copies_asked") >= 200, "{document:#}");
     let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
 }
 
 #[test]
-fn the_broadcast_runs_on_it_too_and_loses_packets() {
+fn broadcast_survives_packet_loss() {
     for lossy in [&[][..], &["--drop-chance", "0.01"]] {
         let lines = ["demo", "--neb", "--fabric", "roce", "--messages-limit", "100", "--json"];
         let ran = run([&lines[..], lossy].concat());
@@ -140,18 +140,18 @@ fn the_broadcast_runs_on_it_too_and_loses_packets() {
     }
 }
 
-/// Members, each with an address; none outlives the test.
+/// Members, each with its own address. All are killed at the end of the test.
 pub(crate) struct Nodes {
     pub(crate) scratch: Scratch,
     children: Vec<Child>,
 }
 
-/// No two tests at the same time have the same.
+/// Returns a network that no concurrent test uses.
 fn network(of: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 200 + of, std::process::id() as u8, 0)
 }
 
-/// A name that no other cluster has at the same time.
+/// Returns a name that no other cluster has at the same time.
 fn named(of: u8) -> String {
     let [_, b, c, _] = network(of).octets();
     format!("hand-{b}-{c}")
@@ -186,7 +186,7 @@ impl Nodes {
         self.start_in(name, "run");
     }
 
-    /// With a directory for operators.
+    /// Starts a member with a directory for operators.
     fn start_in(&mut self, name: &str, directory: &str) {
         let mut command = stentor();
         command.args(["node", "--id", name, "--config", &self.config(), "--directory"]);
@@ -219,7 +219,7 @@ impl Nodes {
         run(["leader".to_owned()].into_iter().chain(more.iter().map(|word| (*word).to_owned())).chain(place))
     }
 
-    /// Asks `leader show` until it ends with this code and prints these parts; each answer comes in time.
+    /// Runs `leader show` until it ends with this code and prints these parts. Each answer must arrive in time.
     fn until_shown(&self, what: &str, code: i32, parts: &[&str]) {
         let since = Instant::now();
         loop {
@@ -251,10 +251,11 @@ impl Drop for Nodes {
     }
 }
 
-/// Where a node is after the three lines of one cast: the session's opening goes before them, and its end follows.
+/// Number of deliveries of a node after the three lines of one cast. The opening of the session precedes them, and its
+/// end follows.
 const LINES: std::ops::RangeInclusive<u64> = 4..=5;
 
-/// How far a node says that it is: it delivered, or took over the state after as many deliveries.
+/// Returns the number of messages that a node delivered or restored from another member's state.
 fn reached(text: &str) -> u64 {
     let line = |text: &str| serde_json::from_str::<Value>(text).ok();
     let number = |line: Value| line["n"].as_u64().or(line["restored"]["n"].as_u64());
@@ -262,13 +263,13 @@ fn reached(text: &str) -> u64 {
 }
 
 #[test]
-fn a_cluster_by_hand_delivers_and_tells_who_is_lost() {
+fn manual_cluster_delivers_and_names_a_lost_member() {
     let mut nodes = Nodes::new(1, "key = \"file:cluster.key\"");
     ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| nodes.start(name));
     let own = network(1).octets();
     let own = Ipv4Addr::new(own[0], own[1], own[2], 99).to_string();
     let cast = nodes.cast(&["--bind", &own, "--json"]);
-    // On a busy machine it may have to wait for them.
+    // On a busy machine the client may have to wait for the members.
     assert!(
         cast.code == 0 && cast.stderr.lines().all(|line| line.contains(" warn cast: waiting for ")),
         "{}",
@@ -288,7 +289,7 @@ fn a_cluster_by_hand_delivers_and_tells_who_is_lost() {
 }
 
 #[test]
-fn a_full_disk_under_a_capture_is_told_once_and_stops_nobody() {
+fn full_disk_under_a_capture_is_reported_once_and_stops_no_member() {
     let mut nodes = Nodes::new(8, "key = \"file:cluster.key\"");
     for name in ["g1.1", "g1.2", "g1.3"] {
         let mut command = stentor();
@@ -315,12 +316,12 @@ fn a_full_disk_under_a_capture_is_told_once_and_stops_nobody() {
 }
 
 #[test]
-fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
+fn leaders_on_all_hosts_are_shown_and_local_ones_are_moved() {
     let mut nodes = Nodes::new(3, "key = \"file:cluster.key\"");
     let nobody = nodes.leader(&["move", "--to", "g1.2"]);
     assert_eq!(nobody.code, 1);
     assert!(nobody.stderr.contains("0 of its 3 members answer"), "{}", nobody.stderr);
-    // Not the third: as if it were on another host.
+    // The third member has another directory, as if it ran on another host.
     ["g1.1", "g1.2"].iter().for_each(|name| nodes.start_in(name, "run"));
     nodes.start_in("g1.3", "elsewhere");
     nodes.until("g1.1.err", |text| text.contains("all members are connected"));
@@ -331,13 +332,13 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
         let members = shown["members"].as_array().unwrap();
         members.iter().filter(|member| member["state"] == what).map(|member| member["id"].clone()).collect::<Vec<_>>()
     };
-    // It is asked at its address.
+    // The third member is asked at its network address.
     assert_eq!(states(&shown, "leads").len() + states(&shown, "follows").len(), 3, "{shown:#}");
     assert!(shown["members"][2]["standing"]["id"] == "g1.3", "{shown:#}");
     let moved = |to: &str| {
         let since = Instant::now();
         loop {
-            // Who leads at first is told by nobody's election yet: a moment later it is.
+            // Right after the start no election has named a leader yet.
             let moved = nodes.leader(&["move", "--to", to, "--json"]);
             if moved.code == 0 || since.elapsed() > PATIENCE {
                 return moved.document("leader-move");
@@ -347,10 +348,10 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
     assert_eq!(moved("g1.2")["to"], "g1.2");
     let shown = nodes.leader(&["show", "--json"]).document("leader-show");
     assert_eq!(states(&shown, "leads"), ["g1.2"], "{shown:#}");
-    // To another host it is moved by the one that leads here; from there it must be asked back.
+    // The leader on this host moves the leadership to another host. Only that host can move it back.
     assert_eq!(moved("g1.3")["to"], "g1.3");
     nodes.until_shown("it leads on another host", 0, &["g1 works: g1.3 leads, 3 of its 3 members"]);
-    // Whoever has another key hears nothing from there.
+    // A command with another key gets no answer from that host.
     fs::rename(nodes.scratch.path("cluster.key"), nodes.scratch.path("good.key")).unwrap();
     fs::write(nodes.scratch.path("cluster.key"), "another key that is long enough").unwrap();
     nodes.until_shown("another key", 0, &["g1.3 cannot be asked from here: ", "it has another key than this command"]);
@@ -362,7 +363,7 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
     let foreign = nodes.leader(&["move", "--to", "g1.1"]);
     assert_eq!(foreign.code, 1);
     assert!(foreign.stderr.contains("`g1.3` leads, and runs on this host, as pid "), "{}", foreign.stderr);
-    // One that is silent is told from one that is down, on whichever host.
+    // The command distinguishes a silent member from one that is down, on any host.
     signal(nodes.children[2].id(), Signal::STOP);
     nodes.until_shown("the others go on", 0, &["g1 works: ", "g1.3 does not answer"]);
     signal(nodes.children[2].id(), Signal::KILL);
@@ -375,7 +376,7 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
 }
 
 #[test]
-fn clients_of_several_hosts_take_places_of_their_own() {
+fn clients_on_several_hosts_use_separate_client_ids() {
     let mut nodes = Nodes::new(4, "key = \"file:cluster.key\"");
     ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| nodes.start(name));
     nodes.until("g1.1.err", |text| text.contains("all members are connected"));
@@ -388,7 +389,7 @@ fn clients_of_several_hosts_take_places_of_their_own() {
     let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     first.stdin.as_mut().unwrap().write_all(b"zero\n").unwrap();
     nodes.until("g1.1.out", |text| text.contains("zero"));
-    // The first is at work still, and is `c0`.
+    // The first client is still running, and has the id `c0`.
     let second = nodes.cast(&["--bind", &at(92), "--json"]);
     assert_eq!(second.code, 0, "{}", second.stderr);
     assert_eq!(second.document("cast")["client"], "c1");
@@ -401,19 +402,19 @@ fn clients_of_several_hosts_take_places_of_their_own() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn what_is_in_the_way_is_named() {
+fn obstacle_to_a_start_is_named() {
     let nodes = Nodes::new(5, "key = \"file:cluster.key\"");
     let start = ["node", "--id", "g1.1", "--config", &nodes.config()].map(str::to_owned);
     let own = network(5).octets();
     let own = Ipv4Addr::new(own[0], own[1], own[2], 1);
     let _other = std::net::TcpListener::bind((own, 7101)).unwrap();
-    // It waits for a while, says so, and ends with what is wrong.
+    // The node waits for a while, reports that, and ends with the reason.
     let refused = run(start.clone());
     let in_the_way = ["error: TCP", "is used by another program", "still in use"];
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     in_the_way.iter().for_each(|part| assert!(refused.stderr.contains(part), "`{part}`: {}", refused.stderr));
-    // The command of the remedy names what listens at this address or at all, and no other member, which has the same port of
-    // another address.
+    // The command in the remedy matches a listener on this address or on all addresses. It does not match another
+    // member with the same port on another address.
     let remedy = format!("`ss -ltnp 'src {own}:7101 or src 0.0.0.0:7101 or src [::]:7101'`");
     assert!(refused.stderr.contains(&remedy), "{}", refused.stderr);
     let bound = |ip: &str| start.clone().into_iter().chain(["--bind", ip].map(str::to_owned));
@@ -432,10 +433,10 @@ fn what_is_in_the_way_is_named() {
     assert_eq!(good["notes"], serde_json::json!([]));
 }
 
-/// The member with the largest id dials the others, and would be told of only by its absence.
+/// The member with the largest id dials the others. Without this message only its absence would be reported.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_member_whose_name_nobody_knows_is_said_to_have_no_address_and_not_to_be_started() {
+fn unresolvable_host_name_is_reported_as_such() {
     let mut nodes = Nodes::new(14, "key = \"file:cluster.key\"");
     let name = "member3.cluster.invalid:7301";
     let text = fs::read_to_string(nodes.scratch.path("cluster.toml")).unwrap();
@@ -463,7 +464,7 @@ fn a_member_whose_name_nobody_knows_is_said_to_have_no_address_and_not_to_be_sta
     own.refused(&["`g1.3` at member3.cluster.invalid:7301", mend, "--bind does not help"]);
 }
 
-/// The lines that a process of a broadcast has delivered.
+/// Returns the lines that a process of a broadcast has delivered.
 fn delivered(text: &str) -> Vec<String> {
     let event = |line: &str| serde_json::from_str::<Value>(line).unwrap();
     let deliveries = text.lines().map(event).filter(|event| event["event"] == "deliver");
@@ -473,7 +474,7 @@ fn delivered(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_broadcast_by_hand_delivers_everywhere_and_its_histories_hold() {
+fn manual_broadcast_delivers_everywhere_and_its_histories_pass() {
     for (of, lossy) in [(6, &[][..]), (7, &["--drop-chance", "0.02"])] {
         let mut nodes = Nodes::sized(of, "key = \"file:cluster.key\"", 4);
         let path = nodes.scratch.path("cluster.toml");
@@ -505,10 +506,10 @@ fn a_broadcast_by_hand_delivers_everywhere_and_its_histories_hold() {
     }
 }
 
-/// Every process says that the switch is there, joins the sets of all four, and its lines are copied; when the switch is killed
-/// they go on by unicast, and come back to one that is started again.
+/// Every process reports the switch and joins the fan-out sets of all four, and the switch copies its lines. When the
+/// switch is killed the processes go on by unicast. They use a restarted switch again.
 #[test]
-fn a_broadcast_by_hand_is_copied_by_a_switch_and_goes_on_without_it() {
+fn manual_broadcast_uses_a_switch_and_goes_on_without_it() {
     let mut nodes = Nodes::sized(13, "key = \"file:cluster.key\"", 4);
     let [a, b, c, _] = network(13).octets();
     let (path, switch) = (nodes.scratch.path("cluster.toml"), nodes.scratch.path("switch.toml"));
@@ -538,7 +539,8 @@ fn a_broadcast_by_hand_is_copied_by_a_switch_and_goes_on_without_it() {
         }
         names.iter().for_each(|name| nodes.until(&format!("{name}.out"), |text| delivered(text).len() == said));
     };
-    // Hosts hear later than the switch knows it that a set is there; then all lines are copied, to three each.
+    // Hosts learn later than the switch that a set is complete. From then on all lines are copied to three receivers
+    // each.
     let mut copies = |nodes: &mut Nodes, what: &str| {
         let since = Instant::now();
         loop {
@@ -562,7 +564,7 @@ fn a_broadcast_by_hand_is_copied_by_a_switch_and_goes_on_without_it() {
     say(&mut nodes);
 }
 
-/// A switch of a test.
+/// The switch of a test.
 struct Copier {
     config: std::path::PathBuf,
     directory: std::path::PathBuf,
@@ -603,19 +605,19 @@ impl Copier {
     }
 }
 
-/// Sets that all four hosts are in.
+/// Returns the number of sets that contain all four hosts.
 fn whole(shown: &Value) -> usize {
     let ranks = |set: &&Value| set["ranks"].as_array().is_some_and(|ranks| ranks.len() == 4);
     shown["sets"].as_array().unwrap().iter().filter(ranks).count()
 }
 
-/// Copies so far.
+/// Returns the number of copies so far.
 fn copied(shown: &Value) -> u64 {
     shown["passes"]["copied"].as_u64().unwrap_or(0)
 }
 
 #[test]
-fn a_process_of_the_broadcast_that_is_started_again_is_not_let_in() {
+fn restarted_broadcast_process_is_refused() {
     let mut nodes = Nodes::sized(11, "key = \"file:cluster.key\"", 4);
     let path = nodes.scratch.path("cluster.toml");
     let text = fs::read_to_string(&path).unwrap();
@@ -636,7 +638,7 @@ fn a_process_of_the_broadcast_that_is_started_again_is_not_let_in() {
     nodes.children[3].kill().unwrap();
     nodes.children[3].wait().unwrap();
     start(&mut nodes, "g1.4", "again");
-    // It has forgotten the registers that others count on.
+    // The new process has lost the registers that the others rely on.
     let parts = ["refused a connection", "g1.4", "was started again", "stop all processes and start them anew"];
     nodes.until("again.err", |err| err.lines().any(|line| parts.iter().all(|part| line.contains(part))));
     line(&mut nodes, 0, "after");
@@ -644,7 +646,7 @@ fn a_process_of_the_broadcast_that_is_started_again_is_not_let_in() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn who_has_no_key_or_another_one_gets_nothing() {
+fn process_without_the_key_is_refused() {
     let config = |nodes: &Nodes| ["node", "--id", "g1.1", "--config", &nodes.config()].map(str::to_owned);
     let unnamed = Nodes::new(2, "");
     run(config(&unnamed)).refused(&["needs a key, and the configuration names none", "cluster.toml", "file:PATH"]);
@@ -657,7 +659,7 @@ fn who_has_no_key_or_another_one_gets_nothing() {
     ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| good.start(name));
     good.until("g1.1.err", |text| text.contains("all members are connected"));
     run(config(&good)).refused(&["`g1.1` of cluster ", "is running already, as pid ", "stentor stop --config"]);
-    // The address is in use, and stays so.
+    // The address is in use, and remains so.
     let text = fs::read_to_string(good.scratch.path("cluster.toml")).unwrap().replace("\"hand-", "\"other-");
     let another = good.scratch.file("another.toml", &text);
     let refused = run(["node", "--id", "g1.1", "--config", another.to_str().unwrap()]);
@@ -671,9 +673,9 @@ fn who_has_no_key_or_another_one_gets_nothing() {
     let own = Ipv4Addr::new(own[0], own[1], own[2], 98).to_string();
     let since = Instant::now();
     let cast = other.cast(&["--bind", &own, "--timeout", "60"]);
-    assert_eq!(cast.code, 2, "waiting does not help: {}", cast.stderr);
-    assert!(since.elapsed() < PATIENCE, "it fails at once, not when its time is over");
-    // The error has it, and nothing before it: it is read once.
+    assert_eq!(cast.code, 2, "waiting cannot help: {}", cast.stderr);
+    assert!(since.elapsed() < PATIENCE, "it fails at once, not after its timeout");
+    // Only the error reports the refusal, so that a user reads it once.
     assert!(!cast.stderr.contains("refused a connection"), "{}", cast.stderr);
     let error = cast.stderr.lines().find(|line| line.starts_with("error: ")).expect("an error");
     assert!(error.ends_with(": they have another key than this process: give all the same"), "{error}");
@@ -681,21 +683,22 @@ fn who_has_no_key_or_another_one_gets_nothing() {
         let at = format!("g1.{n} at {}.{}.{}.{n}:7{n}01", own_network(2)[0], own_network(2)[1], own_network(2)[2]);
         assert_eq!(error.matches(&at).count(), 1, "{error}");
     }
-    // And by the members once, however often it was refused.
+    // The members also report it once, although they refused the client many times.
     std::thread::sleep(Duration::from_secs(1));
     good.until("g1.1.err", |text| {
         text.matches(&format!("a process at {own} that calls itself c0: it has")).count() == 1
     });
 }
 
-/// Who was started with something else than all others ends at once, and says with what; who is in the majority goes on.
+/// A member whose configuration differs from that of all others ends at once and reports the difference. The majority
+/// goes on.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_member_that_most_others_refuse_for_good_ends_and_both_name_each_other() {
+fn member_refused_by_a_majority_ends_and_both_sides_name_each_other() {
     let mut nodes = Nodes::new(12, "key = \"file:cluster.key\"");
     let text = fs::read_to_string(nodes.scratch.path("cluster.toml")).unwrap();
     nodes.scratch.file("strange.toml", &text.replace("window = 16", "window = 8"));
-    // Alone, a member says for whom it waits.
+    // A member without peers reports which ones it waits for.
     nodes.start("g1.2");
     let at =
         |n: u8| format!("g1.{n} ({}.{}.{}.{n}:7{n}01)", own_network(12)[0], own_network(12)[1], own_network(12)[2]);
@@ -728,18 +731,18 @@ fn a_member_that_most_others_refuse_for_good_ends_and_both_name_each_other() {
         assert_eq!(text.lines().filter(told).count(), 1, "{text}");
         assert!(nodes.children[n - 2].try_wait().unwrap().is_none(), "{text}");
     }
-    // With the right configuration all begin.
+    // With the same configuration all members begin.
     nodes.start("g1.1");
     nodes.until("g1.1.err", |text| text.contains("all members are connected"));
 }
 
-/// The first bytes of a test's addresses.
+/// Returns the octets of a test's network address.
 fn own_network(of: u8) -> [u8; 4] {
     network(of).octets()
 }
 
 #[test]
-fn what_means_nothing_is_refused() {
+fn meaningless_options_are_refused() {
     run(["demo", "--drop-chance", "0.5"]).refused(&["on shared memory", "--fabric roce"]);
     let scratch = Scratch::new();
     let path = scratch.path("cluster.toml");
@@ -749,9 +752,9 @@ fn what_means_nothing_is_refused() {
     assert_eq!(run(["config".as_ref(), "check".as_ref(), Path::new(&path).as_os_str()]).code, 0);
 }
 
-/// A port that a process which is being torn down still has is waited for, and the wait is told.
+/// A node waits for a port that a terminating process still holds, and reports the wait.
 #[test]
-fn start_waits_for_a_port_that_is_given_back() {
+fn start_waits_for_a_port_that_is_being_released() {
     let mut nodes = Nodes::new(10, "key = \"file:cluster.key\"");
     let own = network(10).octets();
     let other = std::net::TcpListener::bind((Ipv4Addr::new(own[0], own[1], own[2], 1), 7101)).unwrap();
@@ -761,7 +764,7 @@ fn start_waits_for_a_port_that_is_given_back() {
     nodes.until("g1.1.err", |text| text.contains("memory, fixed from here on"));
 }
 
-/// A member that is started right after `kill -9` of its predecessor comes up, every time.
+/// A member that is started right after `kill -9` of its predecessor always comes up.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn members_restart_at_once_after_a_kill() {

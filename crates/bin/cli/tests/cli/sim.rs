@@ -1,11 +1,11 @@
-//! `stentor sim multicast`.
+//! Tests of `stentor sim`.
 
 use std::fs;
 
 use crate::support::{Scratch, run};
 
 #[test]
-fn a_campaign_tells_what_it_ran_and_what_went_wrong_in_it() {
+fn simulation_run_reports_its_seeds_and_faults() {
     let document = run(["sim", "multicast", "--seeds", "0..6", "--json"]).document("sim");
     assert_eq!((&document["ok"], &document["seeds"]), (&true.into(), &6.into()));
     assert_eq!((&document["violations"], document["first_violation"].is_null()), (&0.into(), true));
@@ -20,7 +20,7 @@ fn a_campaign_tells_what_it_ran_and_what_went_wrong_in_it() {
 }
 
 #[test]
-fn one_seed_is_the_same_whatever_runs_beside_it_and_so_is_its_trace() {
+fn seed_and_its_trace_do_not_depend_on_concurrent_seeds() {
     let scratch = Scratch::new();
     let [first, second, other] = ["first", "second", "other"].map(|name| scratch.path(name));
     let trace = |seed: &str, path: &std::path::Path| {
@@ -40,9 +40,9 @@ fn one_seed_is_the_same_whatever_runs_beside_it_and_so_is_its_trace() {
     assert!(opened["traceEvents"].as_array().unwrap().len() > 1000);
 }
 
-/// A seed's hashes are those of its transcripts, whether it runs alone or among others.
+/// The hashes of a seed are those of its transcripts, whether the seed runs alone or among others.
 #[test]
-fn hashes_are_of_what_a_transcript_says() {
+fn hashes_match_the_transcripts() {
     let scratch = Scratch::new();
     let (hashes, transcript) = (scratch.path("hashes"), scratch.path("transcript"));
     for (simulation, names) in [
@@ -67,7 +67,7 @@ fn hashes_are_of_what_a_transcript_says() {
 }
 
 #[test]
-fn a_profile_makes_things_fail_and_is_named_in_what_is_told() {
+fn profile_injects_faults_and_is_named_in_the_report() {
     let document = run(["sim", "multicast", "--profile", "all", "--seeds", "0..6", "--json"]).document("sim");
     assert_eq!((&document["ok"], &document["profile"]), (&true.into(), &"all".into()), "{document:#}");
     assert!(document["faults"]["leader_crashes"].as_u64().unwrap() > 0, "{document:#}");
@@ -84,7 +84,7 @@ fn a_profile_makes_things_fail_and_is_named_in_what_is_told() {
 }
 
 #[test]
-fn channels_are_simulated_too() {
+fn channels_are_simulated() {
     let document = run(["sim", "channel", "--seeds", "0..8", "--json"]).document("sim");
     assert_eq!((&document["ok"], &document["violations"]), (&true.into(), &0.into()), "{document:#}");
     assert!(document["counts"]["completions told before earlier ones"].as_u64().unwrap() > 0, "{document:#}");
@@ -94,7 +94,7 @@ fn channels_are_simulated_too() {
 }
 
 #[test]
-fn the_switch_is_simulated_too() {
+fn switch_is_simulated() {
     let document = run(["sim", "switch", "--seeds", "0..8", "--json"]).document("sim");
     assert_eq!((&document["ok"], &document["violations"]), (&true.into(), &0.into()), "{document:#}");
     assert!(document["deliveries"].as_u64().unwrap() > 100, "{document:#}");
@@ -104,7 +104,7 @@ fn the_switch_is_simulated_too() {
 }
 
 #[test]
-fn sessions_are_simulated_too() {
+fn sessions_are_simulated() {
     let document = run(["sim", "sessions", "--seeds", "0..8", "--json"]).document("sim");
     assert_eq!((&document["ok"], &document["violations"]), (&true.into(), &0.into()), "{document:#}");
     assert!(document["counts"]["sessions_opened"].as_u64().unwrap() > 0, "{document:#}");
@@ -114,7 +114,7 @@ fn sessions_are_simulated_too() {
 }
 
 #[test]
-fn bad_seeds_and_places_are_refused() {
+fn bad_seeds_and_paths_are_refused() {
     for (args, part) in [
         (vec!["--seeds", "9..3"], "has no seeds"),
         (vec!["--seeds", "many"], "0..1000"),
@@ -131,7 +131,7 @@ fn bad_seeds_and_places_are_refused() {
 
 #[cfg(not(feature = "plants"))]
 #[test]
-fn a_default_build_has_no_planted_bugs() {
+fn default_build_has_no_mutants() {
     for args in [["--plants"].as_slice(), &["--plant", "no-fifo"]] {
         assert_eq!(run(["sim", "multicast"].iter().chain(args)).code, 2, "{args:?}");
     }
@@ -139,7 +139,7 @@ fn a_default_build_has_no_planted_bugs() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn a_planted_bug_is_found_by_name_and_can_be_reproduced() {
+fn mutant_is_found_by_name_and_can_be_reproduced() {
     let names = run(["sim", "multicast", "--plants", "--json"]);
     let names: Vec<String> = serde_json::from_str(&names.stdout).unwrap();
     assert!(names.len() >= 8 && names.iter().any(|name| name == "no-fifo"), "{names:?}");

@@ -1,4 +1,4 @@
-//! Processes that stand still while others multicast.
+//! Tests of processes that are stopped while others multicast.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -11,13 +11,14 @@ use crate::support::{ran, run, stentor};
 
 const NAMES: [&str; 6] = ["g1.1", "g1.2", "g1.3", "g2.1", "g2.2", "g2.3"];
 const LINES: usize = 400;
-/// Between two lines.
+/// Pause between two lines.
 const PACE: Duration = Duration::from_millis(10);
-/// Lines after which a process is stopped, and after which its name is looked for: many windows later. It goes on once it is named.
+/// Line after which a process is stopped, and line, many windows later, after which `leader show` must report it. The
+/// process is continued once it is reported.
 const STOPPED: std::ops::Range<usize> = 50..300;
 
-/// Both groups deliver all lines while a process stands still, with its histories complete in the end. Returns how many lines
-/// the first member had delivered at the end of [`STOPPED`].
+/// Checks that both groups deliver all lines although a process is stopped, and that the histories are complete.
+/// Returns how many lines the first member had delivered at the end of [`STOPPED`].
 fn deliver_while_stopped(name: &str) -> (Running, usize) {
     let mut running = Running::new(2, 3, SMALL);
     let history = |running: &Running, name: &str| running.path(&format!("{name}.jsonl")).to_str().unwrap().to_owned();
@@ -38,7 +39,7 @@ fn deliver_while_stopped(name: &str) -> (Running, usize) {
         if line == STOPPED.end {
             delivered = running.read("g1.1", "out").lines().count();
         }
-        // A member is named once something waits for it that it does not take; on a busy machine that comes later.
+        // A member is reported once another process waits for it. On a busy machine that happens later.
         if line >= STOPPED.end && !named {
             let show = run(["leader", "show"].map(str::to_owned).into_iter().chain(running.meeting()));
             assert_eq!(show.code, 0, "{}{}", show.stdout, show.stderr);
@@ -68,9 +69,9 @@ fn deliver_while_stopped(name: &str) -> (Running, usize) {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_follower_that_stands_still_holds_up_nobody_is_named_and_comes_back() {
+fn stopped_follower_delays_no_other_is_reported_and_rejoins() {
     let (running, delivered) = deliver_while_stopped("g2.3");
-    // A window, and what was under way, without expelling.
+    // Without expelling the stopped member, the group delivers only a window and the messages in flight.
     assert!(delivered > STOPPED.start + 150, "{delivered}");
     let named = |name| running.read(name, "err").contains("g2.3 stands still: it takes nothing");
     assert!(named("g2.1") || named("g2.2"));
@@ -79,7 +80,7 @@ fn a_follower_that_stands_still_holds_up_nobody_is_named_and_comes_back() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_leader_that_stands_still_is_replaced_and_comes_back() {
+fn stopped_leader_is_replaced_and_rejoins() {
     // The election takes two seconds.
     let (_, delivered) = deliver_while_stopped("g2.1");
     assert!(delivered > STOPPED.start + 10, "{delivered}");

@@ -1,4 +1,4 @@
-//! Running the command, and what its documents must look like.
+//! Runs the command and validates its documents.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use stentor_testutil::TempDir;
 
-/// A directory of its own, gone at the end.
+/// A separate directory for a test, which is removed at the end.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -29,7 +29,7 @@ impl Scratch {
     }
 }
 
-/// The command, with nothing of the caller's environment that it looks at.
+/// Returns the command without the variables of the caller's environment that it reads.
 pub(crate) fn stentor() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stentor"));
     command.env_remove("NO_COLOR").env_remove("XDG_RUNTIME_DIR").env_remove("STENTOR_CONFIG").env("TERM", "xterm");
@@ -42,7 +42,7 @@ pub(crate) fn signal(process: u32, signal: Signal) {
     kill_process(pid, signal).expect("a process that can be signalled");
 }
 
-/// How a run ended.
+/// The exit code and the output of a run.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -62,7 +62,7 @@ pub(crate) fn ran(output: &Output) -> Ran {
 }
 
 impl Ran {
-    /// The one document on standard output, valid against `schema/NAME.json`.
+    /// Returns the only document on standard output, and asserts that it is valid against `schema/NAME.json`.
     pub(crate) fn document(&self, schema: &str) -> Value {
         let document = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout));
         let errors = violations(schema, &document);
@@ -70,7 +70,8 @@ impl Ran {
         document
     }
 
-    /// Bad usage or configuration: exit code 2, nothing on standard output, one block with all of `parts`.
+    /// Asserts that the run refused its arguments or configuration: exit code 2, no standard output, and one error with
+    /// all `parts`.
     pub(crate) fn refused(&self, parts: &[&str]) {
         assert_eq!(self.code, 2, "{}", self.stderr);
         assert_eq!(self.stdout, "");
@@ -81,7 +82,7 @@ impl Ran {
     }
 }
 
-/// What a schema has against a document.
+/// Returns the violations of a schema in a document.
 pub(crate) fn violations(schema: &str, document: &Value) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(format!("{schema}.json"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

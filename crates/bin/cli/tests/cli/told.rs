@@ -1,4 +1,4 @@
-//! What running members log of each other.
+//! Tests of the log lines of running members about each other.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use rustix::process::Signal;
 
 use crate::cluster::{Running, SMALL, led};
 
-/// A majority works all the time: without a line nobody would know before another one fails.
+/// A majority works all the time. Without the log line the stopped member would go unnoticed until another one fails.
 #[test]
-fn a_member_that_is_stopped_while_a_majority_works_is_told_by_the_others_and_by_itself() {
+fn stopped_member_is_reported_by_the_others_and_by_itself() {
     let names = ["g1.1", "g1.2", "g1.3"];
     let running = Running::with(&names, 1, 3, SMALL);
     for name in names {
@@ -33,18 +33,18 @@ fn a_member_that_is_stopped_while_a_majority_works_is_told_by_the_others_and_by_
     running.until(follower, "err", |text| text.contains("this process did not run for "));
 }
 
-/// A rolling restart is told from a crash.
+/// The others distinguish a rolling restart from a crash.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn members_that_are_stopped_in_order_are_not_said_to_be_lost() {
+fn members_stopped_in_order_are_not_reported_lost() {
     let names = ["g1.1", "g1.2", "g1.3"];
     let mut running = Running::with(&names, 1, 3, SMALL);
     let connected = |text: &str| text.contains("all members are connected");
-    // A member that was never seen to stand does not say by standing no more that it leaves.
+    // The others recognise a stop only of a member that they have seen running before.
     let a_moment = Duration::from_millis(500);
     names.into_iter().for_each(|name| drop(running.until(name, "err", connected)));
     let mut told = 0;
-    // On a busy machine the others may not come to look in time.
+    // On a busy machine the others may not poll in time.
     for name in names.into_iter().cycle().take(9) {
         std::thread::sleep(a_moment);
         let pid = running.pid(name);
@@ -71,7 +71,7 @@ fn members_that_are_stopped_in_order_are_not_said_to_be_lost() {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn a_member_in_another_directory_is_said_to_run_there_and_not_to_be_started() {
+fn member_in_another_directory_is_reported_with_that_directory() {
     let mut running = Running::with(&["g1.1", "g1.2"], 1, 3, SMALL);
     let by_hand = running.path("by-hand");
     running.start("g1.3", &["--directory", by_hand.to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! Habits that all commands share.
+//! Tests of the behaviour that all commands share.
 
 use std::ffi::CStr;
 use std::io::Read;
@@ -11,7 +11,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::support::{Scratch, ran, run, stentor};
 
 #[test]
-fn help_and_version_are_good() {
+fn help_and_version_are_printed() {
     let help = run(["--help"]);
     assert_eq!(help.code, 0);
     for command in ["demo", "node", "cast", "sim", "config", "check", "doctor", "completions", "man"] {
@@ -22,7 +22,7 @@ fn help_and_version_are_good() {
 }
 
 #[test]
-fn bad_usage_is_exit_code_2_and_says_what() {
+fn bad_usage_exits_with_code_2_and_the_reason() {
     let cases: [(&[&str], &str); 6] = [
         (&[], "Usage: stentor"),
         (&["config"], "Usage: stentor config"),
@@ -40,7 +40,7 @@ fn bad_usage_is_exit_code_2_and_says_what() {
 }
 
 #[test]
-fn with_json_a_failure_is_a_document_too() {
+fn failure_with_json_is_a_document() {
     let scratch = Scratch::new();
     let absent = scratch.path("absent.toml");
     for args in [vec!["conjure", "--json"], vec!["--json"], vec!["config", "check", absent.to_str().unwrap(), "--json"]]
@@ -63,22 +63,22 @@ fn quiet_prints_nothing_but_errors_and_documents() {
 }
 
 #[test]
-fn there_are_no_colours_where_there_is_no_terminal() {
+fn output_without_a_terminal_has_no_colours() {
     for args in [vec!["doctor"], vec!["--help"], vec!["config", "check", "/no/such/file"]] {
         let ran = run(&args);
         assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "{args:?}");
     }
 }
 
-/// Opens the command's side of a pseudo terminal. It must not become the terminal that controls the tests, which would be
-/// hung up with it, where they lead a session.
+/// Opens the command's side of a pseudo terminal. It must not become the controlling terminal of the tests if they lead
+/// a session. Otherwise the tests get SIGHUP when it closes.
 fn open_side(name: &CStr) -> std::fs::File {
     let flags = OFlags::NOCTTY.bits().cast_signed();
     let name = name.to_str().expect("a path");
     std::fs::File::options().read(true).write(true).custom_flags(flags).open(name).expect("a pseudo terminal")
 }
 
-/// What the command prints to a terminal.
+/// Returns the output of the command on a terminal.
 fn in_terminal(no_colour: &str) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo terminal");
     unlockpt(&master).expect("a pseudo terminal");
@@ -86,7 +86,7 @@ fn in_terminal(no_colour: &str) -> String {
     let terminal = open_side(&name);
     let status = stentor().arg("doctor").env("NO_COLOR", no_colour).stdout(terminal).status().unwrap();
     assert_eq!(status.code(), Some(0));
-    // The other end is closed: what is buffered comes first, then an error.
+    // The other end is closed. A read returns the buffered bytes first, and then an error.
     let mut printed = Vec::new();
     let _ = std::fs::File::from(master).read_to_end(&mut printed);
     String::from_utf8(printed).unwrap()
@@ -101,7 +101,7 @@ fn a_terminal_has_colours_unless_no_color_is_set() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn closed_reader_causes_no_panic() {
     for args in [vec!["completions", "zsh"], vec!["man"], vec!["doctor", "--json"], vec!["--help"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -132,14 +132,14 @@ fn help_is_as_wide_as_the_terminal() {
         drop(command);
         let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
         let mut terminal = std::fs::File::from(terminal);
-        // The terminal fails when its last other side closes.
+        // A read of the terminal fails after its last other side has closed.
         while let Ok(count @ 1..) = terminal.read(&mut bytes) {
             text.extend_from_slice(&bytes[..count]);
         }
         assert!(child.wait().unwrap().success());
         let text = String::from_utf8(text).unwrap();
         let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
-        // Words are not broken.
+        // Help texts wrap at words.
         assert!(widest <= usize::from(columns) && widest > usize::from(columns) - 15, "{widest} of {columns}:\n{text}");
     }
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Inside a guest with Soft-RoCE: the demos on verbs, one group and two with a leader killed half-way, and the broadcast with a
-# process that lies. WORK, HERE and STENTOR are set by cargo xtask.
+# Runs inside a guest with Soft-RoCE: the demos on verbs with one group, with two groups and a leader that is killed
+# half-way, and the broadcast with a lying process. `cargo xtask` sets WORK, HERE and STENTOR.
 set -eu
 cd "$WORK"
 exec >demos.log 2>&1

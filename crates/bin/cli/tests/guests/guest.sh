@@ -1,11 +1,12 @@
 #!/bin/bash
-# Inside a guest: the members that are at home here, and the client if it is. WORK, STENTOR, FABRIC, GUEST, MEMBERS, LINES, HOW
-# and LIFE, which is empty for the first life of a guest, are set by run.sh.
+# Runs inside a guest: the members of this guest, and the client if it belongs here. run.sh sets WORK, STENTOR, FABRIC,
+# GUEST, MEMBERS, LINES, HOW and LIFE, which is empty for the first life of a guest.
 set -u
 cd "$WORK"
 exec >"guest$GUEST$LIFE.log" 2>&1
 fail() { echo "$1"; touch failed; exit 1; }
-# The kernel's Soft-RoCE has UDP port 4791 of the guest's first network namespace, and carries nothing in others.
+# The kernel's Soft-RoCE owns UDP port 4791 of the guest's first network namespace. It transfers no data in other
+# namespaces.
 inside=
 if [ "$FABRIC" = roce ]; then
     ip netns add inside
@@ -14,7 +15,7 @@ if [ "$FABRIC" = roce ]; then
     $inside ip link set lo up
 fi
 for member in $MEMBERS; do $inside ip addr add "${member#*:}/16" dev vec0; done
-# The tap may be held for a moment by what is left of this guest's last life.
+# Processes of this guest's last life may hold the tap for a moment.
 tries=0
 until $inside ip link set vec0 up; do
     tries=$((tries + 1))
@@ -31,13 +32,13 @@ for member in $MEMBERS; do
         --wait block >"$id$LIFE.out" 2>"$id$LIFE.err" </dev/null &
     pids="$pids $!"
 done
-# Lines at a pace, so that a cut is in the middle of something.
+# Sends the lines slowly, so that a cut happens in the middle of the transfer.
 lines() {
     for i in $(seq "$LINES"); do
         echo "line $i"
         [ "$i" != 1 ] || touch begun
         [ $((i % 10)) != 0 ] || touch "sent-$i"
-        # Those who come back must hear of the rest.
+        # Restarted members must receive the rest of the lines.
         while [ "$HOW" = off ] && [ "$i" = $((LINES * 2 / 3)) ] && [ ! -e back ]; do sleep 0.1; done
         busybox usleep 10000
     done
@@ -51,7 +52,7 @@ case $MEMBERS in *client:*)
     ;;
 esac
 while [ ! -e stop ]; do sleep 0.2; done
-# What it all comes to.
+# Prints the memory that the guest and its members use.
 value() { sed -n "s/^$2:[[:space:]]*\([0-9]*\).*/\1/p" "$1"; }
 memory=$(($(value /proc/meminfo MemTotal) - $(value /proc/meminfo MemAvailable)))
 echo "guest $GUEST: up for $(cut -d ' ' -f 1 /proc/uptime) s, $memory KiB of memory in use; each member in KiB:"

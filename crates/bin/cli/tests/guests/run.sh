@@ -1,8 +1,8 @@
 #!/bin/bash
-# A cluster whose processes are in two or three guests, each a Linux kernel of its own with Soft-RoCE, joined by a bridge:
-# two groups of three and a client. In the middle of the client's messages one guest's link is cut, later it is restored; or the
-# guest loses its power, and later it is started again. Everybody must deliver everything, who lost the power what came after his
-# return, and the histories are checked.
+# Runs a cluster in two or three guests that a bridge connects: two groups of three and a client. Each guest is a Linux
+# kernel with Soft-RoCE. In the middle of the messages the link of one guest is cut and later restored, or the guest
+# loses its power and is later started again. All members must deliver all messages, restarted ones those after their
+# return. The histories are checked.
 #
 #   UML_KERNEL=KERNEL unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES cut|off [switch]
 #
@@ -10,12 +10,12 @@
 #   RXE_FOLDER  has uml-run: xtask/guest
 #   STENTOR     the command
 #   FABRIC      verbs or roce
-#   GUESTS      2 or 3: members 1 to 3 of each group are in guests 1, 1, 2 or 1, 2, 3; the client is in guest 1 or 2
-#   CUT         the guest whose link is cut, or whose power is off; not the client's then
-#   LINES       how many messages
-#   switch      a software switch on raw sockets, on the other side of the bridge, copies what the client writes
+#   GUESTS      2 or 3: members 1 to 3 of each group run in guests 1, 1, 2 or 1, 2, 3; the client runs in guest 1 or 2
+#   CUT         the guest whose link is cut, or whose power is off; in that case not the guest of the client
+#   LINES       number of messages
+#   switch      a software switch on raw sockets, on the other side of the bridge, copies the writes of the client
 #
-# Network and processes are gone with the namespaces.
+# The network and the processes end with the namespaces.
 set -eu
 rxe=$1 stentor=$2 fabric=$3 guests=$4 cut=$5 lines=$6 how=$7 switch=${8:-}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -45,7 +45,7 @@ await() { # FILE SECONDS WHAT
         sleep 0.1
     done
 }
-# Which guest a member is in, and where the client is.
+# The guest of each member, and the guest of the client.
 [ "$guests" = 2 ] && home=(0 1 1 2) client=1 || home=(0 1 2 3) client=2
 ip link set lo up
 ip link add bridge type bridge
@@ -73,7 +73,7 @@ if [ -n "$switch" ]; then
     switch=$!
 fi
 began=$(now)
-# Starts a guest for its first life, or for another one.
+# Starts a guest, for its first life or a later one.
 start() { # GUEST LIFE
     local n=$1 members= group m
     for group in 1 2; do
@@ -85,13 +85,13 @@ start() { # GUEST LIFE
             "$work" "$stentor" "$fabric" "$n" "$2" "${members# }" "$lines" "$how"
         cat "$here/guest.sh"
     } >"$work/guest$n.sh"
-    # In a session of its own, so that all of it can be found.
+    # The guest runs in a separate session, so that all its processes can be found.
     UML_TIMEOUT=900 setsid "$rxe/uml-run" "$work/guest$n.sh" \
         "vec0:transport=tap,ifname=tap$n,depth=128,gro=0,mac=02:00:00:00:77:0$n" >"$work/uml$n$2.log" 2>&1 &
     guest[$n]=$!
 }
-# Ends a guest as a cut of its power does: nothing in it notices. All its processes have its tap's name in their command line;
-# its script, which is the first of them, tidies up after it.
+# Ends a guest like a power failure: its processes get no notice. The command lines of all of them contain the name of
+# the guest's tap. The guest's script, which is the first of them, cleans up afterwards.
 power_off() { # GUEST
     local pid=${guest[$1]} line one tries=0 left
     while :; do
@@ -109,7 +109,7 @@ power_off() { # GUEST
     done
     wait "$pid" || true
 }
-# The last complete line of a history, turned into its writer's end.
+# Prints the last complete line of a history, turned into the end record of its writer.
 crashed() { # FILE
     [ -z "$(tail -c 1 "$1")" ] || sed -i '$d' "$1"
     tail -n 1 "$1" | sed -E 's/^(\{"t":[0-9]+,"p":"[^"]*","i":[0-9]+),.*/\1,"e":"crash"}/' >>"$1"
@@ -184,10 +184,10 @@ if [ -n "$switch" ]; then
     wait "$switch" || { echo "the switch ended with $?"; exit 1; }
     copies=$(sed -n 's/^passes:.*[ ,]copied \([0-9]*\).*/\1/p' "$work/switch.out")
     echo "the switch made ${copies:-no} copies"
-    # Most of the first third of the lines, to six.
+    # The switch copies most of the first third of the lines to six members.
     [ "${copies:-0}" -ge "$lines" ] || { cat "$work/switch.out"; exit 1; }
 fi
-# A guest that was started again has another clock: the first lives stand before the second ones.
+# A restarted guest has another clock, so `check` gets the first lives before the second ones.
 shopt -s nullglob
 "$stentor" check --complete --lives-in-order "$work"/g?.?.jsonl "$work/c0.jsonl" "$work"/g?.?.2.jsonl
 echo "passed in $(since "$began"); histories of $(($(cat "$work"/*.jsonl | wc -c) / 1024)) KiB; in each guest, at the end:"

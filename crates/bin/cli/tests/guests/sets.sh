@@ -1,7 +1,8 @@
 #!/bin/bash
-# Inside a guest: the kernel's Soft-RoCE on one end of a pair of interfaces, and on the other one, in a network namespace, the
-# software switch on raw sockets. First the contract's cases of sets on verbs; then a cluster whose client writes by its set, while
-# the switch is stopped and started, a broadcast by its processes, and a cluster whose switch is not there. WORK, HERE, STENTOR, TEST and LINES are set by cargo xtask.
+# Runs inside a guest: the kernel's Soft-RoCE on one end of a pair of interfaces, and the software switch on raw sockets
+# on the other end, in a network namespace. First come the contract's cases of fan-out sets on verbs. Then follow a
+# cluster whose client writes by its set while the switch is stopped and started, a broadcast of its processes, and a
+# cluster whose switch does not run. `cargo xtask` sets WORK, HERE, STENTOR, TEST and LINES.
 set -eu
 cd "$WORK"
 exec >sets.log 2>&1
@@ -17,14 +18,14 @@ ip link set v0 up
 $at_switch ip link set lo up
 $at_switch ip link set v1 up
 for last in 101 102; do $at_switch ip addr add "10.0.0.$last/24" dev v1; done
-# Two more, of which nobody outside hears where they are.
+# Two more addresses, for which the namespace answers no ARP requests.
 $at_switch sh -c 'echo 1 >/proc/sys/net/ipv4/conf/v1/arp_ignore'
 for last in 1 2; do $at_switch ip addr add "10.99.0.$last/32" dev lo; done
 rdma link add rxe0 type rxe netdev v0
 mkdir -m 700 /run/stentor
-# That of the tests.
+# The key of the tests.
 printf 'a key of this test' >cluster.key
-# Starts a switch; it says on the way out what became of packets.
+# Starts a switch. At its end it prints its packet counters.
 switch() { # NAME CLUSTER FORWARD BACKWARD CONTROL OPTIONS...
     cat >"$1.toml" <<END
 mode = "raw"
@@ -45,7 +46,7 @@ afar=$!
 until grep -qs "hosts ask" near.err && grep -qs "hosts ask" afar.err; do sleep 0.1; done
 STENTOR_SWITCH=10.0.0.101:7300 STENTOR_SWITCH_AFAR=10.0.0.101:7301 "$TEST" --ignored --nocapture --test-threads 1
 
-# A cluster of so many groups of three, and a client that says so many lines, each to all groups.
+# Starts a cluster with these groups of three, whose client sends LINES lines to all groups.
 cluster() { # NAME CONTROL GROUPS
     local group n
     mkdir -p "$1"
@@ -70,7 +71,7 @@ cluster() { # NAME CONTROL GROUPS
         members="$members $!"
     done
 }
-# The lines, at a pace; before the first and the last third they wait until they may.
+# Sends the lines slowly. Before the first third and before the last third the client waits for a file.
 lines() { # NAME
     await "$1/begin"
     for i in $(seq "$LINES"); do
@@ -92,7 +93,7 @@ await() { # FILE
         sleep 0.1
     done
 }
-# Everybody has delivered everything; the histories are right.
+# Waits until all members have delivered all lines, and checks the histories.
 finish() { # NAME
     local id tries=0
     for id in $ids; do
@@ -106,7 +107,7 @@ finish() { # NAME
     wait $members
     "$STENTOR" check --complete "$1"/*.jsonl
 }
-# What the switch copied, as it said when it ended.
+# Prints the number of copies that the switch reported at its end.
 copied() { sed -n 's/^passes:.*[ ,]copied \([0-9]*\).*/\1/p' "$1.out"; }
 made() { # NAME LEAST
     local copies
@@ -119,7 +120,7 @@ stop() { # PID
     wait "$1"
 }
 
-# A process of a cluster hears so many times that the switch is there; a little later so have the others.
+# Waits until a process has reported the switch TIMES times. The other processes follow a little later.
 heard() { # NAME.ERR TIMES
     local tries=0
     until [ -e "$1" ] && [ "$(grep -c "the switch at .* is there" "$1" || true)" -ge "$2" ]; do
@@ -130,7 +131,7 @@ heard() { # NAME.ERR TIMES
     sleep 1
 }
 
-# The switch is stopped in the middle, and started again, and then loses packets.
+# The switch is stopped in the middle of the lines and started again, and then loses packets.
 began=$(now)
 stop $near
 stop $afar
@@ -154,7 +155,7 @@ wait $caster
 finish with
 stop $second
 cat with/c0.err
-# A third of the lines to six each.
+# A third of the lines goes to six members each.
 for part in first second; do made $part $((LINES * 2)); done
 echo "with a switch that is stopped and started: took $(since "$began")"
 
@@ -184,11 +185,11 @@ kill $members
 wait $members
 stop $third
 "$STENTOR" check --complete neb/*.jsonl
-# Each line goes to two others.
+# Each line goes to two other members.
 made third $((LINES * 3))
 echo "a broadcast of three: took $(since "$began")"
 
-# Nobody answers.
+# No switch answers at this address.
 began=$(now)
 mkdir -p without
 cluster without 10.0.0.101:7399 1

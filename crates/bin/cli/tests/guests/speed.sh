@@ -1,6 +1,6 @@
 #!/bin/bash
-# Inside a guest with Soft-RoCE: a program of nothing but calls of libibverbs and `stentor bench fabric --fabric verbs`, in turns.
-# WORK, HERE, RAW, STENTOR, ROUNDS, HOPS and STREAM (messages of each kind in a round) are set by cargo xtask.
+# Runs inside a guest with Soft-RoCE: a program that only calls libibverbs and `stentor bench fabric --fabric verbs`, in
+# turns. `cargo xtask` sets WORK, HERE, RAW, STENTOR, ROUNDS, HOPS and STREAM (messages of each kind in a round).
 set -eu
 cd "$WORK"
 exec >speed.log 2>&1
@@ -11,8 +11,8 @@ theirs() {
 		"$RAW" rxe0 1 $what bw 65536 "$STREAM" >"raw-$what-bw.$round"
 	done
 }
-# As many messages as the plain program's: the rate of a few is that of their beginning and their end. Of 64 KiB the bench sends
-# one where it would send 17 short ones.
+# The bench sends as many messages as the plain program, because the rate of a few messages is dominated by the start
+# and the end. The bench sends one message of 64 KiB where it would send 17 short ones.
 ours() {
 	"$STENTOR" bench fabric --fabric verbs -s 8 -n "$HOPS" --rounds 1 --only 'raw WRITE' --only 'SEND/RECV, one way' --json \
 		>"lat.$round"

@@ -1,4 +1,5 @@
-# Sourced by the scripts beside it: a folder for a run, its end, a place for network namespaces, and what several of them do.
+# Sourced by the scripts in this directory. Creates the folder of a run and the network namespaces, removes them at the
+# end, and defines shared functions.
 folder=$(mktemp -d)
 pids=
 ended() {
@@ -12,7 +13,7 @@ mount -t tmpfs none /run
 mkdir /run/netns
 ip link set lo up
 
-# Ends the script, with the last words of all processes.
+# Ends the script, with the last log lines of all processes.
 failed() { # WHY
     echo "$1"
     tail -n 5 "$folder"/*.err

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Three members over RoCEv2 on hosts with two network interfaces each. Every host's name has two addresses, one in each network, and
-# the hosts do not agree which of them is the first. A process listens at one of them, and the others have to find it.
+# Runs three members over RoCEv2 on hosts with two network interfaces each. The name of every host has two addresses,
+# one in each network, and the hosts do not agree on their order. A process listens at one of the addresses, and the
+# others have to find it.
 #
 #   unshare -rnm interfaces.sh STENTOR
 #
-# Everything is gone with the namespaces.
+# Everything is removed with the namespaces.
 set -eu
 stentor=$1
 . "$(dirname "$0")/hosts.sh"
@@ -19,11 +20,11 @@ for n in 1 2 3; do
         ip link add "v$n-$net" type veth peer name "eth$net" netns "s$n"
         ip link set "v$n-$net" master "bridge$net" up
         ip -n "s$n" link set "eth$net" up
-        # One for the member, and one for a client.
+        # The first address is for the member, the second for a client.
         for last in 1 9; do ip -n "s$n" address add "10.$net.$n.$last/16" dev "eth$net"; done
     done
 done
-# The second host sees the second network first.
+# The second host resolves names to the second network first.
 for n in 1 2 3; do
     nets="77 78"
     [ $n != 2 ] || nets="78 77"
@@ -42,13 +43,13 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
     printf ']\n'
 } >"$folder/cluster.toml"
 
-# Becomes a command on a host, with the names that it knows.
+# Executes a command on a host, with the names that this host resolves.
 on() { # NUMBER COMMAND...
     host=$1
     shift
     exec ip netns exec "s$host" unshare -m sh -ec 'mount --bind "$0" /etc/hosts && exec "$@"' "$folder/hosts.$host" "$@"
 }
-# The condition: the first address of a name is another one on the second host.
+# Precondition: the second host resolves a name to another first address.
 first() { on "$1" getent ahosts node-1 | awk 'NR == 1 { print $1 }'; }
 [ "$(first 1)" != "$(first 2)" ] || failed "both hosts take $(first 1) for the first address of node-1"
 
@@ -61,7 +62,7 @@ for n in 1 2 3; do connected "$folder/g1.$n.err"; done
 seq 100 >"$folder/input"
 (on 3 "$stentor" cast --config "$folder/cluster.toml" --to g1 --bind 10.77.3.9 --timeout 30 --history "$folder/c0.jsonl") \
     <"$folder/input" >"$folder/cast.out" 2>"$folder/cast.err" || failed "the client finds nobody"
-# Asked from each host: the other two at their addresses.
+# Each host must be able to ask the other two members at their addresses.
 for n in 1 2 3; do
     (on "$n" "$stentor" leader show --config "$folder/cluster.toml" --directory "$folder/$n") >"$folder/shown" || {
         cat "$folder/shown"

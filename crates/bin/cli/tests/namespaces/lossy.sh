@@ -1,17 +1,19 @@
 #!/bin/sh
-# Bulk data from one host to another over a link that loses packets, or that is slow: what `channel cat` carries over RoCEv2, what
-# plain datagrams carry that are sent at a fixed rate, and what a TCP connection carries that shares the link with `channel cat`.
+# Sends bulk data from one host to another over a link that loses packets or is slow. The data goes over RoCEv2 by
+# `channel cat`, as plain datagrams at a fixed rate, or over a TCP connection that shares the link with `channel cat`.
 #
 #   unshare -rnm lossy.sh STENTOR WHAT LOSS RATE QUEUE SECONDS
 #
-# WHAT is `ours`, `raw` or `shared`. Of 1000 packets to port 4791 the link loses LOSS in each direction. RATE is in Mbit/s of whole
-# frames, behind a queue of QUEUE ms; at 0 the processor is the limit. Prints lines `NAME VALUE`: rates of payload in Mbit/s, the
-# most memory in KiB, and the packets that the link lost. Everything is gone with the namespaces.
+# WHAT is `ours`, `raw` or `shared`. Of 1000 packets to port 4791 the link loses LOSS in each direction. RATE is the
+# rate in Mbit/s of whole frames, with a queue of QUEUE ms; with rate 0 the processor is the limit. The script prints
+# lines `NAME VALUE`: rates of payload in Mbit/s, the peak memory in KiB, and the number of packets that the link lost.
+# Everything is removed with the namespaces.
 set -eu
 stentor=$1 what=$2 loss=$3 rate=$4 queue=$5 seconds=$6
 . "$(dirname "$0")/hosts.sh"
 four_hosts
-# The kernel cuts runs before they reach the link, as a card does. Otherwise a run would be lost or queued as one packet.
+# The kernel splits runs of packets before they reach the link, as a NIC does. Otherwise a whole run would be lost or
+# queued as one packet.
 for n in 1 2; do ip -n "s$n" link set eth gso_max_segs 1; done
 if [ "$loss" != 0 ]; then
     nft add table netdev loss
@@ -25,17 +27,17 @@ if [ "$rate" != 0 ]; then
 fi
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/key"
 
-# The most memory that a process has had, KiB.
+# Prints the peak memory of a process, in KiB.
 memory() { # PID
     sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"
 }
-# The last number of this name in a document.
+# Prints the last number with this name in a document.
 number() { # FILE NAME
     sed -n 's/.*"'"$2"'":[[:space:]]*\([0-9.]*\).*/\1/p' "$1" | tail -n 1
 }
 ours() {
     cat="channel cat --fabric roce --key $folder/key"
-    # `ip netns exec` becomes the program, so that the shell knows its number.
+    # `ip netns exec` executes the program in its place, so that the shell knows its pid.
     ip netns exec s2 "$stentor" $cat --listen 10.77.2.1:7001 >/dev/null 2>"$folder/listen.err" &
     listener=$!
     mkfifo "$folder/zeros"
@@ -52,7 +54,7 @@ ours() {
     pids=
     number "$folder/cat.json" mb_per_s | awk '{ printf "ours_mbit %.1f\n", $1 * 8 }'
 }
-# The last rate of iperf3's document is that at which payload arrived.
+# The last rate in iperf3's document is the rate at which payload arrived.
 iperf() { # NAME MORE
     name=$1
     shift
@@ -66,7 +68,7 @@ iperf() { # NAME MORE
 }
 case $what in
 ours) ours ;;
-# As much as the link takes with the headers around it, and a little less.
+# A little less than the link can carry, including the headers.
 raw) iperf raw --udp --length 1024 --bitrate "$((rate * 90 / 100))M" ;;
 shared)
     iperf tcp --congestion cubic &

@@ -1,18 +1,19 @@
 #!/bin/sh
-# Three members and a client over RoCEv2 on four hosts, whose links have an MTU of 9000, or of 576, and then have 1000: the ends
-# are told, or only the bridge between them and its ports are, so that long packets vanish without a word. A message longer than
-# any packet arrives each time, and what vanishes is named.
+# Runs three members and a client over RoCEv2 on four hosts. The links have an MTU of 9000, or of 576, and later of
+# 1000. Either the hosts know the MTU, or only the bridge between them and its ports do, so that long packets are
+# dropped silently. A message longer than any packet must arrive each time, and the dropped packets must be reported.
 #
 #   unshare -rnm mtu.sh STENTOR
 #
-# Everything is gone with the namespaces.
+# Everything is removed with the namespaces.
 set -eu
 stentor=$1
 . "$(dirname "$0")/hosts.sh"
 four_hosts
-# A bridge passes a run of packets on whole, whatever its MTU. A real switch sees packets: so do these links.
+# A bridge forwards a run of packets as a whole, whatever its MTU is. A real switch handles single packets, and so do
+# these links.
 for n in 1 2 3 4; do ip -n "s$n" link set eth gso_max_segs 1; done
-# The MTU of the links between, and of their ends where a second argument names them.
+# Sets the MTU of the links between the hosts, and of their ends if a second argument is given.
 links() { # MTU [ends]
     for n in 1 2 3 4; do
         [ -z "${2:-}" ] || ip -n "s$n" link set eth mtu "$1"
@@ -26,7 +27,8 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
     for n in 1 2 3; do printf ' { id = "g1.%s", address = "10.77.%s.1:7001" },\n' "$n" "$n"; done
     printf ']\n'
 } >"$folder/cluster.toml"
-# A hundred short messages, and one that is longer than any packet and different each time: a place holds the old bytes otherwise.
+# Prints a hundred short messages and a long one that is longer than any packet. It differs each time, because memory
+# still holds the bytes of earlier messages.
 input() {
     seq 100
     head -c 45000 /dev/urandom | base64 -w 0

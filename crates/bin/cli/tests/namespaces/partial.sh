@@ -1,16 +1,17 @@
 #!/bin/sh
-# Three members over RoCEv2 in three network namespaces, not all of which reach each other; a client that reaches all of
-# them multicasts all the time. Packets to a member are lost because its neighbour entry names a hardware address that
-# nobody has: nothing tells the sender.
+# Runs three members over RoCEv2 in three network namespaces, not all of which reach each other. A client that reaches
+# all of them multicasts all the time. Packets to a member are lost because its neighbour entry has an unused hardware
+# address, so the sender gets no error.
 #
 #   unshare -rnm partial.sh STENTOR
 #
-# 1. Hub: the leader and another member do not reach each other, both reach the third. Whoever leads, deliveries go on at
-#    it and at the hub.
-# 2. One way: what the leader sends to both others is lost, what they send arrives. Another one leads, and deliveries go on.
-# After each, the links come back and everybody catches up. In the end the histories are checked.
+# 1. Hub: the leader and another member do not reach each other, and both reach the third. With either leader, deliveries go on at
+#    the leader and at the hub.
+# 2. One way: packets from the leader to both others are lost, and packets to the leader arrive. Another member takes over, and
+#    deliveries go on.
+# After each case, the links are restored and all members catch up. In the end the histories are checked.
 #
-# Everything is gone with the namespaces.
+# Everything is removed with the namespaces.
 set -eu
 stentor=$1
 . "$(dirname "$0")/hosts.sh"
@@ -28,7 +29,7 @@ for n in 1 2 3; do
         >"$folder/g1.$n.out" 2>"$folder/g1.$n.err" </dev/null &
     pids="$pids $!"
 done
-# A line every 10 ms or so, until the file `enough` is there.
+# Prints a line about every 10 ms, until the file `enough` exists.
 feed() {
     i=0
     while [ ! -e "$folder/enough" ]; do
@@ -46,7 +47,7 @@ cast=$!
 pids="$pids $cast"
 
 delivered() { tail -n 1 "$folder/g1.$1.out" | sed -n 's/.*"n":\([0-9]*\).*/\1/p' | grep . || echo 0; }
-# The member that said last that it leads, by number of its ballot.
+# Prints the member that leads with the largest ballot, according to the logs.
 leader() {
     cat "$folder"/g1.*.err | sed -n 's/.*epoch \([0-9]*\): g1\.\([0-9]\) leads.*/\1 \2/p' | sort -n | tail -n 1 | cut -d ' ' -f 2
 }
@@ -56,7 +57,7 @@ failed() {
     tail -n 5 "$folder"/*.err "$folder/cast.out"
     exit 1
 }
-# WHAT SECONDS COMMAND...: until the command succeeds.
+# Arguments: WHAT SECONDS COMMAND... Repeats the command until it succeeds.
 within() {
     what=$1 left=$(($2 * 10))
     shift 2
@@ -69,7 +70,7 @@ within() {
 beyond() { [ "$(delivered "$1")" -ge "$2" ]; }
 others() { for n in 1 2 3; do [ "$n" = "$1" ] || echo "$n"; done; }
 led_by_another() { [ "$(leader)" != "$1" ]; }
-# What FROM sends to TO is lost; or arrives again.
+# Drops the packets from FROM to TO, or lets them arrive again.
 cut_off() { ip -n "s$1" neigh replace "10.77.$2.1" lladdr 02:00:00:00:00:99 nud permanent dev eth; }
 mend() { ip -n "s$1" neigh del "10.77.$2.1" dev eth; }
 started=$(date +%s)
@@ -83,7 +84,7 @@ set -- $(others "$first")
 far=$1 hub=$2
 cut_off "$first" "$far"
 cut_off "$far" "$first"
-# Longer than it takes to fill the client's window, and than a few timeouts.
+# The pause is longer than the client's window takes to fill, and longer than a few timeouts.
 sleep 3
 from=$(delivered "$hub")
 within "deliveries do not go on at the hub g1.$hub" 10 beyond "$hub" $((from + 100))

@@ -1,10 +1,11 @@
 #!/bin/sh
-# A cluster over RoCEv2 whose processes are in three network namespaces, joined by a bridge: two groups of three, one
-# member of each in every namespace, and a client. Then the first group broadcasts. All histories are checked.
+# Runs a cluster over RoCEv2 whose processes are in three network namespaces that a bridge connects: two groups of
+# three, one member of each in every namespace, and a client. Then the first group broadcasts. All histories are
+# checked.
 #
 #   unshare -rnm run.sh STENTOR LINES [arguments of every process]
 #
-# Everything is gone with the namespaces.
+# Everything is removed with the namespaces.
 set -eu
 stentor=$1 lines=$2
 shift 2
@@ -18,7 +19,7 @@ for n in 1 2 3; do
     ip link set "v$n" master bridge up
     ip -n "s$n" link set lo up
     ip -n "s$n" link set eth up
-    # One for a member of each group, and one for a client.
+    # The first addresses are for a member of each group, the last is for a client.
     for last in 1 2 9; do ip -n "s$n" address add "10.77.$n.$last/16" dev eth; done
 done
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
@@ -46,8 +47,8 @@ if ! ip netns exec s1 "$stentor" cast --config "$folder/cluster.toml" --to g1,g2
     tail -n 3 "$folder"/*.err
     exit 1
 fi
-# Whoever was not among the majority delivers, too, or takes over the state: by then clients may have used the places of
-# messages again that it had not got while it was not connected.
+# A member outside the majority also delivers, or restores the state: clients may have reused message slots that it did
+# not receive while it was disconnected.
 for id in g1.1 g1.2 g1.3 g2.1 g2.2 g2.3; do
     tries=0
     while ! has_all "$folder/$id.out" "$lines"; do

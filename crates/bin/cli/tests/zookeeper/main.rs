@@ -1,4 +1,4 @@
-//! The command against a real ZooKeeper: leaders that are killed, sessions that expire, servers that die, and no server.
+//! Tests of the command against a real ZooKeeper: killed leaders, expired sessions, dead servers, and no server at all.
 
 #[path = "../../../../protocol/election-zookeeper/tests/server/zookeeper.rs"]
 #[expect(dead_code, reason = "shared with the election's own tests, which look closer")]
@@ -16,7 +16,7 @@ use serde_json::Value;
 use stentor_testutil::TempDir;
 use zookeeper::{Zookeeper, free_port};
 
-/// Longer than anything here takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn stentor() -> Command {
@@ -25,7 +25,7 @@ fn stentor() -> Command {
     command
 }
 
-/// The document of a run that went well.
+/// Returns the document of a run, which must succeed.
 fn document(command: &mut Command) -> Value {
     let output = command.output().unwrap();
     let (said, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
@@ -34,14 +34,14 @@ fn document(command: &mut Command) -> Value {
 }
 
 #[test]
-fn a_demonstration_whose_leader_is_killed_keeps_every_property() {
+fn demonstration_with_a_killed_leader_keeps_every_property() {
     let server = Zookeeper::start();
     let shown = document(stentor().args(["demo", "--json", "--zookeeper", &server.address()]));
     assert_eq!(shown["ok"], true, "{shown:#}");
     assert!(shown["killed"].is_string() && shown["leader_changes"].as_u64() > Some(0), "{shown:#}");
 }
 
-/// A bench that kills under load, and a place to look at it.
+/// A bench that kills leaders under load, and the directory with its files.
 struct Trial {
     bench: Child,
     directory: PathBuf,
@@ -57,7 +57,7 @@ impl Trial {
         Trial { bench: command.spawn().unwrap(), directory }
     }
 
-    /// Who leads the first group.
+    /// Returns the leader of the first group.
     fn leader(&self) -> Option<Pid> {
         let mut command = stentor();
         command.args(["leader", "show", "--json", "--group", "g1", "--config"]);
@@ -67,7 +67,7 @@ impl Trial {
         Pid::from_raw(leads["standing"]["pid"].as_i64()? as i32)
     }
 
-    /// Who leads, once somebody does; `None` if the bench is over before.
+    /// Waits for a leader and returns it, or `None` if the bench ends before.
     fn led(&mut self) -> Option<Pid> {
         let since = Instant::now();
         while !self.is_over() {
@@ -80,13 +80,13 @@ impl Trial {
         None
     }
 
-    /// Whether all rounds are done, or one failed: then nobody leads any more.
+    /// Returns whether the bench has ended, because all rounds are done or one failed. Then no process leads any more.
     fn is_over(&mut self) -> bool {
         self.bench.try_wait().unwrap().is_some()
     }
 }
 
-/// What the processes said.
+/// Returns the logs of all processes.
 fn said(directory: &Path) -> String {
     let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let errors = files.filter(|path| path.extension().is_some_and(|end| end == "err"));
@@ -94,19 +94,19 @@ fn said(directory: &Path) -> String {
 }
 
 #[test]
-fn sessions_expire_and_the_server_dies_under_load_and_the_histories_pass() {
+fn histories_pass_after_expired_sessions_and_a_server_restart_under_load() {
     let (server, scratch) = (Zookeeper::start(), TempDir::new());
     let mut trial = Trial::start(&scratch, &server.address());
-    // Not killed by the bench meanwhile, or it is: both are to be survived.
+    // The bench may kill the process in the meantime or not. The run must survive both.
     let stopped = trial.led().expect("somebody leads before the bench is over");
     let expired = kill_process(stopped, Signal::STOP).is_ok();
     std::thread::sleep(Duration::from_millis(1500));
     let _ = kill_process(stopped, Signal::CONT);
-    assert!(expired, "it was there");
+    assert!(expired, "the process was running");
     trial.led();
-    assert!(!trial.is_over(), "the server is to die under load: more rounds are needed");
+    assert!(!trial.is_over(), "the server must die under load: the bench needs more rounds");
     let server = server.restart();
-    // A server takes its time to start: if the bench is over by then, its verdict says whether it was survived.
+    // A server takes its time to start. If the bench ends before, its verdict shows whether it survived.
     trial.led();
     let output = trial.bench.wait_with_output().unwrap();
     let (error, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
@@ -118,7 +118,7 @@ fn sessions_expire_and_the_server_dies_under_load_and_the_histories_pass() {
     drop(server);
 }
 
-/// A cluster of one group.
+/// Writes the configuration of a cluster with one group.
 fn configured(scratch: &TempDir) -> PathBuf {
     let config = scratch.join("cluster.toml");
     let init = stentor().args(["config", "init", "--groups", "1", "-q", "-o"]).arg(&config).status().unwrap();
@@ -126,7 +126,7 @@ fn configured(scratch: &TempDir) -> PathBuf {
     config
 }
 
-/// Starts one member with these servers, until it says something; ends it.
+/// Starts one member with these servers, waits until it logs `what`, and stops it.
 fn until_said(servers: &str, what: &str) {
     let scratch = TempDir::new();
     let config = configured(&scratch);
@@ -142,17 +142,17 @@ fn until_said(servers: &str, what: &str) {
         std::thread::sleep(Duration::from_millis(10));
     }
     kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
-    assert_eq!(node.wait().unwrap().code(), Some(0), "it waits, and stops when it is told to");
+    assert_eq!(node.wait().unwrap().code(), Some(0), "the node waits for the servers, and stops on SIGTERM");
 }
 
 #[test]
-fn servers_that_refuse_or_answer_nonsense_are_told_and_waited_for() {
+fn servers_that_refuse_or_answer_nonsense_are_reported_and_waited_for() {
     until_said(&format!("127.0.0.1:{}", free_port()), "ZooKeeper: ");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // It may have hung up.
+            // The client may have closed the connection.
             let _ = (&stream).write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });

@@ -1,4 +1,4 @@
-//! The lines to cast.
+//! The input of a cast.
 
 use std::io::BufReader;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use stentor_support::Failure;
 use stentor_support::live::{Input, Line, Lines, TooLong};
 use stentor_support::streams::StandardInput;
 
-/// The lines of the input.
+/// The lines of standard input.
 pub(super) struct Feed {
     lines: Lines,
     limit: usize,
-    /// Read, and not sent yet.
+    /// A line that was read and is not sent yet.
     pub(super) next: Option<Vec<u8>>,
-    /// There is no line any more, and why.
+    /// The outcome of the input once it has ended, or `None`.
     pub(super) ended: Option<Result<(), Failure>>,
 }
 
 impl Feed {
-    /// Begins to read standard input, in a cluster with messages of so many bytes.
+    /// Begins to read standard input, in a cluster whose messages have at most `message_bytes` bytes.
     pub(super) fn read(message_bytes: usize) -> Result<Self, Failure> {
         let limit = message_bytes.saturating_sub(COMMAND_OVERHEAD);
         let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends)?;
         Ok(Feed { lines, limit, next: None, ended: None })
     }
 
-    /// Nothing more is sent.
+    /// Ends the input. No further line is sent.
     pub(super) fn end(&mut self, ended: Result<(), Failure>) {
         (self.next, self.ended) = (None, Some(ended));
     }
 
-    /// Returns the next line, if there is one.
+    /// Returns the next line, if one is available.
     pub(super) fn line(&mut self) -> Option<&[u8]> {
         if self.next.is_none() && self.ended.is_none() {
             self.take(self.lines.next());

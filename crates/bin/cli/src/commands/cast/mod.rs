@@ -30,13 +30,14 @@ use sending::Sending;
 use stentor_support::live::{self, Interrupt, Joining, Latency, Troubles, absent, begin_anew, unstarted};
 use stentor_support::{Failure, Level, Output, Verdict, counted};
 
-/// How long to wait for the outcome of other messages after one that is lost: other groups settle what was under way to them.
+/// Time to wait for the outcome of other messages after one is lost. Other groups settle the messages in flight to
+/// them.
 const RESET: Duration = Duration::from_secs(2);
-/// How long to wait for input while nothing is outstanding, before looking after the connections.
+/// Time to wait for input while nothing is outstanding, before the connections are handled again.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// For how long the session lives at least if this process stands still.
+/// Shortest lifetime of the session if this process stops running.
 const TTL: Duration = Duration::from_secs(30);
-/// For how long a session can live.
+/// Longest lifetime of a session.
 const LONGEST_TTL: Duration = Duration::from_secs(600);
 
 pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure> {
@@ -59,7 +60,7 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
     with_fabric!(plan.config().fabric(), F => casting.run::<F>(&bind, meet))
 }
 
-/// What is to be done, on any fabric.
+/// The task of a cast, on any fabric.
 #[derive(Clone, Copy)]
 struct Casting<'a> {
     args: &'a args::Cast,
@@ -95,7 +96,7 @@ impl Casting<'_> {
         cast(caster, &interrupt)
     }
 
-    /// Returns the client that is to be, and its groups.
+    /// Returns the client to start, and its groups.
     fn client(&self) -> Result<(ClientBuilder, Groups), Failure> {
         let Casting { args, plan, .. } = *self;
         let cluster = Cluster::of(Arc::clone(plan));
@@ -107,7 +108,7 @@ impl Casting<'_> {
         Ok((builder, to))
     }
 
-    /// Begins the history, and opens the session, with which all that is multicast begins.
+    /// Begins the history, and opens the session that precedes all messages.
     fn open<F: ClusterFabric + 'static>(
         &self,
         (builder, to): (ClientBuilder, Groups),
@@ -126,7 +127,7 @@ impl Casting<'_> {
         let is_open = Arc::new(AtomicBool::new(false));
         let goes_on = {
             let (is_open, interrupt) = (Arc::clone(&is_open), interrupt.clone());
-            // The first signal ends a wait for the session's opening, and the second one the wait for its end.
+            // The first signal ends a wait for the session's opening. The second one ends the wait for its end.
             move || if is_open.load(Ordering::Relaxed) { !interrupt.insists() } else { !interrupt.came() }
         };
         let watch = ClientWatch {
@@ -157,7 +158,7 @@ impl Casting<'_> {
         })
     }
 
-    /// Why there is no session, and what to do.
+    /// Returns the failure of a session that could not be opened.
     fn unopened(&self, error: &ClientError) -> Failure {
         let place = self.args.meeting.config.display();
         match error.kind() {
@@ -185,7 +186,7 @@ fn cast(mut caster: Caster<'_>, interrupt: &Interrupt) -> Result<Verdict, Failur
     for trouble in caster.client.on_sender(LastTroubles) {
         output.log(Level::Warn, caster.name, &trouble);
     }
-    // What was sent is told also when something went wrong afterwards.
+    // The report of sent messages is printed also after a failure.
     let casted = Casted::new(&caster);
     let written = caster.close();
     match (ended, written) {
@@ -230,7 +231,7 @@ impl OnSender for TakeOperations {
     }
 }
 
-/// Names those of the groups that are not connected.
+/// Returns the names of the members of the destination groups that are not connected.
 struct Absent<'a>(Casting<'a>);
 
 impl OnSender for Absent<'_> {
@@ -241,7 +242,7 @@ impl OnSender for Absent<'_> {
     }
 }
 
-/// Reports what went wrong with the fabric, and whom the client does not wait for.
+/// Reports errors of the fabric, and members that the client has stopped waiting for.
 struct Report<'a, 'b>(&'b mut Troubles, Casting<'a>, &'a str);
 
 impl OnSender for Report<'_, '_> {
@@ -255,7 +256,7 @@ impl OnSender for Report<'_, '_> {
     }
 }
 
-/// Why messages are lost: they are not applied, or nobody knows.
+/// The reason why a message is lost: it was not applied, or its outcome is unknown.
 #[derive(Clone, Copy)]
 enum Lost {
     NotApplied(Refused),
@@ -271,14 +272,15 @@ struct Caster<'a> {
     client: LocalClient,
     recording: Option<Recording>,
     sending: Sending<Request>,
-    /// Why a message is not known to be applied and not waited for any more, and the number of such messages.
+    /// The reason why a message is neither known to be applied nor waited for any more, and the number of such
+    /// messages.
     lost: Option<(Lost, usize)>,
     latency: Latency,
     troubles: Troubles,
     messages: u64,
     bytes: u64,
     begin: Instant,
-    /// When the last message was sent or answered.
+    /// Time when the last message was sent or answered.
     progress: Instant,
 }
 
@@ -330,7 +332,7 @@ impl Caster<'_> {
             match self.client.submit(self.to.clone(), line) {
                 Ok(request) => self.sending.sent(request, Instant::now()),
                 Err(Refused::Busy(_) | Refused::Unavailable(_)) => return Ok(()),
-                // The history cannot be written any more. The next look at it says why.
+                // The history cannot be written any more. The next check of the history reports why.
                 Err(Refused::ClientEnded) if self.recording.is_some() => return Ok(()),
                 Err(why) => {
                     self.lost = Some((Lost::NotApplied(why), 0));
@@ -345,7 +347,7 @@ impl Caster<'_> {
         Ok(())
     }
 
-    /// Takes what became of messages.
+    /// Handles the outcomes of messages.
     fn turn(&mut self) -> Result<Turn, Failure> {
         let Caster { client, sending, lost, latency, progress, .. } = self;
         let turn = client.turn(|request, outcome| {
@@ -368,7 +370,7 @@ impl Caster<'_> {
         })
     }
 
-    /// Sleeps until something may have come, or this time.
+    /// Sleeps until something may have arrived, but not longer than until `until`.
     fn sleep(&self, until: Instant) -> Result<(), Failure> {
         let longest = until.saturating_duration_since(Instant::now());
         let longest = longest.try_into().ok();
@@ -384,7 +386,7 @@ impl Caster<'_> {
         }
     }
 
-    /// Why nothing more is multicast, if the history has ended; once.
+    /// Returns why nothing more is multicast, if the history has ended. Returns it only once.
     fn unrecorded(&self) -> Option<Failure> {
         let mut failure = self.recording.as_ref()?.take_failure()?;
         failure.what += &format!(
@@ -402,7 +404,7 @@ impl Caster<'_> {
     /// Ends the session if nothing is left, and the history.
     fn close(mut self) -> Result<(), Failure> {
         if self.left() == 0 && self.lost.is_none() {
-            // A session that is not ended here lives until its time is over. Operations that follow are not recorded.
+            // A session that is not ended here lives until it expires. Operations after this are not recorded.
             self.record_operations();
             let _ = self.client.close();
         }
@@ -421,7 +423,7 @@ impl Caster<'_> {
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
-    /// Returns the failure of a cast of which a message is lost.
+    /// Returns the failure of a cast that lost a message.
     fn lost(&self, lost: Lost) -> Failure {
         let (left, sent) = (self.left(), self.messages);
         let why = match lost {
@@ -436,7 +438,7 @@ impl Caster<'_> {
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
-    /// Returns the failure of a cast to a group that began anew, and takes nothing more of this process.
+    /// Returns the failure of a cast to a group that began anew and accepts nothing more from this process.
     fn reset(&self, group: &str) -> Failure {
         let (left, sent) = (self.left(), self.messages);
         let what = format_args!(
@@ -447,7 +449,7 @@ impl Caster<'_> {
         Failure::run(what, self.casting.args.meeting.config.display(), remedy)
     }
 
-    /// It was asked to end, and waits for what is under way.
+    /// Reports that the command was asked to end and waits for outstanding messages.
     fn tell_what_is_awaited(&self, interrupt: &Interrupt) {
         let (left, sent) = (self.left(), self.messages);
         if left > 0 {

@@ -11,10 +11,10 @@ use stentor_multicast::RemoteOp;
 use stentor_support::Failure;
 use stentor_support::live::{HistoryFile, lock, unwritten};
 
-/// The history of a client, which records each message as it is multicast: with its envelope, and those of the session as well. Members
-/// record the same bytes when they deliver.
+/// The history of a client. It records each message, including those of the session, with its envelope when it is
+/// multicast. Members record the same bytes when they deliver.
 ///
-/// Invariant: after an error nothing more is multicast. A message without a record would look like one that nobody sent.
+/// Invariant: nothing is multicast after an error. A message without a record would look like one without a sender.
 #[derive(Clone)]
 pub(super) struct Recording {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Recording {
 }
 
 struct State {
-    /// `None` after an error.
+    /// The recorder, or `None` after an error.
     recorder: Option<Recorder<HistoryFile>>,
     /// The error, until it is taken.
     error: Option<io::Error>,
@@ -35,8 +35,8 @@ impl Recording {
         Ok(Recording { path: path.to_owned(), state: Arc::new(Mutex::new(state)) })
     }
 
-    /// Returns what records each message before it is multicast, and before the message what the session has newly heard of. A process
-    /// that is killed after that has recorded both.
+    /// Returns a hook that records each message before it is multicast. Before the message, it records the index of the
+    /// order that the session has learned of since. A process that is killed afterwards has recorded both.
     pub(super) fn of_multicasts(&self) -> SeesMulticast {
         let state = Arc::clone(&self.state);
         let mut recorded = 0;
@@ -60,18 +60,18 @@ impl Recording {
         lock(&self.state).record(Recorder::flush);
     }
 
-    /// Returns why the history ended, once.
+    /// Returns the failure that ended the history. Returns it only once.
     pub(super) fn take_failure(&self) -> Option<Failure> {
         lock(&self.state).error.take().map(|error| unwritten(&self.path, &error))
     }
 }
 
 impl State {
-    /// Returns whether it is recorded.
+    /// Records something. Returns whether it was recorded.
     fn record(&mut self, write: impl FnOnce(&mut Recorder<HistoryFile>) -> io::Result<()>) -> bool {
         let Some(recorder) = &mut self.recorder else { return false };
         let Err(error) = write(recorder) else { return true };
-        // If the last word finds no room, either, the history is short without saying so.
+        // If the final event finds no room either, the history ends without it.
         let _ = recorder.give_up(now_ns());
         (self.recorder, self.error) = (None, Some(error));
         false

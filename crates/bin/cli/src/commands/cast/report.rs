@@ -1,4 +1,4 @@
-//! What was multicast.
+//! The report of a cast.
 
 use serde::Serialize;
 use stentor_support::live::Micros;
@@ -13,11 +13,11 @@ pub(super) struct Casted {
     to: Vec<String>,
     messages: u64,
     bytes: u64,
-    /// Messages that no reply of each of their destination groups says to be delivered.
+    /// Number of messages without a reply of each destination group.
     outstanding: usize,
     seconds: f64,
     msgs_per_s: f64,
-    /// From the multicast until the client has the reply of each destination group.
+    /// Time from the multicast until the client has the reply of each destination group.
     latency_us: Option<Micros>,
 }
 

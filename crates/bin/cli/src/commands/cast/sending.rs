@@ -1,13 +1,14 @@
-//! The messages that are under way.
+//! The messages in flight.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// The messages that are under way, named by `R`, in the order in which they were sent. Once it has grown it allocates nothing.
+/// The messages in flight, identified by `R`, in the order in which they were sent. It stops allocating once it has
+/// grown to its largest size.
 pub(super) struct Sending<R> {
-    /// When they were sent; `None` for those that have ended. The first one has not.
+    /// Time when each message was sent, or `None` if it has ended. The first message has not ended.
     all: VecDeque<(R, Option<Instant>)>,
-    /// Those that have not ended.
+    /// Number of messages that have not ended.
     under_way: usize,
 }
 
@@ -26,13 +27,13 @@ impl<R: Copy + Ord> Sending<R> {
         self.under_way == 0
     }
 
-    /// Takes the next message, of a later request than all before.
+    /// Adds a message, whose request is later than all before.
     pub(super) fn sent(&mut self, request: R, now: Instant) {
         self.all.push_back((request, Some(now)));
         self.under_way += 1;
     }
 
-    /// A message has ended. Returns when it was sent, the first time that it ends.
+    /// Ends a message. Returns the time when it was sent if it ends for the first time.
     pub(super) fn ended(&mut self, request: R) -> Option<Instant> {
         let at = match self.all.front()? {
             (first, _) if *first == request => 0,
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_message_ends_once_in_any_order_and_nothing_is_kept_of_it() {
+    fn each_message_completes_once_in_any_order_and_is_forgotten() {
         let (mut sending, now) = (Sending::default(), Instant::now());
         [2, 3, 5, 7].into_iter().for_each(|request| sending.sent(request, now));
         assert_eq!((sending.ended(5), sending.ended(5), sending.ended(4)), (Some(now), None, None));
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!(
             (sending.ended(3), sending.all.len()),
             (Some(now), 1),
-            "those before the first that is under way are gone"
+            "messages before the first outstanding one are removed"
         );
         assert_eq!((sending.ended(7), sending.is_empty(), sending.all.len()), (Some(now), true, 0));
         assert_eq!(sending.ended(7), None);

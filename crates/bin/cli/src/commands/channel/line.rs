@@ -1,4 +1,4 @@
-//! One connection, in a polling loop that also looks at the clock and at signals.
+//! One connection, in a polling loop that also checks the clock and signals.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,21 @@ use stentor_support::{Failure, Output, TAGGED_PIECE_BYTES};
 
 use super::words::{MESSAGE_BYTES, Words};
 
-/// The fabric is asked for events once in so many turns, and whenever there is nothing else to do.
+/// Number of turns between two calls that handle the fabric's events. They are also handled whenever there is nothing
+/// else to do.
 const HOUSEKEEP_TURNS: u32 = 64;
-/// The longest sleep: files are not among what wakes the fabric.
+/// Longest sleep. Files do not wake a thread that waits for the fabric.
 const LONGEST: Duration = Duration::from_millis(1);
-/// How long the end of a connection may take.
+/// Longest time for the end of a connection.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long what was said last may be on its way, if nobody says that it has arrived.
+/// Longest time that the last message may be in flight without an acknowledgement.
 const LINGER: Duration = Duration::from_millis(100);
-/// Longest pieces of a message, bytes.
+/// Longest piece of a message, in bytes.
 const PIECE_BYTES: u32 = 64 << 10;
-/// The other process, as a person calls it.
+/// Description of the other process in messages.
 const OTHER: &str = "the other side";
 
-/// What a connection of this command is like on a fabric with tags, or without.
+/// Returns the parameters of a connection on a fabric with or without tags.
 pub(super) fn config(tagged: bool) -> EndpointConfig {
     let (scheme, piece_bytes) =
         if tagged { (Scheme::Eager, TAGGED_PIECE_BYTES) } else { (Scheme::Counted, PIECE_BYTES) };
@@ -48,13 +49,13 @@ pub(super) struct Line<F: FabricDiagnostics> {
     troubles: Troubles,
     patience: Option<Duration>,
     moved: Instant,
-    /// When the two met, and when there was nothing more to say but farewell.
+    /// Time when the two sides met, and time when only the end of the connection was left.
     met: Instant,
     parted: Instant,
 }
 
 impl<F: FabricDiagnostics> Line<F> {
-    /// Opens one end. `patience`: how long nothing may move before that is an error.
+    /// Opens one end. It is an error if nothing moves for `patience`.
     pub(super) fn new(
         fabric: F,
         place: &str,
@@ -92,22 +93,22 @@ impl<F: FabricDiagnostics> Line<F> {
         &self.place
     }
 
-    /// The scheme by which messages go.
+    /// Returns the scheme of the messages.
     pub(super) fn scheme(&self) -> &'static str {
         config(self.endpoint.fabric().capabilities().tagged).channel.scheme.name()
     }
 
-    /// What really carries it, where that is chosen at start.
+    /// Returns the provider that carries the connection, if it is chosen at start.
     pub(super) fn carrier(&self) -> Option<String> {
         self.endpoint.fabric().carrier()
     }
 
-    /// Bytes that are registered or shared.
+    /// Returns the size of the registered or shared memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.endpoint.fabric().memory_bytes()
     }
 
-    /// Takes in what happened. Whether anything did.
+    /// Handles events and messages. Returns whether there were any.
     pub(super) fn turn(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
         let mut worked = self.endpoint.step();
@@ -132,7 +133,8 @@ impl<F: FabricDiagnostics> Line<F> {
         worked
     }
 
-    /// Waits a little after a round without work; fails when the connection has, when nothing moves, or on a signal.
+    /// Pauses after a round without work. Returns an error if the connection has failed, if nothing moves, or after a
+    /// signal.
     pub(super) fn rest(&mut self, worked: bool) -> Result<(), Failure> {
         if let Some(error) = self.failed {
             return Err(self.lost(&error));
@@ -147,7 +149,7 @@ impl<F: FabricDiagnostics> Line<F> {
     }
 
     fn pause(&mut self, worked: bool) -> Result<(), Failure> {
-        // What was read is given back in the next turn: the other side may wait for that.
+        // Credits for messages that were read are sent in the next turn, and the other side may wait for them.
         let worked = worked || self.endpoint.is_due();
         let paused = self.backoff.pause(self.endpoint.fabric_mut(), worked, LONGEST);
         paused.map(|_| ()).map_err(|error| Failure::run(error, &self.place, "report this as a bug"))
@@ -176,7 +178,7 @@ impl<F: FabricDiagnostics> Line<F> {
         Ok(())
     }
 
-    /// How long they talked.
+    /// Returns the time between the meeting and the end.
     pub(super) fn time(&self) -> Duration {
         self.parted - self.met
     }
@@ -193,7 +195,7 @@ impl<F: FabricDiagnostics> Line<F> {
         Failure::run(what, &self.place, "look at the other side; -w waits longer, and nothing is resumed")
     }
 
-    /// The connection failed: everything that was lent to the fabric comes back before that is told.
+    /// Returns the failure of a connection, after the fabric has returned all memory that it used.
     fn lost(&mut self, error: &ChannelError) -> Failure {
         self.drain();
         let rest = if self.closed { "" } else { "; the fabric has not given everything back" };
@@ -210,39 +212,39 @@ impl<F: FabricDiagnostics> Line<F> {
         }
     }
 
-    /// Hands over as much of a message as goes now. Whether all of it is.
+    /// Passes as much of a message to the channel as fits now. Returns whether that is all of it.
     pub(super) fn send(&mut self, message: &[u8]) -> bool {
         let begun = self.endpoint.left(self.handle).is_some();
-        // One that is closed says why in the next round.
+        // The error of a closed connection is reported in the next round.
         if !begun && self.endpoint.begin(self.handle, message.len() as u64).is_err() {
             return false;
         }
         self.endpoint.hand_over(self.handle, message).expect("the message that was begun")
     }
 
-    /// The next message, if it is there.
+    /// Returns the next message, if there is one.
     pub(super) fn receive(&mut self) -> Option<Vec<u8>> {
         self.endpoint.read(self.handle, &mut self.reading).then(|| std::mem::take(&mut self.reading))
     }
 
-    /// Whether the other side has ended before it said so.
+    /// Returns whether the other side has ended without a last message.
     pub(super) fn has_ended(&self) -> bool {
         self.failed.is_none() && self.endpoint.has_ended(self.handle)
     }
 
-    /// Nothing more will be sent.
+    /// Announces that nothing more will be sent.
     pub(super) fn finish(&mut self) {
-        // It is refused only while a message is handed over in part.
+        // This is refused only while a message is sent in part.
         let _ = self.endpoint.finish(self.handle);
     }
 
-    /// The connection is given up; returns when everything is given back.
+    /// Aborts the connection. Returns when the fabric has returned all memory.
     pub(super) fn give_up(&mut self) {
         self.endpoint.abort(self.handle);
         self.drain();
     }
 
-    /// Says the last words, and waits until the connection is over; what goes wrong then changes nothing any more.
+    /// Sends the last message, and waits until the connection is closed. Errors do not matter any more.
     pub(super) fn part(&mut self, last: Option<&Words>) {
         let (message, since) = (last.map(Words::message), Instant::now());
         self.parted = since;
@@ -254,14 +256,14 @@ impl<F: FabricDiagnostics> Line<F> {
                 worked = true;
             }
             if to_say.is_none() {
-                // What still comes is not read any more.
+                // Messages that still arrive are not read any more.
                 let _ = self.endpoint.close(self.handle);
             }
             if self.failed.is_some() || self.pause(worked).is_err() {
                 return;
             }
         }
-        // The other side may not have heard yet that its last words have come.
+        // The other side may not know yet that its last message has arrived.
         let closed = Instant::now();
         while closed.elapsed() < LINGER && self.endpoint.fabric().sees(ProcessId(1 - self.endpoint.fabric().me().0)) {
             let worked = self.turn();

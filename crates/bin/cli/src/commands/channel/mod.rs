@@ -23,9 +23,9 @@ use stentor_support::{Failure, Human, Output, Style, Verdict};
 use stream::{Sink, Source};
 use words::Whole;
 
-/// How long a sender waits for its listener, unless it is told.
+/// Default time that a sender waits for its listener.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What standard input and output are called.
+/// Names of standard input and output.
 const INPUT: &str = "standard input";
 const OUTPUT: &str = "standard output";
 
@@ -34,22 +34,22 @@ pub(super) fn run(command: &ChannelCommand, output: Output) -> Result<Verdict, F
     cat(args, output)
 }
 
-/// What came of a transfer.
+/// The result of a transfer.
 #[derive(Serialize)]
 struct Report {
     ok: bool,
     role: &'static str,
     fabric: &'static str,
-    /// What really carried it, where that is chosen at start.
+    /// The provider that carried the transfer, if it is chosen at start.
     carrier: Option<String>,
     scheme: &'static str,
     bytes: u64,
-    /// From the meeting to the confirmation.
+    /// Time from the meeting to the confirmation.
     seconds: f64,
-    /// 10^6 bytes.
+    /// Rate in 10^6 bytes per second.
     mb_per_s: f64,
     sha256: String,
-    /// That the process registers or shares.
+    /// Size of the memory that the process registers or shares, in bytes.
     memory_bytes: u64,
 }
 
@@ -68,7 +68,7 @@ fn cat(args: &ChannelCat, output: Output) -> Result<Verdict, Failure> {
         return Err(Failure::usage(what, "--json", "receive into a file with --output"));
     }
     let interrupt = Interrupt::catch()?;
-    // What can be refused on this side is, before the other side hears of it.
+    // Everything that can be refused on this side is refused before the other side learns of it.
     let task = Task::open(args)?;
     args.ofi.refuse_unless(args.fabric == ChannelFabric::Ofi, "stentor channel cat")?;
     match args.fabric {
@@ -157,7 +157,7 @@ fn report<F: FabricDiagnostics>(role: &'static str, line: &Line<F>, whole: &Whol
     }
 }
 
-/// Text goes to standard error: standard output is for what is received.
+/// Reports the result. Text goes to standard error, because standard output may carry the received data.
 fn tell(report: &Report, output: Output) -> Result<Verdict, Failure> {
     if output.is_json() {
         output.report(report)?;

@@ -1,4 +1,4 @@
-//! Where the two sides meet, on each fabric.
+//! The meeting place of the two sides, on each fabric.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -18,21 +18,21 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::args::ChannelCat;
 
-/// The cluster of a transfer between hosts; clusters of others have other names.
+/// Name of the cluster of a transfer between hosts. Other clusters have other names.
 const CLUSTER: &str = "channel-cat";
-/// Of what the two sides say; another version is refused.
+/// Fingerprint of the protocol between the two sides. Another version is refused.
 const FINGERPRINT: u64 = 1;
-/// Longest message of the fabric, bytes: a piece.
+/// Longest message of the fabric, in bytes: a piece.
 const FABRIC_BYTES: u32 = 128 << 10;
 const OFI_BYTES: u32 = 512 << 10;
-/// Addresses that a sender on this host tries.
+/// Number of addresses that a sender on this host tries.
 const LOOPBACKS: u8 = 64;
 
-/// Letters of a place that is its own name, at most.
+/// Longest place that becomes a directory name unchanged, in characters.
 const PLAIN: usize = 24;
 
-/// The name of the directory of a place: two places have two names. Some places are their own name; of all others, of which a
-/// file may not have the letters or the length, it is made of a hash of 128 bits.
+/// Returns the name of the directory for a place. Different places have different names. A place that is a valid short
+/// file name is used unchanged; for all others the name contains a hash of 128 bits.
 fn meeting_name(place: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
     if place.is_empty() {
@@ -41,16 +41,17 @@ fn meeting_name(place: &str) -> String {
     if place.len() <= PLAIN && place.chars().all(is_plain) {
         return format!("cat-{place}");
     }
-    // `_` is in no place that is its own name. Nothing of the place is shown: the path of a socket has 107 bytes at most.
+    // A place that is used unchanged contains no `_`. The hash is short, because the path of a socket has at most 107
+    // bytes.
     format!("cat-_{:032x}", xxh3_128(place.as_bytes()))
 }
 
-/// Who listens is process 0.
+/// Returns the id of this process. The listener is process 0.
 fn me(args: &ChannelCat) -> ProcessId {
     ProcessId(u16::from(!args.listen))
 }
 
-/// This side on shared memory.
+/// Starts this side on shared memory.
 pub(super) fn shm(args: &ChannelCat, output: Output) -> Result<ShmFabric, Failure> {
     let me = me(args);
     let cluster = meeting_name(&args.place);
@@ -73,7 +74,7 @@ pub(super) fn shm(args: &ChannelCat, output: Output) -> Result<ShmFabric, Failur
     })
 }
 
-/// This side on RoCEv2.
+/// Starts this side on RoCEv2.
 pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Failure> {
     let listener = resolve(&args.place)?;
     let own = if args.listen { vec![listener] } else { senders(args, listener)? };
@@ -89,13 +90,13 @@ pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Fail
             seed: traffic.seed.wrapping_add(me(args).0.into()),
             ..RoceConfig::default()
         };
-        // A sender has other addresses to try.
+        // A sender has other addresses to try, so it does not wait for this one.
         let started = if args.listen {
             patiently(|| RoceFabric::start(net.clone(), config.clone()), |text| output.note(text))
         } else {
             RoceFabric::start(net, config)
         };
-        // Another transfer may have it; the next one may be free.
+        // Another transfer may use this address, and the next one may be free.
         let is_over = !matches!(started, Err(RoceError::Port(PortError::Taken { .. })));
         result = started.map_err(|error| unstarted(StartError::Roce(error), Path::new(&args.place)));
         if is_over {
@@ -105,13 +106,13 @@ pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Fail
     result
 }
 
-/// This side on libfabric.
+/// Starts this side on libfabric.
 pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<OfiFabric, Failure> {
     let listener = resolve(&args.place)?;
     let addresses = if args.listen {
         vec![Some(listener), None]
     } else {
-        // Endpoints have ports of their own: both sides may be at one address.
+        // Endpoints have their own ports, so both sides may use one address.
         let beside = args.roce.bind.is_none() && listener.ip().is_loopback();
         let own = if beside { SocketAddr::new(listener.ip(), 0) } else { senders(args, listener)?[0] };
         vec![Some(listener), Some(own)]
@@ -137,7 +138,7 @@ fn resolve(place: &str) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| unknown(&"the name has none"))
 }
 
-/// Addresses that the sender may take: packets have one port, so each process has an address of its own.
+/// Returns the addresses that the sender may use. Packets have a fixed port, so each process needs its own address.
 fn senders(args: &ChannelCat, listener: SocketAddr) -> Result<Vec<SocketAddr>, Failure> {
     let with_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
     if let Some(bind) = args.roce.bind {
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_that_differ_anywhere_have_different_names_that_files_may_have() {
+    fn different_places_have_different_valid_file_names() {
         let long = "x".repeat(300);
         let places = [
             "backup",

@@ -12,7 +12,8 @@ use super::words::{Whole, Words};
 
 const AGAIN: &str = "nothing is resumed: send it again";
 
-/// Receives everything and confirms it; returns what it was. `name` is where it is written.
+/// Receives everything and confirms it. Returns the size and hash of the stream. `name` is the file or stream that it
+/// is written to.
 pub(super) fn run<F: FabricDiagnostics>(
     line: &mut Line<F>,
     sink: &mut Sink,
@@ -62,7 +63,7 @@ pub(super) fn run<F: FabricDiagnostics>(
     }
 }
 
-/// Tells the other side what was written, or why it cannot be.
+/// Reports to the other side what was written, or why it cannot be written.
 fn confirm<F: FabricDiagnostics>(
     line: &mut Line<F>,
     sink: &mut Sink,
@@ -70,7 +71,7 @@ fn confirm<F: FabricDiagnostics>(
     told: Option<Whole>,
     name: &str,
 ) -> Result<Whole, Failure> {
-    // A file has its name before the other side hears that all is well.
+    // The file gets its name before the other side learns of the success.
     let kept = written.and_then(|whole| if told == Some(whole) { sink.keep().map(|()| whole) } else { Ok(whole) });
     match kept {
         Ok(whole) => {

@@ -8,18 +8,18 @@ use super::line::Line;
 use super::stream::{Filled, Source};
 use super::words::{Whole, Words};
 
-/// What is handed over next.
+/// The next message to send.
 enum Next {
-    /// Data, to be read.
+    /// Data that must be read first.
     Data,
-    /// The last words, of all of it.
+    /// The last message, with the size and hash of the stream.
     End(Whole),
-    /// The answer to them is awaited.
+    /// None: the answer to the last message is awaited.
     Answer(Whole),
 }
 
-/// Sends everything; returns what it was when the other side has confirmed it. `bytes`: how much it will be, if that is
-/// known; `name` is where it is read.
+/// Sends everything. Returns the size and hash of the stream once the other side has confirmed them. `bytes` is the
+/// size, if it is known in advance; `name` is the file or stream that is read.
 pub(super) fn run<F: FabricDiagnostics>(
     line: &mut Line<F>,
     source: &mut Source,
@@ -64,7 +64,7 @@ pub(super) fn run<F: FabricDiagnostics>(
     }
 }
 
-/// The other side answers, or cannot go on.
+/// Handles an answer of the other side, or its failure.
 fn heard<F: FabricDiagnostics>(line: &mut Line<F>, answer: &[u8], next: &Next) -> Result<Whole, Failure> {
     let failed = |what: String, line: &Line<F>| Failure::run(what, line.place(), "nothing is resumed: send it again");
     match Words::of(answer, line.place())? {

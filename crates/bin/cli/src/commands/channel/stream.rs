@@ -1,4 +1,4 @@
-//! Reading and writing files in threads: while a pipe keeps them waiting, packets are still taken from the network.
+//! Reading and writing files in threads. While a pipe blocks them, packets are still received from the network.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -11,16 +11,16 @@ use stentor_support::streams::{Partial, StandardOutput};
 
 use super::words::{DATA, MESSAGE_BYTES, Whole};
 
-/// Messages that wait between a thread and the polling loop: memory is bounded by them.
+/// Number of messages that wait between a thread and the polling loop. It bounds the memory.
 const AHEAD: usize = 2;
 
-/// What is read.
+/// Result of a read.
 pub(super) enum Filled {
     /// A message with data.
     Data(Vec<u8>),
-    /// There is no more.
+    /// The end of the input.
     End(Whole),
-    /// It cannot be read.
+    /// An error of the input.
     Failed(io::Error),
 }
 
@@ -52,7 +52,7 @@ impl Source {
                     Err(error) => Filled::Failed(error),
                 };
                 let over = !matches!(next, Filled::Data(_));
-                // Whoever does not listen any more has failed.
+                // The receiver has been dropped: the transfer has failed.
                 if fill.send(next).is_err() || over {
                     return;
                 }
@@ -62,7 +62,7 @@ impl Source {
         Ok(Source { filled, used })
     }
 
-    /// What was read next, if it was.
+    /// Returns the next result, if there is one.
     pub(super) fn next(&mut self) -> Option<Filled> {
         match self.filled.try_recv() {
             Ok(filled) => Some(filled),
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// A message's memory can be used again.
+    /// Returns the memory of a message for reuse.
     pub(super) fn used(&mut self, message: Vec<u8>) {
         let _ = self.used.send(message);
     }
@@ -81,12 +81,12 @@ impl Source {
 pub(super) struct Sink {
     give: Option<SyncSender<Vec<u8>>>,
     written: Receiver<io::Result<Whole>>,
-    /// A file that was made for this.
+    /// A file that was created for this transfer.
     made: Option<Partial>,
 }
 
 impl Sink {
-    /// Makes a file, or writes to standard output. `name`: which it is.
+    /// Creates a file, or uses standard output. `name` describes it in errors.
     pub(super) fn new(path: Option<&Path>, name: &str) -> Result<Self, Failure> {
         let (made, to): (_, Box<dyn Write + Send>) = match path {
             Some(path) => {
@@ -98,36 +98,36 @@ impl Sink {
         };
         let (give, given) = sync_channel(AHEAD);
         let (write, written) = channel();
-        // The polling loop may be gone.
+        // The polling loop may have ended.
         let work = move || drop(write.send(write_all(&given, to)));
         thread("that writes the output", work)?;
         Ok(Sink { give: Some(give), written, made })
     }
 
-    /// Takes a message with data, or gives it back: too many wait.
+    /// Queues a message with data, or returns it if too many are queued.
     pub(super) fn give(&mut self, message: Vec<u8>) -> Result<(), Vec<u8>> {
         let Some(give) = &self.give else { return Err(message) };
         match give.try_send(message) {
-            // Why is what it says last.
+            // If the thread has ended, its result contains the reason.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
             Err(TrySendError::Full(message)) => Err(message),
         }
     }
 
-    /// Nothing more will be given.
+    /// Ends the output.
     pub(super) fn finish(&mut self) {
         self.give = None;
     }
 
-    /// What was written, once all of it is; or why it cannot be.
+    /// Returns the size and hash of what was written, once all of it is written, or an error.
     pub(super) fn written(&mut self) -> Option<io::Result<Whole>> {
         self.written.try_recv().ok()
     }
 
-    /// All of it is there, and is what was sent.
+    /// Gives the complete file its name.
     ///
     /// # Errors
-    /// When the file cannot be given its name.
+    /// If the file cannot be renamed.
     pub(super) fn keep(&mut self) -> io::Result<()> {
         self.made.take().map_or(Ok(()), Partial::keep)
     }
@@ -139,7 +139,7 @@ fn write_all(given: &Receiver<Vec<u8>>, mut to: impl Write) -> io::Result<Whole>
         to.write_all(&message[1..])?;
         hash.update(&message[1..]);
         bytes += message.len() as u64 - 1;
-        // A person may be waiting for it.
+        // A user may be waiting for the data.
         to.flush()?;
     }
     Ok(Whole { bytes, sha256: hash.finalize().into() })

@@ -1,39 +1,39 @@
-//! What the two sides say to each other: the first byte of a message says what it is.
+//! The protocol between the two sides. The first byte of a message is its kind.
 
 use stentor_support::{Failure, hex};
 
-/// The longest message, bytes.
+/// Longest message, in bytes.
 pub(super) const MESSAGE_BYTES: usize = 1 << 20;
-/// What a message with data begins with; the data follows.
+/// First byte of a message with data. The data follows.
 pub(super) const DATA: u8 = b'D';
 const HEADER: u8 = b'H';
 const END: u8 = b'E';
 const FAILED: u8 = b'F';
-/// In a header of unknown length.
+/// Length in a header if the length is unknown.
 const UNKNOWN: u64 = u64::MAX;
 
-/// All of a stream, as one side counted it.
+/// Size and hash of a stream, as computed by one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Whole {
     pub(super) bytes: u64,
     pub(super) sha256: [u8; 32],
 }
 
-/// A message, without the data.
+/// A message without its data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Words {
-    /// The sender's first: how many bytes will come, if it knows.
+    /// The sender's first message: the number of bytes that will follow, if it is known.
     Header(Option<u64>),
-    /// Data, behind the first byte.
+    /// Data, after the first byte.
     Data,
-    /// The sender's last, or the receiver's answer to it.
+    /// The sender's last message, or the receiver's answer to it.
     End(Whole),
-    /// The side that says so cannot go on.
+    /// An error after which this side cannot continue.
     Failed(String),
 }
 
 impl Words {
-    /// As a message; of data nobody asks.
+    /// Encodes the message. For `Data`, that is the first byte only.
     pub(super) fn message(&self) -> Vec<u8> {
         match self {
             Words::Header(bytes) => [&[HEADER][..], &bytes.unwrap_or(UNKNOWN).to_le_bytes()].concat(),
@@ -43,7 +43,7 @@ impl Words {
         }
     }
 
-    /// What a message is; `place` is where it came from.
+    /// Parses a message. `place` is where it came from, for errors.
     pub(super) fn of(message: &[u8], place: &str) -> Result<Words, Failure> {
         let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes);
         let words = match message.split_first() {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn words_are_decoded_as_encoded() {
         let whole = Whole { bytes: 77, sha256: [5; 32] };
         for words in [
             Words::Header(None),

@@ -1,4 +1,5 @@
-//! The members' states, and which groups have a connected majority. Pure: times are arguments, milliseconds.
+//! The members' states, and the groups that have a connected majority. This module is pure: times are arguments, in
+//! milliseconds.
 
 /// The state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +43,13 @@ impl State {
 pub(super) struct Member {
     pub(super) group: usize,
     pub(super) state: State,
-    /// The time at which the member entered its state.
+    /// Time at which the member entered its state.
     pub(super) since: u64,
-    /// All packets from or to some other process are lost.
+    /// `true` if all packets from or to some other process are lost.
     pub(super) cut: bool,
-    /// Some packets are lost.
+    /// `true` if some packets are lost.
     pub(super) lossy: bool,
-    /// The time since which the member's clock is wrong. A new process has the same clock.
+    /// Time since which the member's clock is wrong. A new process has the same clock.
     pub(super) wrong: Option<u64>,
 }
 
@@ -140,7 +141,8 @@ impl Board {
         &self.good
     }
 
-    /// Returns whether this member runs and its group keeps a majority without it. A member whose clock is wrong is one less already.
+    /// Returns whether this member runs and its group keeps a majority without it. A member whose clock is wrong
+    /// already counts as failed.
     pub(super) fn can_spare(&self, member: usize) -> bool {
         let it = &self.members[member];
         let others = self.unsound(it.group) - usize::from(!it.is_sound());
@@ -170,7 +172,7 @@ mod tests {
         board.set(6, 1, State::Ready);
         board.set(7, 3, State::Ready);
         assert_eq!(board.good(), [Some(6), Some(7)]);
-        assert!(!board.can_spare(0), "the third has not come yet");
+        assert!(!board.can_spare(0), "the third has not joined yet");
         board.set(8, 2, State::Ready);
         assert_eq!(board.good(), [Some(6), Some(7)]);
         assert!(board.can_spare(0) && !board.can_spare(3));
@@ -179,16 +181,16 @@ mod tests {
         board.set_cut(10, 1, true);
         assert_eq!(board.good(), [None, Some(7)]);
         board.set_cut(20, 1, false);
-        assert_eq!(board.good(), [Some(20), Some(7)], "the clock begins again");
+        assert_eq!(board.good(), [Some(20), Some(7)], "the time starts again");
     }
 
     #[test]
-    fn a_wrong_clock_uses_up_the_budget_of_its_group_and_outlives_a_process() {
+    fn wrong_clock_uses_the_budget_and_survives_a_restart() {
         let mut board = Board::new(&[3]);
         (0..3).for_each(|member| board.set(0, member, State::Ready));
         board.set_wrong(1, 0, true);
         assert_eq!(board.good(), [Some(0)]);
-        assert!(board.can_spare(0) && !board.can_spare(1), "the same member may be killed, too");
+        assert!(board.can_spare(0) && !board.can_spare(1), "a member with a wrong clock may be killed, too");
         board.set(2, 0, State::Killed);
         board.set(3, 0, State::Ready);
         assert!(!board.members()[0].is_sound() && !board.can_spare(1));
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_process_has_no_faults_of_the_network() {
+    fn restarted_process_has_no_network_faults() {
         let mut board = Board::new(&[3]);
         board.set_cut(1, 0, true);
         board.set_lossy(0, true);

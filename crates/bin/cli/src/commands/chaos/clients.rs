@@ -1,4 +1,4 @@
-//! What the conductor sees of the load: the clients of the multicast, or those of a service.
+//! The conductor's view of the load: the clients of the multicast, or those of a service.
 
 use stentor_support::Failure;
 
@@ -10,7 +10,7 @@ pub(super) trait Clients {
     /// Returns the clock of the run.
     fn clock(&self) -> &RunClock;
 
-    /// Sees to the clients. The conductor calls this at each look.
+    /// Checks the clients. The conductor calls this at each look.
     ///
     /// # Errors
     /// If a client failed.
@@ -19,7 +19,7 @@ pub(super) trait Clients {
     /// Returns whether all clients have joined.
     fn are_in(&self) -> bool;
 
-    /// Returns what each client waits for, and the same in words.
+    /// Returns what each client waits for, with a description.
     fn waiting(&self) -> Vec<(String, Waiting)>;
 
     /// Returns whether all clients count on a member.
@@ -34,16 +34,17 @@ pub(super) trait Clients {
     /// Returns how many messages majorities delivered, or how many calls ended.
     fn ended(&self) -> u64;
 
-    /// Kills the client that a number chooses; it is started again after so many milliseconds. Returns whether one could be killed.
+    /// Kills the client that `which` selects, and restarts it after `ms` milliseconds. Returns whether one could be
+    /// killed.
     ///
     /// # Errors
     /// If the system refuses.
     fn kill(&self, which: u64, ms: u64) -> Result<bool, Failure>;
 
-    /// Begins nothing more.
+    /// Stops new messages and calls.
     fn drain(&self);
 
-    /// Ends the clients. Returns once what they recorded is written.
+    /// Ends the clients. Returns once their records are written.
     ///
     /// # Errors
     /// If a client failed.

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The most that one pause between two looks counts.
+/// Longest pause between two looks that counts.
 const MOST: Duration = Duration::from_millis(250);
 
-/// A clock of the time in which this process ran. It excludes a suspended laptop and most of a busy machine's delays.
-/// One thread looks, all may read.
+/// A clock of the time during which this process ran. It excludes a suspended laptop and most of a busy machine's
+/// delays. One thread advances it, and all threads may read it.
 #[derive(Debug, Default)]
 pub(super) struct RunClock(AtomicU64);
 
@@ -36,7 +36,7 @@ impl Looks {
     /// Advances the clock by the time since the last look.
     pub(super) fn look(&mut self, clock: &RunClock) -> u64 {
         let passed = self.last.elapsed();
-        // Whole milliseconds; the rest counts the next time.
+        // Only whole milliseconds count now. The rest counts the next time.
         let whole = Duration::from_millis(passed.as_millis() as u64);
         self.last += whole;
         clock.pass(whole);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_counts_a_quarter_of_a_second_at_most() {
+    fn pause_counts_at_most_250_ms() {
         let clock = RunClock::default();
         clock.pass(Duration::from_millis(10));
         clock.pass(Duration::from_secs(3600));

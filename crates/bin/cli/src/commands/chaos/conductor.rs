@@ -34,16 +34,17 @@ const HURRY_MS: u64 = 10_000;
 /// Members record remote operations only in lives that begin before this time, because these records are most of a
 /// history.
 const OPERATIONS_MS: u64 = 60_000;
-/// A member whose clock is wrong for so long, while its group has a majority of others, must not lead.
+/// Time for which a member's clock may be wrong, while its group has a majority of others, before it must have stopped
+/// leading.
 const STEPS_BACK_MS: u64 = 4_000;
-/// For so many bounds others count a clock as it was before it was mended: of its last two readings the later one counts, and they
-/// come once in eight bounds.
+/// Number of clock bounds for which other members may still use a reading from before a clock was corrected. They use
+/// the later of the last two readings, and readings arrive once in eight bounds.
 const REMEMBERED: u64 = 9;
-/// What a member says then of its own clock.
+/// Beginning of the message in which a member reports its own wrong clock.
 const NAMED: &str = "the clock of this host is";
 /// The time between two progress lines, on a terminal and elsewhere.
 const LINE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
-/// The time for which a planted stop waits for traffic, ms.
+/// Time for which the mutant `hang` waits for traffic, in milliseconds.
 const PLANT_MS: u64 = 1000;
 
 /// The action that ends a fault.
@@ -110,9 +111,9 @@ impl Witness {
 pub(super) struct RunOutcome {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) refused_moves: u64,
-    /// How many of the faults `clock` were farther off than the bound.
+    /// Number of faults `clock` that were farther off than the bound.
     pub(super) wrong_clocks: u64,
-    /// How many of these their members have named.
+    /// Number of these that their members have reported.
     pub(super) named_clocks: u64,
     pub(super) begun: u64,
     pub(super) ended: u64,
@@ -143,12 +144,12 @@ pub(super) struct Conductor<'a> {
     asked: Vec<u64>,
     /// For each member, the faults that will end, and when.
     ends: Vec<Vec<(u64, End)>>,
-    /// What members recorded of the multicast is judged with it.
+    /// The history in which crashes are recorded. It is judged with those of the multicast.
     recorder: Option<Recorder<HistoryFile>>,
     looks: Looks,
     schedule: Schedule,
     played: RunOutcome,
-    /// For each group, until when others may count a clock of it as it was before it was mended.
+    /// Time until which other members may use a reading from before a clock was corrected, by group.
     remembered: Vec<u64>,
     /// The faults so far, one per line.
     log: String,
@@ -167,7 +168,7 @@ impl<'a> Conductor<'a> {
             (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned()).collect();
         let sizes: Vec<_> = plan.topology().group_ids().map(|group| plan.topology().members(group).count()).collect();
         let path = scene.history("conductor", 1);
-        // It says only of others that they crashed, and that it is over; no process has its name.
+        // The history only reports crashes of other processes and its own end, so the id of any client will do.
         let me = plan.topology().client_process(ClientId(0));
         let recorder = if script.args.service { None } else { Some(HistoryFile::record(plan, me, &path)?) };
         let poller = |n| {
@@ -304,7 +305,7 @@ impl<'a> Conductor<'a> {
             if self.board.members()[member].state == State::Ending && self.fleet.has_ended(member)? {
                 self.crashed(member)?;
                 self.board.set(now, member, State::Killed);
-                // Its time is counted from here.
+                // The time of the next start counts from here.
                 self.ends[member].iter_mut().for_each(|(at, _)| *at += now);
             }
             if self.board.members()[member].state == State::Ending {
@@ -360,7 +361,7 @@ impl<'a> Conductor<'a> {
             }
             let (first, since) = (it.state == State::Starting, it.since);
             let said = self.pollers[member].standing(self.fleet.pid(member), self.asked[member]);
-            // Clients come when all members are there.
+            // Clients join only once all members are ready.
             let counts = first || self.clients.count_on(member);
             if said.is_some_and(|said| !said.joining) && self.pollers[member].is_done() && counts {
                 if !first {
@@ -382,7 +383,7 @@ impl<'a> Conductor<'a> {
             if is_hang(still) {
                 let first = self.tell_waiting(text, waiting);
                 let mut what = format!("{first}, for {LIMIT_MS} ms in which each had a connected majority");
-                // It may stand behind one of these, in the order of a group that both are for.
+                // The message may wait for one of these in the order of a common group.
                 for (other, waiting) in all.iter().filter(|(other, _)| other != text) {
                     let ms = now.saturating_sub(waiting.since);
                     what += &format!("; {}, for {ms} ms", self.tell_waiting(other, waiting));
@@ -408,7 +409,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// A leader whose clock is wrong must be replaced while another member can lead.
+    /// Reports a leader whose clock has been wrong for too long although another member could lead.
     fn find_wrong_leaders(&mut self, now: u64) {
         if self.played.trouble.is_some() {
             return;
@@ -428,7 +429,8 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// A member of the multicast names its own clock that was wrong all the time. (A node of a program does not.)
+    /// Reports a member of the multicast that has not reported its own clock although it was wrong all the time. (A
+    /// node of a program does not report it.)
     fn find_unnamed(&mut self, now: u64, member: usize) {
         let it = &self.board.members()[member];
         let Some(wrong) = it.wrong.filter(|wrong| it.is_ready_since(*wrong)) else { return };
@@ -444,7 +446,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Says what a client waits for, and at which groups.
+    /// Describes what a client waits for, and at which groups.
     fn tell_waiting(&self, text: &str, waiting: &Waiting) -> String {
         let to = waiting.to.iter().map(|group| self.group(*group)).collect::<Vec<_>>().join(", ");
         format!("{text}, to {to}")
@@ -465,7 +467,7 @@ impl<'a> Conductor<'a> {
                 cut: it.cut,
                 lossy: it.lossy,
                 wrong_clock: it.wrong.is_some(),
-                // Of the last second only.
+                // Only answers of the last second count.
                 standing: self.pollers[member].fresh(self.fleet.pid(member)),
                 said: self.fleet.last_words(member),
             }
@@ -486,7 +488,7 @@ impl<'a> Conductor<'a> {
         all.map(|(member, it)| format!("{} {}", self.name(member), it.state.name())).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the leader of each group: of the members that claim it, the one in the highest epoch.
+    /// Returns the leader of each group: of the members that claim to lead, the one in the highest epoch.
     fn leaders(&self) -> Vec<Option<usize>> {
         let said = |member: usize| Some((self.pollers[member].fresh(self.fleet.pid(member))?, member));
         let leader = |group| {
@@ -512,7 +514,7 @@ impl<'a> Conductor<'a> {
                 self.board.set(now, member, State::Killed);
             }
             Fault::Restart => {
-                // From when it has ended.
+                // The time of the next start counts from the end of the process.
                 self.ends[member].retain(|(_, end)| *end == End::MendClock);
                 self.ends[member].iter_mut().for_each(|(at, _)| *at = at.saturating_sub(now));
                 self.ends[member].push((step.ms, End::Start));
@@ -552,7 +554,7 @@ impl<'a> Conductor<'a> {
                 let leader = self.leaders()[self.board.members()[member].group];
                 let to = self.name(member);
                 leader.into_iter().for_each(|leader| self.pollers[leader].hand_over(to));
-                // It counts when the leader says yes.
+                // The move counts only when the leader confirms it.
                 return Ok(());
             }
         }
@@ -560,7 +562,7 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Writes down a fault, for people who look for the cause of a failure. Times are those of the records.
+    /// Logs a fault, for the analysis of a failure. Its time is on the clock of the histories.
     fn log(&mut self, Order { step, member }: Order) -> Result<(), Failure> {
         let target = if step.fault == Fault::Client { "a client" } else { self.name(member) };
         let (fault, at, lasts_ms) = (schedule::name(step.fault), now_ns(), step.ms);
@@ -596,7 +598,7 @@ impl<'a> Conductor<'a> {
     fn crashed(&mut self, member: usize) -> Result<(), Failure> {
         let (process, life) = (ProcessId(member as u16), self.fleet.life(member));
         let path = self.script.scene.history(self.plan.name(process), life);
-        // It was killed before it began a history, or this run has none.
+        // The process was killed before it began a history, or this run has none.
         let Some(recorder) = self.recorder.as_mut().filter(|_| path.exists()) else { return Ok(()) };
         let written = recorder.crash(now_ns(), process, life.into()).and_then(|()| recorder.flush());
         written.map_err(|error| Failure::cannot_write(&path, &error))
@@ -642,7 +644,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Returns whether the members of each group have delivered equally much.
+    /// Returns whether the members of each group have delivered the same number of messages.
     fn is_level(&self) -> bool {
         let said = |member: usize| self.pollers[member].standing(self.fleet.pid(member), 0);
         (0..self.board.groups()).all(|group| {

@@ -22,11 +22,11 @@ const GIVEN_UP: Duration = Duration::from_secs(2);
 /// The number of last lines of standard error that are shown when a process ends.
 const LAST_LINES: usize = 4;
 
-/// All processes, indexed by member. None outlives this.
+/// All processes, indexed by member. Dropping this ends them.
 pub(super) struct Fleet<'a> {
     scene: &'a Scene,
     args: &'a args::Chaos,
-    /// Where clocks are to be wrong.
+    /// The library that makes clocks wrong, if the run has the fault `clock`.
     shim: Option<Shim>,
     members: Vec<ChildProcess>,
 }
@@ -37,7 +37,7 @@ impl<'a> Fleet<'a> {
         let shim = script.faults.contains(&Fault::Clock).then(|| Shim::find(scene.path())).transpose()?;
         let mut fleet = Fleet { scene, args: script.args, shim, members: Vec::new() };
         for name in names {
-            // Those that were started end when this does.
+            // Members that were started before a failure end when the fleet is dropped.
             let running = fleet.spawn(name, 1, true)?;
             fleet.members.push(running);
         }
@@ -54,11 +54,11 @@ impl<'a> Fleet<'a> {
         ChildProcess::start((name, life), command, output, |error| unstarted(name, error))
     }
 
-    /// A member of the multicast.
+    /// Returns the command of a member of the multicast.
     fn node(&self, name: &str, life: u32, operations: bool) -> io::Result<Command> {
         let Fleet { scene, args, .. } = self;
         let mut command = scene.node(name, life, &args.wait, &scene.history(name, life))?;
-        // If this process is killed, so is the member.
+        // If this process is killed, the member is killed, too.
         command.args(["--follow", &std::process::id().to_string()]);
         if operations {
             command.arg("--operations");
@@ -69,7 +69,7 @@ impl<'a> Fleet<'a> {
         Ok(command)
     }
 
-    /// A member with a state machine.
+    /// Returns the command of a member with a state machine.
     fn service(&self, name: &str, life: u32) -> io::Result<Command> {
         let Fleet { scene, args, .. } = self;
         let node = NodeSpec {
@@ -98,7 +98,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Kills a member with SIGKILL. Returns once it is gone.
+    /// Kills a member with SIGKILL. Returns once it has exited.
     pub(super) fn kill(&mut self, member: usize) -> Result<(), Failure> {
         let running = &mut self.members[member];
         running.kill().map_err(|error| unstarted(&running.name, &error))?;
@@ -108,7 +108,7 @@ impl<'a> Fleet<'a> {
         trim_history(&self.scene.history(&running.name, running.life))
     }
 
-    /// Sets a member's clock; `None`: to the right time.
+    /// Sets a member's clock; `None` sets it to the right time.
     pub(super) fn set_clock(&self, member: usize, skew: Option<Skew>) -> Result<(), Failure> {
         self.shim.as_ref().map_or(Ok(()), |shim| shim.set(&self.members[member].name, skew))
     }
@@ -134,7 +134,7 @@ impl<'a> Fleet<'a> {
     /// Returns whether a member that was asked to end has ended.
     ///
     /// # Errors
-    /// With another exit code than 0.
+    /// If its exit code is not 0.
     pub(super) fn has_ended(&mut self, member: usize) -> Result<bool, Failure> {
         let scene = self.scene;
         let running = &mut self.members[member];
@@ -149,10 +149,10 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Returns a member whose process ended unexpectedly, and how it ended. Each is found once.
+    /// Returns a member whose process ended unexpectedly, and how it ended. Each is returned once.
     ///
     /// # Errors
-    /// When its history cannot be made whole.
+    /// If its history cannot be trimmed to whole lines.
     pub(super) fn find_gone(&mut self, ending: impl Fn(usize) -> bool) -> Result<Option<(usize, Failure)>, Failure> {
         let scene = self.scene;
         for (member, running) in self.members.iter_mut().enumerate() {
@@ -182,7 +182,7 @@ impl<'a> Fleet<'a> {
     pub(super) fn end_all(&mut self, patience: Duration) -> Vec<String> {
         for member in 0..self.members.len() {
             if !self.members[member].over {
-                // Whoever has ended meanwhile needs no signal.
+                // A process that has ended meanwhile needs no signal.
                 let _ = self.end(member);
                 let _ = self.resume(member);
             }

@@ -1,6 +1,6 @@
-//! The hang detector: a pure function of times, milliseconds.
+//! The hang detector: a pure function of times, in milliseconds.
 
-/// The time without progress that counts as a hang.
+/// Time without progress that counts as a hang.
 pub(super) const LIMIT_MS: u64 = 5000;
 
 /// The oldest message of a client that waits for progress.
@@ -14,8 +14,8 @@ pub(super) struct Waiting {
     pub(super) since: u64,
 }
 
-/// Returns how long a message makes no progress although all its groups could deliver it: since it waits, or since the last
-/// of its groups has a connected majority. `None`: some group has none.
+/// Returns for how long a message has made no progress although all its groups could deliver it: since it began to
+/// wait, or since the last of its groups regained a connected majority. Returns `None` if a group has none.
 pub(super) fn stands_still(now: u64, waiting: &Waiting, good: &[Option<u64>]) -> Option<u64> {
     let all = waiting.to.iter().map(|group| good[*group]).collect::<Option<Vec<_>>>()?;
     let since = all.into_iter().chain([waiting.since]).max().expect("it has a beginning");
@@ -36,15 +36,15 @@ mod tests {
     }
 
     #[test]
-    fn only_time_counts_in_which_all_groups_could_deliver() {
-        assert_eq!(still(9000, 3000, &[Some(0), None, Some(0)]), Some(6000), "the group between is not meant");
+    fn only_time_with_all_groups_able_to_deliver_counts() {
+        assert_eq!(still(9000, 3000, &[Some(0), None, Some(0)]), Some(6000), "the group between is no destination");
         assert_eq!(still(9000, 3000, &[Some(0), Some(0), Some(8000)]), Some(1000), "a majority came back at 8000");
         assert_eq!(still(9000, 3000, &[None, Some(0), Some(0)]), None);
         assert_eq!(still(100, 3000, &[Some(0), None, Some(0)]), Some(0), "stamps may be a look apart");
     }
 
     #[test]
-    fn a_hang_is_more_than_the_limit() {
+    fn hang_is_longer_than_the_limit() {
         assert!(!is_hang(None) && !is_hang(Some(LIMIT_MS)) && is_hang(Some(LIMIT_MS + 1)));
     }
 }

@@ -1,5 +1,5 @@
-//! The load: clients that multicast messages of all lengths to any groups and record what they do. Threads of this
-//! process.
+//! The load: clients that multicast messages of all lengths to any groups and record them. The clients are threads of
+//! this process.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -146,7 +146,7 @@ impl<'a> Loads<'a> {
         Load::new(self, shared, joined)?.run()
     }
 
-    /// Says what a client waits for.
+    /// Describes what a client waits for.
     fn tell(&self, client: ClientId, waiting: &Waiting) -> String {
         let name = self.plan.name(self.plan.topology().client_process(client));
         waiting.sequence.map_or_else(
@@ -275,7 +275,7 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
         let now = Instant::now();
         let mut worked = self.own.client.step();
         self.take_delivered();
-        // What waited for room is still to go.
+        // A message that waited for room must still be sent.
         if (send || self.next.is_some()) && now >= self.due && self.sent.len() < IN_FLIGHT && self.send()? {
             self.due = (self.due + self.interval).max(now.checked_sub(LATE).unwrap_or(now));
             worked = true;
@@ -312,7 +312,7 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
             && self.sent.is_empty()
             && let Some((.., since)) = &mut self.next
         {
-            // Until now it waited behind others.
+            // Until now it waited behind other messages.
             *since = self.shared.clock.now();
         }
         self.shared.delivered.fetch_add((before - self.sent.len()) as u64, Ordering::Relaxed);
@@ -335,7 +335,8 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
         Ok(true)
     }
 
-    /// Draws at least one destination group and a length from 0 to the maximum, each order of magnitude equally often.
+    /// Draws at least one destination group, and a length from 0 to the maximum. Each order of magnitude has the same
+    /// chance.
     fn draw(&mut self) -> (Vec<GroupId>, Vec<u8>, u64) {
         let groups = self.plan.topology().groups() as u64;
         let first = self.rng.below(groups);

@@ -1,52 +1,59 @@
-//! `stentor chaos`: tortures a cluster of real processes on this host, and judges what they recorded.
+//! `stentor chaos`: injects faults into a cluster of real processes on this host, and judges their histories.
 //!
-//! The members are processes of this same program (`stentor node`). The clients are threads of the command's own process:
-//! they live as long as the run. The main thread plays the faults. With `--service` the load is another one: see [`service`].
+//! The members are processes of this same program (`stentor node`). The clients are threads of the command's own
+//! process and live as long as the run. The main thread injects the faults. `--service` replaces the load: see
+//! [`service`].
 //!
 //! # Faults, and when each may begin
 //!
-//! | fault | what happens | precondition, besides the budget |
+//! | fault | effect | precondition, besides the budget |
 //! |---|---|---|
 //! | kill | SIGKILL; a start after 0 to 2 s, one time in four at once | the member is ready |
-//! | stop | SIGSTOP; SIGCONT after less than what fills half of a window or ring at the load's rate, and at most 2 s | the same |
-//! | restart | SIGTERM; a start 0 to 2 s after the process has ended with exit code 0 | the same |
-//! | cut | for 0.2 to 3 s (bounded as a stop is), packets from or to one other process, or all, are lost at the member | the same; `roce` |
-//! | loss | for 0.2 to 3 s, 0.5 to 5 % of the packets to and from the member are lost | ready, without another loss; not in the budget; `roce` |
-//! | clock | for 2 to 6 s, the wall clock of the member is set or goes at another rate | the same, or its own clock only; libfaketime |
-//! | client | SIGKILL of a client's process; a start after 0 to 2 s | `--service`; it has its session |
-//! | move | the leader is asked to let another member lead, as by `leader move` | both are sound |
+//! | stop | SIGSTOP; SIGCONT after at most 2 s | the member is ready |
+//! | restart | SIGTERM; a start 0 to 2 s after exit code 0 | the member is ready |
+//! | cut | for 0.2 to 3 s, packets from or to others are lost | the member is ready; `roce` |
+//! | loss | for 0.2 to 3 s, 0.5 to 5 % of its packets are lost | ready, without another loss; `roce` |
+//! | clock | for 2 to 6 s, its wall clock is set or changes its rate | ready, or only its clock is wrong; libfaketime |
+//! | client | SIGKILL of a client's process; a start after 0 to 2 s | `--service`; the client has its session |
+//! | move | the leader is asked to hand over, as by `leader move` | both members are sound |
+//!
+//! A stop or a cut ends before the load has filled half of a window or of a ring. A cut concerns the packets from or to
+//! one other process, or from or to all. A loss does not count in the budget.
 //!
 //! Cuts and losses are of datagrams. The TCP connections by which processes find each other stay.
 //!
 //! # States of a member
 //!
-//! `starting` (first start), `ready`, `stopped` (SIGSTOP), `ending` (SIGTERM was sent), `killed` (no process; its next start
-//! has a time), `restarting` (started again), `returning` (continued, or not cut any more). A member is *sound* while it is
-//! `ready`, not cut, and its clock is right. From `starting`, `restarting` and `returning` it becomes `ready` when it says, by its control socket,
-//! that it has its group's state, and every client counts on it.
+//! `starting` (first start), `ready`, `stopped` (SIGSTOP), `ending` (SIGTERM was sent), `killed` (no process; its next
+//! start is scheduled), `restarting` (started again), `returning` (continued, or no longer cut). A member is *sound*
+//! while it is `ready`, not cut, and its clock is right. A member in `starting`, `restarting` or `returning` becomes
+//! `ready` when it reports on its control socket that it has its group's state, and every client counts on it.
 //!
 //! # Budget
 //!
-//! At most a minority of each group is not sound at any time, and a fault that would break that waits. A fault that waits
-//! lets no later one pass: the order of faults is that of the seed.
+//! At most a minority of each group is not sound at any time. A fault that would violate this waits, and later faults
+//! wait behind it, so that the order of faults is that of the seed.
 //!
-//! # Progress, and what the hang detector promises
+//! # Progress, and the guarantee of the hang detector
 //!
-//! Each client looks at one message: its oldest that is not known to be delivered by a majority of each destination group,
-//! or, if there is none, the one for which it finds no room. Progress is that this message is delivered, or finds room.
+//! Each client watches one message: its oldest that is not known to be delivered by a majority of each destination
+//! group or, if there is none, the one for which it finds no room. Progress means that this message is delivered or
+//! finds room.
 //!
-//! The detector reports a message that made no progress for 5 s during which every group that it is addressed to had a
-//! majority of sound members. The clock of a message starts again when one of its groups had no such majority. It counts
-//! only time in which this process ran: a pause of the whole machine counts 0.25 s at most.
+//! The detector reports a message that made no progress for 5 s during which every destination group had a majority of
+//! sound members. The clock of a message starts again when one of its groups loses such a majority. Only time during
+//! which this process ran counts: a pause of the whole machine counts at most 0.25 s.
 //!
-//! It also reports a member that is not `ready` after 30 s in `starting`, `restarting` or `returning`, or does not end within
-//! 20 s of SIGTERM, and a cluster that is not at rest 30 s after the last fault.
+//! It also reports a member that is not `ready` after 30 s in `starting`, `restarting` or `returning`, or has not ended
+//! 20 s after SIGTERM, and a cluster that is not at rest 30 s after the last fault.
 //!
-//! It does not see: a message behind the oldest one of its client; a minority that delivers nothing, before the end.
+//! It does not detect a message behind the oldest one of its client, nor, before the end, a minority that delivers
+//! nothing.
 //!
-//! # What is excepted
+//! # Exceptions
 //!
-//! Stops that outlast a window, clients that begin while a member is down, groups that lose a majority.
+//! The command does not test stops that outlast a window, clients that begin while a member is down, and groups that
+//! lose a majority.
 
 mod board;
 mod clients;
@@ -119,7 +126,7 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
     output.conclude(&document.kept(scene.kept()), Verdict::of(good))
 }
 
-/// Refuses to get something wrong that the run has not.
+/// Refuses a mutant that this kind of run does not have.
 fn refuse_foreign_plant(args: &args::Chaos) -> Result<(), Failure> {
     let of_service = match args.plant {
         None => return Ok(()),
@@ -157,7 +164,7 @@ impl Script<'_> {
         ));
     }
 
-    /// Returns what the clients do, for people.
+    /// Returns the noun for what the clients do.
     fn what(&self) -> &'static str {
         if self.args.service { "calls" } else { "messages" }
     }
@@ -169,7 +176,7 @@ impl Script<'_> {
             scene.spoil()?;
         }
         let begin = Instant::now();
-        // Whatever is wrong with them, this command wrote them.
+        // This command wrote the files itself, so an error is a failed run and not bad usage.
         let report = check_files(&scene.histories()?, false)
             .map_err(|error| Failure { exit_code: 1, ..Failure::from(error) })?;
         let seconds = begin.elapsed().as_secs_f64();
@@ -193,7 +200,7 @@ impl Script<'_> {
         let bind = BindConfig { sockets: scene.sockets(), ..BindConfig::beside(&scene.config()) };
         let start = |client| plan.start_client::<F>(client, &bind);
         std::thread::scope(|scope| {
-            // However this ends, the clients end, too: the scope waits for them.
+            // The scope waits for the clients, so they must end on every path.
             let _end = loads.end_with();
             loads.start(scope, &start)?;
             Conductor::begin(self, &loads, interrupt)?.play()

@@ -1,5 +1,5 @@
-//! A thread per member that polls the member's status and forwards requests to it. A thread of its own for each: a
-//! stopped member answers late, and nobody else waits for it.
+//! A thread per member that polls the member's status and forwards requests to it. A stopped member answers late, and a
+//! separate thread keeps the others from waiting for it.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// The last known status of a member, and the requests to it.
 #[derive(Debug, Default)]
 struct MemberStatus {
-    /// The member's last answer, the number of its query, and when it came.
+    /// The member's last answer, the number of its query, and the time of arrival.
     said: Option<(u64, Standing, Instant)>,
     /// The number of queries so far.
     asked: u64,
@@ -108,7 +108,7 @@ impl MemberPoller {
 
     /// Requests that this leader hand over to another member.
     pub(super) fn hand_over(&self, to: &str) {
-        // The thread lives as long as this.
+        // The thread lives as long as the poller.
         let _ = self.orders.send(Question::Move { to: to.to_owned() });
     }
 
@@ -157,7 +157,7 @@ fn disturb(place: &MemberAddress, status: &Mutex<MemberStatus>) {
     let Some(wanted) = wanted else { return };
     if matches!(place.ask(&wanted), Ok(Some(Answer::Done))) {
         let mut status = lock(status);
-        // Another process may be in the place by now, or something else wanted.
+        // Another process may run as this member by now, or other faults may be requested.
         if status.wanted.as_ref() == Some(&wanted) {
             status.done = true;
         }

@@ -12,11 +12,11 @@ use super::Script;
 use super::conductor::{RunOutcome, Trouble};
 use super::service::{Judged, ServiceCounts};
 
-/// The judge's result.
+/// The verdict on the histories.
 pub(super) struct CheckResult {
     properties: Verdicts,
     counter_example: Option<String>,
-    /// Deliveries of members, or calls that ended.
+    /// Number of deliveries of members, or of calls that ended.
     deliveries: u64,
     crashes: bool,
     service: Option<ServiceCounts>,
@@ -70,15 +70,15 @@ pub(super) struct RunReport {
     /// The number of injected faults of each kind.
     faults: BTreeMap<&'static str, u64>,
     refused_moves: u64,
-    /// How many of the faults `clock` were farther off than the bound.
+    /// Number of faults `clock` that were farther off than the bound.
     wrong_clocks: u64,
-    /// How many of these their members have named, where members do.
+    /// Number of these that their members have reported, in runs whose members do.
     named_clocks: u64,
-    /// Messages, or calls that were begun.
+    /// Number of messages, or of calls that were begun.
     messages: u64,
-    /// Deliveries of members, or calls that ended.
+    /// Number of deliveries of members, or of calls that ended.
     deliveries: u64,
-    /// What was called, with `--service`.
+    /// Numbers of calls, with `--service`.
     service: Option<ServiceCounts>,
     /// The longest time that a message waited although all its groups had a connected majority.
     longest_gap_ms: u64,
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_checked_is_good_only_where_nothing_could_be() {
+    fn unchecked_property_passes_only_if_it_could_not_be_checked() {
         assert!(is_good("M1", "ok", true, true) && !is_good("M1", "violated", true, true));
         assert!(!is_good("M7", "not_checked", true, true));
         assert!(is_good("M11", "not_checked", false, true) && !is_good("M11", "not_checked", true, true));

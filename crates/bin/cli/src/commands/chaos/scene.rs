@@ -34,7 +34,7 @@ fn template(args: &args::Chaos) -> Result<Template, Failure> {
     let limits = Limits {
         message_bytes: 16_384,
         window: 256,
-        // A client that was killed may find its place taken for a moment.
+        // The client id of a killed client may stay in use for a moment.
         clients: if args.service { 2 * args.clients } else { args.clients },
         ring_kib: 256,
         body_ring_kib: 1024,
@@ -43,8 +43,8 @@ fn template(args: &args::Chaos) -> Result<Template, Failure> {
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })
 }
 
-/// Returns the text of a configuration made for this run. Leaders are replaced sooner than by default, so that stops do
-/// it, too.
+/// Returns the text of a configuration made for this run. Leaders time out sooner than by default, so that stops
+/// replace them, too.
 fn rendered(args: &args::Chaos) -> Result<String, Failure> {
     let refuse = |problem: &Problem| Failure::usage(problem, PLACE, "choose other values for --groups and --replicas");
     let template = template(args)?;
@@ -63,7 +63,7 @@ fn check_size(processes: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a cluster that is not on this host alone, or that has no room for the clients.
+/// Refuses a cluster that is not on this host alone, or that has too few client ids.
 fn check_config(plan: &ClusterRuntime, path: &Path, clients: u16) -> Result<(), Failure> {
     let most = plan.config().limits().clients;
     if clients > most {
@@ -87,7 +87,7 @@ fn check_config(plan: &ClusterRuntime, path: &Path, clients: u16) -> Result<(), 
 }
 
 impl Scene {
-    /// Checks the arguments, makes the directory and writes the configuration.
+    /// Checks the arguments, creates the directory and writes the configuration.
     pub(super) fn set(args: &args::Chaos) -> Result<Self, Failure> {
         let given = match &args.config {
             Some(path) => {

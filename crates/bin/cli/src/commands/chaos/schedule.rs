@@ -1,4 +1,5 @@
-//! The schedule of faults: each is drawn from a seed and held back until its precondition holds. Pure.
+//! The schedule of faults. Each fault is drawn from a seed and held back until its precondition holds. This module is
+//! pure.
 
 use stentor::config::FabricKind;
 use stentor::runtime::ClusterRuntime;
@@ -19,15 +20,16 @@ const DOWN_MS: u64 = 2000;
 /// The duration of a stop, cut or loss, ms.
 const STOP_MS: (u64, u64) = (20, 2000);
 const CUT_MS: (u64, u64) = (200, 3000);
-/// The time for which a clock is off, ms.
+/// Duration of a wrong clock, in milliseconds.
 const CLOCK_MS: (u64, u64) = (2000, 6000);
-/// How far a clock is set that is to be wrong, ms: seconds, or hours.
+/// Offsets of a wrong clock, in milliseconds: seconds, or hours.
 const WRONG_MS: [(u64, u64); 2] = [(3_000, 60_000), (60_000, 6 * 3_600_000)];
-/// How much a clock gains or loses that goes at another rate, in millionths.
+/// Drift of a clock with a wrong rate, in millionths.
 const RATE_PPM: (u64, u64) = (100, 2_000);
 /// Lost packets per million.
 const LOSS_PPM: (u64, u64) = (5_000, 50_000);
-/// The most bytes of a control ring that a message of the load takes: cells of its stream and of acknowledgements.
+/// Upper bound of the bytes that a message of the load takes in a control ring: cells of its stream and of
+/// acknowledgements.
 const CONTROL_BYTES: u64 = 4 * 64;
 
 /// Returns a fault's name on the command line and in reports.
@@ -49,7 +51,7 @@ pub(super) fn name(fault: Fault) -> &'static str {
 pub(super) struct Bounds {
     pub(super) stop_ms: u64,
     pub(super) cut_ms: u64,
-    /// Clocks that are no farther off than this are right.
+    /// Largest offset of a clock that counts as right, in milliseconds.
     pub(super) clock_ms: u64,
 }
 
@@ -57,7 +59,7 @@ impl Bounds {
     pub(super) fn of(plan: &ClusterRuntime, clients: u16, rate: u32) -> Self {
         let limits = plan.config().limits();
         let each = u64::from(rate).div_ceil(clients.into()).max(1);
-        // The load's messages are shorter than that in the mean.
+        // The mean length of the load's messages is below this.
         let bytes = u64::from(limits.message_bytes) / 8 + 128;
         let fills_ms = [
             u64::from(limits.window) * 1000 / each,
@@ -73,7 +75,7 @@ impl Bounds {
 /// Returns the requested faults.
 ///
 /// # Errors
-/// Of those asked for, one that is not possible; or none is.
+/// If a requested fault is not possible, or if no fault is.
 pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds) -> Result<Vec<Fault>, Failure> {
     let largest = plan.config().groups().iter().map(|group| group.members().len()).max().unwrap_or(0);
     let roce = plan.config().fabric() == FabricKind::Roce;
@@ -96,7 +98,7 @@ pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds
         let what = format_args!("no fault `{}` here: {why}", name(fault));
         return Err(Failure::usage(what, PLACE, "leave it out of --faults, or change the cluster"));
     }
-    // The default needs no package that may be missing.
+    // The default faults need no package that may be missing.
     let default = |fault: &Fault| args.faults.is_empty() && *fault != Fault::Clock;
     let asked = |fault: &Fault| default(fault) || args.faults.contains(fault);
     let faults: Vec<_> = ALL.into_iter().filter(|fault| asked(fault) && why_not(*fault).is_none()).collect();
@@ -109,23 +111,23 @@ pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds
 /// The direction and the peer of a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
-    /// Whether the packets to the member are lost; otherwise those from it.
+    /// `true` if the packets to the member are lost; `false` if those from it are.
     pub(super) inward: bool,
     /// A number that selects one of the other processes; `None` selects all.
     pub(super) other: Option<u64>,
 }
 
-/// How a clock is wrong.
+/// The error of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Skew {
-    /// How far it is set ahead, or back.
+    /// Offset in milliseconds; positive if the clock is ahead.
     pub(super) ahead_ms: i64,
-    /// How much it gains, or loses, in millionths.
+    /// Drift in millionths; positive if the clock is fast.
     pub(super) rate_ppm: i64,
 }
 
 impl Skew {
-    /// Half of all are within a quarter of the bound, and half of these only go at another rate.
+    /// Draws a skew. Half of all are within a quarter of the bound, and half of these have a wrong rate only.
     fn draw([kind, amount, sign]: [u64; 3], bound_ms: u64) -> Self {
         let signed = |least_most| {
             let amount = between(amount, least_most) as i64;
@@ -138,7 +140,7 @@ impl Skew {
         }
     }
 
-    /// Returns a skew within a quarter of the bound in its place.
+    /// Returns a skew within a quarter of the bound instead of this one.
     pub(super) fn within(self, bound_ms: u64) -> Self {
         Skew { ahead_ms: self.ahead_ms % (bound_ms as i64 / 4).max(1), ..self }
     }
@@ -157,7 +159,7 @@ pub(super) struct Step {
     pub(super) pause_ms: u64,
     group: u64,
     member: u64,
-    /// Whether the fault targets the leader.
+    /// `true` if the fault targets the leader.
     leader: bool,
     pub(super) ms: u64,
     pub(super) loss_ppm: u32,
@@ -192,8 +194,8 @@ impl Schedule {
         Schedule { rng: SimRng::new(seed, 0), faults: faults.to_vec(), bounds }
     }
 
-    /// Draws the next fault. Each draws as many numbers as every other, so that a list of other bounds leaves the order
-    /// as it is.
+    /// Draws the next fault. Every fault consumes the same number of random words, so that other bounds do not change
+    /// the order.
     pub(super) fn draw(&mut self) -> Step {
         let words: [u64; 9] = std::array::from_fn(|_| self.rng.word());
         let fault = self.faults[below(words[0], self.faults.len() as u64) as usize];
@@ -201,7 +203,7 @@ impl Schedule {
             Fault::Stop => between(words[4], (STOP_MS.0, self.bounds.stop_ms)),
             Fault::Cut | Fault::Loss => between(words[4], (CUT_MS.0, self.bounds.cut_ms)),
             Fault::Clock => between(words[4], CLOCK_MS),
-            // One in four at once.
+            // One in four is 0.
             _ => between(words[4], (0, DOWN_MS + DOWN_MS / 3)).saturating_sub(DOWN_MS / 3),
         };
         Step {
@@ -219,15 +221,16 @@ impl Schedule {
 }
 
 impl Step {
-    /// Returns a number that chooses among the clients.
+    /// Returns a number that selects one of the clients.
     pub(super) fn client(&self) -> u64 {
         self.member
     }
 
-    /// Returns the target of a fault if its precondition holds now. `leaders` by group, as members say.
+    /// Returns the target of the fault if its precondition holds now. `leaders` has the leader of each group, as
+    /// members report it.
     pub(super) fn meant(&self, board: &Board, leaders: &[Option<usize>]) -> Option<Order> {
         if self.fault == Fault::Client {
-            // The order names no member.
+            // This order names no member.
             return Some(Order { step: *self, member: 0 });
         }
         let least = if self.fault == Fault::Move { 2 } else { 3 };
@@ -248,7 +251,7 @@ impl Step {
                 (it.state == State::Ready && !it.lossy).then_some(any)
             }
             _ => {
-                // While one clock is wrong, its group can spare that member only.
+                // While a clock is wrong, its group can spare only the member with that clock.
                 let wrong = members.find(|member| board.members()[*member].wrong.is_some());
                 let member = match (wrong, self.leader) {
                     (Some(_), _) if self.fault == Fault::Clock => return None,
@@ -271,8 +274,8 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { stop_ms: 1000, cut_ms: 2000, clock_ms: 250 };
 
-    /// Plays a schedule without processes: what is down comes back after a drawn time, a fault that waits blocks the next.
-    /// Returns how often each fault came.
+    /// Plays a schedule without processes. A failed member returns after a drawn time, and a fault that waits blocks
+    /// the next one. Returns the number of faults of each kind.
     fn play(seed: u64, sizes: &[usize], draws: usize) -> BTreeMap<Fault, u64> {
         let mut schedule = Schedule::new(seed, &ALL, BOUNDS);
         let mut world = SimRng::new(seed, 1);
@@ -334,10 +337,7 @@ mod tests {
         board.set(1, 0, State::Killed);
         assert!(board.can_spare(1));
         board.set(2, 1, State::Restarting);
-        assert!(
-            (2..5).all(|member| !board.can_spare(member)),
-            "who was started again counts as down until it is ready"
-        );
+        assert!((2..5).all(|member| !board.can_spare(member)), "a restarted member counts as down until it is ready");
     }
 
     #[test]

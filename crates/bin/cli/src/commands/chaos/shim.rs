@@ -1,8 +1,8 @@
-//! Wrong clocks: members are started with libfaketime, which reads from a file how far the wall clock of its process is off. The
-//! monotonic clock stays as it is.
+//! Wrong clocks: members are started with libfaketime, which reads from a file how far the wall clock of its process is
+//! off. The monotonic clock is not changed.
 //!
-//! A process reads its wall clock some ten times a second, and libfaketime reads the file each time, in 2 µs. The offset is as old as the file: a
-//! clock that was set stays so in the member's next process.
+//! A process reads its wall clock some ten times per second, and libfaketime reads the file each time, which takes 2
+//! µs. The offset is a property of the file, so a wrong clock stays wrong in the member's next process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use stentor_support::Failure;
 use super::PLACE;
 use super::schedule::Skew;
 
-/// The library, for programs with threads.
+/// The library, in its variant for programs with threads.
 const LIBRARY: &str = "libfaketimeMT.so.1";
-/// The folders in which distributions have it, besides the one of the architecture.
+/// Directories in which distributions install it, besides that of the architecture.
 const FOLDERS: [&str; 3] = ["/usr/lib64/faketime", "/usr/lib/faketime", "/usr/local/lib/faketime"];
-/// What libfaketime shares between the processes of one session, and leaves behind when one is killed.
+/// Files that libfaketime shares between the processes of one session, and that remain when one is killed.
 const LEFT_BEHIND: [&str; 2] = ["/dev/shm/faketime_shm_", "/dev/shm/sem.faketime_sem_"];
 
 /// The clocks of all members.
@@ -39,10 +39,10 @@ impl Shim {
         Ok(Shim { library, directory: directory.to_owned() })
     }
 
-    /// Has a command run with the clock of a member.
+    /// Makes a command run with the clock of a member.
     ///
     /// # Errors
-    /// If the file of the clock cannot be made.
+    /// If the file of the clock cannot be created.
     pub(super) fn preload(&self, name: &str, command: &mut Command) -> Result<(), Failure> {
         let file = self.file(name);
         if !file.exists() {
@@ -53,7 +53,7 @@ impl Shim {
         Ok(())
     }
 
-    /// Sets a member's clock; `None`: to the right time.
+    /// Sets a member's clock; `None` sets it to the right time.
     ///
     /// # Errors
     /// If the file of the clock cannot be written.
@@ -61,7 +61,7 @@ impl Shim {
         self.write(name, &skew.map_or_else(|| "+0".to_owned(), text))
     }
 
-    /// Replaces the file at one moment: it is read at any time.
+    /// Replaces the file atomically, because it may be read at any time.
     fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let (file, new) = (self.file(name), self.directory.join(format!("{name}.clock.new")));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &file));
@@ -73,7 +73,7 @@ impl Shim {
     }
 }
 
-/// Removes what the library of a process has left behind that has ended.
+/// Removes the files that the library has left behind for a process that has ended.
 pub(super) fn clean_up(pid: u32) {
     for left in LEFT_BEHIND {
         // A process that ended in order has left nothing.
@@ -81,7 +81,7 @@ pub(super) fn clean_up(pid: u32) {
     }
 }
 
-/// Returns how libfaketime is told a skew.
+/// Returns a skew in the format of libfaketime.
 fn text(skew: Skew) -> String {
     let Skew { ahead_ms, rate_ppm } = skew;
     let rate = if rate_ppm == 0 { String::new() } else { format!(" x{:.6}", 1.0 + rate_ppm as f64 / 1e6) };

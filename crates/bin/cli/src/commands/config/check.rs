@@ -1,4 +1,4 @@
-//! `stentor config check`: what follows from a configuration.
+//! `stentor config check`: consequences of a configuration.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ struct Checked {
     fabric: &'static str,
     /// 16 hex digits.
     fingerprint: String,
-    /// Of the key that processes between hosts have; 8 hex digits.
+    /// Fingerprint of the key of processes between hosts, 8 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_fingerprint: Option<String>,
-    /// Where that key is, and its fingerprint.
+    /// Location of that key, and its fingerprint.
     #[serde(skip)]
     key: Option<String>,
     groups: Vec<Group>,
@@ -42,12 +42,12 @@ struct Group {
 
 #[derive(Serialize)]
 struct Process {
-    /// Index in the table.
+    /// Index of the process.
     process: u16,
     name: String,
-    /// None for a client.
+    /// The group; `None` for a client.
     group: Option<String>,
-    /// None for a client.
+    /// The address; `None` for a client.
     address: Option<String>,
 }
 
@@ -58,26 +58,26 @@ struct Memory {
     here: Here,
 }
 
-/// What this machine has for it.
+/// The memory of this machine.
 #[derive(Serialize)]
 struct Here {
-    /// Bytes that a new process can have; none: not known.
+    /// Memory that a new process can get, in bytes; `None` if unknown.
     left_bytes: Option<u64>,
-    /// Bytes of the machine.
+    /// Memory of the machine, in bytes.
     total_bytes: Option<u64>,
-    /// Bytes of the tightest control group.
+    /// Limit of the tightest control group, in bytes.
     limit_bytes: Option<u64>,
-    /// Whether the largest process finds room.
+    /// `true` if the largest process fits.
     fits: bool,
 }
 
 #[derive(Serialize)]
 struct ProcessMemory {
-    /// None for clients.
+    /// Size of the group; `None` for clients.
     group_size: Option<usize>,
-    /// How many are alike.
+    /// Number of processes of this kind.
     processes: u64,
-    /// Of each.
+    /// Memory of each, in bytes.
     bytes: u64,
     rows: Vec<Row>,
 }
@@ -90,11 +90,11 @@ struct Row {
     bytes_each: u64,
     bytes: u64,
     registered: bool,
-    /// Taken only while a member gets another one's state, and not part of the sum.
+    /// `true` if the memory is used only while a member fetches another one's state. The sum does not contain it.
     rare: bool,
 }
 
-/// Found by looking at processes: libfabric does not say it.
+/// Measured by looking at processes, because libfabric does not document it.
 const RXM: &str = "not counted here: ofi_rxm of libfabric 1.17 takes 64 MiB for itself per connection, a quarter of it with \
                    FI_OFI_RXM_BUFFER_SIZE=4096 in the environment";
 
@@ -182,11 +182,12 @@ fn notes(config: &ClusterConfig, file: &Path) -> Vec<String> {
     notes
 }
 
-/// How much room libfabric's files need on this host, if all processes are here.
+/// Returns a description of the space that libfabric's files need on this host if all processes run here.
 fn segments(config: &ClusterConfig) -> String {
     let topology = config.topology();
     let (clients, members) = (topology.clients() as u64, topology.all_members() as u64);
-    // With each client, each other member, and once more with those of the own group; a client with each member.
+    // A member has a connection with each client and each other member, and a second one with each member of its own
+    // group. A client has one with each member.
     let of = |size: u64| size * (clients + members - 1 + size - 1);
     let connections: u64 =
         config.groups().iter().map(|group| of(group.members().len() as u64)).sum::<u64>() + clients * members;
@@ -196,7 +197,7 @@ fn segments(config: &ClusterConfig) -> String {
     format!("libfabric's shm takes {each} per connection in {DIRECTORY}, all processes together {all}; {here}")
 }
 
-/// What of the cluster does not fit into this machine.
+/// Returns the parts of the cluster that do not fit into this machine.
 fn shortages(config: &ClusterConfig, room: &Room) -> Vec<String> {
     if config.fabric() == FabricKind::Sim {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `stentor config init`: a commented configuration to begin with.
+//! `stentor config init`: writes a commented configuration to begin with.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,7 +23,7 @@ struct Written {
     /// The file with the key of a cluster between hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<PathBuf>,
-    /// It was there before, and was not changed.
+    /// `true` if the key existed before and was not changed.
     #[serde(skip)]
     old_key: bool,
 }
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
         limits: Limits::default(),
         ground: args.fabric.ground(1, &args.ofi, || Ok(device_address()))?,
     };
-    // What the file would be refused for is refused before it is written.
+    // Refuse invalid arguments before the file is written.
     let refuse =
         |problem: &Problem| Failure::usage(problem, "the arguments of `stentor config init`", problem.remedy());
     template.check_counts().map_err(|problem| refuse(&problem))?;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
     if !args.force && args.output.symlink_metadata().is_ok() {
         return Err(unwritten(&args.output, &ErrorKind::AlreadyExists.into()));
     }
-    // The key first: a configuration without its key would have to be removed before another try.
+    // The key is written first. A configuration without its key would have to be removed before the next attempt.
     let key = (args.fabric != DemoFabric::Shm).then(|| args.output.with_file_name(RunDirectory::KEY));
     let old_key = key.as_deref().map_or(Ok(false), make_key)?;
     write_example(&args.output, &text, args.force)?;
@@ -65,7 +65,8 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
     output.conclude(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key }, Verdict::Good)
 }
 
-/// Makes a key that only this user may read. One that is there stays: others may have it. Whether there is one.
+/// Creates a key that only this user may read. An existing key is kept, because other hosts may have it. Returns
+/// whether there was one.
 fn make_key(path: &Path) -> Result<bool, Failure> {
     match write_key(path) {
         Ok(()) => Ok(false),
@@ -74,12 +75,12 @@ fn make_key(path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// That of this host's RDMA device; on a host without one something to be replaced.
+/// Returns the address of this host's RDMA device, or a placeholder on a host without one.
 fn device_address() -> IpAddr {
     stentor_support::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
 }
 
-/// Writes a configuration to begin with, over one that exists if it is to be `force`d.
+/// Writes a configuration to begin with. Overwrites an existing file only if `force` is set.
 pub(in crate::commands) fn write_example(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let existing = if force { Existing::Goes } else { Existing::Stays };
     write_whole(path, text.as_bytes(), existing, PLAIN).map_err(|error| unwritten(path, &error))

@@ -1,4 +1,4 @@
-//! The members: processes of this same program.
+//! The members of a demonstration: processes of this same program.
 
 use std::cell::RefCell;
 use std::os::unix::process::ExitStatusExt;
@@ -14,13 +14,13 @@ use super::stage::Stage;
 use crate::args::Wait;
 use crate::commands::node::Served;
 
-/// How long a node may take to stop.
+/// Longest time that a node may take to stop.
 const STOPPING: Duration = Duration::from_secs(10);
-/// How long a node that is given up may take before it is killed.
+/// Longest time that a node may take before it is killed, after the demonstration has failed.
 const GIVEN_UP: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// All of them, by process. None outlives this.
+/// All members, by process. Dropping this ends them.
 pub(super) struct Nodes<'a> {
     pub(super) plan: &'a ClusterRuntime,
     pub(super) stage: &'a Stage,
@@ -47,21 +47,21 @@ impl<'a> Nodes<'a> {
         ChildProcess::start((name, life), command, ProcessOutput::Pipes, |error| unstarted(name, error))
     }
 
-    /// Kills a process as `kill -9` does. Returns once it is gone.
+    /// Kills a process with SIGKILL. Returns once it has exited.
     pub(super) fn kill(&self, process: ProcessId) -> Result<(), Failure> {
         let mut nodes = self.all.borrow_mut();
         let node = &mut nodes[process.index()];
         node.kill().map_err(|error| unstarted(&node.name, &error))
     }
 
-    /// Starts a process that was killed again, in its second life.
+    /// Restarts a process that was killed, in its second life.
     pub(super) fn restart(&self, process: ProcessId) -> Result<(), Failure> {
         let node = self.spawn(process, 2)?;
         self.all.borrow_mut()[process.index()] = node;
         Ok(())
     }
 
-    /// Fails if one of them is gone that should not be.
+    /// Returns an error if a process has ended unexpectedly.
     pub(super) fn check(&self) -> Result<(), Failure> {
         for node in self.all.borrow_mut().iter_mut() {
             if let Some(status) = node.gone() {
@@ -71,7 +71,7 @@ impl<'a> Nodes<'a> {
         Ok(())
     }
 
-    /// Stops them and returns what they say.
+    /// Stops the members and returns their reports.
     pub(super) fn stop(&mut self, interrupt: &Interrupt) -> Result<Vec<Served>, Failure> {
         self.check()?;
         let nodes = self.all.get_mut();

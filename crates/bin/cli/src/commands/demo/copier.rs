@@ -1,4 +1,4 @@
-//! The switch that makes the copies: a process of this same program.
+//! The switch that copies packets: a process of this same program.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -14,26 +14,26 @@ use stentor_support::{Failure, Style};
 use super::stage::{Stage, switch_places};
 use crate::args::Wait;
 
-/// How long it may take to stop.
+/// Longest time that the switch may take to stop.
 const STOPPING: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a switch did.
+/// The work of a switch.
 #[derive(Clone, Serialize)]
 pub(super) struct Switched {
-    /// Copies that left it, those of what was sent again among them.
+    /// Number of copies that left it, including those of retransmitted packets.
     pub(super) copies: u64,
-    /// Records that it was to copy, one for each receiver.
+    /// Number of records that it was asked to copy, counted once for each receiver.
     pub(super) copies_asked: u64,
 }
 
 impl Switched {
-    /// Whether it made any, of anything that it was asked for.
+    /// Returns whether the switch was asked for copies and made some.
     pub(super) fn is_used(&self) -> bool {
         self.copies > 0 && self.copies_asked > 0
     }
 
-    /// In words.
+    /// Returns a description.
     pub(super) fn human(&self, style: Style) -> String {
         let Switched { copies, copies_asked } = self;
         let failed = if self.is_used() { String::new() } else { format!("{}: ", style.bad("failed")) };
@@ -41,13 +41,13 @@ impl Switched {
     }
 }
 
-/// A switch. It stops when its standard input ends, by whatever cause.
+/// A switch. It stops when its standard input ends, for whatever reason.
 pub(super) struct Copier {
     child: RefCell<Child>,
 }
 
 impl Copier {
-    /// Starts one for a cluster, whose key is on the stage.
+    /// Starts a switch for a cluster, whose key is in the stage's directory.
     pub(super) fn start(stage: &Stage, cluster: &str, wait: Wait) -> Result<Self, Failure> {
         let (forward, backward, control) = switch_places();
 
@@ -57,13 +57,13 @@ impl Copier {
         command.args(["switch", "--json", "--quiet", "--until-eof"]);
         command.args(["--wait", &name_of(&wait)]);
         command.arg("--config").arg(&config).arg("--directory").arg(stage.sockets());
-        // What is wrong with it is said where the user reads.
+        // Standard error is inherited, so that the user sees the switch's errors.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = command.spawn().map_err(|error| unstarted(&error))?;
         Ok(Copier { child: RefCell::new(child) })
     }
 
-    /// Fails if it is gone, though nobody told it to end.
+    /// Returns an error if the switch has ended although nobody asked it to.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match self.child.borrow_mut().try_wait() {
             Ok(Some(status)) => Err(failed(status)),
@@ -71,7 +71,7 @@ impl Copier {
         }
     }
 
-    /// Stops it and returns what it did, of the copies that it was asked for.
+    /// Stops the switch and returns its work. `copies_asked` is the number of copies that it was asked for.
     pub(super) fn stop(&mut self, copies_asked: u64, interrupt: &Interrupt) -> Result<Switched, Failure> {
         self.check()?;
         let child = self.child.get_mut();
@@ -89,7 +89,7 @@ impl Copier {
             return Err(failed(status));
         }
         let mut said = String::new();
-        // What cannot be read is not there.
+        // A pipe that cannot be read counts as empty.
         let _ = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
         let shown: Shown =
             serde_json::from_str(&said).map_err(|error| wrong(&format!("said nothing that makes sense: {error}")))?;
@@ -102,7 +102,7 @@ impl Drop for Copier {
     fn drop(&mut self) {
         let child = self.child.get_mut();
         drop(child.stdin.take());
-        // Nothing happens if it has ended.
+        // Has no effect on a process that has ended.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_switch_that_copied_nothing_has_failed() {
+    fn switch_without_copies_is_a_failure() {
         let switched = |copies, copies_asked| Switched { copies, copies_asked };
         let verdicts = [(0, 9), (9, 0), (0, 0), (9, 9)].map(|(made, asked)| switched(made, asked).is_used());
         assert_eq!(verdicts, [false, false, false, true]);

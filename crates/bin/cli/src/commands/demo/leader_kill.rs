@@ -1,4 +1,4 @@
-//! Half-way the leader of the first group is killed; later it is started again.
+//! Half-way, the leader of the first group is killed. It is restarted later.
 
 use std::path::PathBuf;
 
@@ -10,26 +10,26 @@ use stentor_support::live::{HistoryFile, read_history, trim_history};
 
 use super::cluster::Nodes;
 
-/// What happened; times in ns of the histories' clock.
+/// A crash. Times are in nanoseconds on the clock of the histories.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crash {
     pub(super) process: ProcessId,
-    /// Just before the signal.
+    /// Time just before the signal.
     pub(super) killed: u64,
-    /// Just before the process was started again.
+    /// Time just before the restart.
     pub(super) restarted: u64,
-    /// When the client counted on it again: it has what the others have. 0 until then.
+    /// Time when the client counted on the process again, which means that it had caught up. 0 until then.
     pub(super) back: u64,
 }
 
-/// Whoever kills.
+/// Kills the leader and restarts it.
 pub(super) struct LeaderKill<'a> {
     pub(super) nodes: &'a Nodes<'a>,
     pub(super) crash: Option<Crash>,
 }
 
 impl LeaderKill<'_> {
-    /// Kills whoever leads the first group.
+    /// Kills the leader of the first group.
     pub(super) fn kill(&mut self, recorder: &mut Recorder<HistoryFile>) -> Result<(), Failure> {
         let process = self.leader()?;
         let killed = now_ns();
@@ -41,14 +41,14 @@ impl LeaderKill<'_> {
         Ok(())
     }
 
-    /// Starts it again.
+    /// Restarts the killed process.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         let Some(crash) = &mut self.crash else { return Ok(()) };
         crash.restarted = now_ns();
         self.nodes.restart(crash.process)
     }
 
-    /// Whether it is back, if it was started again.
+    /// Returns whether the process is back, if it was restarted.
     pub(super) fn is_back<F: FabricDiagnostics>(&mut self, client: &Client<F>) -> bool {
         match &mut self.crash {
             Some(crash) if crash.restarted > 0 && crash.back == 0 => {
@@ -65,7 +65,8 @@ impl LeaderKill<'_> {
         self.nodes.stage.history(self.nodes.plan, process, 1)
     }
 
-    /// The process of the first group that said last that it leads: nodes write that to their histories at once.
+    /// Returns the latest leader of the first group, according to the histories. Nodes write changes of the leader at
+    /// once.
     fn leader(&self) -> Result<ProcessId, Failure> {
         let mut last = (0, ProcessId(0));
         let topology = self.nodes.plan.topology();

@@ -1,4 +1,4 @@
-//! The client: some messages one at a time, the others as fast as the window lets them.
+//! The client: it sends some messages one at a time, and the others as fast as the window allows.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,32 +12,32 @@ use super::leader_kill::{Crash, LeaderKill};
 use super::text::destinations;
 use super::{Scene, TIMEOUT};
 
-/// Messages that are sent one at a time, for their latency.
+/// Number of messages that are sent one at a time, to measure their latency.
 const ALONE: usize = 1000;
-/// Of these, how many go before the ones that count, if there are that many more.
+/// Number of these that are warm-up, if there are enough messages.
 const WARM_UP: usize = 100;
-/// Time between messages while somebody is missing.
+/// Time between messages while a process is missing.
 const PACE: Duration = Duration::from_millis(1);
-/// Rounds between two looks at the other processes.
+/// Number of rounds between two checks of the other processes.
 const ROUNDS_PER_LOOK: u32 = 256;
 
-/// What was sent.
+/// The messages that were sent.
 pub(super) struct Sent {
     pub(super) messages: u64,
-    /// Messages to one group.
+    /// Number of messages to one group.
     pub(super) to_one: u64,
-    /// Sequences of messages that were alone, without the warm-up.
+    /// Sequences of the messages that were sent one at a time, without the warm-up.
     pub(super) alone: std::ops::RangeInclusive<u64>,
-    /// Sequences of messages that were sent as fast as possible; empty if the text is short.
+    /// Sequences of the messages that were sent as fast as possible. Empty if the text is short.
     pub(super) windowed: std::ops::RangeInclusive<u64>,
     pub(super) counts: Counts,
-    /// What the client's data went over, where that is chosen at start.
+    /// The provider that carried the client's data, if it is chosen at start.
     pub(super) carrier: Option<String>,
-    /// What a person should know of the fabric.
+    /// Troubles of the fabric that the user should know.
     pub(super) troubles: Vec<String>,
-    /// Who was killed.
+    /// The process that was killed.
     pub(super) crash: Option<Crash>,
-    /// When everything was delivered everywhere.
+    /// Time when everything was delivered everywhere.
     pub(super) ended: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Loader<'a, F: FabricDiagnostics> {
     own: RecordedClient<F>,
     rounds: u32,
     leader_kill: Option<LeaderKill<'a>>,
-    /// When a message was sent or delivered last.
+    /// Time when a message was sent or delivered last.
     progress: Instant,
     delivered: u64,
 }
@@ -67,7 +67,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         Ok(Loader { scene, bar, own, rounds: 0, leader_kill, progress: Instant::now(), delivered: 0 })
     }
 
-    /// Waits until the network makes copies for everybody, or one patience is over.
+    /// Waits until the network makes copies for all groups, but not longer than [`TIMEOUT`].
     pub(super) fn wait_for_copies(&mut self) -> Result<(), Failure> {
         let (all, since): (Vec<_>, _) = (self.scene.plan.topology().group_ids().collect(), Instant::now());
         while !self.own.client.is_copied(&all) && since.elapsed() < TIMEOUT {
@@ -90,7 +90,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
                 self.round(false)?;
             }
         }
-        // The client counts on a majority; the properties are about everybody.
+        // The client waits only for a majority, but the properties concern all members.
         while self.own.client.outstanding() > 0 || !self.is_back() || !self.own.client.is_delivered_everywhere() {
             self.round(false)?;
         }
@@ -113,8 +113,9 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         })
     }
 
-    /// What happens before message `n` of `all`: half-way the leader is killed, later it is started again. What follows
-    /// goes slowly until it is back, so that it comes back under load; the last tenth waits for it.
+    /// Does what is due before message `n` of `all`. Half-way, the leader is killed, and it is restarted later. The
+    /// messages after that are sent slowly until it is back, so that it rejoins under load. The last tenth waits for
+    /// it.
     fn play(&mut self, n: usize, all: usize) -> Result<(), Failure> {
         let Some(leader_kill) = &mut self.leader_kill else { return Ok(()) };
         if n == all / 2 {
@@ -130,7 +131,7 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
         Ok(())
     }
 
-    /// Whether nobody is missing who was killed and started again.
+    /// Returns whether the process that was killed and restarted is back.
     fn is_back(&mut self) -> bool {
         self.leader_kill.as_mut().is_none_or(|leader_kill| leader_kill.is_back(&self.own.client))
     }
@@ -168,7 +169,8 @@ impl<'a, F: FabricDiagnostics> Loader<'a, F> {
     }
 }
 
-/// Where members must tell at once what they delivered: afterwards nothing comes that would make them.
+/// Returns the messages after which members must report their deliveries at once, because no later message would make
+/// them.
 fn last_of_each_group(sets: &[Vec<GroupId>]) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let last = sets.iter().enumerate().rev().filter(|(_, to)| to.iter().any(|group| seen.insert(*group)));

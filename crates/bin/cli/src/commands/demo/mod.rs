@@ -1,4 +1,5 @@
-//! `stentor demo`: real processes on shared memory, RoCEv2, an RDMA device or libfabric, a real text, every property checked.
+//! `stentor demo`: real processes on shared memory, RoCEv2, an RDMA device or libfabric multicast a real text, and
+//! every property is checked.
 
 mod cluster;
 mod copier;
@@ -31,12 +32,12 @@ use stentor_support::live::{self, Captures, Interrupt, Joining, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 use text::Text;
 
-/// How long processes may take to find each other, and the longest time without a delivery, where each has a processor.
+/// Longest time for processes to find each other, and longest time without a delivery, if each process has a processor.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// And where they do not, as many times that as there are processes for each processor, at most.
+/// Largest factor to that time on a host with fewer processors than processes.
 const MOST_CROWDED: u32 = 8;
 
-/// How long so many processes may take here.
+/// Returns the longest time for this number of processes on this host.
 fn patience(processes: usize) -> Duration {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     TIMEOUT * (processes.div_ceil(processors) as u32).clamp(1, MOST_CROWDED)
@@ -83,10 +84,10 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     output.conclude(&shown, Verdict::of(shown.ok))
 }
 
-/// Lines of a text that is long enough for somebody to be killed and to come back meanwhile.
+/// Number of lines from which on a text is long enough for a process to be killed and to come back.
 const SHORTEST_WITH_KILL: usize = 100;
 
-/// Everything that the client needs to know.
+/// The parameters of the client.
 #[derive(Clone, Copy)]
 struct Scene<'a> {
     args: &'a args::Demo,
@@ -94,7 +95,7 @@ struct Scene<'a> {
     stage: &'a Stage,
     nodes: &'a Nodes<'a>,
     text: &'a Text,
-    /// Looks after the other processes.
+    /// Checks the other processes.
     check: &'a dyn Fn() -> Result<(), Failure>,
     output: Output,
 }
@@ -109,7 +110,7 @@ impl Scene<'_> {
         let joining = Joining { wait, timeout, check, ..Joining::to_all(plan, &config, stage.path(), &start) };
         let joined = joining.join(None, |text| output.note(text))?;
         let bar = output.progress_count("multicasting", text.lines.len() as u64);
-        // A smaller group would not survive it.
+        // A smaller group would lose its majority.
         let kills = !args.no_kill && args.replicas >= 3 && text.lines.len() >= SHORTEST_WITH_KILL;
         let leader_kill = kills.then_some(LeaderKill { nodes, crash: None });
         let mut loader = load::Loader::new(*self, &bar, joined, leader_kill)?;

@@ -1,4 +1,4 @@
-//! What the histories say about times: each message's multicast joined with its deliveries, all on one clock.
+//! Times from the histories: each message's multicast is joined with its deliveries, all on one clock.
 
 use stentor::runtime::ClusterRuntime;
 use stentor_checker::{Event, EventKind, Process};
@@ -9,33 +9,35 @@ use stentor_support::live::{Latency, read_history};
 use super::load::Sent;
 use super::stage::Stage;
 
-/// Times of one message, ns; `None`: it did not happen.
+/// Times of one message, in nanoseconds; `None` if the event did not happen.
 #[derive(Clone, Copy, Default)]
 struct Times {
     multicast: Option<u64>,
     last_delivery: Option<u64>,
-    /// Its first delivery in the first group, whose leader is killed.
+    /// First delivery in the first group, whose leader is killed.
     first_there: Option<u64>,
 }
 
-/// What was read.
+/// The results of reading the histories.
 pub(super) struct Outcome {
-    /// By process, as the plan numbers them.
+    /// Number of deliveries, by process.
     pub(super) deliveries: Vec<u64>,
-    /// How often another process than before led a group, until everything was delivered.
+    /// Number of leader changes until everything was delivered.
     pub(super) leader_changes: u64,
-    /// From the kill to the next leader's first delivery, and from the restart until the process was back, ns.
+    /// Time from the kill to the next leader's first delivery, and from the restart until the process was back. In
+    /// nanoseconds.
     pub(super) outage: Option<(u64, u64)>,
-    /// From the kill to the first delivery, in the group that lost its leader, of a message that was multicast after the
-    /// kill, ns.
+    /// Time from the kill to the first delivery, in the group that lost its leader, of a message that was multicast
+    /// after the kill. In nanoseconds.
     pub(super) failover: Option<u64>,
-    /// From the multicast to the last delivery, one message at a time.
+    /// Times from the multicast to the last delivery, one message at a time.
     pub(super) latency: Latency,
-    /// The windowed messages, from the first multicast to the last delivery; if there are none, those that were alone.
+    /// Rate of the windowed messages, from the first multicast to the last delivery. If there are none, of those that
+    /// were alone.
     pub(super) rate: Rate,
 }
 
-/// Messages in a time.
+/// A number of messages and a time.
 #[derive(Clone, Copy)]
 pub(super) struct Rate {
     pub(super) messages: u64,
@@ -92,10 +94,10 @@ impl Outcome {
     }
 }
 
-/// The first delivery of a leader that came after the kill.
+/// The first delivery of a leader after the kill.
 #[derive(Default)]
 struct Takeover {
-    /// The process at hand leads since then.
+    /// `true` once the process that is being read leads.
     begun: bool,
     first: Option<u64>,
 }
@@ -117,7 +119,7 @@ impl Times {
     }
 }
 
-/// From the kill to the first delivery in the first group of what was multicast after it.
+/// Returns the time from the kill to the first delivery, in the first group, of a message that was multicast after it.
 fn failover(times: &[Times], killed: u64) -> Option<u64> {
     let after = times.iter().filter(|times| times.multicast.is_some_and(|t| t > killed));
     after.filter_map(|times| times.first_there).min().map(|first| first.saturating_sub(killed))
@@ -147,11 +149,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failover_ends_with_the_delivery_of_what_was_multicast_after_the_kill() {
+    fn failover_ends_with_the_first_delivery_multicast_after_the_kill() {
         let mut times = [Times::default(); 3];
         (times[0].multicast, times[1].multicast, times[2].multicast) = (Some(90), Some(110), Some(120));
         assert_eq!(failover(&times, 100), None);
-        // What was under way before the kill says nothing, nor does another group.
+        // Messages that were in flight before the kill do not count, nor do deliveries in another group.
         times[0].delivered(105, true);
         times[1].delivered(107, false);
         times[1].delivered(190, true);

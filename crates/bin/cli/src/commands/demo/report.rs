@@ -1,4 +1,4 @@
-//! What a demonstration shows.
+//! The report of a demonstration.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,7 +24,7 @@ use crate::commands::node::Served;
 #[derive(Serialize)]
 pub(super) struct DemoReport {
     pub(super) ok: bool,
-    /// By name: `ok`, `violated` or `not_checked`.
+    /// Verdicts by property: `ok`, `violated` or `not_checked`.
     properties: Verdicts,
     counter_example: Option<String>,
     messages: u64,
@@ -33,38 +33,40 @@ pub(super) struct DemoReport {
     msgs_per_s: f64,
     writes_per_message: f64,
     leader_changes: u64,
-    /// Who was killed and started again.
+    /// The process that was killed and restarted.
     killed: Option<String>,
-    /// From the kill to the next leader's first delivery, ms.
+    /// Time from the kill to the next leader's first delivery, in milliseconds.
     outage_ms: Option<f64>,
-    /// From the kill to the first delivery, in the group that lost its leader, of a message multicast after the kill, ms.
+    /// Time from the kill to the first delivery, in the group that lost its leader, of a message multicast after the
+    /// kill. In milliseconds.
     failover_ms: Option<f64>,
-    /// From the restart until the process had what the others have, ms.
+    /// Time from the restart until the process had caught up, in milliseconds.
     rejoin_ms: Option<f64>,
     history: PathBuf,
     input: String,
-    /// What it ran on.
+    /// The fabric.
     fabric: &'static str,
-    /// What really carried it, where that is chosen at start; processes that chose another would have been refused.
+    /// The provider that carried the messages, if it is chosen at start. Processes with another one would have been
+    /// refused.
     carrier: Option<String>,
     groups: usize,
     replicas: usize,
-    /// By process.
+    /// Number of deliveries by process.
     delivered: BTreeMap<String, u64>,
     messages_to_one_group: u64,
     messages_alone: u64,
     messages_windowed: u64,
-    /// Remote writes per message by step.
+    /// Remote writes per message, by step.
     writes_by_step: BTreeMap<&'static str, f64>,
-    /// What they would be without batching.
+    /// Remote writes per message without batching, by step.
     items_by_step: BTreeMap<&'static str, f64>,
-    /// Input of peers that was refused.
+    /// Number of refused inputs from peers.
     rejected: u64,
-    /// With `--switch`.
+    /// The work of the switch, with `--switch`.
     switch: Option<Switched>,
 }
 
-/// Properties about leader changes and processes that come back: without any, nothing can be told about them.
+/// Properties about leader changes and restarted processes. They cannot be checked in a run without any.
 const OF_FAILURES: [&str; 2] = ["M10", "M11"];
 
 fn is_good(property: &str, verdict: &str, killed: bool) -> bool {
@@ -102,7 +104,7 @@ impl DemoReport {
         let windowed = &sent.windowed;
         let killed = sent.crash.is_some();
         DemoReport {
-            // What a process wrote before it was killed may be refused after that.
+            // Writes of a process from before it was killed may be refused afterwards.
             ok: (rejected == 0 || killed)
                 && sent.crash.is_none_or(|crash| crash.back > 0 && outcome.outage.is_some())
                 && properties.iter().all(|(name, verdict)| is_good(name, verdict, killed)),
@@ -135,7 +137,7 @@ impl DemoReport {
         }
     }
 
-    /// What the switch did; `None` without one. A switch that made no copies fails the demonstration.
+    /// Adds the work of the switch, if there is one. A switch that made no copies fails the demonstration.
     pub(super) fn copied(mut self, switch: Option<Switched>) -> Self {
         self.ok &= switch.as_ref().is_none_or(Switched::is_used);
         self.switch = switch;

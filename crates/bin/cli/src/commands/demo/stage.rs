@@ -1,4 +1,4 @@
-//! Where a demonstration happens: a directory with its configuration and histories.
+//! The directory of a demonstration, with its configuration and histories.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
@@ -14,32 +14,34 @@ use stentor_support::live::{Captures, RunDirectory};
 
 use crate::args;
 
-/// Each is a process of the system; a thousand of them would not find each other in time.
+/// Largest number of processes. Each is a process of the system, and a thousand of them would not find each other in
+/// time.
 const MOST_PROCESSES: usize = 100;
-/// One client, and as little memory as shows the work.
+/// One client, and as little memory as the demonstration needs.
 const LIMITS: Limits =
     Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512, ..Limits::DEFAULT };
 
-/// The cluster's name.
+/// Name of the cluster.
 pub(super) const CLUSTER: &str = "demo";
 
-/// Demonstrations at the same time have addresses of their own, if their numbers differ by less than this.
+/// Number of distinct address ranges. Concurrent demonstrations use different ones if their process ids differ by less
+/// than this.
 const NETWORKS: u32 = 128;
-/// Where the switch is asked for sets.
+/// Port on which the switch accepts requests for sets.
 const SWITCH_PORT: u16 = 7480;
 
-/// The second number of this demonstration's loopback addresses.
+/// Returns the second number of this demonstration's loopback addresses.
 pub(super) fn network_number() -> u8 {
     64 + (std::process::id() % NETWORKS) as u8
 }
 
-/// Where the switch of this demonstration is: for senders, for receivers, and where hosts ask for sets.
+/// Returns the addresses of this demonstration's switch: for senders, for receivers, and for requests of sets.
 pub(super) fn switch_places() -> (Ipv4Addr, Ipv4Addr, SocketAddr) {
     let at = |last| Ipv4Addr::new(127, network_number(), 254, last);
     (at(1), at(2), SocketAddr::from((at(1), SWITCH_PORT)))
 }
 
-/// The text of the configuration.
+/// Returns the text of the configuration.
 fn rendered(args: &args::Demo) -> Result<String, Failure> {
     let mut text = template(args)?.render();
     if args.switch {
@@ -54,7 +56,7 @@ fn template(args: &args::Demo) -> Result<Template, Failure> {
     Ok(Template { cluster: CLUSTER.to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })
 }
 
-/// The configuration; what it is refused for is the arguments' fault.
+/// Returns the configuration. Its errors are reported as errors of the arguments.
 pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
     let place = "the arguments of `stentor demo`";
     let refuse = |problem: &Problem| Failure::usage(problem, place, "choose other values for --groups and --replicas");
@@ -84,23 +86,23 @@ fn election(_: &args::Demo) -> Vec<String> {
     Vec::new()
 }
 
-/// The directory, and what the processes are told besides the configuration.
+/// The directory, and further arguments of the processes.
 pub(super) struct Stage {
     directory: RunDirectory,
-    /// What members are told about the election.
+    /// Arguments of the members about the election.
     election: Vec<String>,
     pub(super) captures: Captures,
     fabric: DemoFabric,
 }
 
 impl Stage {
-    /// Makes the directory.
+    /// Creates the directory.
     pub(super) fn bare(args: &args::Demo) -> Result<Self, Failure> {
         let directory = RunDirectory::new("demo", args.keep.as_deref())?;
         Ok(Stage { directory, election: election(args), captures: Captures::from(&args.network), fabric: args.fabric })
     }
 
-    /// Makes the directory and writes the configuration.
+    /// Creates the directory and writes the configuration.
     pub(super) fn set(args: &args::Demo, plan: &ClusterRuntime) -> Result<Self, Failure> {
         let stage = Stage::bare(args)?;
         stage.write_config(&rendered(args)?)?;
@@ -111,19 +113,19 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Arguments of a member about the election and the network.
+    /// Returns the arguments of a member about the election and the network.
     pub(super) fn arguments(&self, name: &str, life: u32) -> Vec<String> {
         let network = (self.fabric == DemoFabric::Roce).then(|| self.captures.arguments(name, life));
         self.election.iter().cloned().chain(network.into_iter().flatten()).collect()
     }
 
-    /// Of a process in one of its lives.
+    /// Returns the path of the history of a process in one of its lives.
     pub(super) fn history(&self, plan: &ClusterRuntime, process: ProcessId, life: u32) -> PathBuf {
         let life = if life > 1 { format!(".{life}") } else { String::new() };
         self.path().join(format!("{}{life}.jsonl", plan.name(process)))
     }
 
-    /// Of all processes, and of the second life of the one that was killed.
+    /// Returns the paths of the histories of all processes, and that of the second life of the one that was killed.
     pub(super) fn histories(&self, plan: &ClusterRuntime, killed: Option<ProcessId>) -> Vec<PathBuf> {
         let first = (0..plan.topology().processes() as u16).map(|process| self.history(plan, ProcessId(process), 1));
         first.chain(killed.map(|process| self.history(plan, process, 2))).collect()

@@ -1,4 +1,4 @@
-//! The lines that are multicast, and where each goes.
+//! The lines that are multicast, and their destinations.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::args;
 
-/// What is at hand without an input.
+/// The text if the user names no input.
 const DOCUMENTS: [&str; 7] = [
     include_str!("../../../../../../README.md"),
     include_str!("../../../../../../ARCHITECTURE.md"),
@@ -21,21 +21,21 @@ const DOCUMENTS: [&str; 7] = [
     include_str!("../../../../../../LICENSE-APACHE"),
     include_str!("../../../../../../LICENSE-MIT"),
 ];
-/// The longest input, unless the number of lines is limited; each line is recorded once per process.
+/// Largest number of lines of an input, unless the user limits it. Each line is recorded once per process.
 const MOST_LINES: usize = 10_000_000;
-/// All of it is held in memory.
+/// Largest size of an input, in bytes, because all of it is held in memory.
 const MOST_BYTES: usize = 1 << 30;
-/// The documents are repeated until there are so many lines.
+/// Smallest number of lines to which the documents are repeated.
 const LINES: usize = 6000;
 
-/// A text.
+/// A text, and where it came from.
 pub(super) struct Text {
     pub(super) lines: Vec<Vec<u8>>,
     pub(super) source: String,
 }
 
 impl Text {
-    /// Reads all of it, so that a line that is too long is refused before anything is started.
+    /// Reads the whole text, so that a line that is too long is refused before any process is started.
     pub(super) fn read(args: &args::Demo, limit: usize) -> Result<Self, Failure> {
         let most = args.messages_limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         let text = match &args.input {
@@ -88,7 +88,7 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
     Ok(lines)
 }
 
-/// The groups that a line goes to follow from its bytes: half of all lines go to one group, the others to several.
+/// Derives the destination groups of a line from its bytes. Half of all lines go to one group, the others to several.
 pub(super) fn destinations(line: &[u8], groups: usize) -> Vec<GroupId> {
     let mut hash = xxh3_64(line);
     let mut draw = |bound: usize| {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_all_lines_go_to_one_group_and_every_group_gets_some() {
+    fn half_of_the_lines_go_to_one_group_and_every_group_receives_some() {
         for groups in 1..=5 {
             let lines = (0..1000).map(|n| format!("line {n}"));
             let sets: Vec<_> = lines.map(|line| destinations(line.as_bytes(), groups)).collect();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_are_a_text_of_thousands_of_lines() {
+    fn default_text_has_thousands_of_lines() {
         let text = documents(usize::MAX);
         assert!(text.lines.len() >= 5000);
         assert!(text.lines.iter().any(|line| line.starts_with(b"# Stentor")));

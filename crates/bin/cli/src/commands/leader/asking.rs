@@ -1,4 +1,4 @@
-//! Asking all members at once: beside their sockets on this host, and at their addresses where they are on others.
+//! Asks all members at once: through their sockets on this host, and at their addresses on other hosts.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -16,7 +16,7 @@ use stentor_support::live::{MEND_NAME, unstarted};
 
 use super::{Cluster, Heard};
 
-/// A member that is asked, and the places where it listens.
+/// A member to ask, and the places where it may listen.
 struct Target {
     paths: Vec<PathBuf>,
     remote: Option<Remote>,
@@ -26,12 +26,13 @@ struct Target {
 struct Remote {
     address: String,
     cluster: String,
-    /// Why there is none, if there is none.
+    /// The key, or the reason why there is none.
     key: Result<Vec<u8>, String>,
     process: ProcessId,
 }
 
-/// Asks these members at once how they stand, each as far as it can be known within that time: whoever is silent takes all of it.
+/// Asks these members for their state at the same time, and collects the answers that arrive `within` that time. A
+/// silent member uses all of it.
 pub(super) fn all(
     cluster: &Cluster<'_>,
     members: &[ProcessId],
@@ -44,18 +45,18 @@ pub(super) fn all(
     let (sender, answers) = channel();
     for (n, target) in targets.into_iter().enumerate() {
         let answered = sender.clone();
-        // A thread that does not come back in time is left behind; it ends with this command.
+        // A thread that does not finish in time is abandoned, and ends with this command.
         let target = Arc::new(target);
         let asked = Arc::clone(&target);
         let ask = move || drop(answered.send((n, look(&asked, until))));
         if std::thread::Builder::new().spawn(ask).is_err() {
-            // There is no thread for it: then this one asks, and those behind it have less time.
+            // If no thread can be started, this one asks the member, and the others have less time.
             let _ = sender.send((n, look(&target, until)));
         }
     }
     drop(sender);
     let mut heard: Vec<_> = members.iter().map(|_| Heard::Silence(None)).collect();
-    // What is under way at the end has a moment to say so itself.
+    // Threads that are still asking at the end get a moment to report the timeout themselves.
     let until = until + within / 8;
     while let Ok((n, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
         heard[n] = answer;
@@ -63,11 +64,11 @@ pub(super) fn all(
     Ok(heard)
 }
 
-/// How long a member has that was found in another place than it should be.
+/// Time for the answer of a member that was found in an unexpected place.
 const BRIEF: Duration = Duration::from_millis(200);
 
-/// Looks on this host for a member that was not found where the configuration and the directory say. Returns what it says, and
-/// where it was found.
+/// Looks on this host for a member that was not found where the configuration and the directory say. Returns its
+/// answer, and where it was found.
 pub(super) fn elsewhere(
     cluster: &Cluster<'_>,
     process: ProcessId,
@@ -87,7 +88,7 @@ pub(super) fn elsewhere(
     }
     let why = found.missed_by(&cluster.directory, &cluster.meeting);
     let note = why.map(|why| format!("it runs on this host, {place}: {why}"));
-    // Something is at its address, and says why it cannot be asked: that others hear as well.
+    // A process at its address has explained why it cannot be asked, and other members get the same explanation.
     if matches!(heard, Heard::Unknown(_)) {
         return (heard, note);
     }
@@ -95,7 +96,7 @@ pub(super) fn elsewhere(
     let paths = found.paths();
     let there = match ask_within(&paths, &Question::Show, BRIEF) {
         Ok(Some(answer)) => understood(answer),
-        // It holds the lock, so it is there.
+        // The process holds the lock, so it is running.
         Ok(None) => Heard::Silence(pid),
         Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Heard::Silence(pid),
         Err(error) => Heard::Unknown(format!("it does not answer as it should: {error}")),
@@ -146,7 +147,7 @@ fn look_there(remote: &Remote, within: Duration) -> Heard<Standing> {
         }
     };
     let mut heard = Heard::Unknown(format!("{} has no address", remote.address));
-    // A host with several network interfaces has several addresses, and the member listens at one.
+    // A host with several network interfaces has several addresses, and the member listens at one of them.
     for (n, at) in all.iter().enumerate() {
         let left = within.saturating_sub(begin.elapsed()) / (all.len() - n) as u32;
         heard = look_at(remote, &key, *at, left);

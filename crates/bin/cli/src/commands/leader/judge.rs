@@ -1,4 +1,4 @@
-//! Whether a group works: who leads it, how many stand by that one, and whether messages move.
+//! Judges whether a group works, from its leader, the number of members that follow it, and the progress of messages.
 
 use std::fmt::Write as _;
 
@@ -8,32 +8,33 @@ use stentor_multicast::Incarnation;
 
 use super::member::Member;
 
-/// Besides the election's time, how long messages may not move, ms.
+/// Time without progress of messages that is tolerated in addition to the election timeout, in milliseconds.
 const STILL_MS: u64 = 2000;
 
-/// What is to be said of a group.
+/// The verdict on a group.
 #[derive(Serialize)]
 pub(super) struct Judged {
     pub(super) group: String,
-    /// A majority of it works, and its messages move.
+    /// `true` if a majority of it works and its messages make progress.
     pub(super) ok: bool,
-    /// Why not.
+    /// Reason why the group does not work.
     pub(super) reason: Option<String>,
-    /// A majority works, and messages do not move.
+    /// `true` if a majority works but messages make no progress.
     #[serde(skip)]
     pub(super) stands_still: bool,
-    /// Who leads it, if somebody does.
+    /// The leader, if there is one.
     leader: Option<String>,
-    /// The incarnation of its newest state, if a member that answers has one.
+    /// Incarnation of its newest state, if a member that answers has one.
     pub(super) incarnation: Option<String>,
-    /// Members that have its state and stand by the leader.
+    /// Members that have its state and follow the leader, and the leader.
     working: Vec<String>,
     size: usize,
-    /// So many have to work.
+    /// Number of members that must work.
     majority: usize,
 }
 
-/// Judges the members of one group, none of which is left out. `timeout_ms`: a leader that is silent for longer is replaced.
+/// Judges the members of one group. `members` must contain all of them. A leader that is silent for longer than
+/// `timeout_ms` is replaced.
 pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged {
     let (size, majority) = (members.len(), members.len() / 2 + 1);
     let standings = members.iter().filter_map(|member| member.standing.as_ref());
@@ -45,7 +46,7 @@ pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged
     let mut working: Vec<_> = members.iter().filter(stands).map(|member| member.id.clone()).collect();
     let leader = last.map(|last| last.leader.clone());
     let leading = members.iter().find(|member| Some(&member.id) == leader.as_ref());
-    // Of one that cannot be asked from here its followers know whether it lives.
+    // If the leader cannot be asked from here, its followers know whether it is alive.
     let lives_elsewhere = leading.is_some_and(|member| member.state == "unknown") && !working.is_empty();
     if lives_elsewhere {
         working.extend(leader.clone());
@@ -66,12 +67,12 @@ pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged
     Judged { group, ok, reason, stands_still, leader, incarnation, working, size, majority }
 }
 
-/// Returns the number of an incarnation, by which they are compared: as texts, `10-…` would be older than `9-…`.
+/// Returns the number of an incarnation, for comparisons. As text, `10-…` would be older than `9-…`.
 pub(super) fn number(incarnation: &str) -> u32 {
     incarnation.parse::<Incarnation>().map_or(0, |incarnation| incarnation.number)
 }
 
-/// Whether a member has its group's newest state and hears its leader, or leads.
+/// Returns whether a member has its group's newest state and either receives the heartbeats of its leader or leads.
 fn stands_by(standing: &Standing, last: &Standing, timeout_ms: u64) -> bool {
     let theirs = (&last.incarnation, last.epoch, &last.leader);
     let same = !standing.joining && (&standing.incarnation, standing.epoch, &standing.leader) == theirs;
@@ -116,7 +117,8 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
     format!("{text}{rest}{}", forgotten(group, members))
 }
 
-/// What follows if so many members are down that no majority remembers the group: the memory of a process ends with it.
+/// Returns a clause for a group of which no majority has memory, because too many members are down. The memory of a
+/// process ends with it.
 fn forgotten(group: &str, members: &[&Member]) -> String {
     let down: Vec<_> = members.iter().filter(|member| member.state == "down").collect();
     let remember: Vec<_> = members.iter().filter(|member| member.remembers()).collect();
@@ -133,14 +135,14 @@ fn ids(members: &[&&Member]) -> String {
     members.iter().map(|member| member.id.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Those that do not work, and how they are.
+/// Returns the state of each member that does not work.
 fn others(members: &[&Member], working: &[String]) -> String {
     let rest = members.iter().filter(|member| !working.contains(&member.id));
     let rest = rest.filter(|member| !["leads", "follows"].contains(&member.state) || !working.is_empty());
     rest.map(|member| how(member)).collect::<Vec<_>>().join(", ")
 }
 
-/// How a member is that does not work.
+/// Describes the state of a member that does not work.
 fn how(member: &Member) -> String {
     match member.state {
         "silent" if member.stopped().is_some() => format!("{} does not answer (stopped)", member.id),
@@ -157,7 +159,7 @@ fn how(member: &Member) -> String {
     }
 }
 
-/// Why nothing moves, if nothing does.
+/// Returns why messages make no progress, or `None` if they do.
 fn still(group: &str, members: &[&Member], working: &[String], majority: usize, timeout_ms: u64) -> Option<String> {
     let works = members.iter().filter(|member| working.contains(&member.id));
     let stuck: Vec<_> = works
@@ -179,7 +181,7 @@ fn still(group: &str, members: &[&Member], working: &[String], majority: usize, 
 }
 
 impl Judged {
-    /// One line.
+    /// Returns one line of text.
     pub(super) fn text(&self, members: &[&Member]) -> String {
         let Judged { group, reason, leader, working, size, .. } = self;
         if let Some(reason) = reason {
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_works_whoever_is_silent() {
+    fn group_works_with_any_majority() {
         let follows = || answer(follower("g1.2", "g1.1", Some(3)));
         for missing in [Heard::Silence(None), Heard::Nobody, Heard::Unknown("no route".to_owned())] {
             let members = [member("g1.1", answer(leader("g1.1"))), member("g1.2", follows()), member("g1.3", missing)];
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_without_a_majority_does_not_work() {
+    fn group_without_a_majority_does_not_work() {
         let members = [
             member("g1.1", answer(leader("g1.1"))),
             member("g1.2", Heard::Nobody),
@@ -237,7 +239,7 @@ mod tests {
         let reason = judged(&ended).reason.unwrap();
         let remedy = "start g1.2, g1.3, then stop g1.1 and start it anew, and g1 begins from nothing";
         assert!(reason.ends_with(remedy), "{reason}");
-        // The same words where the one that is left follows.
+        // The remedy is the same if the remaining member is a follower.
         let follows = answer(follower("g1.3", "g1.1", Some(1)));
         let left = [member("g1.1", Heard::Nobody), member("g1.2", Heard::Nobody), member("g1.3", follows)];
         let reason = judged(&left).reason.unwrap();
@@ -246,7 +248,7 @@ mod tests {
             "{reason}"
         );
         assert!(reason.contains("start g1.1, g1.2, then stop g1.3 and start it anew"), "{reason}");
-        // Whoever follows and has not heard it for long does not stand by it.
+        // A follower that has not heard the leader for long does not count for it.
         let deaf = [
             member("g1.1", answer(leader("g1.1"))),
             member("g1.2", answer(follower("g1.2", "g1.1", Some(2001)))),
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_a_majority_lost_is_told_with_the_remedy() {
+    fn lost_memory_of_a_majority_is_reported_with_the_remedy() {
         let joins = |id: &str| answer(Standing { joining: true, ..follower(id, "g1.1", None) });
         let mut old = leader("g1.1");
         old.leads = false;
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_do_not_move_are_no_progress_and_one_that_lags_is_not() {
+    fn stalled_messages_are_no_progress_but_a_lagging_member_is() {
         let stuck = |standing: Standing, ms| answer(Standing { undelivered: 5, stalled_ms: ms, ..standing });
         let members = |ms: [u64; 3]| {
             [
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_on_another_host_counts_as_long_as_somebody_here_heard_it_lately() {
+    fn leader_on_another_host_counts_while_a_local_member_hears_it() {
         let shown = |heard: [Option<u64>; 2], leader: Heard<Standing>| {
             let follows = |id, ms| answer(follower(id, "g1.1", ms));
             judged(&[
@@ -308,6 +310,6 @@ mod tests {
         assert!(shown([Some(2500), Some(1999)], unknown()).ok);
         assert!(!shown([Some(2001), Some(2500)], unknown()).ok);
         assert!(shown([None, None], unknown()).ok, "an election by servers does not listen");
-        assert!(!shown([Some(1), Some(1)], Heard::Nobody).ok, "who is down does not lead, whatever was heard");
+        assert!(!shown([Some(1), Some(1)], Heard::Nobody).ok, "a member that is down does not lead");
     }
 }

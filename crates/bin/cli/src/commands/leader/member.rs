@@ -1,4 +1,4 @@
-//! How one member stands.
+//! The state of one member.
 
 use serde::Serialize;
 use stentor::operator::Standing;
@@ -6,23 +6,23 @@ use stentor_support::live::is_stopped;
 
 use super::Heard;
 
-/// One member.
+/// One member of a group.
 #[derive(Serialize)]
 pub(super) struct Member {
     pub(super) id: String,
     pub(super) group: String,
-    /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`: nobody is there; `unknown`: it
-    /// cannot be asked from here.
+    /// `leads`, `follows`, `campaigns` or `joins`; `silent` if the process exists but does not answer; `down` if no
+    /// process exists; `unknown` if it cannot be asked from here.
     pub(super) state: &'static str,
-    /// The process on its host, if it is known.
+    /// Process id on its host, if it is known.
     pub(super) pid: Option<i32>,
-    /// Why it cannot be asked.
+    /// Reason why it cannot be asked.
     pub(super) why: Option<String>,
-    /// Where on this host it was found, if that is not where the configuration and the directory lead.
+    /// Place on this host where it was found, if that differs from the configuration and the directory.
     pub(super) note: Option<String>,
-    /// Messages that another member of its group has delivered and this one has not.
+    /// Number of messages that another member of its group has delivered and this one has not.
     pub(super) lag: Option<u64>,
-    /// What it says, if it runs.
+    /// Its answer, if it runs.
     pub(super) standing: Option<Standing>,
 }
 
@@ -46,12 +46,12 @@ impl Member {
         Member { id, group, state, pid, why, note, lag: None, standing }
     }
 
-    /// Its pid, if it is stopped on this host.
+    /// Returns its pid if it is stopped on this host.
     pub(super) fn stopped(&self) -> Option<i32> {
         self.pid.filter(|pid| self.state == "silent" && is_stopped(*pid))
     }
 
-    /// Whether it has its group's state.
+    /// Returns whether it has its group's state.
     pub(super) fn remembers(&self) -> bool {
         self.standing.as_ref().is_some_and(|standing| !standing.joining)
     }

@@ -1,4 +1,4 @@
-//! `stentor leader`: who leads, and who is to.
+//! `stentor leader`: shows the leaders of groups, and moves leadership.
 
 mod asking;
 mod judge;
@@ -21,15 +21,15 @@ use stentor::operator::{Answer, Question, Standing, ask};
 use stentor_support::live::{self, Interrupt, unstarted};
 use stentor_support::{Failure, Output, Verdict};
 
-/// Between two looks whether the other leads.
+/// Interval at which the new leader is checked.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long `leader show` waits for all members together.
+/// Time for which `leader show` waits for the answers of all members together.
 const BRIEF: Duration = Duration::from_millis(400);
-/// The same of `leader move`, which has no use for an answer that lacks somebody.
+/// Time for which `leader move` waits, which needs the answer of every member.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// If all answered at once and do not agree, they are asked once more after that long.
+/// Pause before a second query, if all members answered at once but do not agree.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The time for which a request that is refused at present is repeated.
+/// Time for which a request is repeated that is refused temporarily.
 const SOON: Duration = Duration::from_secs(2);
 
 pub(super) use self::reset::reset;
@@ -41,14 +41,14 @@ pub(super) fn run(command: &LeaderCommand, output: Output) -> Result<Verdict, Fa
     }
 }
 
-/// What comes of a question.
+/// Result of a query.
 enum Heard<T> {
     Answer(T),
-    /// No process is there.
+    /// No process exists there.
     Nobody,
-    /// A process is there and says nothing: it is stopped, or very busy. Its pid, if that is known.
+    /// A process exists but does not answer, because it is stopped or very busy. Its pid, if it is known.
     Silence(Option<i32>),
-    /// It cannot be asked from here, and why.
+    /// The process cannot be asked from here, with the reason.
     Unknown(String),
 }
 
@@ -61,14 +61,14 @@ impl<T> Heard<T> {
     }
 }
 
-/// A cluster whose processes run, or do not.
+/// A cluster whose processes may be running.
 struct Cluster<'a> {
     plan: ClusterRuntime,
     config: &'a Path,
     directory: PathBuf,
-    /// The directory in it.
+    /// Name of the meeting directory inside `directory`.
     meeting: String,
-    /// Members may be on other hosts, where they cannot be asked.
+    /// `true` if members may be on other hosts, where commands cannot change them.
     spread: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Cluster<'a> {
         Ok(Cluster { plan, config: &place.config, directory, meeting, spread })
     }
 
-    /// `None`: it does not run on this host, or is silent.
+    /// Sends a question to a process. Returns `None` if the process does not run on this host or does not answer.
     fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
         let name = self.plan.name(process);
         let paths = stentor_host::all_beside(&self.directory, &self.meeting, process)
@@ -95,7 +95,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// How a member stands, on whichever host. `None`: it does not run, is silent, or cannot be asked.
+    /// Returns the state of a member on any host, or `None` if it does not run, does not answer, or cannot be asked.
     fn standing(&self, process: ProcessId) -> Result<Option<Standing>, Failure> {
         Ok(asking::all(self, &[process], PATIENCE)?.pop().and_then(Heard::answer))
     }
@@ -115,7 +115,7 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     };
     let since = Instant::now();
     let mut shown = look(&cluster, &groups)?;
-    // A change of leaders may be under way: a moment later its members agree.
+    // A change of leaders may be in progress. A moment later, the members agree.
     if !shown.ok && !shown.is_incomplete() && since.elapsed() < AGAIN {
         std::thread::sleep(AGAIN);
         shown = look(&cluster, &groups)?;
@@ -123,7 +123,7 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     output.conclude(&shown, Verdict::of(shown.ok))
 }
 
-/// How all members of these groups stand.
+/// Queries all members of these groups.
 fn look(cluster: &Cluster<'_>, groups: &[GroupId]) -> Result<Shown, Failure> {
     let members = |group: GroupId| cluster.plan.topology().members(group).map(move |process| (group, process));
     let members: Vec<_> = groups.iter().copied().flat_map(members).collect();
@@ -152,7 +152,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         match cluster.standing(to)? {
             Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing.epoch,
             Some(_) => {}
-            // It cannot be asked: the one that led follows it.
+            // The new leader cannot be asked, so the previous leader is, which follows it.
             None => match cluster.standing(from)? {
                 Some(standing) if standing.leader == args.to && standing.epoch > before.epoch => break standing.epoch,
                 _ => {}
@@ -176,8 +176,8 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
     output.conclude(&moved, Verdict::Good)
 }
 
-/// Asks the leader to hand over and returns its id. A refusal that may pass is asked again for a moment: a
-/// leader of a group that began just now is named soon, and a member that is being taken in is ready soon.
+/// Asks the leader to hand over. Returns its id. A temporary refusal is retried for a moment: the leader of a group
+/// that has just begun is named soon, and a member that is joining is ready soon.
 fn nominate(
     cluster: &Cluster<'_>,
     group: GroupId,
@@ -204,8 +204,8 @@ fn nominate(
     }
 }
 
-/// The leader was not asked: it is on another host, from where nothing that changes a member can be asked for, or not where
-/// this command looks.
+/// Returns the failure of a move whose leader was not asked. Either the leader is on another host, from which commands
+/// cannot change members, or it is not where this command looks.
 fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
     let name = cluster.plan.name(leader);
     let place = cluster.config.display();
@@ -224,7 +224,8 @@ fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
     Failure::run(what, place, remedy)
 }
 
-/// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.
+/// Returns the leader of a group: of the members that claim to lead, the one in the highest ballot. Another one may not
+/// have learned of it yet.
 fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
     let mut leader: Option<(ProcessId, Standing)> = None;
     let mut rest = Leaderless::default();
@@ -253,15 +254,15 @@ fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing)
     leader.ok_or_else(|| rest.failure(cluster, group))
 }
 
-/// How the members of a group stand that nobody leads.
+/// The members of a group without a leader.
 #[derive(Default)]
 struct Leaderless {
-    /// So many answered.
+    /// Number of members that answered.
     up: usize,
-    /// Those of them that have the group's state.
+    /// Members that answered and have the group's state.
     remember: Vec<String>,
     silent: Vec<ProcessId>,
-    /// Those that cannot be asked from here, and why.
+    /// Members that cannot be asked from here, with the reasons.
     unknown: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How the members stand.
+//! The reports of `stentor leader`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use super::member::Member;
 /// The document of `leader show`.
 #[derive(Serialize)]
 pub(super) struct Shown {
-    /// Every group works.
+    /// `true` if every group works.
     pub(super) ok: bool,
     groups: Vec<Judged>,
     members: Vec<Member>,
 }
 
 impl Shown {
-    /// `members` are all those of some groups. `timeout`: a leader that is silent for longer is replaced.
+    /// Creates the report. `members` must contain all members of some groups. A leader that is silent for longer than
+    /// `timeout` is replaced.
     pub(super) fn new(mut members: Vec<Member>, timeout: Duration) -> Self {
         let mut furthest: BTreeMap<String, u64> = BTreeMap::new();
         let delivered = |member: &Member| member.standing.as_ref().map(|standing| standing.delivered);
@@ -38,12 +39,12 @@ impl Shown {
         Shown { ok: groups.iter().all(|group| group.ok), groups, members }
     }
 
-    /// Whether somebody took all the time there was, or would again.
+    /// Returns whether a member did not answer in time, and would not do so the next time either.
     pub(super) fn is_incomplete(&self) -> bool {
         self.members.iter().any(|member| ["silent", "unknown"].contains(&member.state))
     }
 
-    /// Undelivered messages of each client, at the member where there are most of them.
+    /// Returns the number of undelivered messages of each client, at the member that has most of them.
     fn clients(&self) -> BTreeMap<&str, (u64, &str)> {
         let mut most: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
         for member in &self.members {
@@ -55,8 +56,8 @@ impl Shown {
         most
     }
 
-    /// Describes what a group waits for since others began anew. There is a line for each of those, by the member that waits
-    /// for most.
+    /// Describes what a group waits for since other groups began anew. There is a line for each of those groups, by the
+    /// member that waits for most.
     fn unsettled(&self, group: &str) -> String {
         let members = self.members.iter().filter(|member| member.group == group);
         let told = members.flat_map(|member| member.standing.iter().flat_map(|standing| &standing.unsettled));
@@ -71,7 +72,7 @@ impl Shown {
         most.values().map(|unsettled| told_unsettled(group, unsettled)).collect()
     }
 
-    /// Members for which others do not wait any more, and who those are.
+    /// Returns the members that other members have stopped waiting for, each with those members.
     fn expelled(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut expelled: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for member in &self.members {
@@ -118,7 +119,7 @@ impl Human for Shown {
         let head = ["group", "member", "pid", "state", "incarnation", "epoch", "of", "delivered", "lag", "undelivered"];
         let row = |Member { id, group, state, pid, lag, standing, .. }: &Member| {
             let tell = |what: &dyn Fn(&Standing) -> String| standing.as_ref().map_or_else(|| "-".to_owned(), what);
-            // Who waits for its group's state knows of no leader yet.
+            // A member that waits for its group's state does not know a leader yet.
             let member = standing.as_ref().filter(|standing| !standing.joining);
             let of_member = |what: &dyn Fn(&Standing) -> String| member.map_or_else(|| "-".to_owned(), what);
             vec![
@@ -138,7 +139,7 @@ impl Human for Shown {
         for group in &self.groups {
             text += &group.text(&of(&self.members, &group.group));
         }
-        // What a group waits for is then with none of those that work.
+        // In that case, none of the groups that work has the member that a group waits for.
         let stuck = self.groups.iter().any(|group| group.stands_still);
         if stuck && self.groups.len() > 1 && self.groups.iter().all(|group| group.ok || group.stands_still) {
             text += "where messages do not move although all groups work, one of their groups began from nothing and does not know them: \
@@ -177,7 +178,7 @@ pub(super) struct Moved {
     pub(super) from: String,
     pub(super) to: String,
     pub(super) epoch: u64,
-    /// From the question until the other leads.
+    /// Time from the request until the new leader leads.
     pub(super) seconds: f64,
 }
 
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_that_stand_still_although_all_groups_work_are_forgotten_by_one() {
+    fn remedy_for_stalled_messages_in_working_groups_is_to_end_the_client() {
         let text = |second: Heard<Standing>| {
             let stuck = Standing { undelivered: 2, stalled_ms: 12_000, ..leader("g1.1") };
             let members =
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn lag_of_members_and_clients_is_told_with_whom_it_is() {
+    fn lag_is_reported_per_member_and_client() {
         let lag = |client: &str, undelivered| Lag { client: client.to_owned(), undelivered };
         let behind = Standing {
             delivered: 7,

@@ -22,7 +22,7 @@ struct Done {
     ended: String,
     incarnation: String,
     leader: String,
-    /// Deliveries of its leader.
+    /// Number of deliveries of its leader.
     delivered: u64,
     seconds: f64,
 }
@@ -84,14 +84,14 @@ pub(crate) fn reset(args: &GroupReset, output: Output) -> Result<Verdict, Failur
     output.conclude(&done, Verdict::Good)
 }
 
-/// Asks the members of a group how they stand. `None`: a member does not answer.
+/// Asks the members of a group for their state; `None` for a member that does not answer.
 fn standings(cluster: &Cluster<'_>, group: GroupId) -> Result<Vec<(ProcessId, Option<Standing>)>, Failure> {
     let members: Vec<_> = cluster.plan.topology().members(group).collect();
     let heard = asking::all(cluster, &members, PATIENCE)?;
     Ok(members.into_iter().zip(heard.into_iter().map(Heard::answer)).collect())
 }
 
-/// Explains what a reset would lose, and what to type for one.
+/// Returns a failure that explains what a reset would lose, and which options to use for one.
 fn explain(group: &str, standings: &[(ProcessId, Option<Standing>)]) -> Failure {
     let there: Vec<_> = standings.iter().filter_map(|(_, standing)| standing.as_ref()).collect();
     let how = |standing: &&Standing| match (standing.joining, &standing.hindrance) {
@@ -119,7 +119,7 @@ fn explain(group: &str, standings: &[(ProcessId, Option<Standing>)]) -> Failure 
     Failure::usage(what, "--ends", remedy)
 }
 
-/// Returns the member that begins the incarnation, and how it stands.
+/// Returns the member that begins the incarnation, with its state.
 fn candidate(
     cluster: &Cluster<'_>,
     group: GroupId,
@@ -159,7 +159,8 @@ fn candidate(
             joins.push((is_here, *process, standing));
         }
     }
-    // This command can ask only processes of this host to begin. They refuse if they know another incarnation than `ends`.
+    // This command can make only processes of this host begin. They refuse if they know another incarnation than
+    // `ends`.
     let chosen = joins.into_iter().max_by_key(|(is_here, _, standing)| (*is_here, standing.ends == ends));
     chosen.map(|(_, process, standing)| (process, standing.clone())).ok_or_else(|| {
         let what = format_args!("no member of {} that answers is without memory", args.group);
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reset_from_nothing_ends_the_newest_incarnation_that_anybody_knows() {
+    fn reset_from_nothing_ends_the_newest_known_incarnation() {
         let joins = |n, id: &str, ends: &str| {
             let standing = Standing { joining: true, ends: ends.to_owned(), ..follower(id, "g1.1", None) };
             (ProcessId(n), Some(standing))

@@ -10,16 +10,16 @@ use stentor_support::Failure;
 use stentor_support::live::{HistoryFile, unwritten};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Records what happens at one process. If that fails, the history ends there and says so.
+/// Records the events of one process. If recording fails, the history ends there, and the process logs that.
 pub(in crate::commands) struct NebHistory {
     path: PathBuf,
-    /// `None`: it cannot be written any more.
+    /// `None` once it cannot be written any more.
     writer: Option<HistoryWriter<HistoryFile>>,
     me: checker::Process,
     regions: checker::Label,
     signed: bool,
     limit: usize,
-    /// Why, and whether that was told.
+    /// The failure that ended the history, and whether it was reported.
     failed: Option<(Failure, bool)>,
 }
 
@@ -28,8 +28,7 @@ fn stream(process: ProcessId) -> checker::Process {
 }
 
 impl NebHistory {
-    /// Begins the history of `me`. The cluster's processes are those of the broadcast, in its order; the file must not
-    /// exist.
+    /// Begins the history of `me` in a new file. The cluster's processes are those of the broadcast, in its order.
     pub(in crate::commands) fn new(
         path: &Path,
         mut cluster: Cluster,
@@ -50,7 +49,7 @@ impl NebHistory {
             && let Err(error) = write(writer)
         {
             let last = checker::Event { t: now_ns(), process: self.me, incarnation: 1, kind: EventKind::Unrecorded };
-            // If the last word finds no room, either, the history is short without saying so.
+            // If the final event finds no room either, the history ends without it.
             let _ = writer.give_up(&last);
             self.failed = Some((unwritten(&self.path, &error), false));
             self.writer = None;
@@ -62,13 +61,13 @@ impl NebHistory {
         self.write(|writer| writer.event(&event));
     }
 
-    /// This process broadcasts. `t` is a time before the first write.
+    /// Records a broadcast of this process. `t` must precede its first write.
     pub(in crate::commands) fn broadcast(&mut self, t: u64, index: u64, payload: &[u8]) {
         let (len, hash) = (payload.len() as u32, xxh3_64(payload));
         self.event(t, EventKind::Broadcast(checker::Broadcast { sender: self.me, index, len, hash }));
     }
 
-    /// What the node told.
+    /// Records a notice of the node.
     pub(in crate::commands) fn notice(&mut self, notice: &Notice<'_>) {
         let kind = match notice {
             Notice::Deliver(sender, value) => {
@@ -88,7 +87,7 @@ impl NebHistory {
         self.event(now_ns(), kind);
     }
 
-    /// Of the two payloads; of everything that is compared, where they differ in the key alone.
+    /// Returns the hashes of the two payloads or, if only the keys differ, of everything that is compared.
     fn hashes(&self, evidence: &Evidence) -> (u64, u64) {
         let hash = |words: &[u64]| {
             let value = Value::new(words, words.len() * 8, self.signed, self.limit);
@@ -102,24 +101,24 @@ impl NebHistory {
         if ours.0 == other.0 { (ours.1, other.1) } else { (ours.0, other.0) }
     }
 
-    /// Registered memory, and what it may be.
+    /// Records the size of the registered memory, and its limit.
     pub(in crate::commands) fn memory<F: Fabric>(&mut self, node: &Node<F>) {
         let (bytes, limit) = (node.registered_bytes(), Some(node.config().memory_bytes()));
         self.event(now_ns(), EventKind::Memory { bytes, limit, what: self.regions });
     }
 
-    /// Hands everything to the operating system.
+    /// Writes everything to the operating system.
     pub(in crate::commands) fn flush(&mut self) {
         self.write(HistoryWriter::flush);
     }
 
-    /// Why it ended, once.
+    /// Returns why the history ended. Returns it only once.
     pub(in crate::commands) fn news(&mut self) -> Option<&Failure> {
         let (failure, told) = self.failed.as_mut()?;
         (!std::mem::replace(told, true)).then_some(&*failure)
     }
 
-    /// Why it ended, if it has.
+    /// Returns an error if the history has ended.
     pub(in crate::commands) fn check(&self) -> Result<(), Failure> {
         self.failed.as_ref().map_or(Ok(()), |(failure, _)| Err(failure.clone()))
     }
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_shows_the_payloads_and_never_one_value_twice() {
+    fn evidence_shows_the_payloads_and_each_value_once() {
         let payload = |payload: u64| xxh3_64(&payload.to_le_bytes());
         assert_eq!(hashes(value(1, 7), value(1, 8)), (payload(7), payload(8)));
         let (ours, other) = hashes(value(2, 7), value(3, 7));

@@ -1,4 +1,4 @@
-//! `stentor neb key`: secret keys, and the public ones that belong to them.
+//! `stentor neb key`: creates secret keys, and prints their public keys.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,7 +11,7 @@ use stentor_support::{Failure, Human, Output, Style, Verdict, hex};
 
 #[derive(Serialize)]
 struct Key {
-    /// 64 hexadecimal digits.
+    /// The public key, 64 hexadecimal digits.
     public: String,
 }
 
@@ -37,7 +37,7 @@ fn make(file: &Path) -> std::io::Result<[u8; 32]> {
     Ok(secret)
 }
 
-/// The secret key in a file. Errors never show what is in it.
+/// Reads the secret key in a file. Errors never show its contents.
 pub(super) fn read(file: &Path) -> Result<[u8; 32], Failure> {
     let refuse = |what: &dyn std::fmt::Display| {
         Failure::usage(what, file.display(), "name a file with 64 hexadecimal digits; `stentor neb key` makes one")

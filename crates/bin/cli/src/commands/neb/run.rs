@@ -26,10 +26,10 @@ use super::unsent::Unsent;
 use crate::args::{NebRun, OnRoce};
 use crate::commands::node::make_room;
 
-/// Bytes of lines that are collected under load.
+/// Size of the lines that are collected under load, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// What happened, one JSON document per line.
+/// An event, printed as one JSON document per line.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Told<'a> {
@@ -38,11 +38,11 @@ enum Told<'a> {
         index: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         payload: Option<&'a str>,
-        /// When the bytes are not UTF-8.
+        /// The bytes in hexadecimal, if they are not UTF-8.
         #[serde(skip_serializing_if = "Option::is_none")]
         payload_hex: Option<String>,
     },
-    /// The index came too late here.
+    /// The index arrived too late here.
     Skip { sender: &'a str, index: u64 },
     /// The sender broadcast two values; its stream ends here.
     Equivocation { sender: &'a str, index: u64, witness: &'a str, proven: bool },
@@ -79,7 +79,7 @@ struct Run<'a> {
     args: &'a NebRun,
     plan: &'a ClusterRuntime,
     neb: &'a NebConfig,
-    /// Of all its processes.
+    /// Names of all processes of the broadcast.
     names: &'a [&'a str],
     output: Output,
 }
@@ -103,8 +103,8 @@ impl Run<'_> {
         self.serve(fabric, authority, operator)
     }
 
-    /// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
-    /// another process of its name.
+    /// Creates the directory in which a process listens for operators if its fabric needs no directory. If that fails,
+    /// the process runs without it, but not beside another process with its name.
     fn beside(&self, me: ProcessId) -> Result<Option<StandingSeat>, Failure> {
         let Run { args, plan, neb, output, .. } = *self;
         let (meeting, source) = (live::neb_meeting_name(plan), plan.neb_source(neb.group()));
@@ -114,7 +114,7 @@ impl Run<'_> {
         place.take("stentor neb remove", say).map_err(|error| live::unstarted(error, &args.config))
     }
 
-    /// A process's life, on any fabric.
+    /// Runs the process on any fabric.
     fn serve<F: FabricDiagnostics>(
         self,
         fabric: F,
@@ -128,14 +128,14 @@ impl Run<'_> {
         let me = plan.process(&args.id).map_err(|error| live::unstarted(error, &args.config))?;
         self.log(Level::Info, &live::origin(plan, me, &live::directory(args.directory.as_ref())));
         fabric.carrier().iter().for_each(|line| self.log(Level::Info, line));
-        // In the other modes nobody waits for who has stopped.
+        // In the other modes no process waits for one that has stopped.
         let operator = operator.filter(|_| neb.config().mode == Mode::All);
         let operator = operator.map(|path| Listening::at(&path, config.fingerprint(), fabric.waker())).transpose()?;
         let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| {
             Failure::refused(&error, args.config.display(), "`stentor doctor` says what this machine can do")
         })?;
         self.log(Level::Info, &format!("{}, quorum {}", neb.config().mode, neb.config().quorum()));
-        // Only now: another process with this id may be writing that file.
+        // The file is created only now, because another process with this id may be writing it.
         let history = args.history.as_deref().map(|path| history(path, group.id(), names, &node));
         let mut serving = Serving {
             node,
@@ -153,7 +153,7 @@ impl Run<'_> {
             enough_since: None,
         };
         let served = serving.run(names, &interrupt, |level, text| self.log(level, text));
-        // What was recorded until it failed is worth having, too.
+        // The records from before a failure are kept, too.
         serving.node.fabric_mut().last_troubles().iter().for_each(|trouble| self.log(Level::Warn, trouble));
         serving.finish()?;
         served?;
@@ -165,7 +165,7 @@ impl Run<'_> {
     }
 }
 
-/// The history of this process, begun.
+/// Begins the history of this process.
 fn history<F: Fabric>(path: &Path, group: &str, names: &[&str], node: &Node<F>) -> Result<NebHistory, Failure> {
     let mut builder = Cluster::builder().group(group, names.iter().copied());
     if let Some(name) = clock_name() {
@@ -203,11 +203,11 @@ fn authority(
     }
 }
 
-/// A process at work.
+/// A running process.
 struct Serving<'a, F: FabricDiagnostics> {
     node: Node<F>,
     history: Option<NebHistory>,
-    /// A line that was read and could not go out yet.
+    /// A line that was read and could not be broadcast yet.
     waiting: Option<Vec<u8>>,
     /// Lines that were too long.
     unsent: Unsent,
@@ -216,15 +216,15 @@ struct Serving<'a, F: FabricDiagnostics> {
     waiting_for: Waiting,
     /// All processes, with their addresses.
     addressed: Vec<String>,
-    /// Whether another process was ever there.
+    /// `true` once another process was connected.
     met: bool,
-    /// Where operators ask.
+    /// The socket for requests of operators.
     operator: Option<Listening>,
-    /// Whether broadcasts go out.
+    /// `true` once broadcasts may be sent.
     begun: bool,
-    /// The configuration, for errors.
+    /// The configuration file, for errors.
     config: &'a Path,
-    /// Since when as many are there as have to be.
+    /// Time since which enough processes are connected.
     enough_since: Option<u64>,
 }
 
@@ -232,7 +232,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
     fn run(&mut self, names: &[&str], interrupt: &Interrupt, log: impl Fn(Level, &str)) -> Result<(), Failure> {
         let (say, trouble) = (|text: &str| log(Level::Warn, text), |text: &str| log(Level::Error, text));
         let limit = self.node.config().payload_bytes;
-        // A process that ended could not come back under its id, so a line that cannot go ends nothing.
+        // A process that ends can never return under its id, so a line that cannot be broadcast must not end it.
         let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Skipped)?;
         let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
         let (mut out, mut round) = (Vec::with_capacity(2 * BATCH_BYTES), 0_u64);
@@ -262,7 +262,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
                 self.flush_history();
             }
             if round.is_multiple_of(64) {
-                // Also where there is always something to do.
+                // Operators are also answered while there is always something else to do.
                 self.operator.iter().for_each(|operator| {
                     operator.round(&mut self.node);
                 });
@@ -275,8 +275,8 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         print(&mut out, interrupt)
     }
 
-    /// Says who was not let in: a process of another cluster, or with another configuration. Fails if nobody ever let this
-    /// one in, and most others never will.
+    /// Reports refused connections, such as those of a process of another cluster or with another configuration.
+    /// Returns an error if no process ever accepted this one, and most others never will.
     fn refusals(&mut self, names: &[&str], say: impl Fn(&str)) -> Result<(), Failure> {
         let named = |process: ProcessId| names[process.index()].to_owned();
         self.refusals.take(self.node.fabric_mut(), named, &say);
@@ -313,8 +313,9 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         self.check_history()
     }
 
-    /// Everybody is waited for at the start, so that nobody misses anything: where some may stop for good, for as long as
-    /// patience lasts. Later, who is gone holds up nobody: flow control says what may go out.
+    /// Returns whether broadcasts may begin. At the start, all processes are waited for, so that none misses a
+    /// broadcast; in modes where some may have stopped for good, only for the time of `patience`. Later, a dead
+    /// process blocks no other, because flow control decides what may be sent.
     fn has_begun(&mut self, now_ns: u64) -> bool {
         if self.begun || self.node.is_connected() {
             self.begun = true;
@@ -330,7 +331,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         self.begun
     }
 
-    /// Broadcasts the line that waits, or the next one. Whether there was one that could go.
+    /// Broadcasts the waiting line, or the next one. Returns whether a line was broadcast.
     fn broadcast(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Result<bool, Failure> {
         let now = now_ns();
         if !self.has_begun(now) {
@@ -341,7 +342,8 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         }
         let Some(line) = self.waiting.take_if(|_| self.node.has_room(now)) else { return Ok(false) };
         if let Some(history) = &mut self.history {
-            // Out of this process's hands before anybody gets it: if this process is killed next, others may deliver it.
+            // The record leaves this process before any other process gets the line, because others may deliver it even
+            // if this process is killed next.
             history.broadcast(now, self.node.own_stream().next(), &line);
             history.flush();
         }
@@ -350,7 +352,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         Ok(true)
     }
 
-    /// The next line that can go. Not too many that cannot are looked at in one round.
+    /// Returns the next line that can be broadcast. Skips at most 63 others in one round.
     fn next_line(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Option<Vec<u8>> {
         for _ in 0..64 {
             match lines.next() {
@@ -366,7 +368,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
     }
 }
 
-/// Prints what happened. If nobody reads it, this process waits, until it is told to end.
+/// Prints events. If the reader stalls, this process waits until it is asked to end.
 fn print(lines: &mut Vec<u8>, interrupt: &Interrupt) -> Result<(), Failure> {
     match write_until(lines, &|| interrupt.came()) {
         Ok(0) => {

@@ -1,30 +1,31 @@
-//! Lines of a process of the broadcast that were too long to go.
+//! Lines of a broadcast's input that were too long.
 
-/// Between two lines on standard error about them, ns.
+/// Time between two reports about them on standard error, in nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// Counts the lines that were not broadcast. An input may have millions of them, so they are told of once in a second.
+/// Counts the lines that were not broadcast. An input may have millions of them, so they are reported at most once per
+/// second.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
-    /// Not told of yet: the first one, and how many.
+    /// The first line that was not reported yet, and the number of such lines.
     pending: Option<(u64, u64)>,
-    /// When some were told of last, ns.
+    /// Time of the last report, in nanoseconds.
     told_ns: Option<u64>,
 }
 
 impl Unsent {
-    /// Line `number` was too long.
+    /// Adds line `number`, which was too long.
     pub(super) fn add(&mut self, number: u64) {
         let (first, count) = self.pending.unwrap_or((number, 0));
         self.pending = Some((first, count + 1));
     }
 
-    /// Whether there are some to tell of.
+    /// Returns whether there are lines to report.
     pub(super) fn is_any(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Tells of those since the last time, unless that was a moment ago.
+    /// Reports the lines since the last report, unless that was less than a second ago.
     pub(super) fn tell(&mut self, now_ns: u64, limit: usize, say: &impl Fn(&str)) {
         if self.pending.is_some() && self.told_ns.is_none_or(|told| now_ns.saturating_sub(told) >= PAUSE_NS) {
             self.told_ns = Some(now_ns);
@@ -32,7 +33,7 @@ impl Unsent {
         }
     }
 
-    /// Tells of those since the last time.
+    /// Reports the lines since the last report.
     pub(super) fn tell_all(&mut self, limit: usize, say: &impl Fn(&str)) {
         let Some((first, count)) = self.pending.take() else { return };
         let what = match count {
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_long_lines_is_told_of_once_in_a_second() {
+    fn flood_of_long_lines_is_logged_once_per_second() {
         let said = RefCell::new(Vec::new());
         let say = |text: &str| said.borrow_mut().push(text.split(';').next().unwrap_or_default().to_owned());
         let mut unsent = Unsent::default();

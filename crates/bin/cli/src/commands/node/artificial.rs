@@ -1,16 +1,16 @@
-//! A state of any size, which costs nothing to keep: for measurements of how states are transferred.
+//! A state of any size that needs no memory, for measurements of state transfers.
 
 use std::io::{self, Read, Write};
 
 use stentor::{Context, Frozen, Reply, StateMachine};
 
-/// Bytes that are written or compared at once.
+/// Number of bytes that are written or compared at a time.
 const PART: usize = 64 << 10;
-/// The first byte of a state.
+/// First byte of a state.
 const BEGUN: u8 = 1;
 
-/// A state of so many bytes, with one in front. Before the first command it is empty, so a node keeps no copy of the bytes for its group's
-/// beginning.
+/// A state of `bytes` bytes after a first one. It is empty before the first command, so that a node keeps no copy of
+/// the bytes for the beginning of its group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Artificial {
     bytes: u64,
@@ -22,7 +22,7 @@ impl Artificial {
         Artificial { bytes, has_begun: false }
     }
 
-    /// The byte at a place.
+    /// Returns the byte at an offset.
     fn byte(at: u64) -> u8 {
         ((at / 8) ^ (at >> 17)) as u8
     }
@@ -31,7 +31,7 @@ impl Artificial {
 impl StateMachine for Artificial {
     type Frozen = Artificial;
 
-    /// Replies nothing: whoever multicasts waits for no more than the delivery.
+    /// Returns no reply, because clients wait only for the delivery.
     fn apply(&mut self, _: &Context<'_>, _: &[u8], _: &mut Reply) {
         self.has_begun = self.bytes > 0;
     }
@@ -40,7 +40,7 @@ impl StateMachine for Artificial {
         *self
     }
 
-    /// Reads a state to its end, and checks that it is one.
+    /// Reads a state to its end and checks its bytes.
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let mut part = vec![0; PART];
         self.has_begun = from.read(&mut part[..1])? > 0;
@@ -90,7 +90,7 @@ impl Frozen for Artificial {
 mod tests {
     use super::*;
 
-    /// A state of so many bytes, and what is written of it.
+    /// Returns the bytes of a state of this size.
     fn written(bytes: u64) -> Vec<u8> {
         let state = Artificial { bytes, has_begun: true };
         let mut out = Vec::new();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_taken_as_it_was_given_and_a_wrong_or_missing_byte_is_found() {
+    fn state_is_restored_exactly_and_a_wrong_or_missing_byte_is_found() {
         let bytes = 3 * PART as u64 + 5;
         let mut state = written(bytes);
         assert!(restored(bytes, &state).expect("it is one"));

@@ -8,18 +8,18 @@ use stentor_fabric::ProcessId;
 
 use super::loss::stopped;
 
-/// A member that is not connected and runs on this host.
+/// A member that runs on this host but is not connected.
 pub(super) struct RunsHere {
-    /// Which process it is, and what it was told.
+    /// Its process id and its arguments.
     pub(super) as_what: String,
-    /// What may keep it away.
+    /// The likely reason.
     pub(super) why: String,
 }
 
-/// Looks whether a member that is not connected runs on this host. `directory`: where this process has its sockets.
+/// Returns a member that is not connected, if it runs on this host. `directory` is where this process has its sockets.
 pub(super) fn runs_here(plan: &ClusterRuntime, process: ProcessId, directory: &Path) -> Option<RunsHere> {
     let found = find(plan, process).into_iter().find(|found| found.is_same)?;
-    // Only on shared memory processes have to meet there.
+    // Only on shared memory must processes meet in a directory.
     let is_elsewhere = plan.config().fabric() == FabricKind::Shm && found.elsewhere(directory).is_some();
     let why = if is_elsewhere {
         "start both with the same --directory".to_owned()

@@ -1,4 +1,4 @@
-//! Leaders elected by ZooKeeper.
+//! Election of leaders by ZooKeeper.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
 use stentor_multicast::ProcessRole;
 
-/// How often it is looked how the election is doing.
+/// Interval at which the state of the election is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The keeper, and what was said of its servers.
+/// The election driver, and the last reported state of its servers.
 pub(super) struct Ensemble {
     pub(super) keeper: ElectionDriver<ZookeeperElection>,
     next: Duration,
@@ -20,7 +20,8 @@ pub(super) struct Ensemble {
 }
 
 impl Ensemble {
-    /// Everything of a cluster is below `/stentor/CLUSTER`; sessions last as long as the longest silence.
+    /// Starts the election. All nodes of a cluster are below `/stentor/CLUSTER`. Sessions last as long as the longest
+    /// election timeout.
     pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, servers: &[String]) -> Result<Self, StartError> {
         let Some(ProcessRole::Member { group, .. }) = plan.topology().role(me) else {
             return Err(StartError::Role(plan.name(me).to_owned(), "member of a group"));

@@ -1,4 +1,4 @@
-//! Why a connection to a member with another history is refused.
+//! Messages about connections to a member with another history.
 
 use stentor_multicast::Contradiction;
 

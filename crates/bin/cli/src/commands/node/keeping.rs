@@ -1,4 +1,4 @@
-//! Which election keeps the node's group led.
+//! The election that keeps the node's group led.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use stentor_fabric::ProcessId;
 #[cfg(feature = "zookeeper")]
 use super::ensemble::Ensemble;
 
-/// A keeper, by its election.
+/// The driver of an election.
 pub(super) enum Keeping {
     Heartbeat(Box<ElectionDriver<Heartbeat>>),
     #[cfg(feature = "zookeeper")]
     Zookeeper(Box<Ensemble>),
 }
 
-/// Calls a method of the driver, whichever election it is of.
+/// Calls a method of the driver of either election.
 macro_rules! driver {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match $self {
@@ -29,7 +29,7 @@ macro_rules! driver {
 }
 
 impl Keeping {
-    /// `zookeeper`: the servers of an ensemble. None: members elect by heartbeats.
+    /// Creates the driver. `zookeeper` has the servers of an ensemble; if it is empty, members elect by heartbeats.
     pub(super) fn new(plan: &ClusterRuntime, me: ProcessId, zookeeper: &[String]) -> Result<Self, StartError> {
         #[cfg(feature = "zookeeper")]
         if !zookeeper.is_empty() {

@@ -1,20 +1,20 @@
-//! What it means that members of the own group are gone or silent, and what to do about it.
+//! The consequences of dead or silent members of the own group, and the remedies.
 
 use stentor_support::live::and;
 
 use super::majority::Shape;
 
-/// The own group as this process sees it.
+/// This process's view of its own group.
 pub(super) struct Loss<'a> {
     pub(super) group: &'a str,
-    /// This process.
+    /// Name of this process.
     pub(super) me: &'a str,
-    /// It has its group's state.
+    /// `true` if it has its group's state.
     pub(super) remembers: bool,
-    /// The other members, how they are, and as which process of this host, if that is known.
+    /// The other members with their state, and with their pids on this host if these are known.
     pub(super) others: Vec<(&'a str, Shape, Option<i32>)>,
     pub(super) needed: usize,
-    /// A process that is not seen is gone, and not cut off: all are on one host.
+    /// `true` if a process that is not seen has ended and is not only cut off, because all are on one host.
     pub(super) certain: bool,
 }
 
@@ -23,7 +23,8 @@ impl<'a> Loss<'a> {
         self.others.iter().filter(|(_, shape, _)| is(*shape)).map(|(name, ..)| *name).collect()
     }
 
-    /// Members that have the group's state or may have it in a moment, silent ones too. The memory of others is gone.
+    /// Returns the members that have the group's state or may have it in a moment, including silent ones. The others
+    /// have lost it.
     fn with_memory(&self) -> Vec<&'a str> {
         let may = |shape| matches!(shape, Shape::Works | Shape::Starting | Shape::Silent { remembers: true });
         let others = self.those(may);
@@ -35,7 +36,7 @@ impl<'a> Loss<'a> {
         usize::from(self.remembers) + self.those(|shape| shape == Shape::Works).len()
     }
 
-    /// What to do so that the group delivers again. Clauses that follow what was lost.
+    /// Returns the remedy after which the group delivers again, in clauses that follow the description of the loss.
     pub(super) fn remedy(&self) -> String {
         let (gone, without) = (self.those(|shape| shape == Shape::Gone), self.those(|shape| shape == Shape::Without));
         let (group, memory) = (self.group, self.with_memory());
@@ -86,7 +87,7 @@ impl<'a> Loss<'a> {
         clauses.join("; ")
     }
 
-    /// Members that are there and silent, and how to wake them.
+    /// Returns a clause about members that run but are silent, with the remedy.
     fn silent(&self) -> Option<String> {
         let silent = self.those(|shape| matches!(shape, Shape::Silent { .. }));
         let is_silent = |(_, shape, pid): &(&str, Shape, Option<i32>)| match shape {
@@ -99,7 +100,7 @@ impl<'a> Loss<'a> {
     }
 }
 
-/// Why processes may be there and silent, and what helps. `None`: its pid is not known here.
+/// Returns why processes may be silent, and the remedy. A pid is `None` if it is not known here.
 pub(super) fn stopped(pids: &[Option<i32>]) -> String {
     let known: Option<Vec<_>> = pids.iter().map(|pid| pid.filter(|pid| *pid > 0).map(|pid| pid.to_string())).collect();
     match known {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_majority_that_is_gone_is_told_with_what_helps() {
+    fn lost_memory_of_a_majority_is_reported_with_the_remedy() {
         let anew = "stop g1.1 and start it anew: then g1 begins from nothing, when its clients and members of other groups, \
                     which remember it, are started anew, too; or `stentor group reset --group g1` goes on with the state \
                     that is left";
@@ -137,25 +138,25 @@ mod tests {
     }
 
     #[test]
-    fn silent_members_are_woken_and_nothing_is_started_anew() {
+    fn remedy_for_silent_members_is_to_continue_them() {
         let silent = remedy(true, [SILENT; 2], true);
         assert_eq!(silent, "g1.2 and g1.3 are there and silent: stopped (`kill -CONT 12 13`) or very busy");
         let mixed = remedy(true, [SILENT, Shape::Gone], true);
         let wake = "g1.2 is there and silent: stopped (`kill -CONT 12`) or very busy";
         assert_eq!(mixed, format!("{wake}; start g1.3 again with the same command"));
-        // It was silent before it was taken in: its state is no help.
+        // The member was silent before it had joined, so its state does not help.
         let forgot = remedy(true, [Shape::Silent { remembers: false }, Shape::Gone], true);
         assert!(forgot.starts_with(wake) && forgot.contains("begins from nothing"), "{forgot}");
     }
 
     #[test]
-    fn member_that_may_be_taken_in_just_now_is_waited_for() {
+    fn member_that_may_be_joining_is_waited_for() {
         let young = remedy(true, [Shape::Gone, Shape::Starting], true);
         assert_eq!(young, "g1.3 has just started; start g1.2 again with the same command");
     }
 
     #[test]
-    fn process_without_state_blames_nobody_who_only_lacks_it_too() {
+    fn process_without_state_does_not_blame_others_without_state() {
         let young = remedy(false, [Shape::Gone, Shape::Without], true);
         assert_eq!(
             young,

@@ -1,57 +1,59 @@
-//! Whether a majority of a member's own group works, as far as the member can see.
+//! Judges whether a majority of a member's own group works, as far as the member can see.
 //!
-//! A process that is there is not enough. A stopped process keeps its sockets, and a process that was started again has no
-//! memory of its group until it is taken in. So another member counts while its heart beats and it would lead.
+//! An existing process is not enough. A stopped process keeps its sockets, and a restarted process has no memory of its
+//! group until it has joined. Another member therefore counts while its heartbeat advances and it stands for election.
 
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 
-/// The shortest time for which a member may be silent, however short the election's timeouts are.
+/// Lower bound of the time for which a member may be silent, however short the election's timeouts are.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A member with its group's state stands after the election's longest timeout at the latest. Until after so many times the
-/// patience a member that was never seen to go counts while its heart beats, although it has not stood yet.
+/// A member with its group's state stands for election within the election's longest timeout. A member that was never
+/// seen to go counts for this many times the patience while its heartbeat advances, even if it has not stood yet.
 const YOUNG: u32 = 2;
-/// A process that did not look for that long was stopped itself, and has to hear the others anew.
+/// Time without a look after which this process assumes that it was stopped itself, and waits for new heartbeats of the
+/// others.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is seen of another member.
+/// An observation of another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Its process is there.
+    /// `true` if its process exists.
     pub(super) here: bool,
-    /// When its heart beat last. `None`: never.
+    /// Time of its last heartbeat, or `None` before the first.
     pub(super) heard: Option<Duration>,
-    /// Whether it would lead, which a member without memory does not. `None`: the election does not say.
+    /// Whether it stands for election, which a member without memory does not. `None` if the election does not report
+    /// it.
     pub(super) stands: Option<bool>,
 }
 
-/// How another member is, as far as can be seen.
+/// State of another member, as far as it can be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// It works.
     Works,
-    /// Its process is there, and its heart is still.
+    /// Its process exists, but its heartbeat has stopped.
     Silent {
-        /// It had its group's state before.
+        /// `true` if it had its group's state before.
         remembers: bool,
     },
-    /// It came back a moment ago, and may be taken in just now.
+    /// It has just returned, and may be joining.
     Starting,
-    /// Its heart beats, and it has not shown that it has its group's state.
+    /// Its heartbeat advances, but it has not shown that it has its group's state.
     Without,
-    /// Its process is not there.
+    /// Its process does not exist.
     Gone,
 }
 
-/// What this process has of its group.
+/// This process's knowledge of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     /// It waits for the group's state.
     Nothing,
-    /// It has the state, of which a majority may not know yet: the group begins.
+    /// It has the state, but a majority may not know it yet: the group begins.
     State,
-    /// It has the state of a ballot that a majority has promised, so there was a majority.
+    /// It has the state of a ballot that a majority has promised, so a majority existed.
     Ballot,
 }
 
@@ -60,28 +62,28 @@ pub(super) enum Own {
 struct Other {
     process: ProcessId,
     here: bool,
-    /// Since when its process is there.
+    /// Time since which its process exists.
     since: Duration,
-    /// It was there before, so it has no memory until it shows that it has.
+    /// `true` if it existed before. It then has no memory until it shows that it has.
     returned: bool,
-    /// When it was known last to work.
+    /// Time when it was last known to work.
     worked: Option<Duration>,
-    /// It has shown that it works, and is not only assumed to.
+    /// `true` if it has shown that it works. Otherwise that is only assumed.
     proved: bool,
-    /// When its heart beat last in this life.
+    /// Time of its last heartbeat in this life.
     beat: Option<Duration>,
-    /// It said in this life that it would lead.
+    /// `true` if it has stood for election in this life.
     stood: bool,
-    /// It said that it would not lead any more before it went: it was told to stop.
+    /// `true` if it had stopped standing before it went, which means that it was asked to stop.
     bowed: bool,
 }
 
-/// What became of the majority.
+/// A change of the majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// There is none any more.
+    /// The majority was lost.
     Lost,
-    /// There is one again.
+    /// There is a majority again.
     Back,
 }
 
@@ -91,18 +93,18 @@ pub(super) struct Majority {
     others: Vec<Other>,
     needed: usize,
     patience: Duration,
-    /// The last look.
+    /// Time of the last look.
     now: Duration,
-    /// Since when this process has looked without a pause.
+    /// Time since which this process has looked without a pause.
     awake: Duration,
-    /// This process has its group's state.
+    /// `true` if this process has its group's state.
     remembers: bool,
-    /// Whether there was a majority at the last look. `None`: there has been none yet.
+    /// Whether a majority existed at the last look, or `None` if there has been none yet.
     stood: Option<bool>,
 }
 
 impl Majority {
-    /// Begins with nobody heard. `timeout`: a leader that is silent for longer is replaced.
+    /// Creates the view before the first heartbeat. A leader that is silent for longer than `timeout` is replaced.
     pub(super) fn new(others: impl Iterator<Item = ProcessId>, needed: usize, timeout: Duration) -> Self {
         let other = |process| Other {
             process,
@@ -126,7 +128,7 @@ impl Majority {
         }
     }
 
-    /// Looks at all others. Returns what became of the majority since the last look.
+    /// Observes all other members. Returns the change of the majority since the last look.
     pub(super) fn look(&mut self, now: Duration, own: Own, see: impl Fn(ProcessId) -> Seen) -> Option<Change> {
         if now.saturating_sub(self.now) > PAUSE {
             self.awake = now;
@@ -139,10 +141,10 @@ impl Majority {
             self.remembers && works && self.others.iter().filter(|other| self.works(other)).all(|other| other.proved);
         let before = self.stood;
         match (before, works) {
-            // It may be lost before anybody else has shown that it works.
+            // A majority that is known from a ballot can be lost before another member has shown that it works.
             (None, true) if own == Own::Ballot || proved => self.stood = Some(true),
             (Some(true), false) => self.stood = Some(false),
-            // Who is only assumed to work does not make a majority again.
+            // Members that are only assumed to work do not restore a majority.
             (Some(false), true) if proved => self.stood = Some(true),
             _ => {}
         }
@@ -163,7 +165,7 @@ impl Majority {
         usize::from(self.remembers) + self.others.iter().filter(|other| self.works(other)).count()
     }
 
-    /// Returns how each other member is.
+    /// Returns the state of each other member.
     pub(super) fn shapes(&self) -> impl Iterator<Item = (ProcessId, Shape)> {
         self.others.iter().map(|other| (other.process, self.shape(other)))
     }
@@ -171,7 +173,7 @@ impl Majority {
     fn shape(&self, other: &Other) -> Shape {
         match other {
             Other { here: false, .. } => Shape::Gone,
-            // Whoever has no state has not seen who has: it believes only those who show it.
+            // A process without state has not seen which members have it, so it counts only those that show it.
             other if self.works(other) && (self.remembers || other.proved) => Shape::Works,
             other if self.silence(other).is_some() => Shape::Silent { remembers: other.worked.is_some() },
             other if self.remembers && other.returned && self.now.saturating_sub(other.since) <= self.patience => {
@@ -182,7 +184,7 @@ impl Majority {
         }
     }
 
-    /// Returns members whose processes are there and whose hearts have beaten and are still, and for how long they have been.
+    /// Returns members whose processes exist but whose heartbeats have stopped, with the time since their last one.
     pub(super) fn silent(&self) -> impl Iterator<Item = (ProcessId, Duration)> {
         self.others.iter().filter_map(|other| Some((other.process, self.silence(other)?)))
     }
@@ -192,17 +194,17 @@ impl Majority {
         Some(self.now.saturating_sub(last)).filter(|silence| *silence > self.patience)
     }
 
-    /// Returns whether a member that is gone was told to stop.
+    /// Returns whether a member that has ended was asked to stop.
     pub(super) fn stopped_in_order(&self, process: ProcessId) -> bool {
         self.others.iter().any(|other| other.process == process && other.bowed)
     }
 
-    /// Whether there was a majority, and is none any more.
+    /// Returns whether a majority existed and was lost.
     pub(super) fn is_lost(&self) -> bool {
         self.stood == Some(false)
     }
 
-    /// Whether this process has its group's state.
+    /// Returns whether this process has its group's state.
     pub(super) fn remembers(&self) -> bool {
         self.remembers
     }
@@ -213,7 +215,7 @@ impl Other {
         let Seen { here, heard, stands } = seen;
         if !here {
             if self.here {
-                // What it said last is known also after it went.
+                // Its last published state is known even after its end.
                 (self.returned, self.bowed) = (true, self.stood && stands == Some(false));
             }
             (self.here, self.worked, self.proved, self.beat) = (false, None, false, None);
@@ -223,7 +225,7 @@ impl Other {
             (self.here, self.since, self.stood, self.bowed) = (true, now, false, false);
             self.worked = (!self.returned).then_some(now);
         }
-        // A beat from before its process came back is of an earlier life.
+        // Heartbeats from before the process returned belong to an earlier life.
         let heard = heard.filter(|at| *at >= self.since);
         self.beat = self.beat.max(heard);
         self.stood |= heard.is_some() && stands == Some(true);
@@ -242,7 +244,7 @@ impl Other {
 mod tests {
     use super::*;
 
-    /// A group of three at its first member; times are tenths of a second.
+    /// A group of three, as seen by its first member. Times are tenths of a second.
     struct Three {
         majority: Majority,
         seen: [Seen; 2],
@@ -258,7 +260,8 @@ mod tests {
             Three { majority: Majority::new(others, 2, Duration::from_millis(500)), seen: [seen; 2] }
         }
 
-        /// Looks every tenth of a second; those of `beating` beat. Returns what changed, and when.
+        /// Looks every tenth of a second, while the members in `beating` send heartbeats. Returns the changes with
+        /// their times.
         fn run(&mut self, tenths: std::ops::Range<u64>, own: Own, beating: &[u16]) -> Vec<(u64, Change)> {
             let mut changes = Vec::new();
             for tenth in tenths {
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_followers_are_missed_once_and_are_back_once() {
+    fn stopped_followers_are_reported_missing_once_and_back_once() {
         let mut three = Three::new();
         assert_eq!(three.run(0..100, Own::State, &[1, 2]), []);
         assert_eq!(three.run(100..200, Own::State, &[1]), [], "a majority is enough");
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn majority_of_a_ballot_is_missed_before_anybody_was_heard() {
+    fn lost_majority_of_a_ballot_is_reported_before_any_beat() {
         let mut three = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(three.run(0..40, Own::Ballot, &[]), [(21, Change::Lost)]);
         let mut young = Three::new();
@@ -294,10 +297,10 @@ mod tests {
     }
 
     #[test]
-    fn own_pause_is_nobody_elses_silence() {
+    fn own_pause_does_not_count_as_silence_of_others() {
         let mut three = Three::new();
         assert_eq!(three.run(0..100, Own::State, &[1, 2]), []);
-        assert_eq!(three.run(900..910, Own::State, &[]), [], "it was stopped for 80 s itself");
+        assert_eq!(three.run(900..910, Own::State, &[]), [], "the observer was stopped for 80 s");
         assert_eq!(three.run(910..1000, Own::State, &[]), [(921, Change::Lost)]);
     }
 
@@ -307,7 +310,7 @@ mod tests {
         assert_eq!(three.run(0..10, Own::State, &[1, 2]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);
         assert_eq!(three.run(10..11, Own::State, &[]), [(10, Change::Lost)]);
-        // Both are started again, beat, and do not stand: they have no memory.
+        // Both are restarted, send heartbeats, and do not stand: they have no memory.
         three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
         assert_eq!(three.run(11..20, Own::State, &[1, 2]), []);
         assert!(three.majority.shapes().all(|(_, shape)| shape == Shape::Starting), "they may be taken in");
@@ -317,13 +320,13 @@ mod tests {
         assert_eq!(three.majority.silent().count(), 0);
         three.seen[0].stands = Some(true);
         assert_eq!(three.run(100..110, Own::State, &[1, 2]), [(100, Change::Back)]);
-        // Whoever has no memory itself does not count itself.
+        // A process without memory does not count itself.
         assert_eq!(three.run(110..111, Own::Nothing, &[1, 2]), [(110, Change::Lost)]);
         assert_eq!(three.majority.working(), 1);
     }
 
     #[test]
-    fn silence_is_measured_from_the_last_beat_and_not_through_a_pause_of_this_process() {
+    fn silence_counts_from_the_last_beat_without_own_pauses() {
         let mut three = Three::new();
         three.run(0..100, Own::Ballot, &[1, 2]);
         three.run(100..125, Own::Ballot, &[1]);
@@ -332,23 +335,23 @@ mod tests {
         three.run(125..126, Own::Ballot, &[1, 2]);
         assert_eq!(three.majority.silent().count(), 0);
         three.run(900..905, Own::Ballot, &[]);
-        assert_eq!(three.majority.silent().count(), 0, "it was stopped for 77 s itself");
+        assert_eq!(three.majority.silent().count(), 0, "the observer was stopped for 77 s");
         three.seen[1].here = false;
         three.run(905..1000, Own::Ballot, &[]);
         assert_eq!(three.majority.silent().map(|(process, _)| process).collect::<Vec<_>>(), [ProcessId(1)]);
     }
 
     #[test]
-    fn member_that_would_not_lead_any_more_before_it_goes_was_told_to_stop() {
+    fn member_that_withdraws_before_it_leaves_was_stopped_in_order() {
         let mut three = Three::new();
         three.run(0..10, Own::Ballot, &[1, 2]);
-        // It is seen to be gone in the same look in which it is seen that it does not stand.
+        // The same poll observes that it no longer stands for election and that it has ended.
         three.seen[0] = Seen { here: false, heard: None, stands: Some(false) };
         three.seen[1].here = false;
         three.run(10..11, Own::Ballot, &[]);
         let in_order = |three: &Three| [1, 2].map(|n| three.majority.stopped_in_order(ProcessId(n)));
         assert_eq!(in_order(&three), [true, false]);
-        // It is back without memory, and is killed before it stood.
+        // It returns without memory, and is killed before it has stood.
         three.seen[0] = Seen { here: true, heard: None, stands: Some(false) };
         three.run(11..20, Own::Ballot, &[1]);
         three.seen[0].here = false;
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn process_without_state_believes_only_those_who_show_that_they_have_it() {
+    fn process_without_state_counts_only_members_that_show_state() {
         let mut three = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         three.run(0..10, Own::Nothing, &[1, 2]);
         assert!(three.majority.shapes().all(|(_, shape)| shape == Shape::Without));
@@ -368,20 +371,21 @@ mod tests {
     }
 
     #[test]
-    fn member_that_is_stopped_before_it_stood_is_silent_and_has_not_lost_its_memory() {
+    fn member_stopped_before_it_ran_is_silent_and_keeps_its_memory() {
         let mut three = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(three.run(0..15, Own::Ballot, &[1, 2]), []);
         assert_eq!(three.run(15..60, Own::Ballot, &[]), [(35, Change::Lost)]);
         let is_silent = |(_, shape)| shape == Shape::Silent { remembers: true };
         assert!(three.majority.shapes().all(is_silent), "{:?}", three.majority.shapes().collect::<Vec<_>>());
-        // One that beats and does not stand for long has no state, also if this process has not seen it go.
+        // A member that sends heartbeats and does not stand for a long time has no state, even if this process has not
+        // seen it go.
         let mut late = Three::seeing(Seen { here: true, heard: None, stands: Some(false) });
         assert_eq!(late.run(0..100, Own::Ballot, &[1, 2]), [(61, Change::Lost)]);
         assert!(late.majority.shapes().all(|(_, shape)| shape == Shape::Without));
     }
 
     #[test]
-    fn old_beats_of_a_process_that_came_back_do_not_count() {
+    fn old_beats_of_a_restarted_process_do_not_count() {
         let mut three = Three::new();
         assert_eq!(three.run(0..10, Own::State, &[1, 2]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn an_election_that_does_not_say_lets_presence_count() {
+    fn presence_counts_if_the_election_gives_no_evidence() {
         let mut three = Three::seeing(Seen { here: true, heard: None, stands: None });
         assert_eq!(three.run(0..100, Own::State, &[]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);

@@ -1,4 +1,4 @@
-//! `stentor node`: a member of a group, until it is told to stop.
+//! `stentor node`: runs a member of a group until it is asked to stop.
 
 mod artificial;
 mod elsewhere;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     Ok(Verdict::Good)
 }
 
-/// Sees to it that all peers can be let in, or says which cannot.
+/// Raises the limit of open files so that all peers can connect, or reports which cannot.
 pub(super) fn make_room(need: &Need, name: &str, output: Output) {
     need.make_room().into_iter().for_each(|short| output.log(Level::Warn, name, &short));
 }

@@ -1,4 +1,4 @@
-//! What a node says when it ends.
+//! The report of a node when it ends.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +14,33 @@ use super::sink::Deliveries;
 pub(in crate::commands) struct Served {
     pub(in crate::commands) id: String,
     pub(in crate::commands) deliveries: u64,
-    /// Deliveries that are not printed: messages of clients' sessions, and copies of commands.
+    /// Number of deliveries that are not printed: messages of clients' sessions, and copies of commands.
     #[serde(default)]
     pub(in crate::commands) of_sessions: u64,
-    /// Deliveries that another member's state stands for: this process took it over instead.
+    /// Number of deliveries that this process has not made, because it restored another member's state instead.
     #[serde(default)]
     pub(in crate::commands) skipped: u64,
-    /// Remote writes by step.
+    /// Remote writes, by step.
     pub(in crate::commands) writes: BTreeMap<String, u64>,
-    /// What the writes would be without batching.
+    /// Number of writes without batching, by step.
     pub(in crate::commands) items: BTreeMap<String, u64>,
-    /// Input of peers that was refused.
+    /// Number of refused inputs from peers.
     pub(in crate::commands) rejected: u64,
     pub(in crate::commands) memory: Memory,
 }
 
-/// Bytes.
+/// Use and limits of memory, in bytes.
 #[derive(Serialize, Deserialize, Debug)]
 pub(in crate::commands) struct Memory {
     registered: u64,
     registered_limit: u64,
     most_queued: u64,
     queue_limit: u64,
-    /// All shared memory: what is registered, the fabric's queues and pages.
+    /// All shared memory: registered memory, the fabric's queues, and pages.
     shared: u64,
 }
 
-/// By step.
+/// Returns a count for each step.
 pub(in crate::commands) fn by_step(count: impl Fn(Step) -> u64) -> BTreeMap<String, u64> {
     Step::ALL.iter().map(|step| (step.name().to_owned(), count(*step))).collect()
 }
@@ -66,7 +66,7 @@ impl Served {
         }
     }
 
-    /// Remote writes of the protocol's steps, without flow control.
+    /// Returns the number of remote writes of the protocol's steps, without flow control.
     pub(in crate::commands) fn protocol_writes(&self) -> u64 {
         let steps = Step::ALL.iter().take_while(|step| **step < Step::Credit);
         steps.filter_map(|step| self.writes.get(step.name())).sum()

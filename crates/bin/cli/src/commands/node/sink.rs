@@ -1,4 +1,4 @@
-//! Where the deliveries of a node go: standard output, its history.
+//! The destinations of a node's deliveries: standard output and its history.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use stentor_support::live::{HistoryFile, unwritten};
 use stentor_support::streams::write_until;
 use stentor_support::{Digits, Failure, hex};
 
-/// Bytes of lines that are collected under load.
+/// Size of the lines that are collected under load, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
-/// Idle rounds after which lines are printed; every wait mode gets that far before it sleeps.
+/// Number of idle rounds after which lines are printed. Every wait mode gets that far before it sleeps.
 const PRINT_AFTER: u32 = 16;
-/// How old lines become in memory before they are written: those of a history only when there is nothing else to do.
+/// Longest time that printed lines stay in memory. Lines of a history are written only when there is nothing else to
+/// do.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
 /// One line on standard output.
@@ -27,12 +28,12 @@ struct Line<'a> {
     ts: (u64, &'a str),
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a str>,
-    /// When the bytes are not UTF-8.
+    /// The bytes in hexadecimal, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_hex: Option<String>,
 }
 
-/// What stands in place of deliveries that this process has not made, because it took over the state after them.
+/// Line that replaces the deliveries that this process has not made, because it restored the state after them.
 #[derive(Serialize)]
 struct Restored {
     restored: After,
@@ -40,37 +41,37 @@ struct Restored {
 
 #[derive(Serialize)]
 struct After {
-    /// The last delivery that the state has.
+    /// Number of the last delivery that the state contains.
     n: u64,
-    /// Deliveries that are not printed because of it.
+    /// Number of deliveries that are not printed because of it.
     skipped: u64,
 }
 
-/// Takes deliveries. If standard output cannot be written, that is kept and ends the node. A history that cannot be written ends
-/// there, and the node goes on without: a record is no reason to take a member from its group.
+/// Handles deliveries. If standard output cannot be written, that error is kept and ends the node. If the history
+/// cannot be written, it ends there and the node continues: a record is no reason to remove a member from its group.
 pub(super) struct Sink {
     clients: Vec<String>,
     groups: Vec<String>,
     prints: bool,
     lines: Vec<u8>,
     history: Option<(PathBuf, Recorder<HistoryFile>)>,
-    /// Why there is no history any more, and whether that was told.
+    /// Reason why there is no history any more, and whether it was reported.
     unrecorded: Option<(Failure, bool)>,
     written: Instant,
-    /// When deliveries were printed last.
+    /// Time when deliveries were last printed.
     printed: Instant,
     deliveries: u64,
-    /// Of these, those that are commands, which are printed.
+    /// Number of these that are commands, which are printed.
     commands: u64,
-    /// Deliveries that another member's state stands for.
+    /// Number of deliveries that a restored state contains.
     skipped: u64,
-    /// Whether the history already records the delivery after which this life begins.
+    /// `true` if the history already records the delivery after which this life begins.
     begun: bool,
     idle: u32,
     failed: Option<Failure>,
-    /// Nobody reads standard output any more.
+    /// `true` if standard output is not read any more.
     abandoned: bool,
-    /// Whether this process is to stop.
+    /// Returns whether this process should stop.
     stopping: Box<dyn Fn() -> bool + Send>,
 }
 
@@ -109,12 +110,13 @@ impl Sink {
         })
     }
 
-    /// Records a delivery as it was multicast, in a session's envelope if it came in one, and prints it if it was a command.
+    /// Records a delivery as it was multicast, with a session's envelope if it had one, and prints it if it is a
+    /// command.
     pub(super) fn deliver(&mut self, delivered: &Delivered<'_>, command: Option<&[u8]>) {
         self.deliveries += 1;
         if !std::mem::replace(&mut self.begun, true) {
-            // Nothing was restored: the state that took this process in holds no delivery, as it does when its leader had
-            // made none. An earlier life may have made some all the same, and this one repeats them.
+            // No state was restored: the member that let this process join had made no delivery. An earlier life of
+            // this process may have made some nevertheless, and this life repeats them.
             self.record(|recorder| recorder.recover(now_ns(), delivered.number - 1));
         }
         self.record(|recorder| recorder.deliver(now_ns(), delivered));
@@ -176,14 +178,14 @@ impl Sink {
         if let Some((path, recorder)) = &mut self.history
             && let Err(error) = write(recorder)
         {
-            // If the last word finds no room, either, the history is short without saying so.
+            // If the final event finds no room either, the history ends without it.
             let _ = recorder.give_up(now_ns());
             self.unrecorded = Some((unwritten(path, &error), false));
             self.history = None;
         }
     }
 
-    /// Why the history ended, once.
+    /// Returns why the history ended. Returns it only once.
     pub(super) fn news(&mut self) -> Option<&Failure> {
         let (failure, told) = self.unrecorded.as_mut()?;
         (!std::mem::replace(told, true)).then_some(&*failure)
@@ -195,25 +197,26 @@ impl Sink {
         }
     }
 
-    /// This member leads its group from here on, in this ballot.
+    /// Records that this member leads its group from now on, in this ballot.
     pub(super) fn epoch(&mut self, ballot: Ballot) {
         self.record(|recorder| recorder.epoch(now_ns(), ballot));
-        // Whoever looks at the history of a process that is killed finds what it said.
+        // The history of a process that is killed must contain its claim to lead.
         self.record(Recorder::flush);
     }
 
-    /// Records that this member holds the state of a history of its group. `origins`: the beginnings of that history.
+    /// Records that this member holds the state of a history of its group. `origins` are the beginnings of that
+    /// history.
     pub(super) fn begun(&mut self, origins: &[Origin]) {
         self.record(|recorder| recorder.begun(now_ns(), origins));
         self.record(Recorder::flush);
     }
 
-    /// The state goes to another member: what was delivered before must be in the history by then.
+    /// Flushes the history before the state is sent to another member. Earlier deliveries must be recorded by then.
     pub(super) fn hand_over(&mut self) {
         self.record(Recorder::flush);
     }
 
-    /// This process goes on after so many deliveries.
+    /// Records that this process continues after `number` deliveries.
     pub(super) fn restore(&mut self, number: u64) {
         self.begun = true;
         self.record(|recorder| recorder.recover(now_ns(), number));
@@ -232,9 +235,9 @@ impl Sink {
         self.record(|recorder| recorder.memory(now_ns(), used));
     }
 
-    /// After each round.
+    /// Flushes lines after each round, if that is due.
     pub(super) fn round(&mut self, worked: bool) {
-        // Where processors are scarce there may be something to do in every round.
+        // If processors are scarce, there may be something to do in every round.
         if !self.lines.is_empty() && self.printed.elapsed() > WRITE_AFTER {
             self.print();
         }
@@ -252,12 +255,12 @@ impl Sink {
         }
     }
 
-    /// Whether there is no point in going on.
+    /// Returns whether continuing is pointless.
     pub(super) fn is_broken(&self) -> bool {
         self.abandoned || self.failed.is_some()
     }
 
-    /// Writes what is left. Returns what was delivered.
+    /// Writes the buffered rest. Returns the numbers of deliveries.
     pub(super) fn finish(mut self) -> Result<Deliveries, Failure> {
         self.print();
         self.record(Recorder::flush);
@@ -268,13 +271,13 @@ impl Sink {
     }
 }
 
-/// How many messages a node delivered.
+/// Numbers of messages that a node delivered.
 #[derive(Clone, Copy)]
 pub(super) struct Deliveries {
     pub(super) commands: u64,
     /// Messages of clients' sessions, and copies of commands.
     pub(super) of_sessions: u64,
-    /// Those that a state of another member stands for.
+    /// Deliveries that a restored state contains.
     pub(super) skipped: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a running node tells on standard error.
+//! The messages of a running node on standard error.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,32 +24,32 @@ use super::loss::{Loss, stopped};
 use super::majority::{Change, Majority, Own, Seen, Shape};
 use super::transfers::Began;
 
-/// How often the other members are looked at.
+/// Interval at which the other members are observed.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long members that are all there may take to connect, and to be taken in by their group.
+/// Time for connected members to connect to each other and to join their group, once all exist.
 const CONNECTING: Duration = Duration::from_secs(3);
-/// A pause of this process that is worth a line.
+/// Shortest pause of this process that is reported.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Of how many members that are waited for it is looked why they are not there.
+/// Number of missing members for which the reason is looked up.
 const EXPLAINED: usize = 8;
 
 /// Another member.
 struct Peer {
     process: ProcessId,
-    /// As which process of the system it is here, or was.
+    /// Its pid on this host, or its last one.
     pid: Option<i32>,
     here: bool,
-    /// It was here before.
+    /// `true` if it was there before.
     seen: bool,
 }
 
-/// Who came or went at a look.
+/// A member that came or went between two looks.
 struct Turn {
     process: ProcessId,
     here: bool,
-    /// It was here before.
+    /// `true` if it was there before.
     seen: bool,
-    /// As which process it is here now, or was.
+    /// Its pid on this host now, and before.
     now: Option<i32>,
     before: Option<i32>,
 }
@@ -57,17 +57,17 @@ struct Turn {
 /// Members that a process without its group's state waits for.
 #[derive(Default, PartialEq, Eq)]
 struct Waits {
-    /// A majority has no state, and these have it, which is no help.
+    /// Members that have the state, which does not help because a majority has none.
     remember: Vec<ProcessId>,
     forgot: usize,
     absent: Vec<ProcessId>,
-    /// Those of them whose host names lead to no address.
+    /// Absent members whose host names cannot be resolved.
     unknown: Vec<ProcessId>,
-    /// Why the group does not begin even if all members are there without memory.
+    /// Reason why the group does not begin even if all members are there without memory.
     hindrance: Option<Hindrance>,
 }
 
-/// What was said: nothing is said twice in a row.
+/// Reports changes of the group, and remembers what was reported so that nothing is repeated in a row.
 pub(super) struct Talk {
     plan: Arc<ClusterRuntime>,
     output: Output,
@@ -76,38 +76,38 @@ pub(super) struct Talk {
     /// The own group.
     group: Option<GroupId>,
     majority: Majority,
-    /// Silent members of which it was said, and for how long they had been silent at the last look.
+    /// Silent members that were reported, and the time of their silence at the last look.
     silent: BTreeMap<ProcessId, Duration>,
     silences: Repeats<ProcessId>,
-    /// Since when there is no majority, and when that is said again.
+    /// Time since which there is no majority, and the schedule of reports about that.
     lack: Option<Instant>,
     lacks: Repeats<()>,
     ready: bool,
     stranded: bool,
-    /// It was told to end.
+    /// `true` once it was asked to end.
     stopping: bool,
-    /// What the group waits for, since when, and whether that was said.
+    /// The reason why the group waits, the start of the wait, and whether it was reported.
     waits: (Waits, Instant, bool),
-    /// The ballot that was told last.
+    /// Ballot that was reported last.
     ballot: Ballot,
     joining: bool,
     refusals: Refusals,
-    /// Processes that know other histories of groups, as they were logged last.
+    /// Processes with other histories of groups, as they were last reported.
     contradictions: Vec<(ProcessId, Contradiction)>,
     waiting: RefCell<Waiting>,
-    /// Where the processes of this host meet.
+    /// Directory where the processes of this host meet.
     directory: PathBuf,
     troubles: Troubles,
     clocks: Clocks,
     histories: Histories,
     looked: Instant,
-    /// When a member came or went last.
+    /// Time when a member last came or went.
     changed: Instant,
     began: Began,
 }
 
 impl Talk {
-    /// `directory`: where the processes of this host meet.
+    /// Creates the reporter. `directory` is where the processes of this host meet.
     pub(super) fn new(plan: &Arc<ClusterRuntime>, me: ProcessId, output: Output, directory: PathBuf) -> Self {
         let topology = plan.topology();
         let members = (0..topology.all_members() as u16).map(ProcessId).filter(|process| *process != me);
@@ -147,9 +147,9 @@ impl Talk {
         }
     }
 
-    /// Looks at a member that has nothing to do.
+    /// Observes the group while a member has nothing to do.
     pub(super) fn idle<F: FabricDiagnostics>(&mut self, now: Duration, member: &mut Member<F>, keeper: &Keeping) {
-        // Connected is not enough: who has not its group's state yet takes over what the others deliver meanwhile.
+        // A connection is not enough: a member without its group's state restores it while the others deliver.
         let connects = !self.ready && member.is_connected() && member.replica().counts_in().is_some();
         if connects {
             self.ready = true;
@@ -160,13 +160,13 @@ impl Talk {
         let named = |process| self.plan.name(process).to_owned();
         self.refusals.take(member.fabric_mut(), named, |text| output.log(Level::Warn, name, text));
         self.troubles.report(member.fabric_mut(), |text| output.log(Level::Warn, name, text));
-        // Whoever is lost right after that was there.
+        // A member that is lost immediately afterwards must have been seen.
         if connects || self.looked.elapsed() >= LOOK {
             self.look_around(now, member, keeper);
         }
     }
 
-    /// Looks at all other members.
+    /// Observes all other members.
     fn look_around<F: FabricDiagnostics>(&mut self, now: Duration, member: &Member<F>, keeper: &Keeping) {
         let late = self.looked.elapsed() > CONNECTING / 3;
         self.looked = Instant::now();
@@ -193,7 +193,7 @@ impl Talk {
             let absent: Vec<_> = self.peers.iter().filter(|peer| !peer.here).map(|peer| peer.process).collect();
             let whom = || absent.iter().map(|at| whereabouts(&self.plan, *at, fabric.unresolved(*at))).collect();
             let meets = match self.plan.config().fabric() {
-                // Processes that were started with another directory do not meet, and nobody sees why.
+                // Processes that were started with different directories do not meet, and neither can see why.
                 FabricKind::Shm => format!(" (sockets in {})", looked_in(&self.directory)),
                 _ => String::new(),
             };
@@ -218,7 +218,8 @@ impl Talk {
         self.contradictions = now;
     }
 
-    /// Why a member is not there, as far as it is known: it was refused, or it runs on this host and does not come here.
+    /// Returns why a member is missing, as far as it is known: it was refused, or it runs on this host without
+    /// connecting.
     fn why_absent(&self, process: ProcessId) -> Option<String> {
         let name = self.plan.name(process);
         let refused = self.refusals.last_of(process, Instant::now()).map(|refused| format!("{name} {refused}"));
@@ -230,9 +231,9 @@ impl Talk {
         }
     }
 
-    /// A majority of the group has no memory of it: then nobody is taken in until all have none. `late`: this process did
-    /// not run for a while, and may not have heard what others said meanwhile. `is_known`: the host name of a process leads to
-    /// an address.
+    /// Reports that a majority of the group has no memory of it, so that no member can join until all have none. `late`
+    /// is `true` if this process did not run for a while, and may have missed what others published meanwhile.
+    /// `is_known` returns whether the host name of a process can be resolved.
     fn tell_what_the_group_waits_for(&mut self, replica: &Replica, late: bool, is_known: impl Fn(ProcessId) -> bool) {
         let waits = self.group_waits(replica, is_known);
         if late || waits != self.waits.0 {
@@ -273,7 +274,7 @@ impl Talk {
             Some((why, remedy)) if waits.absent.is_empty() && waits.unknown.is_empty() => {
                 return format!("all members of {name} have no memory of it, and it does not begin: {why}; {remedy}");
             }
-            // It does not begin when they are there, either.
+            // The group would not begin even if they were there.
             Some((why, remedy)) => {
                 ("does not begin before all its members are there", format!("; and {why}: {remedy}"))
             }
@@ -302,7 +303,7 @@ impl Talk {
         format!("{name} {begins}: {}{also}", all.join("; "))
     }
 
-    /// Why there is no point in going on: nobody has ever let this process in, and most others never will.
+    /// Returns the failure that ends this process: no process has ever accepted it, and most others never will.
     pub(super) fn final_word(&mut self) -> Option<Failure> {
         let Talk { refusals, peers, plan, name, .. } = self;
         if peers.iter().any(|peer| peer.seen) {
@@ -313,7 +314,7 @@ impl Talk {
         refusals.final_word(peers.len() / 2 + 1, is_member, &format_args!("{name}{file}"))
     }
 
-    /// Looks whether the group has another leader. Cheap if not.
+    /// Reports a change of the group's leader. Cheap if there is none.
     pub(super) fn epoch<F: FabricDiagnostics>(&mut self, member: &Member<F>) {
         let replica = member.replica();
         if self.ballot == replica.ballot() && self.joining == replica.is_joining() {
@@ -327,7 +328,7 @@ impl Talk {
         self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
     }
 
-    /// Tells what became of transfers of the state. Cheap if there is none.
+    /// Reports transfers of the state. Cheap if there are none.
     pub(super) fn transfers<F: FabricDiagnostics>(&mut self, member: &mut Member<F>) {
         while let Some(report) = member.take_transfer_report() {
             let (level, text) = self.began.text(&report, self.plan.name(report.peer));
@@ -350,7 +351,7 @@ impl Talk {
         self.output.log(Level::Info, &self.name, text);
     }
 
-    /// The history ended before this process.
+    /// Reports that the history has ended before this process.
     pub(super) fn unrecorded(&self, failure: &Failure) {
         self.output.log(Level::Error, &self.name, &failure.while_going_on());
     }
@@ -359,14 +360,14 @@ impl Talk {
         self.output.log(Level::Warn, &self.name, text);
     }
 
-    /// This process was told to end by a signal.
+    /// Reports that a signal has asked this process to end.
     pub(super) fn stopping(&mut self, signal: &str) {
         if !std::mem::replace(&mut self.stopping, true) {
             self.say(&format!("told to stop by {signal}"));
         }
     }
 
-    /// This process did not run for a while.
+    /// Reports that this process did not run for a while.
     pub(super) fn paused(&self, pause: Duration) {
         if pause >= PAUSE {
             self.warn(&format!(
@@ -376,7 +377,7 @@ impl Talk {
         }
     }
 
-    /// Looks who is there. Returns whether it said that the own group has no majority.
+    /// Checks which members exist. Returns whether it reported that the own group has no majority.
     fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>), connected: bool) -> bool {
         let mut turns = Vec::new();
         for Peer { process, pid, here, seen } in &mut self.peers {
@@ -386,7 +387,8 @@ impl Talk {
                 (*pid, *here, *seen) = (now.or(before), is_here, true);
             }
         }
-        // All that changed is known by now: of two that go at once the first is not said to leave a majority.
+        // All changes are known by now. If two members go at once, the report about the first does not claim that a
+        // majority is left.
         let told = turns.iter().any(|turn| !turn.here && self.is_own(turn.process)) && self.lacks_majority();
         turns.into_iter().for_each(|turn| self.tell_of(&turn));
         let all_here = self.peers.iter().all(|peer| peer.here);
@@ -432,8 +434,8 @@ impl Talk {
         }
     }
 
-    /// Says what became of the majority of the own group, and from time to time that there still is none. `told`: a line about
-    /// a member that is gone has said it.
+    /// Reports changes of the own group's majority, and from time to time that there still is none. `told` is `true` if
+    /// a line about a dead member has already reported it.
     fn tell_of_the_majority(&mut self, change: Option<Change>, told: bool) {
         let Some(group) = self.group else { return };
         let (name, size) = (self.plan.group_name(group), self.plan.topology().size(group));
@@ -464,7 +466,7 @@ impl Talk {
         });
     }
 
-    /// Says which members of the own group are there and silent, and when they answer again.
+    /// Reports members of the own group that exist but are silent, and when they answer again.
     fn tell_of_silence(&mut self) {
         let silent: BTreeMap<_, _> = self.majority.silent().collect();
         for (process, silence) in std::mem::take(&mut self.silent) {
@@ -501,14 +503,14 @@ impl Talk {
         format!("{who} is there and has been silent for {seconds} s: {why}{goes_on}")
     }
 
-    /// As which process of this host a member is there. A fabric between hosts does not know; then its lock says.
+    /// Returns the pid of a member on this host. Fabrics between hosts do not know it, so the lock of its seat is read.
     fn pid_of(&self, process: ProcessId) -> Option<i32> {
         let peer = self.peers.iter().find(|peer| peer.process == process)?;
         let found = || find(&self.plan, process).into_iter().find(|found| found.is_same).map(|found| found.pid());
         peer.pid.or_else(found).filter(|pid| *pid > 0)
     }
 
-    /// The own group as this process sees it.
+    /// Returns this process's view of its own group.
     fn loss(&self) -> Option<Loss<'_>> {
         let plan = &*self.plan;
         let group = plan.group_name(self.group?);
@@ -522,12 +524,12 @@ impl Talk {
         Some(Loss { group, me: &self.name, remembers, others: others.collect(), needed, certain })
     }
 
-    /// Whether the own group has no majority, as far as this process knows.
+    /// Returns whether the own group has no majority, as far as this process knows.
     fn lacks_majority(&self) -> bool {
         self.loss().is_some_and(|loss| loss.working() < loss.needed)
     }
 
-    /// The same of the group of a member.
+    /// Returns whether the group of a member has no majority, as far as this process knows.
     fn lacks(&self, process: ProcessId) -> bool {
         if self.is_own(process) {
             return self.lacks_majority();
@@ -543,7 +545,8 @@ impl Talk {
         self.group.map_or(1, |group| self.plan.topology().majority(group) as usize)
     }
 
-    /// Counts the members of a member's group: the group's name, members that are there, its size, and its majority.
+    /// Counts the members of a member's group. Returns the group's name, the number of members that exist, its size,
+    /// and its majority.
     fn strength(&self, process: ProcessId) -> Option<(&str, usize, usize, usize)> {
         let topology = self.plan.topology();
         let Some(ProcessRole::Member { group, .. }) = topology.role(process) else { return None };
@@ -555,8 +558,8 @@ impl Talk {
         Some((name, here, topology.size(group), topology.majority(group) as usize))
     }
 
-    /// Says that as many members of a group run again as a majority has, if that is due to this member. They may have no
-    /// memory of it.
+    /// Returns a clause that a majority of a group's members run again, if this member completes it. They may have no
+    /// memory of the group.
     fn again(&self, process: ProcessId) -> String {
         match self.strength(process) {
             Some((name, here, size, majority)) if here == majority => {
@@ -568,7 +571,8 @@ impl Talk {
         }
     }
 
-    /// What it means that a member is gone. Of members of other groups it is not known here whether they have their state.
+    /// Describes the consequence of a member's end. For members of other groups it is not known here whether they have
+    /// their state.
     fn consequence(&self, process: ProcessId) -> String {
         let Some((name, here, size, majority)) = self.strength(process) else { return String::new() };
         let start = format!("start {} again with the same command", self.plan.name(process));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use stentor::runtime::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 use stentor_support::{Level, bytes};
 
-/// When the last transfer began, as a donor and as a receiver.
+/// Time when the last transfer began, as a donor and as a receiver.
 #[derive(Default)]
 pub(super) struct Began {
     given: Option<Instant>,
@@ -13,7 +13,7 @@ pub(super) struct Began {
 }
 
 impl Began {
-    /// Returns what to say of a report, with the other member's name.
+    /// Returns the log line for a report, with the name of the other member.
     pub(super) fn text(&mut self, report: &TransferReport, peer: &str) -> (Level, String) {
         let position = report.position;
         let (began, what) = match report.role {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_outcome_is_told_with_its_size_and_a_reason_to_look_is_a_warning() {
+    fn each_outcome_is_logged_with_its_size_and_failures_are_warnings() {
         let mut began = Began::default();
         let mut told = |role, outcome| {
             let report = TransferReport { role, peer: ProcessId(1), position: 7, bytes: 2048, outcome };

@@ -38,22 +38,22 @@ pub(super) struct Watching {
     input: Arc<Stop>,
     /// `None` before the member has started, and after the node's end.
     begun: Option<Begun>,
-    /// Stopped when the node no longer waits for whoever reads the deliveries.
+    /// Stopped when the node no longer waits for the reader of its deliveries.
     ends: Arc<Stop>,
     /// The ballot in which this member leads.
     led: Option<Ballot>,
     origins: Vec<Origin>,
-    /// Why there is no point in going on.
+    /// The error that makes continuing pointless.
     over: Option<Failure>,
     left: Left,
 }
 
-/// These parts live from the start of the member to the end of the node.
+/// The parts that live from the start of the member to the end of the node.
 struct Begun {
-    /// From the start of the member on a signal ends the node in order; before, it ends the process.
+    /// From the start of the member on, a signal ends the node in order. Before that, it ends the process.
     interrupt: Interrupt,
     talk: Talk,
-    /// Not earlier: another process with this id may be writing that history.
+    /// Created only now, because another process with this id may be writing that history.
     sink: Sink,
 }
 
@@ -78,7 +78,7 @@ impl Watching {
         }
     }
 
-    /// Begins the history and what is printed.
+    /// Begins the history and the output.
     fn begin(&self, me: ProcessId) -> Result<Begun, Failure> {
         let interrupt = Interrupt::catch()?;
         let stopping = {
@@ -150,7 +150,7 @@ impl Hooks for Watching {
         let Round { now, member, election, operator, .. } = round;
         let Watching { input, ends, led, origins, over, .. } = self;
         let Some(Begun { interrupt, talk, sink }) = &mut self.begun else { return Wish::End };
-        // Heartbeats alone are no reason to keep lines back: a member that rests does nothing else in any round.
+        // Heartbeats alone must not delay lines, because a resting member does nothing else in any round.
         let worked = member.had_work();
         let replica = member.replica();
         if replica.origins() != origins {

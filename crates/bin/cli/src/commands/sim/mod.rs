@@ -1,4 +1,4 @@
-//! `stentor sim`: simulation campaigns, and single seeds.
+//! `stentor sim`: simulation runs over many seeds, and single seeds.
 
 mod channel;
 mod multicast;
@@ -32,7 +32,7 @@ pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failu
     }
 }
 
-/// The names of mutants, if `--plants` asks for them.
+/// Returns the names of mutants if `--plants` asks for them.
 #[cfg(feature = "plants")]
 fn asked_names(command: &SimCommand) -> Option<Vec<&'static str>> {
     match command {
@@ -44,16 +44,16 @@ fn asked_names(command: &SimCommand) -> Option<Vec<&'static str>> {
     }
 }
 
-/// A mutant that is on, if any, and the protocol that it is in.
+/// The protocol, and the mutant that is on, if there is one.
 #[derive(Clone, Copy)]
 struct Planted {
     protocol: &'static str,
     name: Option<&'static str>,
-    /// The profile of faults, if it is not the calm one.
+    /// Profile of faults, if it is not the calm one.
     profile: Option<&'static str>,
-    /// Which runs have sets, if it is not what the seeds say.
+    /// Runs that have sets, if the seeds do not decide that.
     sets: Option<&'static str>,
-    /// The property that it is known to break.
+    /// Property that the mutant is known to break.
     breaks: Option<&'static str>,
 }
 
@@ -62,13 +62,13 @@ impl Planted {
         Planted { protocol, name: None, profile: None, sets: None, breaks: None }
     }
 
-    /// What reproduces a violation names the profile as well, and which runs have sets.
+    /// Adds the profile and the choice of sets, which the command that reproduces a violation must name.
     fn under(self, profile: Option<&'static str>, sets: Sets) -> Self {
         Planted { profile, sets: (sets != Sets::Drawn).then(|| sets.name()), ..self }
     }
 }
 
-/// Defines what a protocol's mutants are to the command line. `$hunted` tells those that simulations find.
+/// Defines a protocol's mutants for the command line. `$hunted` returns whether simulations find a mutant.
 macro_rules! planted {
     ($plant:ty, $protocol:literal, $hunted:ident) => {
         #[cfg(feature = "plants")]
@@ -91,7 +91,7 @@ macro_rules! planted {
             Ok((<$plant>::None, super::Planted::none($protocol)))
         }
 
-        /// The names of the mutants.
+        /// Returns the names of the mutants.
         #[cfg(feature = "plants")]
         pub(super) fn names() -> Vec<&'static str> {
             <$plant>::ALL.iter().filter(|plant| plant.$hunted()).map(|plant| plant.name()).collect()
@@ -100,7 +100,7 @@ macro_rules! planted {
 }
 use planted;
 
-/// Prints what comes of one seed, or of all that the arguments name.
+/// Runs one seed, or all that the arguments name, and prints the result.
 fn simulate(
     args: &SimSeeds,
     output: Output,
@@ -128,7 +128,7 @@ fn run_seeds<E: Display>(
     Ok(report)
 }
 
-/// Runs one seed, and writes what was recorded of it. Returns its report and how many seconds that took.
+/// Runs one seed, and writes its recordings. Returns its report and the duration in seconds.
 fn run_seed<R, E: Display>(
     args: &SimSeeds,
     run: impl FnOnce(Record) -> Result<(R, Recorded), E>,

@@ -10,7 +10,7 @@ use stentor_support::streams::{Existing, PLAIN, write_whole};
 
 use crate::args::SimSeeds;
 
-/// Returns what the arguments want recorded.
+/// Returns what the arguments request to be recorded.
 pub(super) fn wanted(args: &SimSeeds) -> Record {
     if args.transcript.is_some() {
         Record::Text
@@ -23,7 +23,7 @@ pub(super) fn wanted(args: &SimSeeds) -> Record {
     }
 }
 
-/// Writes what was recorded of one seed to where the arguments say.
+/// Writes the recordings of one seed to the files that the arguments name.
 pub(super) fn write_one(args: &SimSeeds, recorded: &Recorded) -> Result<(), Failure> {
     if let Some(path) = &args.trace {
         write(path, recorded.trace.as_ref())?;
@@ -31,7 +31,7 @@ pub(super) fn write_one(args: &SimSeeds, recorded: &Recorded) -> Result<(), Fail
     args.transcript.as_ref().map_or(Ok(()), |path| write(path, &recorded.text()))
 }
 
-/// Writes a line for each seed: its number and its hashes, behind a line with the names of the columns.
+/// Writes a line for each seed, with its number and its hashes, after a line with the names of the columns.
 pub(super) fn write_hashes(args: &SimSeeds, hashes: &BTreeMap<u64, SeedHashes>) -> Result<(), Failure> {
     let Some(path) = &args.hashes else { return Ok(()) };
     let mut text = String::from("seed");

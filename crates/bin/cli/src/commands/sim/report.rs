@@ -1,4 +1,4 @@
-//! What a campaign or a seed prints.
+//! The reports of simulation runs and of single seeds.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -16,30 +16,30 @@ use super::Planted;
 #[derive(Serialize)]
 pub(super) struct Simulated {
     pub(super) ok: bool,
-    /// How many were run.
+    /// Number of seeds that were run.
     pub(super) seeds: u64,
-    /// Seeds that violated a property.
+    /// Number of seeds that violated a property.
     pub(super) violations: u64,
     pub(super) first_violation: Option<First>,
     pub(super) plant: Option<&'static str>,
     #[serde(flatten)]
     pub(super) totals: Totals,
-    /// What is claimed, and what else happened.
+    /// Number of faults of each claimed kind, and of others that happened.
     pub(super) faults: BTreeMap<&'static str, u64>,
-    /// Claimed, but it never happened.
+    /// Claimed kinds of faults that never happened.
     pub(super) unseen_faults: Vec<&'static str>,
-    /// What else was counted.
+    /// Further counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) counts: BTreeMap<&'static str, u64>,
-    /// Under a profile of failures.
+    /// Recovery, under a profile of failures.
     #[serde(flatten)]
     pub(super) recovery: Option<Recovery>,
-    /// Of a single seed.
+    /// Details of a single seed.
     #[serde(flatten)]
     pub(super) one: Option<One>,
 }
 
-/// How much there was of what.
+/// Totals of a run.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Totals {
     pub(super) messages: u64,
@@ -49,13 +49,13 @@ pub(super) struct Totals {
     pub(super) wall_seconds: f64,
 }
 
-/// How a profile of failures ended.
+/// Recovery under a profile of failures.
 #[derive(Serialize)]
 pub(super) struct Recovery {
     profile: &'static str,
-    /// Steps of all processes from the end of the failures until everything was delivered, at most.
+    /// Largest number of steps of all processes from the end of the failures until everything was delivered.
     most_recovery_steps: u64,
-    /// More of them are a violation of M9.
+    /// Upper bound of these. More steps violate M9.
     recovery_steps_bound: u64,
 }
 
@@ -64,26 +64,26 @@ pub(super) struct First {
     pub(super) seed: u64,
     pub(super) property: &'static str,
     pub(super) reproduce: String,
-    /// All that this seed violated.
+    /// All properties that this seed violated.
     pub(super) properties: Vec<&'static str>,
     pub(super) counter_example: String,
 }
 
-/// What is told of a single seed besides.
+/// Details of a single seed.
 #[derive(Serialize)]
 pub(super) struct One {
     pub(super) seed: u64,
     pub(super) scenario: About,
-    /// By name: `ok`, `violated` or `not_checked`.
+    /// Verdicts by property: `ok`, `violated` or `not_checked`.
     pub(super) properties: Verdicts,
     pub(super) virtual_ns: u64,
-    /// What the nemesis did, in words.
+    /// The actions of the nemesis, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) happened: Vec<String>,
     pub(super) trace: Option<PathBuf>,
 }
 
-/// What a seed is about.
+/// The scenario of a seed.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum About {
@@ -218,7 +218,7 @@ impl Society {
     }
 }
 
-/// What came of one seed, whatever the protocol.
+/// The result of one seed of any protocol.
 pub(super) struct Ran {
     pub(super) seed: u64,
     pub(super) violated: Vec<&'static str>,
@@ -233,7 +233,7 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    /// Of a run that has no time of its own and in which nothing was broken.
+    /// Returns the result of a run without virtual time and without faults.
     pub(super) fn of(
         seed: u64,
         violated: Vec<&'static str>,
@@ -261,7 +261,8 @@ pub(super) struct Cluster {
 }
 
 impl First {
-    /// `property` is the first of them, or the one that the mutant is known to break.
+    /// Describes the first violation. `property` is the first of the violated ones, or the one that the mutant is known
+    /// to break.
     fn new(seed: u64, properties: Vec<&'static str>, counter_example: String, planted: Planted) -> Self {
         let known = planted.breaks.filter(|property| properties.contains(property));
         let property = known.or_else(|| properties.first().copied()).unwrap_or("nothing");
@@ -330,7 +331,7 @@ impl Simulated {
         }
     }
 
-    /// A single seed.
+    /// Returns the report of a single seed.
     pub(super) fn one(run: Ran, scenario: About, planted: Planted, trace: Option<&Path>) -> Self {
         let violated = run.violated;
         let mut properties = verdicts(&run.report);
@@ -357,7 +358,7 @@ impl Simulated {
         }
     }
 
-    /// The same, of a protocol that has profiles.
+    /// Adds the recovery, for a protocol that has profiles.
     pub(super) fn under(self, recovery: Option<Recovery>) -> Self {
         Simulated { recovery, ..self }
     }
@@ -386,7 +387,7 @@ impl Simulated {
     }
 }
 
-/// The claimed kinds of fault, whatever their count, and those that happened although nobody claimed it.
+/// Returns the counts of the claimed kinds of faults, and of the others that happened.
 fn told(faults: &FaultCounts, nemesis: &NemesisCounts, claims: &[&str]) -> BTreeMap<&'static str, u64> {
     let all = faults.named().into_iter().chain(nemesis.named());
     all.filter(|(kind, count)| *count > 0 || claims.contains(kind)).collect()
@@ -477,7 +478,7 @@ impl Human for Simulated {
     }
 }
 
-/// The mutants.
+/// Names of the mutants.
 #[cfg(feature = "plants")]
 #[derive(Serialize)]
 #[serde(transparent)]

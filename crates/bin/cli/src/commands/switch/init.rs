@@ -1,4 +1,4 @@
-//! `stentor switch init`: a commented configuration to begin with.
+//! `stentor switch init`: writes a commented configuration to begin with.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use stentor_support::{Failure, Human, Output, Style, Verdict};
 use crate::args::SwitchInit;
 use crate::commands::config::write_example;
 
-/// Where hosts ask for sets, if nothing is said.
+/// Default port for requests of sets.
 const PORT: u16 = 7300;
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ impl Human for Written {
 pub(super) fn run(args: &SwitchInit, output: Output) -> Result<Verdict, Failure> {
     let control = args.control.map_or(SocketAddr::from((args.forward, PORT)), SocketAddr::from);
     let text = example(&args.cluster, args.forward, args.backward, control, &args.key);
-    // What the file would be refused for is refused before it is written.
+    // Refuse invalid arguments before the file is written.
     Settings::parse(&args.output, &text)
         .map_err(|error| Failure::usage(&error.problem, "the arguments of `stentor switch init`", error.remedy()))?;
     write_example(&args.output, &text, args.force)?;

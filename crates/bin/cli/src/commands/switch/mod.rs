@@ -13,7 +13,7 @@ use stentor_support::{Failure, Output, Verdict};
 
 use crate::args::{Switch, SwitchCommand};
 
-/// The one process of a switch.
+/// The only process of a switch.
 const ME: ProcessId = ProcessId(0);
 
 pub(super) fn run(args: &Switch, output: Output) -> Result<Verdict, Failure> {
@@ -28,31 +28,31 @@ fn load(path: &Path) -> Result<Settings, Failure> {
     Settings::load(path).map_err(|error: ConfigError| Failure::usage(&error.problem, error.location(), error.remedy()))
 }
 
-/// The directory of a switch's control socket: no two run at the same addresses.
+/// Returns the directory name of a switch's control socket. No two switches run at the same addresses.
 fn meeting_name(settings: &Settings) -> String {
     format!("switch-{}-{}", settings.forward, settings.backward)
 }
 
-/// What a switch is asked.
+/// A question to a switch.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) struct Question {
-    /// Of which set the registers are asked for.
+    /// Set whose registers are requested.
     registers_of: Option<u16>,
 }
 
-/// What it says.
+/// An answer of a switch.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
     Shown(Box<Shown>),
-    /// Why not.
+    /// A refusal, with the reason.
     Refused(String),
 }
 
 impl Asks for Question {
     type Answer = Answer;
-    // Thousands of sets, a line of some hundred bytes each.
+    // Enough for thousands of sets, with a line of some hundred bytes each.
     const LONGEST: u64 = 4 << 20;
 
     fn refuse(why: String) -> Answer {

@@ -1,4 +1,4 @@
-//! The switch's life: until it is told to stop.
+//! Runs a switch until it is asked to stop.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,10 +21,10 @@ use crate::args::SwitchRun;
 
 /// Longest sleep.
 const LONGEST: Duration = Duration::from_millis(20);
-/// How often questions and signals are looked for.
+/// Interval at which questions and signals are checked.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What it is called in its log.
+/// Name of the switch in its log.
 const NAME: &str = "switch";
 
 pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     let warn = move |text: &str| output.log(Level::Warn, NAME, text);
     let place = StandingSeat::take(directory, &meeting_name(&settings), ME, "switch", None, warn)
         .map_err(|error| unstarted(error.into(), path))?;
-    // The switch looks for questions between two sleeps.
+    // The switch checks for questions between two sleeps, so it needs no waker.
     let control: Control<Question> = Control::listen(&place.beside(), || {}).map_err(|error| {
         let what = format_args!("cannot listen for `stentor switch show`: {error}");
         Failure::run(what, place.beside().path().display(), "raise the limits of open files and threads")
@@ -129,7 +129,7 @@ fn unopened(error: &StartError, path: &Path) -> Failure {
     Failure::usage(error, path.display(), remedy)
 }
 
-/// What it did, when it ends.
+/// The counters of a switch, printed when it ends.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Served(Shown);

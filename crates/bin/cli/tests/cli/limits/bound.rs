@@ -1,4 +1,4 @@
-//! What is limited, and the proof that it is.
+//! The limits of the matrix, and the mounts and control groups that enforce them.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -9,24 +9,24 @@ use rustix::process::geteuid;
 
 use super::{INSIDE, USER};
 
-/// A limit.
+/// A limit of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bound {
-    /// The size of files, KiB.
+    /// Largest size of a file, in KiB.
     FileSize(u64),
-    /// Open files.
+    /// Number of open files.
     OpenFiles(u64),
-    /// Processes and threads of the user.
+    /// Number of processes and threads of the user.
     Processes(u64),
-    /// Locked memory, KiB.
+    /// Locked memory, in KiB.
     Locked(u64),
-    /// Memory of a control group, MiB.
+    /// Memory of a control group, in MiB.
     Group(u64),
-    /// Room that is left on the disk, KiB.
+    /// Free space on the disk, in KiB.
     Room(u64),
-    /// The disk is mounted read-only.
+    /// A disk that is mounted read-only.
     ReadOnly,
-    /// Room in `/dev/shm`, KiB.
+    /// Space in `/dev/shm`, in KiB.
     DevShm(u64),
 }
 
@@ -47,7 +47,7 @@ impl Bound {
         }
     }
 
-    /// What a shell does that sets the limit for itself.
+    /// Returns the shell command that sets the limit, or `None` if a shell cannot set it.
     pub(super) fn shell(self) -> Option<String> {
         match self {
             Bound::FileSize(most) => Some(format!("ulimit -f {most}")),
@@ -58,20 +58,20 @@ impl Bound {
         }
     }
 
-    /// Whether it needs mounts of one's own.
+    /// Returns whether the limit needs a separate mount namespace.
     pub(super) fn needs_mounts(self) -> bool {
         matches!(self, Bound::Room(_) | Bound::ReadOnly | Bound::DevShm(_))
     }
 }
 
-/// Whether the commands can run as other users.
+/// Returns whether the commands can run as other users.
 pub(super) fn is_root() -> bool {
     geteuid().is_root() && std::env::var(INSIDE).as_deref() != Ok(USER)
 }
 
-/// Bytes that a directory takes until it says that it is full.
+/// Returns the number of bytes that a directory takes until it reports that it is full.
 pub(super) fn room(directory: &Path) -> Result<u64, String> {
-    // An empty file takes no room.
+    // The probe file takes no space while it is empty.
     let path = directory.join("probe");
     let mut file = File::create(&path).map_err(|error| format!("no probe: {error}"))?;
     let mut taken = 0;
@@ -87,12 +87,12 @@ pub(super) fn room(directory: &Path) -> Result<u64, String> {
     if error.kind() == ErrorKind::StorageFull { Ok(taken) } else { Err(error.to_string()) }
 }
 
-/// A control group with a limit of memory, of version 1 or 2, gone at the end.
+/// A control group (version 1 or 2) with a memory limit. It is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct ControlGroup(PathBuf);
 
 impl ControlGroup {
-    /// Why there is none, if this machine does not allow it.
+    /// Creates the group, or returns the reason if this machine does not allow it.
     pub(super) fn new(number: u32, mebibytes: u64) -> Result<Self, String> {
         let groups = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let own = |controller: &str| groups.lines().find_map(|line| line.split_once(controller).map(|(_, path)| path));
@@ -117,7 +117,7 @@ impl ControlGroup {
         Err(why)
     }
 
-    /// Where processes are put in.
+    /// Returns the file that a process writes its pid to in order to join the group.
     pub(super) fn door(&self) -> PathBuf {
         self.0.join("cgroup.procs")
     }
@@ -125,7 +125,7 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // What was killed in it may take a moment.
+        // Killed processes may stay in the group for a moment.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -135,7 +135,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// Runs `mount`.
+/// Runs `mount` with these arguments.
 pub(super) fn mount(arguments: &[&str]) {
     let mounted = Command::new("mount").args(arguments).output().expect("`mount` starts");
     assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));

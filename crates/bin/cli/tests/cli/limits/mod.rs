@@ -1,8 +1,8 @@
-//! Every command where a resource is limited: a matrix of limits × commands, one cell a line, in `matrix.txt`.
+//! Runs every command under a limited resource: a matrix of limits × commands, one cell per line, in `matrix.txt`.
 //!
-//! The step `operators` plays the cells that are marked `ci`; with `STENTOR_MATRIX=whole` all are played (`cargo xtask nightly`). The
-//! commands run as a user of their own who is not root. Each cell first shows that its limit bites, and fails where the machine does
-//! not allow the limit.
+//! The step `operators` runs the cells that are marked `ci`. With `STENTOR_MATRIX=whole` all cells run
+//! (`cargo xtask nightly`). The commands run as a separate user that is not root. Each cell first shows that its limit
+//! is effective, and fails if the machine does not allow the limit.
 
 mod bound;
 mod play;
@@ -15,12 +15,12 @@ use std::time::Instant;
 
 use bound::Bound;
 
-/// Set in the process that has mounts of its own, or cannot have any.
+/// Environment variable of the process that has a separate mount namespace, or cannot have one.
 const INSIDE: &str = "STENTOR_LIMITS_INSIDE";
-/// Its value in a user namespace, where whoever seems to be root is this user and can become nobody else.
+/// Value of `INSIDE` in a user namespace. The user that seems to be root there cannot become any other user.
 const USER: &str = "user";
 
-/// One line of the table.
+/// A cell of the matrix: one line of the file.
 struct Cell<'a> {
     line: &'a str,
     part: &'a str,
@@ -40,7 +40,7 @@ impl<'a> Cell<'a> {
         Cell { line, part, bound: Bound::read(bound), command, code, said }
     }
 
-    /// Why the cell is not as the table says.
+    /// Runs the cell. Returns an error that describes how the result differs from the matrix.
     fn judge(&self, number: u32) -> Result<(), String> {
         let scene = scene::Scene::new(number, self.bound)
             .map_err(|why| format!("this machine does not allow its limit: {why}"))?;
@@ -71,7 +71,7 @@ fn cells() -> impl Iterator<Item = Cell<'static>> {
     lines.map(Cell::read)
 }
 
-/// Plays the cells, two at a time: most of the time is waiting.
+/// Runs the cells, two at a time, because most of the time is waiting.
 fn all(cells: &[Cell<'_>]) {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
@@ -94,7 +94,8 @@ fn all(cells: &[Cell<'_>]) {
     assert!(wrong.is_empty(), "{} of {} cells:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
 }
 
-/// Runs a test again in a process with mounts of its own. Returns whether this is that process, or none can be had.
+/// Runs a test again in a process with a separate mount namespace. Returns whether the caller has to run the test
+/// itself: it is that process, or the machine allows no such namespace.
 fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -120,8 +121,8 @@ fn inside(test: &str) -> bool {
 
 #[test]
 #[ignore = "half a minute: cargo xtask test --only operators"]
-fn every_command_meets_every_limit_as_the_table_says() {
-    if !inside("limits::every_command_meets_every_limit_as_the_table_says") {
+fn every_cell_of_the_matrix_ends_as_expected() {
+    if !inside("limits::every_cell_of_the_matrix_ends_as_expected") {
         return;
     }
     let whole = std::env::var("STENTOR_MATRIX").is_ok_and(|part| part == "whole");
@@ -131,10 +132,10 @@ fn every_command_meets_every_limit_as_the_table_says() {
     all(&cells);
 }
 
-/// A cell that expects something else, or whose limit does not bite, is seen to fail.
+/// A cell whose expectation is wrong, or whose limit is not effective, fails.
 #[test]
-fn cell_that_is_wrong_is_found() {
-    if !inside("limits::cell_that_is_wrong_is_found") {
+fn wrong_cell_is_found() {
+    if !inside("limits::wrong_cell_is_found") {
         return;
     }
     for line in ["ci fsize=64 config-init 1 -", "ci nofile=64 sim 0 such_words", "ci fsize=0 sim-trace 0 -"] {

@@ -1,4 +1,4 @@
-//! Playing a cell: the command in question, whoever it needs besides, and what must not be lost.
+//! Runs the command of a cell and the other processes that it needs, and checks that no acknowledged data is lost.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
@@ -15,19 +15,19 @@ use rustix::process::Signal;
 use super::scene::Scene;
 use crate::support::signal;
 
-/// Longer than anything takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Lines that are multicast: their histories are longer than the disks and the limits of file sizes.
+/// Number of lines that are multicast. Their histories are longer than the disks and the limits of file sizes allow.
 const LINES: usize = 6000;
 
-/// How the command in question ended, and what it said on standard error.
+/// The way a command ended, and its standard error.
 pub(super) struct Ended {
     pub(super) code: Option<i32>,
     pub(super) signal: Option<i32>,
     pub(super) said: String,
 }
 
-/// A process whose output is read by threads, not through files, which may be what is limited.
+/// A process whose output is read by threads. Files would not do, because files may be what is limited.
 struct Actor {
     child: Child,
     out: Arc<Mutex<Vec<u8>>>,
@@ -75,7 +75,7 @@ impl Actor {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until something is so, or it has ended. Whether it is so.
+    /// Waits until `done` holds or the process has ended. Returns whether `done` holds.
     fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) -> Result<bool, String> {
         let since = Instant::now();
         loop {
@@ -113,7 +113,8 @@ impl Drop for Actor {
     }
 }
 
-/// Plays a command. What it lost of what it had acknowledged is an error here; how it ended is the table's business.
+/// Runs a command. An error means that it lost data that it had acknowledged. The exit code is compared with the matrix
+/// by the caller.
 pub(super) fn play(command: &str, scene: &Scene) -> Result<Ended, String> {
     match command {
         "node" => node(scene, "shm", &["--history", &scene.in_place("node.jsonl")], false),
@@ -160,7 +161,7 @@ fn alone(scene: &Scene, arguments: &[&str]) -> Result<Ended, String> {
     Actor::start(scene.limited(arguments).stdin(Stdio::null())).end()
 }
 
-/// What it finds out is its output, remedies too.
+/// Runs a command that prints its findings and their remedies on standard output.
 fn telling(scene: &Scene, arguments: &[&str]) -> Result<Ended, String> {
     let told = Actor::start(scene.limited(arguments).stdin(Stdio::null()));
     let out = Arc::clone(&told.out);
@@ -169,13 +170,13 @@ fn telling(scene: &Scene, arguments: &[&str]) -> Result<Ended, String> {
     Ok(Ended { said: ended.said + &out, ..ended })
 }
 
-/// A file is whole, or the command failed.
+/// Requires that a command that succeeded has left a complete file.
 fn whole_or_failed(ended: &Ended, file: &Path, whole: impl Fn(&str) -> bool) -> Result<(), String> {
     let fine = ended.code != Some(0) || fs::read_to_string(file).is_ok_and(|text| whole(&text));
     if fine { Ok(()) } else { Err(format!("success, and {} is not whole", file.display())) }
 }
 
-/// Standard output is a file where the limit is.
+/// Runs a command whose standard output is a file under the limit.
 fn printing(scene: &Scene, arguments: &[&str]) -> Result<Ended, String> {
     let path = scene.in_place("out");
     let output = match File::create(&path) {
@@ -211,7 +212,7 @@ fn place<'a>(config: &'a str, run: &'a str) -> [&'a str; 4] {
     ["--config", config, "--directory", run]
 }
 
-/// The lines that are multicast, and the file that has them.
+/// Returns the lines that are multicast, and a file that contains them.
 fn lines(scene: &Scene) -> (Vec<String>, String) {
     let lines: Vec<_> = (0..LINES).map(|n| format!("line {n} {}", "x".repeat(60))).collect();
     let file = scene.file("lines", &(lines.join("\n") + "\n"));
@@ -224,7 +225,7 @@ fn casting<'a>(scene: &Scene, place: [&'a str; 4], history: &'a str, limited: bo
     Actor::start(command.stdin(File::open(lines(scene).1).unwrap()))
 }
 
-/// A node within the limit, and a client that is not.
+/// Runs a node under the limit, with an unlimited client.
 fn node(scene: &Scene, fabric: &str, more: &[&str], to_place: bool) -> Result<Ended, String> {
     let (config, run) = (cluster(scene, fabric), scene.home("run"));
     let arguments = [&["node", "--id", "g1.1"][..], &place(&config, &run), more].concat();
@@ -235,7 +236,7 @@ fn node(scene: &Scene, fabric: &str, more: &[&str], to_place: bool) -> Result<En
     }
     let history = scene.home("c0.jsonl");
     let cast = casting(scene, place(&config, &run), &history, false).end()?;
-    // What is idle is printed.
+    // An idle node prints all that it has delivered.
     std::thread::sleep(Duration::from_millis(200));
     node.tell_to_stop();
     let printed = if to_place { None } else { Some(Arc::clone(&node.out)) };
@@ -244,7 +245,7 @@ fn node(scene: &Scene, fabric: &str, more: &[&str], to_place: bool) -> Result<En
         Some(out) => String::from_utf8_lossy(&out.lock().unwrap()).into_owned(),
         None => fs::read_to_string(scene.in_place("out")).unwrap(),
     };
-    // A node that failed says so, and its output ends there.
+    // A node that fails reports the error, and its output ends there.
     if cast.code == Some(0) && (ended.code == Some(0) || !to_place) {
         let strings: HashSet<_> = printed.split('"').collect();
         for line in lines(scene).0 {
@@ -266,7 +267,7 @@ fn node(scene: &Scene, fabric: &str, more: &[&str], to_place: bool) -> Result<En
     Ok(ended)
 }
 
-/// A capture ends with a whole packet.
+/// Requires that a capture ends with a complete packet.
 fn whole_packets(capture: &[u8]) -> Result<(), String> {
     let mut rest = capture.get(24..).unwrap_or_default();
     while !rest.is_empty() {
@@ -279,7 +280,7 @@ fn whole_packets(capture: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Histories are judged, and never condemned or refused because they end early.
+/// Requires that `check` reads the histories and neither condemns nor refuses them because they end early.
 fn judged(scene: &Scene, files: &[&str]) -> Result<(), String> {
     for complete in [&["check"][..], &["check", "--complete"]] {
         let arguments = [complete, files].concat();
@@ -289,7 +290,7 @@ fn judged(scene: &Scene, files: &[&str]) -> Result<(), String> {
             return Err(format!("`{}` ends with {:?}: {said}", complete.join(" "), output.status.code()));
         }
     }
-    // Each line is whole, as other readers expect.
+    // Each line is complete, as other readers of the format expect.
     for file in files {
         let text = fs::read_to_string(file).unwrap();
         if let Some(line) = text.lines().find(|line| serde_json::from_str::<serde_json::Value>(line).is_err()) {
@@ -299,7 +300,7 @@ fn judged(scene: &Scene, files: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// A free node with this configuration, ready.
+/// Starts an unlimited node with this configuration, and waits until it is ready.
 fn free_node(scene: &Scene, place: [&str; 4], history: &str) -> Result<Actor, String> {
     let arguments = [&["node", "--id", "g1.1", "--history", history][..], &place].concat();
     let mut node = Actor::start(scene.free(&arguments).stdin(Stdio::null()));
@@ -310,7 +311,7 @@ fn free_node(scene: &Scene, place: [&str; 4], history: &str) -> Result<Actor, St
     }
 }
 
-/// A client within the limit, and a node that is not.
+/// Runs a client under the limit, with an unlimited node.
 fn cast(scene: &Scene) -> Result<Ended, String> {
     let (config, run) = (cluster(scene, "shm"), scene.home("run"));
     let (own, history) = (scene.home("node.jsonl"), scene.in_place("c0.jsonl"));
@@ -335,7 +336,7 @@ fn cast(scene: &Scene) -> Result<Ended, String> {
     Ok(ended)
 }
 
-/// A process of the broadcast within the limit, and three that are not.
+/// Runs one process of the broadcast under the limit, and three that are unlimited.
 fn neb(scene: &Scene) -> Result<Ended, String> {
     let members: Vec<_> = (1..=4).map(|n| format!("{{ id = \"p{n}\", address = \"127.0.0.1:710{n}\" }}")).collect();
     let config = scene.file(
@@ -361,7 +362,7 @@ fn neb(scene: &Scene) -> Result<Ended, String> {
     let mut own = start(1);
     let last = lines.last().unwrap().clone();
     let since = Instant::now();
-    // Everybody gets everything, or the process in question has ended.
+    // Wait until every process has delivered everything, or the limited process has ended.
     while !own.is_over() && !others.iter().chain([&own]).all(|actor| actor.out().contains(&last)) {
         if since.elapsed() > PATIENCE {
             return Err(format!("not everything is delivered after {PATIENCE:?}; {}", own.err()));
@@ -382,7 +383,7 @@ fn neb(scene: &Scene) -> Result<Ended, String> {
     Ok(ended)
 }
 
-/// A transfer of which one end is within the limit.
+/// Runs a transfer with one end under the limit.
 fn channel(scene: &Scene, receives: bool) -> Result<Ended, String> {
     let (run, copy) = (scene.home("meet"), scene.in_place("copy"));
     let text = "some text\n".repeat(200_000);
@@ -396,7 +397,7 @@ fn channel(scene: &Scene, receives: bool) -> Result<Ended, String> {
         Actor::start(command.stdin(Stdio::null()))
     };
     let mut own = start(if receives { &listen } else { &send }, true);
-    // One that cannot begin needs no other side.
+    // A command that cannot begin ends without its peer.
     std::thread::sleep(Duration::from_millis(700));
     if own.is_over() {
         return own.end();
@@ -416,7 +417,7 @@ fn channel(scene: &Scene, receives: bool) -> Result<Ended, String> {
     if left.is_empty() { Ok(ended) } else { Err(format!("it leaves {left:?}")) }
 }
 
-/// A command that asks a free node.
+/// Runs a command that queries an unlimited node.
 fn asking(scene: &Scene, command: &str) -> Result<Ended, String> {
     let (config, run) = (cluster(scene, "shm"), scene.home("run"));
     let _node = free_node(scene, place(&config, &run), &scene.home("node.jsonl"))?;
@@ -424,7 +425,7 @@ fn asking(scene: &Scene, command: &str) -> Result<Ended, String> {
     telling(scene, &[words, &place(&config, &run)].concat())
 }
 
-/// A configuration is whole, or is not there.
+/// Requires that a configuration is complete or does not exist.
 fn config_init(scene: &Scene) -> Result<Ended, String> {
     let path = scene.in_place("cluster.toml");
     let ended = alone(scene, &["config", "init", "--fabric", "roce", "--output", &path])?;
@@ -439,7 +440,7 @@ fn config_init(scene: &Scene) -> Result<Ended, String> {
     Ok(ended)
 }
 
-/// The result of a check goes to a file within the limit.
+/// Runs `check` with its output in a file under the limit.
 fn check(scene: &Scene) -> Result<Ended, String> {
     let history = scene.file(
         "h.jsonl",

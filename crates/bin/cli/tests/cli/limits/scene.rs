@@ -1,4 +1,4 @@
-//! Where a cell is played: a user, a directory that is limited, one that is not, and commands in both.
+//! The place where a cell runs: a user, a limited directory, an unlimited one, and commands in both.
 
 use std::fs;
 use std::io::Write;
@@ -13,27 +13,27 @@ use super::INSIDE;
 use super::bound::{Bound, ControlGroup, is_root, mount, room};
 use crate::support::{Scratch, stentor};
 
-/// The first user that nobody is: one for each cell, whose processes are counted apart.
+/// The first unused user id. Each cell has a user id for itself, so that its processes are counted separately.
 const USER: u32 = 52_000;
-/// Bytes of a disk that fills.
+/// Size of a disk that fills, in bytes.
 const DISK: u64 = 8 << 20;
 
 pub(super) struct Scene {
     bound: Bound,
     user: u32,
     home: Scratch,
-    /// `/dev/shm` cannot be limited for two cells at once.
+    /// The lock of `/dev/shm`, because two cells cannot limit it at once.
     _shm: Option<std::sync::MutexGuard<'static, ()>>,
     group: Option<ControlGroup>,
 }
 
-/// Whether other users may enter a directory.
+/// Returns whether other users may enter a directory.
 fn is_open_to_others(directory: &Path) -> bool {
     fs::metadata(directory).is_ok_and(|about| about.permissions().mode() & 1 == 1)
 }
 
 impl Scene {
-    /// Makes the scene, or says why this machine does not allow the limit.
+    /// Prepares the scene, or returns the reason if this machine does not allow the limit.
     pub(super) fn new(number: u32, bound: Bound) -> Result<Self, String> {
         if bound.needs_mounts() && std::env::var(INSIDE).is_ok_and(|inside| inside == "none") {
             return Err(
@@ -67,7 +67,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// A disk with so much room.
+    /// Mounts a disk with `left` bytes of free space.
     fn fill(&self, left: u64) {
         let place = self.place();
         let options = format!("mode=777,size={DISK}");
@@ -88,12 +88,12 @@ impl Scene {
         }
     }
 
-    /// Where nothing is limited.
+    /// Returns a path that is not limited.
     pub(super) fn home(&self, name: &str) -> String {
         self.home.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Where the disk is limited, if it is.
+    /// Returns the directory that is on the limited disk, if the disk is limited.
     pub(super) fn place(&self) -> PathBuf {
         self.home.path("place")
     }
@@ -109,12 +109,12 @@ impl Scene {
         path.to_str().unwrap().to_owned()
     }
 
-    /// The command without limits.
+    /// Returns the command without limits.
     pub(super) fn free<S: AsRef<str>>(&self, arguments: &[S]) -> Command {
         self.as_user(&program(), arguments, None)
     }
 
-    /// The command within the limit.
+    /// Returns the command under the limit.
     pub(super) fn limited<S: AsRef<str>>(&self, arguments: &[S]) -> Command {
         self.within(&program(), arguments)
     }
@@ -123,7 +123,7 @@ impl Scene {
         self.as_user(program, arguments, self.bound.shell())
     }
 
-    /// A shell sets a limit, or none, and becomes the program.
+    /// Returns a command in which a shell sets the limit, if there is one, and then executes the program.
     fn as_user<S: AsRef<str>>(&self, program: &Path, arguments: &[S], limit: Option<String>) -> Command {
         let mut all = vec!["bash".to_owned(), "-c".to_owned()];
         if let Some(group) = self.group.as_ref() {
@@ -134,14 +134,14 @@ impl Scene {
         if is_root() {
             let user = self.user.to_string();
             all.extend(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"].map(str::to_owned));
-            // In a root file system that is closed to others no program of theirs would find its libraries. They may read it
-            // then; what they may write stays as it is.
+            // If other users may not enter the root file system, their programs do not find the libraries. They get a
+            // capability to read it; their permissions to write stay as they are.
             if !is_open_to_others(Path::new("/")) {
                 let may_read = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"];
                 all.extend(may_read.map(str::to_owned));
             }
         }
-        // Files that whoever runs the tests left open would count.
+        // Files that the process which runs the tests left open would count against the limit.
         let close = "for at in /proc/$$/fd/*; do n=${at##*/}; [ $n -le 2 ] || eval \"exec $n>&-\"; done";
         let limit = limit.map_or(String::new(), |limit| format!("{close}; {limit} && "));
         all.extend(["bash".to_owned(), "-c".to_owned(), format!("{limit}exec \"$@\""), "bash".to_owned()]);
@@ -153,7 +153,7 @@ impl Scene {
         command
     }
 
-    /// The limit is felt: shown by other programs than the one that is tested.
+    /// Checks with other programs than the one under test that the limit is effective.
     pub(super) fn bites(&self) -> Result<(), String> {
         let shell = |script: &str| {
             let output = self.within(Path::new("/bin/sh"), &["-c", script]).stdin(Stdio::null()).output().unwrap();
@@ -198,7 +198,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Whatever is still mounted goes with the namespace.
+        // The other mounts end with the mount namespace.
         if matches!(self.bound, Bound::Room(_) | Bound::ReadOnly) {
             let _ = Command::new("umount").args(["-l", self.place().to_str().unwrap()]).status();
         }
@@ -208,7 +208,7 @@ impl Drop for Scene {
     }
 }
 
-/// A script that locks a page more than so many KiB, and fails if it must not.
+/// Returns a script that locks `kibibytes` KiB and one more page, and fails if the kernel refuses that.
 fn locking(kibibytes: u64) -> Result<String, String> {
     let call = match std::env::consts::ARCH {
         "x86_64" => 149,
@@ -219,7 +219,7 @@ fn locking(kibibytes: u64) -> Result<String, String> {
     Ok(format!("exec perl -e '$memory = \"x\" x {bytes}; exit(syscall({call}, $memory, {bytes}) != 0)'"))
 }
 
-/// The command, where every user may run it.
+/// Returns the command's program, or a copy in a place where every user may run it.
 fn program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let copy = || {

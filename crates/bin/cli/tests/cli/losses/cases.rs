@@ -7,11 +7,12 @@ use rustix::process::Signal;
 use super::Draw;
 use super::scene::{Scene, members};
 
-/// The times of a good run.
+/// The times of a run without errors.
 pub(super) struct Found {
-    /// From the operator's reset, or from the end of the last process that remembers the group, until all groups work.
+    /// Time from the operator's reset, or from the end of the last process that remembers the group, until all groups
+    /// work.
     pub(super) released: Duration,
-    /// From the same moment until everything is settled.
+    /// Time from the same moment until everything is settled.
     pub(super) settled: Duration,
     /// The choices of the seed, in words.
     pub(super) what: String,
@@ -31,7 +32,7 @@ pub(super) const CASES: [(&str, Case); 8] = [
     ("left to the operator", left_to_the_operator),
 ];
 
-/// Three groups with traffic among them.
+/// Starts three groups with traffic among them.
 fn with_traffic(draw: &mut Draw) -> Result<Scene, String> {
     let mut scene = Scene::begin(draw, 3, "")?;
     scene.until_works()?;
@@ -53,7 +54,7 @@ fn concluded(scene: &mut Scene, since: Instant, anew: &[usize], several: bool, w
     Ok(Found { released, settled, what })
 }
 
-/// Waits until all members of a group say who remembers it and what to do.
+/// Waits until all members of a group report which process remembers the group, and the remedy.
 fn until_refused(scene: &mut Scene, group: usize, who: &[String]) -> Result<(), String> {
     let name = format!("g{group}");
     let (all, remedy) = (
@@ -78,7 +79,8 @@ fn start_all(scene: &mut Scene, draw: &mut Draw, names: &[String]) {
     }
 }
 
-/// All members of one group are lost, while the others go on; perhaps a member of another group stands still.
+/// All members of one group lose their memory while the other groups go on. In some seeds a member of another group is
+/// suspended.
 fn one_of_three(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let group = 1 + draw.below(3) as usize;
@@ -108,7 +110,7 @@ fn one_of_three(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[group], false, what)
 }
 
-/// There is no other group, and a client that is at work remembers.
+/// There is no other group, and a running client remembers the group.
 fn the_only_one(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 1, "")?;
     scene.until_works()?;
@@ -130,7 +132,7 @@ fn the_only_one(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[1], true, what)
 }
 
-/// Two members of a group lose their memory, and the third, which has it, stands still.
+/// Two members of a group lose their memory, and the third, which has it, is suspended.
 fn a_silent_member(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let mut lost = members(1);
@@ -167,7 +169,7 @@ fn a_silent_member(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[1], false, what)
 }
 
-/// Only one process is left that has any memory, and it stands still while all others begin.
+/// Only one process has any memory, and it is suspended while all others begin.
 fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let left = format!("g2.{}", 1 + draw.below(3));
@@ -177,7 +179,7 @@ fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
     let lost: Vec<String> = scene.all().into_iter().filter(|name| *name != left).collect();
     scene.kill(&lost);
     start_all(&mut scene, draw, &lost);
-    // What nobody reaches hinders nobody: the other groups begin.
+    // An unreachable process does not hinder the other groups, which begin.
     let own: Vec<String> = members(2).into_iter().filter(|name| *name != left).collect();
     scene.until_said(&own, &["g2 begins when all its members are there: ", &left])?;
     scene.until_said(&[members(1), members(3)].concat(), &["epoch "])?;
@@ -198,7 +200,8 @@ fn one_is_left(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[], false, what)
 }
 
-/// Kills each member of the first group and starts it again at once, the next one soon after. Returns the time between.
+/// Kills each member of the first group in turn and starts it again at once. Returns the pause between two members, in
+/// milliseconds.
 fn restart_each(scene: &mut Scene, draw: &mut Draw) -> u64 {
     let gap = [0, 5, 20, 60, 200][draw.below(5) as usize];
     let mut order = members(1);
@@ -213,7 +216,7 @@ fn restart_each(scene: &mut Scene, draw: &mut Draw) -> u64 {
     gap
 }
 
-/// Waits until the group has come back, or says what an operator has to do. Returns whether it works.
+/// Waits until the group works again or its members report what an operator has to do. Returns whether it works.
 fn back_or_told(scene: &mut Scene) -> Result<bool, String> {
     let mut works = false;
     let told = |text: &str| text.contains("`stentor group reset --group g1`");
@@ -224,7 +227,7 @@ fn back_or_told(scene: &mut Scene) -> Result<bool, String> {
     Ok(works)
 }
 
-/// A supervisor restarts the members of a group one after another, while others remember.
+/// A supervisor restarts the members of a group one after another, while other groups remember it.
 fn too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let gap = restart_each(&mut scene, draw);
@@ -232,7 +235,7 @@ fn too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut what = format!("{gap} ms between, it came back");
     let (mut since, mut anew) = (since, vec![]);
     if !works {
-        // What is left may be the state of one member, or nothing.
+        // The state of one member may be left, or nothing.
         since = Instant::now();
         let kept = scene.reset(1, false).is_ok();
         if !kept {
@@ -250,7 +253,7 @@ fn too_fast(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &anew, false, what)
 }
 
-/// The same of the only group: whoever remembers last is stopped, and the group begins anew.
+/// Like `too_fast`, but there is no other group. The last member that remembers is stopped, and the group begins anew.
 fn the_only_one_too_fast(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 1, "")?;
     scene.until_works()?;
@@ -274,7 +277,7 @@ fn the_only_one_too_fast(draw: &mut Draw) -> Result<Found, String> {
         scene.kill(&left);
         left.iter().for_each(|name| scene.start(name));
     }
-    // Whether the histories are of one run depends on who came back when.
+    // The order in which the members came back decides whether the histories belong to one run.
     scene.until_works()?;
     let released = since.elapsed();
     scene.conclude(&[1])?;
@@ -283,7 +286,7 @@ fn the_only_one_too_fast(draw: &mut Draw) -> Result<Found, String> {
     Ok(Found { released, settled, what })
 }
 
-/// Nobody is left who remembers: all begins anew by itself.
+/// No process remembers any group, so all groups begin anew by themselves.
 fn everything(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let all = scene.all();
@@ -308,7 +311,7 @@ fn everything(draw: &mut Draw) -> Result<Found, String> {
     concluded(&mut scene, since, &[1, 2, 3], true, String::new())
 }
 
-/// The configuration leaves it to the operator, also at the first start.
+/// The configuration leaves the decision to the operator, also at the first start.
 fn left_to_the_operator(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = Scene::begin(draw, 2, "total_loss = \"refuse\"\n")?;
     let all = scene.all();

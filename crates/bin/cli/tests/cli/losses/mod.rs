@@ -1,13 +1,15 @@
-//! Groups that lose all their memory, with real processes.
+//! Tests of groups that lose all their memory, with real processes.
 //!
-//! Each run has a seed, which draws the case, the fabric and what the case leaves open. The step `slow` runs a few seeds;
-//! `STENTOR_LOSSES=FIRST..END` names others, as `cargo xtask nightly --only losses` does. Each run checks that:
+//! Each run has a seed, which selects the case, the fabric and the free choices of the case. The step `slow` runs a few
+//! seeds. `STENTOR_LOSSES=FIRST..END` selects others, as `cargo xtask nightly --only losses` does. Each run checks
+//! that:
 //!
-//! - a group that anybody remembers does not begin, and its members say who remembers it and what to do;
-//! - it begins when an operator resets it, or when nobody remembers it any more;
-//! - the other groups go on, and settle what was under way;
-//! - all members deliver what is multicast then;
-//! - the histories of all lives are good.
+//! - a group that some process remembers does not begin, and its members report which process remembers it and the
+//!   remedy;
+//! - the group begins when an operator resets it, or when no process remembers it any more;
+//! - the other groups go on, and settle what was in progress;
+//! - all members deliver later multicasts;
+//! - the histories of all lives pass the check.
 
 mod cases;
 mod scene;
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 use cases::{CASES, Found};
 use stentor_testutil::{SplitMix64, median};
 
-/// The choices of a seed.
+/// The random choices of a seed.
 pub(crate) struct Draw {
     seed: u64,
     random: SplitMix64,
@@ -41,18 +43,18 @@ impl Draw {
         std::thread::sleep(Duration::from_millis(self.below(most_ms)));
     }
 
-    /// One run in four is on RoCEv2, each case in turn.
+    /// Returns whether the run is on RoCEv2. One run in four is, for each case in turn.
     fn is_roce(&self) -> bool {
         self.seed / CASES.len() as u64 % 4 == 3
     }
 
-    /// Loopback addresses of the run's own.
+    /// Returns loopback addresses that only this run uses.
     fn network(&self) -> String {
         format!("127.{}.{}", 200 + self.seed % 50, std::process::id() % 250 + 1)
     }
 }
 
-/// The times of the good runs of a case.
+/// The times of the successful runs of a case.
 #[derive(Default)]
 struct Tally {
     released: Vec<Duration>,
@@ -67,7 +69,7 @@ fn summary(times: &[Duration]) -> String {
     format!("median {:.0} ms, at most {:.0} ms", median(ms()), ms().fold(0.0, f64::max))
 }
 
-/// The seeds to run. Without `STENTOR_LOSSES`, those are six cases that differ most, which take half a minute.
+/// Returns the seeds to run. Without `STENTOR_LOSSES`, those are six cases that differ most, which take half a minute.
 fn seeds() -> Vec<u64> {
     let Ok(given) = std::env::var("STENTOR_LOSSES") else { return vec![0, 1, 2, 3, 4, 6] };
     let bounds = given.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
@@ -76,7 +78,7 @@ fn seeds() -> Vec<u64> {
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn groups_that_lose_their_memory_are_released_and_settled() {
+fn groups_that_lose_their_memory_recover_and_settle() {
     let mut tallies: Vec<Tally> = CASES.iter().map(|_| Tally::default()).collect();
     let (mut failures, mut runs) = (Vec::new(), 0);
     for seed in seeds() {

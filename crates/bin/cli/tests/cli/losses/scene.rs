@@ -16,17 +16,17 @@ use serde_json::Value;
 use super::Draw;
 use crate::support::{Ran, Scratch, run, stentor, violations};
 
-/// Longer than anything takes.
+/// Upper bound of the time that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Between two lines of a client.
+/// Pause between two lines of a client.
 const PACE: Duration = Duration::from_millis(10);
-/// Between two looks.
+/// Pause between two polls of a condition.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What went wrong. A run that fails must not keep the others from running.
+/// The error of a failed run. A failed run must not prevent the others.
 pub(super) type Outcome = Result<(), String>;
 
-/// A client that multicasts lines until it is told to end.
+/// A client that multicasts lines until `end` is set.
 struct Client {
     child: Child,
     to: String,
@@ -35,16 +35,16 @@ struct Client {
     lines: Option<JoinHandle<()>>,
 }
 
-/// A cluster of groups of three, and its clients.
+/// A cluster of groups of three members, and its clients.
 pub(super) struct Scene {
     scratch: Scratch,
     config: PathBuf,
     pub(super) groups: usize,
-    /// The last life of each member: its name, which life it is, and its process.
+    /// The latest life of each member: its name, the number of that life, and its process.
     nodes: Vec<(String, u32, Child)>,
     clients: Vec<Client>,
     casts: Cell<u32>,
-    /// A client was killed: nothing says what of its last messages must be delivered.
+    /// Set if a client was killed. Then nothing shows which of its last messages must be delivered.
     killed_client: bool,
 }
 
@@ -108,7 +108,7 @@ impl Scene {
         kill_process(Pid::from_child(child), signal).expect("it runs");
     }
 
-    /// Ends these at once, and then waits for them.
+    /// Kills these members at once, and then waits for them.
     pub(super) fn kill(&mut self, names: &[String]) {
         for signals in [true, false] {
             for (_, _, child) in self.nodes.iter_mut().filter(|(of, ..)| names.contains(of)) {
@@ -122,7 +122,7 @@ impl Scene {
         child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Returns what the last life of a member has written to its output or log.
+    /// Returns the output or the log of the latest life of a member.
     pub(super) fn said(&self, name: &str, end: &str) -> String {
         let life = self.nodes.iter().find(|(of, ..)| of == name).map_or(1, |(_, life, _)| *life);
         fs::read_to_string(self.scratch.path(&format!("{name}-{life}.{end}"))).unwrap_or_default()
@@ -156,7 +156,7 @@ impl Scene {
         self.clients.clear();
     }
 
-    /// Ends the input of all clients. They end in order, unless a group that they multicast to began anew.
+    /// Ends the input of all clients. They end without an error, unless a group that they multicast to began anew.
     fn end_clients(&mut self, anew: &[usize]) -> Outcome {
         self.clients.iter().for_each(|client| client.end.store(true, Ordering::Relaxed));
         for mut client in std::mem::take(&mut self.clients) {
@@ -195,7 +195,7 @@ impl Scene {
         document
     }
 
-    /// Describes how all members stand, and what they logged last.
+    /// Returns the state of all members and the end of their logs, for an error message.
     fn state(&self) -> String {
         let shown = self.command(&["leader", "show"]).stdout;
         let last = |name: &String| self.said(name, "err").lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
@@ -203,7 +203,7 @@ impl Scene {
         format!("{shown}{}", said.join("\n"))
     }
 
-    /// Waits for something. Returns how long that took.
+    /// Waits for a condition. Returns how long that took.
     pub(super) fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) -> Result<Duration, String> {
         let since = Instant::now();
         while !is(self) {
@@ -215,7 +215,7 @@ impl Scene {
         Ok(since.elapsed())
     }
 
-    /// Waits until each of these members has said all of `parts` in one line.
+    /// Waits until each of these members has logged a line that contains all `parts`.
     pub(super) fn until_said(&mut self, names: &[String], parts: &[&str]) -> Outcome {
         let has = |text: &str| text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
         self.until(&format!("said by {names:?}: {parts:?}"), |scene| {
@@ -224,13 +224,13 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until these groups work.
+    /// Waits until all groups work.
     pub(super) fn until_works(&mut self) -> Result<Duration, String> {
         self.until("working", |scene| scene.show()["ok"] == true)
     }
 
-    /// An operator resets a group. Without being told how, the command changes nothing and says what there is to choose.
-    /// Returns how long it took from the command until its end.
+    /// Resets a group as an operator does. Without `--ends` the command changes nothing and lists the choices. Returns
+    /// how long the reset took from the command until its end.
     pub(super) fn reset(&self, group: usize, empty: bool) -> Result<Duration, String> {
         let name = format!("g{group}");
         let told = self.command(&["group", "reset", "--group", &name]);
@@ -248,9 +248,9 @@ impl Scene {
         if done.code == 0 { Ok(since.elapsed()) } else { Err(format!("{words:?}: {}{}", done.stderr, self.state())) }
     }
 
-    /// Waits until all groups work, everything is settled and nothing is undelivered. Then a new client multicasts to all groups,
-    /// and all members deliver that and end in order. `anew`: groups that began anew. Returns how long it took until everything
-    /// was settled.
+    /// Waits until all groups work, everything is settled and nothing is undelivered. Then a new client multicasts to
+    /// all groups, and all members deliver its line and end without an error. `anew` lists the groups that began anew.
+    /// Returns how long it took until everything was settled.
     pub(super) fn conclude(&mut self, anew: &[usize]) -> Result<Duration, String> {
         let since = Instant::now();
         self.end_clients(anew)?;
@@ -288,7 +288,7 @@ impl Scene {
         if output.status.success() { Ok(()) } else { Err(format!("cast to {to}: {said}")) }
     }
 
-    /// Judges the histories of all lives. `several`: they are of several runs, which is found.
+    /// Judges the histories of all lives. If `several`, they belong to several runs, and the check must find that.
     pub(super) fn judge(&self, several: bool) -> Outcome {
         let folder = self.config.parent().expect("a folder");
         let files = fs::read_dir(folder).expect("readable").map(|entry| entry.expect("an entry").path());
@@ -307,7 +307,7 @@ impl Scene {
     }
 }
 
-/// The members of a group.
+/// Returns the members of a group.
 pub(super) fn members(group: usize) -> Vec<String> {
     (1..=3).map(|n| format!("g{group}.{n}")).collect()
 }

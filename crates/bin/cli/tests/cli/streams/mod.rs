@@ -1,5 +1,6 @@
-//! Every command, at every stage, with streams that are non-blocking, full, closed or gone, and every signal that asks it to
-//! end, once and twice. What is expected is in `matrix.txt`.
+//! Tests of every command at every stage, with standard streams that are non-blocking, full or closed, or whose reader
+//! has ended, and with every signal that asks a command to end, once and twice. The file `matrix.txt` has the expected
+//! outcomes.
 
 mod pipes;
 mod stage;
@@ -12,12 +13,12 @@ use rustix::process::Signal;
 use crate::support::signal;
 use stage::{Actor, Theatre};
 
-/// How long a command may take to end.
+/// Upper bound of the time that a command takes to end.
 const ENDING: Duration = Duration::from_secs(8);
-/// Between two signals.
+/// Pause between two signals.
 const PAUSE: Duration = Duration::from_millis(700);
 
-/// One line of the table.
+/// A cell: one line of the matrix.
 struct Cell<'a> {
     line: &'a str,
     part: &'a str,
@@ -59,7 +60,7 @@ fn named(name: &str) -> Signal {
     }
 }
 
-/// Plays a cell. What was not as it is expected.
+/// Runs a cell. Returns an error that describes how the result differs from the matrix.
 fn play(cell: &Cell<'_>) -> Result<(), String> {
     let mut theatre = Theatre::new();
     let mut actor = theatre.bring(cell);
@@ -69,7 +70,7 @@ fn play(cell: &Cell<'_>) -> Result<(), String> {
         }
         match actor.child.try_wait().unwrap() {
             None => signal(actor.child.id(), named(name)),
-            // What asks again may come too late.
+            // The second signal may come too late.
             Some(_) if n > 0 => break,
             Some(status) => return Err(format!("ended before the first signal: {status}; {}", actor.said())),
         }
@@ -112,11 +113,11 @@ fn judge(cell: &Cell<'_>, actor: &mut Actor) -> Result<(), String> {
 
 #[test]
 #[ignore = "a quarter of a minute: cargo xtask test --only operators"]
-fn every_stream_and_every_signal_does_what_the_table_says() {
+fn every_cell_of_the_matrix_ends_as_expected() {
     let whole = std::env::var("STENTOR_MATRIX").is_ok_and(|part| part == "whole");
     let cells: Vec<_> = cells().filter(|cell| whole || cell.part == "ci").collect();
     assert!(cells.len() >= 20, "{} cells", cells.len());
-    // Two at a time: most of the time is waiting.
+    // Two cells run at a time, because most of the time is waiting.
     let next = std::sync::atomic::AtomicUsize::new(0);
     let wrong = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -134,9 +135,9 @@ fn every_stream_and_every_signal_does_what_the_table_says() {
     assert!(wrong.is_empty(), "{} of {} cells:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
 }
 
-/// A cell that expects something else is seen to fail.
+/// A cell with a wrong expectation fails.
 #[test]
-fn cell_that_is_wrong_is_found() {
+fn wrong_cell_is_found() {
     for line in [
         "ci man printing out-gone - 3 -",
         "ci man printing - - 0 such_words",

@@ -1,4 +1,4 @@
-//! Streams that somebody has spoilt. Each is tried first: it does what it is said to do.
+//! Broken streams for a command. Each constructor first checks that its stream behaves as intended.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -18,18 +18,18 @@ fn set_blocking(end: &OwnedFd, blocking: bool) {
     fcntl_setfl(end, if blocking { flags - OFlags::NONBLOCK } else { flags | OFlags::NONBLOCK }).unwrap();
 }
 
-/// An input for a command, and the end to write to.
+/// Returns an input for a command, and the end to write to.
 pub(super) fn input(nonblocking: bool) -> (Stdio, File) {
     let (reader, writer) = pipe();
     if nonblocking {
         set_blocking(&reader, false);
         let mut ours = File::from(reader.try_clone().unwrap());
-        assert_eq!(ours.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "it is empty, and says so");
+        assert_eq!(ours.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "an empty pipe returns an error");
     }
     (reader.into(), File::from(writer))
 }
 
-/// A full pipe for a command, blocking or not, and the end that nobody reads yet.
+/// Returns a full pipe for a command, blocking or not, and its reading end.
 pub(super) fn full(blocking: bool) -> (Stdio, File) {
     let (reader, writer) = pipe();
     set_blocking(&writer, false);
@@ -38,15 +38,15 @@ pub(super) fn full(blocking: bool) -> (Stdio, File) {
     set_blocking(&writer, blocking);
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(&writer, PollFlags::OUT)], Some(&now)).unwrap();
-    assert_eq!(ready, 0, "it is full");
+    assert_eq!(ready, 0, "the pipe is full");
     (writer.into(), File::from(reader))
 }
 
-/// A pipe whose reader is gone.
+/// Returns a pipe whose reader is closed.
 pub(super) fn gone() -> Stdio {
     let (reader, writer) = pipe();
     drop(reader);
     let mut ours = File::from(writer.try_clone().unwrap());
-    assert_eq!(ours.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe, "nobody reads it");
+    assert_eq!(ours.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe, "the pipe has no reader");
     writer.into()
 }

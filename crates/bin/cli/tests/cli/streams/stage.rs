@@ -1,4 +1,4 @@
-//! Bringing a command to a stage.
+//! Starts the command of a cell and brings it to the stage of the cell.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,21 +13,21 @@ use rustix::process::Signal;
 use super::{Cell, pipes};
 use crate::support::{Scratch, run, signal, stentor};
 
-/// Longer than it takes to get anywhere.
+/// Upper bound of the time to reach any stage.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long something is left alone that shows nothing of where it is.
+/// Time to wait at stages that the test cannot observe.
 const A_WHILE: Duration = Duration::from_millis(800);
 
-/// The command that a cell is about.
+/// The command that a cell tests.
 pub(super) struct Actor {
     pub(super) child: Child,
-    /// What it says, if that goes to a file.
+    /// File with its standard error, unless the cell redirects that elsewhere.
     err: PathBuf,
-    /// The ends that it does not have.
+    /// The test's ends of its streams.
     input: Option<File>,
     output: Option<File>,
     _unread: Option<File>,
-    /// What was read of a slow output.
+    /// Bytes that were read of a slow output.
     read: Vec<u8>,
 }
 
@@ -36,19 +36,19 @@ impl Actor {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
 
-    /// Reads what it prints, which was full at first.
+    /// Reads the output, whose pipe was full at first, until its end.
     pub(super) fn read_slowly(&mut self) {
         let mut output = self.output.take().expect("a slow output");
         output.read_to_end(&mut self.read).unwrap();
     }
 
-    /// All that was to be printed was.
+    /// Checks that a slow output is complete.
     pub(super) fn look_at_output(&self, cell: &Cell<'_>) -> Result<(), String> {
         if !cell.has("out-slow") {
             return Ok(());
         }
         let text = run(["man"]).stdout;
-        assert!(text.len() > 32 << 10, "more than what fits at once");
+        assert!(text.len() > 32 << 10, "more than a pipe holds");
         let whole = self.read.ends_with(text.as_bytes());
         if whole { Ok(()) } else { Err(format!("{} bytes of {} came", self.read.len(), text.len())) }
     }
@@ -61,7 +61,7 @@ impl Drop for Actor {
     }
 }
 
-/// Where a cell is played, and with whom.
+/// The place where a cell runs, and the processes that it needs besides its command.
 pub(super) struct Theatre {
     scratch: Scratch,
     others: Vec<Child>,
@@ -86,7 +86,7 @@ impl Theatre {
         self.scratch.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Starts what a cell is about and brings it to its stage.
+    /// Starts the command of a cell and brings it to its stage.
     pub(super) fn bring(&mut self, cell: &Cell<'_>) -> Actor {
         match cell.command {
             "node" | "node-until-eof" => self.node(cell),
@@ -99,7 +99,7 @@ impl Theatre {
         }
     }
 
-    /// Nothing may be left of a transfer that failed.
+    /// Checks that a failed transfer leaves no file.
     pub(super) fn look_for_leavings(&self, cell: &Cell<'_>) -> Result<(), String> {
         let names = fs::read_dir(self.scratch.path("")).unwrap().map(|entry| entry.unwrap().file_name());
         let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("copy")).collect();
@@ -139,7 +139,7 @@ impl Theatre {
         actor
     }
 
-    /// `--config` and `--directory` of a cluster with so many members.
+    /// Returns `--config` and `--directory` of a new cluster with `members` members.
     fn cluster(&self, members: usize) -> Vec<String> {
         let config = self.path("cluster.toml");
         let replicas = members.to_string();
@@ -156,9 +156,9 @@ impl Theatre {
             arguments.push("--until-eof");
         }
         let mut actor = self.start(cell, &arguments);
-        // Wherever its words go: somebody who asks hears it.
+        // The command for operators shows the state of the node even if standard error is redirected.
         until("the node answers", || self.asked(&place, if cell.stage == "alone" { "\"joins\"" } else { "\"leads\"" }));
-        // It leads a moment before it says that it is ready.
+        // The node leads a moment before it logs that it is ready.
         until("it says so", || !cell.said.ends_with("ready") || actor.said().contains(&cell.said));
         if cell.stage == "delivering" {
             self.load(&place);
@@ -173,7 +173,7 @@ impl Theatre {
         run(show.iter().chain(place)).stdout.contains(part)
     }
 
-    /// A client that sends as much as goes.
+    /// Starts a client that sends as fast as it can.
     fn load(&mut self, place: &[String]) {
         let text = self.scratch.file("load", &format!("{}\n", "x".repeat(4000)).repeat(2000));
         let mut client = stentor();
@@ -255,7 +255,7 @@ impl Theatre {
         let (stdin, mut input) = pipes::input(false);
         sender.args(self.channel(&directory, &[])).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::null());
         self.others.push(sender.spawn().unwrap());
-        // The input stays open: the transfer is not over.
+        // The input stays open, so that the transfer does not end.
         std::thread::spawn(move || {
             let _ = input.write_all(&fs::read(text).unwrap());
             std::thread::sleep(PATIENCE);
@@ -295,10 +295,10 @@ impl Theatre {
         actor
     }
 
-    /// What needs nobody else.
+    /// Starts a command that needs no other process.
     fn plain(&mut self, cell: &Cell<'_>) -> Actor {
         let histories = self.path("histories");
-        // More than are multicast before the signal.
+        // The text has more lines than are multicast before the signal.
         let text = if cell.command == "demo" { "x\n".repeat(1_000_000) } else { String::new() };
         let text = self.scratch.file("text", &text);
         let text = text.to_str().unwrap();
@@ -329,22 +329,22 @@ impl Theatre {
     }
 }
 
-/// The command, started by a shell that does something first.
+/// Returns the command, started by a shell that runs a script first.
 fn through_shell(script: &str) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", script, "sh"]);
     followed_by(shell, &stentor())
 }
 
-/// The command with all signals as they are by default, also where the tests run under `nohup` and would pass on that they
-/// ignore one.
+/// Returns the command with the default action for all signals. Tests that run under `nohup` would otherwise pass on an
+/// ignored signal.
 fn hearing_signals(command: &Command) -> Command {
     let mut env = Command::new("env");
     env.arg("--default-signal");
     followed_by(env, command)
 }
 
-/// One command that ends by becoming another.
+/// Returns a command that ends by executing another one.
 fn followed_by(mut first: Command, then: &Command) -> Command {
     first.arg(then.get_program()).args(then.get_args());
     for (name, value) in then.get_envs() {
@@ -356,7 +356,7 @@ fn followed_by(mut first: Command, then: &Command) -> Command {
     first
 }
 
-/// Whether the shell has become the command, and the command has left it so.
+/// Returns whether the shell has executed the command, and the command still ignores SIGHUP.
 fn ignores_hang_up(pid: u32) -> bool {
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -364,7 +364,7 @@ fn ignores_hang_up(pid: u32) -> bool {
     program.ends_with("stentor") && u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 == 1)
 }
 
-/// Whether a process has started others.
+/// Returns whether a process has child processes.
 fn has_children(pid: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());

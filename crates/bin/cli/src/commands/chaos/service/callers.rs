@@ -1,4 +1,4 @@
-//! The clients of a service, as the conductor has them: it starts their processes, kills some, and follows what they record.
+//! The conductor's view of the clients of a service: it starts their processes, kills some, and follows their records.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ use crate::commands::chaos::scene::Scene;
 
 /// The time within which a client that was started must have its session.
 const JOINING_MS: u64 = 60_000;
-/// The time within which a client must end.
+/// Time within which a client must end.
 const ENDING: Duration = Duration::from_secs(20);
-/// The time within which a client falls into its trap.
+/// Time that a client has to kill itself before the conductor kills it.
 const TRAPPED: Duration = Duration::from_millis(150);
-/// Calls of all threads of a client follow each other at the rate of so many threads.
+/// Number of threads of a client. Together they call at the rate of one client.
 const LANES: u64 = 3;
 
-/// The clients.
+/// The clients of a run.
 pub(in crate::commands::chaos) struct Callers<'a> {
     scene: &'a Scene,
     seed: u64,
@@ -50,28 +50,28 @@ struct Caller {
     number: u64,
     process: ChildProcess,
     records: Option<Records>,
-    /// When its process was started.
+    /// Time when its process was started.
     since: u64,
-    /// It has its session.
+    /// `true` once it has its session.
     joined: bool,
-    /// It was told to call nothing more.
+    /// `true` once it was asked to make no more calls.
     drains: bool,
-    /// When it is started again that was killed.
+    /// Time of the restart, if the client was killed.
     again: Option<u64>,
-    /// By call: the groups, and since when it waits.
+    /// Calls that were not answered yet: the groups, and the time of the call.
     open: BTreeMap<u64, (Vec<usize>, u64)>,
     begun: u64,
     ended: u64,
 }
 
-/// The end of a file that grows.
+/// A growing file of records, at the end that was read.
 struct Records {
     file: File,
     rest: Vec<u8>,
 }
 
 impl Records {
-    /// Returns the lines that are new.
+    /// Returns the new lines.
     fn next(&mut self) -> io::Result<Vec<ClientRecord>> {
         self.file.read_to_end(&mut self.rest)?;
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
@@ -91,7 +91,7 @@ pub(super) fn journal(scene: &Scene, number: u64, life: u32) -> PathBuf {
 }
 
 impl<'a> Callers<'a> {
-    /// Starts the clients. None outlives this.
+    /// Starts the clients. Dropping this kills them.
     pub(in crate::commands::chaos) fn start(scene: &'a Scene, args: &args::Chaos, seed: u64) -> Result<Self, Failure> {
         let pause_us = 1_000_000 * u64::from(args.clients) * LANES / u64::from(args.rate);
         let callers = Callers { scene, seed, pause_us, clock: RunClock::default(), state: RefCell::default() };
@@ -115,7 +115,7 @@ impl<'a> Callers<'a> {
 
     fn spawn(&self, number: u64, life: u32) -> Result<ChildProcess, Failure> {
         let (scene, name) = (self.scene, name(number));
-        // That of the process before.
+        // Removes the trap of the previous process.
         let _ = std::fs::remove_file(self.trap(number));
         let spec = ClientSpec {
             number,
@@ -137,7 +137,7 @@ impl<'a> Callers<'a> {
         self.scene.path().join(format!("{}.trap", name(number)))
     }
 
-    /// Returns how many processes each client had.
+    /// Returns the number of processes that each client has had.
     pub(in crate::commands::chaos) fn lives(&self) -> Vec<u32> {
         self.state.borrow().callers.iter().map(|caller| caller.process.life).collect()
     }
@@ -222,7 +222,7 @@ impl Clients for Callers<'_> {
     }
 
     fn count_on(&self, _: usize) -> bool {
-        // The library's clients do not say.
+        // The library's clients do not report it.
         true
     }
 
@@ -247,7 +247,7 @@ impl Clients for Callers<'_> {
         if !caller.joined || caller.again.is_some() || caller.drains {
             return Ok(false);
         }
-        // Three of four die right after a command was sent.
+        // Three of four clients die right after they have sent a command.
         if which >> 32 & 3 > 0 {
             let path = self.trap(caller.number);
             std::fs::write(&path, "").map_err(|error| Failure::cannot_write(&path, &error))?;
@@ -258,7 +258,7 @@ impl Clients for Callers<'_> {
         }
         let killed = caller.process.kill();
         killed.map_err(|error| broken(&caller.process.name, "cannot kill", &error))?;
-        // What it had called waits for its next process.
+        // Its open calls wait for its next process.
         caller.open.clear();
         (caller.records, caller.joined, caller.again) = (None, false, Some(now + ms));
         Ok(true)
@@ -287,7 +287,7 @@ impl Drop for Callers<'_> {
     fn drop(&mut self) {
         for caller in &mut self.state.get_mut().callers {
             if !caller.process.over {
-                // Whoever has ended meanwhile needs no signal.
+                // A process that has ended meanwhile needs no signal.
                 let _ = caller.process.kill();
             }
         }

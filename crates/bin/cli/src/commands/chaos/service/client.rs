@@ -1,7 +1,7 @@
-//! A client of a service, as a process: one session, and threads that call one after the other.
+//! A client of a service, as a process: one session, and threads that each make one call after the other.
 //!
-//! It writes down each call before it sends anything of it, and its outcome. SIGTERM ends the calls; the end of standard input ends the
-//! process, once all notifications have come.
+//! The client records each call before it sends anything of it, and then its outcome. SIGTERM ends the calls. The end
+//! of standard input ends the process once all notifications have arrived.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use super::ProcessSpec;
 use super::machine::{LEASES, REGISTERS, session_text};
 use super::records::{CallKind, ClientRecord, How, Journal, Place, read};
 
-/// The threads that call.
+/// Number of threads that call.
 const LANES: u64 = 3;
 /// The time within which a call ends.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,42 +32,43 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const CONNECTING: Duration = Duration::from_secs(30);
 /// The pause after an attempt to connect that failed.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How often the outcome of a call is asked for that is not known.
+/// Number of times that the client asks for the unknown outcome of a call.
 const ATTEMPTS: usize = 3;
-/// The time in which notifications come that are on their way.
+/// Time in which outstanding notifications arrive.
 const LATE_NOTES: Duration = Duration::from_millis(1500);
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(10);
-/// The unit of the time from a command to the kill that follows, µs.
+/// Unit of the delay between a command and the kill, in microseconds.
 const FALL_US: u64 = 40;
-/// The longest time of a lease, ms.
+/// Longest time of a lease, in milliseconds.
 const LEASE_MS: u64 = 1500;
 
-/// What a client is told.
+/// The specification of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::commands::chaos) struct ClientSpec {
     pub(super) name: String,
     pub(super) number: u64,
-    /// Its process, from 1.
+    /// Number of its process, from 1.
     pub(super) life: u32,
     pub(super) journal: PathBuf,
-    /// The records of the processes before it.
+    /// The records of its earlier processes.
     pub(super) before: Vec<PathBuf>,
-    /// The file of the session.
+    /// The file that stores the session.
     pub(super) session: PathBuf,
     pub(super) seed: u64,
-    /// The mean time between two calls of a thread, µs.
+    /// Mean time between two calls of a thread, in microseconds.
     pub(super) pause_us: u64,
-    /// Once this file exists, the process kills itself as soon as it has sent a command: a kill from outside rarely comes then.
+    /// Once this file exists, the process kills itself right after it has sent a command. A kill from outside rarely
+    /// hits that moment.
     pub(super) trap: PathBuf,
 }
 
-/// What the threads of a client share.
+/// The state that the threads of a client share.
 struct Shared {
     client: Client,
     groups: Vec<Group>,
     journal: Mutex<Journal>,
-    /// The last positions of answers.
+    /// Position of the latest answer.
     seen: Mutex<Option<Position>>,
     next: AtomicU64,
     drains: AtomicBool,
@@ -83,7 +84,7 @@ pub(super) fn run(process: &ProcessSpec, spec: &ClientSpec) -> Result<Verdict, F
     let cluster = process.cluster()?;
     let client = connect(&cluster, spec, &interrupt, &stop)?;
     replace(&spec.session, &client.session().to_bytes())?;
-    // It is there before the first notification can be.
+    // The stream must exist before the first notification can arrive.
     let notifications = client.notifications();
     let shared = Shared {
         groups: cluster.groups().collect(),
@@ -124,7 +125,7 @@ pub(super) fn run(process: &ProcessSpec, spec: &ClientSpec) -> Result<Verdict, F
     Ok(Verdict::Good)
 }
 
-/// Opens a session, or takes up the one of the process before.
+/// Opens a session, or resumes the one of the previous process.
 fn connect(cluster: &Cluster, spec: &ClientSpec, interrupt: &Interrupt, stop: &Stop) -> Result<Client, Failure> {
     let until = Instant::now() + CONNECTING;
     loop {
@@ -153,7 +154,7 @@ fn failed(spec: &ClientSpec, error: &stentor::ClientError) -> Failure {
     Failure::run(error.what(), &spec.name, error.remedy())
 }
 
-/// Replaces a file at one moment: a kill leaves the old one or the new one.
+/// Replaces a file atomically: a kill leaves either the old one or the new one.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let new = path.with_extension("new");
     let written = std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, path));
@@ -186,7 +187,7 @@ impl Shared {
         Place::of(position, |group| self.number(group))
     }
 
-    /// Resolves the calls of earlier processes whose outcome nobody has seen.
+    /// Resolves the calls of earlier processes that have no outcome in the records.
     fn settle(&self, before: &[PathBuf]) -> Result<(), Failure> {
         let mut open = BTreeMap::new();
         for path in before {
@@ -228,7 +229,7 @@ impl Shared {
         How::Answered { place: self.place(answer.position()), replies }
     }
 
-    /// Has all groups notify this session.
+    /// Subscribes this session to notifications of all groups.
     fn watch(&self) -> Result<(), Failure> {
         for group in &self.groups {
             self.command(&[*group], "watch", true)?;
@@ -236,7 +237,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes down that a call begins. Returns its number, and the operation.
+    /// Records the beginning of a call. Returns its number and the operation.
     fn begin(
         &self,
         to: &[Group],
@@ -252,7 +253,7 @@ impl Shared {
         Ok((call, operation))
     }
 
-    /// Calls a command, with a ticket that is written down first or without.
+    /// Calls a command. If `with_ticket` is set, its ticket is recorded before the command is sent.
     fn command(&self, to: &[Group], operation: &str, with_ticket: bool) -> Result<(), Failure> {
         let (call, operation) = self.begin(to, CallKind::Command, operation, None)?;
         let pending = if with_ticket {
@@ -275,7 +276,8 @@ impl Shared {
         self.end(call, ended)
     }
 
-    /// Kills this process, as `kill -9` does, if that is wanted. `call` chooses how long after the command was sent.
+    /// Kills this process with SIGKILL if the conductor has requested it. `call` determines the delay after the
+    /// command.
     fn fall_into_trap(&self, call: u64) {
         if self.trap.exists() {
             std::thread::sleep(Duration::from_micros(call % 8 * FALL_US));
@@ -297,7 +299,7 @@ impl Shared {
         self.end(call, ended.map(|answer| self.answered(&answer)))
     }
 
-    /// Writes down how a call ended.
+    /// Records the outcome of a call.
     fn end(&self, call: u64, ended: Result<How, CallError>) -> Result<(), Failure> {
         let how = match ended {
             Ok(how) => how,
@@ -331,7 +333,7 @@ impl Shared {
     }
 }
 
-/// A thread that calls.
+/// A thread that makes calls.
 struct Lane<'a> {
     shared: &'a Shared,
     rng: SimRng,
@@ -347,7 +349,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Draws one group, or one time in four all.
+    /// Draws one group or, one time in four, all of them.
     fn to(&mut self) -> Vec<Group> {
         let groups = &self.shared.groups;
         if self.rng.below(4) == 0 {

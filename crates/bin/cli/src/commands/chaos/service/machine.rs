@@ -1,23 +1,23 @@
-//! The replicated value: registers, leases that run out, and who watches.
+//! The replicated value: registers, leases that expire, and sessions that watch.
 //!
-//! [`Registers`] is the sequential service, without clocks and files. [`Served`] is the state machine around it, which the members run: it
-//! sets timers, notifies, and writes down what it was told.
+//! [`Registers`] is the sequential service, without clocks and files. [`Served`] is the state machine around it, which
+//! the members run: it sets timers, notifies sessions, and records its inputs.
 //!
 //! | operation | effect | reply |
 //! |---|---|---|
 //! | `put K TOKEN` | register K is the token | the value before |
 //! | `mix K TOKEN` | register K is a hash of its value and the token | the new value |
 //! | `cas K OLD TOKEN` | register K is the token if it was OLD | the value before |
-//! | `lease L MS TOKEN` | lease L is the token's for so long, if nobody has it | the token that has it |
-//! | `watch TOKEN` | the session is notified of every `put`, and of leases that run out | the number of commands |
+//! | `lease L MS TOKEN` | the token holds lease L for MS ms if it is free | the token that holds it |
+//! | `watch TOKEN` | notifies the session of every `put` and expired lease | the number of commands |
 //!
 //! | query | reply |
 //! |---|---|
 //! | `get K` | the value of register K |
-//! | `who L` | the token that has lease L, or 0 |
+//! | `who L` | the token that holds lease L, or 0 |
 //! | `sum` | the number of commands, and a hash of all their tokens in their order |
 //!
-//! Each command has a token of its own. So `sum` tells every order of commands from every other one.
+//! Each command has a unique token, so `sum` distinguishes every order of commands from every other.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -52,13 +52,13 @@ pub(super) struct Registers {
     watchers: BTreeSet<String>,
 }
 
-/// What a command does besides its change.
+/// The effects of a command besides its change of the value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Effects {
     pub(super) reply: String,
     /// A timer to set: its time and id.
     pub(super) timer: Option<(u64, u64)>,
-    /// Who is notified.
+    /// The sessions that are notified.
     pub(super) notified: Vec<String>,
 }
 
@@ -128,13 +128,13 @@ impl Registers {
         }
     }
 
-    /// Ends a lease whose timer has come due. Returns who is notified.
+    /// Ends a lease whose timer has fired. Returns the sessions that are notified.
     pub(super) fn timer(&mut self, lease: u64) -> Vec<String> {
         self.leases[(lease % LEASES) as usize] = None;
         self.watchers.iter().cloned().collect()
     }
 
-    /// Ends the leases that have run out by a time, as timers do.
+    /// Ends the leases that have expired by `time`, as timers do.
     pub(super) fn expire(&mut self, time: u64) {
         for lease in &mut self.leases {
             *lease = lease.filter(|lease| lease.until > time);
@@ -163,7 +163,7 @@ impl Served {
         Place::of(at.position(), number)
     }
 
-    /// Notifies sessions and writes down what the machine was told.
+    /// Notifies sessions and records the input of the machine.
     fn told(&mut self, at: &Context<'_>, told: Told, notified: Vec<String>) {
         for session in &notified {
             let bytes = session_bytes(session).expect("the machine has made these texts");
@@ -175,7 +175,7 @@ impl Served {
 
     fn write(&mut self, record: &MemberRecord) {
         if let Err(error) = self.journal.write(record) {
-            // A member that cannot record proves nothing.
+            // A member that cannot record its inputs proves nothing.
             eprintln!("error: cannot write what was applied: {error}");
             std::process::abort();
         }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_change_what_they_name() {
+    fn commands_change_the_named_keys() {
         let mut value = Registers::default();
         let mut apply = |time, operation: &str| value.apply(time, "ab", operation).reply;
         assert_eq!(apply(1, "put 1 11"), "0");
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(apply(3, "cas 1 11 13"), "11");
         assert_eq!(apply(4, "put 1 14"), "13");
         assert_eq!(apply(5, "lease 0 1 15"), "15");
-        assert_eq!(apply(6, "lease 0 1 16"), "15", "somebody has it");
+        assert_eq!(apply(6, "lease 0 1 16"), "15", "the lease is held");
         value.expire(MS + 4);
         assert_eq!(value.read("who 0"), "15");
         value.expire(MS + 5);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_tells_every_order_from_the_others() {
+    fn checksum_distinguishes_every_order() {
         let sum = |order: &[u64]| {
             let mut value = Registers::default();
             order.iter().for_each(|token| drop(value.apply(1, "", &format!("mix 0 {token}"))));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_keep_their_bytes_as_text() {
+    fn session_bytes_are_kept_as_text() {
         let bytes = [7; 16];
         assert_eq!(session_bytes(&session_text(SessionId::from_bytes(bytes))), Some(bytes));
     }

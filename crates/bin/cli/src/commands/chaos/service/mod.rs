@@ -1,10 +1,10 @@
-//! `stentor chaos --service`: the load is a replicated service, as programs use it, and its promises are judged.
+//! `stentor chaos --service`: the load is a replicated service, used as programs use it, and its properties are judged.
 //!
 //! - Members are processes that run [a state machine](machine) in a [node].
-//! - Clients are [processes](client) with one session each and several threads that call at the same time. One that is killed is
-//!   started again, takes its session up, and resolves what it had called.
-//! - The conductor starts the clients and follows what they [record](records), see [`callers`].
-//! - At the end [the judge](mod@judge) reads what members applied and what clients called.
+//! - Clients are [processes](client) with one session each and several threads that call at the same time. A client
+//!   that is killed is restarted, resumes its session, and resolves its open calls.
+//! - The conductor starts the clients and follows their [records](records), see [`callers`].
+//! - At the end, [the judge](mod@judge) reads the commands that members applied and the calls of the clients.
 
 mod callers;
 mod client;
@@ -29,17 +29,17 @@ use client::ClientSpec;
 pub(super) use judge::{Judged, ServiceCounts, judge};
 pub(super) use node::NodeSpec;
 
-/// What a process is told.
+/// The specification of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ProcessSpec {
-    /// The process that started it: it ends with that one.
+    /// The process that started it. It ends when that one ends.
     parent: i32,
     config: PathBuf,
     sockets: PathBuf,
     role: Role,
 }
 
-/// What a process is.
+/// The role of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Role {
     Node(NodeSpec),
@@ -66,7 +66,7 @@ impl ProcessSpec {
     }
 }
 
-/// Runs a process of the service until it is told to stop.
+/// Runs a process of the service until it is asked to stop.
 pub(super) fn process(spec: &str) -> Result<Verdict, Failure> {
     let spec: ProcessSpec = serde_json::from_str(spec)
         .map_err(|error| Failure::usage(error, PLACE, "start `stentor chaos --service`, which starts its processes"))?;

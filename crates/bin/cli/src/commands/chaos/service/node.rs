@@ -1,4 +1,4 @@
-//! A member of a service, as a process: a node as programs use it, with the state machine on a thread of its own.
+//! A member of a service, as a process: a node as programs use it, with the state machine on a separate thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::args::Wait;
 /// The time between two looks at signals.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What a member is told.
+/// The specification of a member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::commands::chaos) struct NodeSpec {
     pub(in crate::commands::chaos) name: String,
-    /// The file for what it applies.
+    /// The file for the records of its inputs.
     pub(in crate::commands::chaos) log: PathBuf,
     pub(in crate::commands::chaos) wait: String,
-    /// Whether the network is to have faults, and the seed of lost packets.
+    /// `true` if the network can have faults; and the seed of lost packets.
     pub(in crate::commands::chaos) faults: bool,
     pub(in crate::commands::chaos) seed: u64,
 }
 
-/// Writes what the library logs to standard error, with the time of the records.
+/// Writes the library's log to standard error, with times on the clock of the records.
 struct Logger;
 
 impl log::Log for Logger {

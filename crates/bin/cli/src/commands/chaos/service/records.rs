@@ -1,7 +1,8 @@
-//! What processes of a service write down: one JSON document per line, each written before the next step. So a process that is killed
-//! loses nothing but the end of its last line.
+//! The records of the processes of a service: one JSON document per line, each written before the next step. A process
+//! that is killed therefore loses only an incomplete last line.
 //!
-//! Times are those of the host's monotonic clock, ns: one clock for all processes, which no fault touches.
+//! Times are those of the host's monotonic clock, in nanoseconds. All processes share that clock, and no fault touches
+//! it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -16,34 +17,34 @@ use stentor_support::Failure;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) time: u64,
-    /// The group that gave the time.
+    /// The group that assigned the time.
     pub(super) of: u16,
-    /// Its number in the group that applies it.
+    /// The index in the group that applies it.
     pub(super) index: u64,
 }
 
 impl Place {
-    /// Returns the place of a position; `number` counts groups.
+    /// Returns the place of a position. `number` returns the number of a group.
     pub(super) fn of(position: Position, number: impl Fn(stentor::Group) -> u16) -> Self {
         Place { time: position.time, of: number(position.group), index: position.index }
     }
 }
 
-/// What the machine of a member was told.
+/// An input of a member's machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Told {
-    /// A command, and what the machine replied.
+    /// A command, and the reply of the machine.
     Applied { session: String, operation: String, reply: String },
-    /// A timer has come due.
+    /// A timer has fired.
     Timer(u64),
     /// A session has ended.
     Ended(String),
-    /// The value was replaced by that of another member. It has no place.
+    /// The value was replaced by that of another member. This input has no place.
     Restored,
 }
 
-/// A line of a member.
+/// A record of a member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct MemberRecord {
     pub(super) at: u64,
@@ -53,7 +54,7 @@ pub(super) struct MemberRecord {
     pub(super) notified: Vec<String>,
 }
 
-/// What a call asks for.
+/// Kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallKind {
@@ -64,7 +65,7 @@ pub(super) enum CallKind {
     Local,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum How {
@@ -73,11 +74,11 @@ pub(super) enum How {
     Unknown(String),
 }
 
-/// A line of a client.
+/// A record of a client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ClientRecord {
-    /// It has its session, and notifications come from here on.
+    /// The client has its session. Notifications arrive from here on.
     Session { at: u64, session: String },
     /// Written before anything of the call is sent.
     Begin {
@@ -86,18 +87,18 @@ pub(super) enum ClientRecord {
         to: Vec<u16>,
         kind: CallKind,
         operation: String,
-        /// What a read is to be after.
+        /// The place that a read must include.
         after: Option<Place>,
     },
     /// Written before the command is sent.
     Ticket { call: u64, ticket: String },
-    /// Also by the next process of the session.
+    /// End of a call, which the next process of the session may record as well.
     End { at: u64, call: u64, how: How },
     /// A notification.
     Note { at: u64, group: u16, place: Place },
     /// Notifications were lost.
     Missed { at: u64, group: u16, count: u64 },
-    /// All notifications that came are above.
+    /// All notifications that have arrived are recorded above.
     Closed { at: u64 },
 }
 
@@ -109,7 +110,7 @@ impl Journal {
     /// Opens the file to append to it.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         file.map(Journal).map_err(|error| Failure::cannot_write(path, &error))
@@ -118,7 +119,7 @@ impl Journal {
     /// Writes a record at once.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn write(&mut self, record: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
@@ -126,10 +127,10 @@ impl Journal {
     }
 }
 
-/// Reads the records of a file; none if it does not exist. The end of a last line that was not finished is left out.
+/// Reads the records of a file, or none if it does not exist. An incomplete last line is skipped.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is no record.
+/// If the file cannot be read, or a line is not a record.
 pub(super) fn read<R: DeserializeOwned>(path: &Path) -> Result<Vec<R>, Failure> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,5 +1,5 @@
-//! `stentor demo --neb`: five real processes broadcast a text to each other; one of them tells different processes
-//! different things.
+//! `stentor demo --neb`: five real processes broadcast a text to each other. One of them sends different values to
+//! different processes.
 
 mod process;
 
@@ -26,15 +26,15 @@ use crate::args;
 pub(in crate::commands) use process::process;
 
 const PROCESSES: usize = 5;
-/// Who lies.
+/// The process that lies.
 const LIAR: u16 = 3;
-/// Who gets the liar's second value.
+/// The processes that receive the liar's second value.
 const VICTIMS: [u16; 2] = [2, 4];
 const PAYLOAD_BYTES: usize = 4096;
 const WINDOW: u32 = 16;
-/// The longest time in which nothing is said before it is given up.
+/// Longest time without a report before the demonstration is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Lines, unless more are asked for.
+/// Number of lines, unless the user chose another.
 const LINES: u64 = 400;
 
 /// An equivocation, as a process reported it.
@@ -43,11 +43,11 @@ struct Evidence {
     by: String,
     sender: String,
     index: u64,
-    /// Payloads, as hex digits.
+    /// Payloads, as hexadecimal digits.
     ours: String,
     other: String,
     witness: String,
-    /// Both are signed by the sender.
+    /// `true` if the sender has signed both.
     proven: bool,
 }
 
@@ -60,19 +60,19 @@ struct NebReport {
     liar: String,
     broadcasts: u64,
     deliveries: u64,
-    /// Deliveries for which nothing was read.
+    /// Number of deliveries that needed no READ.
     fast: u64,
     reads: u64,
     skipped: u64,
-    /// What the liar does.
+    /// The lies of the liar.
     lies: Vec<String>,
-    /// What really carried it, where that is chosen at start.
+    /// The provider that carried the broadcasts, if it is chosen at start.
     carrier: Option<String>,
-    /// Second values that the liar sent.
+    /// Number of second values that the liar sent.
     equivocated: u64,
-    /// Writes of the liar outside its own region; all were refused.
+    /// Number of writes of the liar outside its own region, all of which were refused.
     refused: u64,
-    /// Records that a switch was to copy, one for each receiver.
+    /// Number of records that a switch was asked to copy, counted once for each receiver.
     #[serde(skip)]
     copies_asked: u64,
     switch: Option<Switched>,
@@ -100,7 +100,7 @@ impl Drop for Cast {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            // Nothing happens if it has ended.
+            // Has no effect on a process that has ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -126,7 +126,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     output.conclude(&shown, Verdict::of(shown.ok))
 }
 
-/// Splits the text among the correct processes and writes down what each is to do.
+/// Splits the text among the correct processes and writes the specification of each process.
 fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec>, Failure> {
     let (directory, sockets) = (stage.path(), stage.sockets());
     let key = if args.fabric == DemoFabric::Shm { PathBuf::new() } else { stage.write_key()? };
@@ -146,7 +146,7 @@ fn specs(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<WorkerSpec
             }
         })
     };
-    // Who never answers is waited for, once by each sender.
+    // Each sender waits once for a process that never answers.
     let patience_ms = if args.lies.iter().any(|lie| lie == "silent") { 2_000 } else { 10_000 };
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
     let mut shares: Vec<Vec<u8>> = vec![Vec::new(); PROCESSES];
@@ -205,7 +205,8 @@ fn start(specs: &[WorkerSpec]) -> Result<Cast, Failure> {
     Ok(cast)
 }
 
-/// Waits until every correct process is done and somebody has evidence, then ends them and judges.
+/// Waits until every correct process is done and, if the liar must be caught, a process has evidence. Then ends the
+/// processes and judges.
 fn conduct(
     cast: &mut Cast,
     specs: &[WorkerSpec],
@@ -220,7 +221,7 @@ fn conduct(
         check()?;
         match cast.said.recv_timeout(Duration::from_millis(100)) {
             Ok((_, Said::Done)) => (done, since) = (done + 1, Instant::now()),
-            // Processes that chose another would not have met.
+            // All report the same provider, because processes with different ones would not have connected.
             Ok((_, Said::Carried { by })) => carrier = Some(by),
             Ok((by, said)) => evidence.extend(reported(by, &said)),
             Err(RecvTimeoutError::Timeout) if since.elapsed() < PATIENCE => gone(cast)?,
@@ -261,7 +262,7 @@ fn conduct(
     Ok(shown)
 }
 
-/// Whether somebody must get evidence: who sends two values and answers as well is caught.
+/// Returns whether a process must get evidence. A liar that sends two values and also answers is caught.
 fn is_caught(lies: &[String]) -> bool {
     let tells = |name: &str| lies.iter().any(|lie| lie == name);
     tells("two-values") && !tells("silent")
@@ -286,7 +287,7 @@ fn reported(by: u16, said: &Said) -> Option<Evidence> {
 }
 
 impl NebReport {
-    /// Adds what a process did. Whether it was that.
+    /// Adds a summary of a process. Returns whether `said` is one.
     fn add(&mut self, by: u16, said: &Said) -> bool {
         let Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, refused, copies, .. } = said
         else {
@@ -306,7 +307,7 @@ impl NebReport {
         true
     }
 
-    /// What the switch did. One that made no copies fails the demonstration.
+    /// Adds the work of the switch. A switch that made no copies fails the demonstration.
     fn copied(&mut self, switched: Switched) {
         self.ok &= switched.is_used();
         self.switch = Some(switched);
@@ -315,7 +316,7 @@ impl NebReport {
     fn judge(&mut self, report: &Report) {
         self.properties = verdicts(report);
         self.counter_example.clone_from(&report.counter_example);
-        // Evidence is only judged where there is some.
+        // Evidence is judged only if there is some.
         let unjudged = |name: &str, verdict: &str| name == "B7" && verdict == "not_checked" && !is_caught(&self.lies);
         let good = |(name, verdict): (&&str, &&str)| *verdict == "ok" || unjudged(name, verdict);
         let all_judged = self.properties.iter().all(good) && !self.properties.is_empty();

@@ -1,4 +1,5 @@
-//! One process of the broadcast on shared memory, RoCEv2, an RDMA device or libfabric, as a demonstration starts it: correct, or a liar.
+//! One process of the broadcast on shared memory, RoCEv2, an RDMA device or libfabric, as a demonstration starts it:
+//! correct, or a liar.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,38 +24,38 @@ use stentor_support::{Failure, Verdict, hex};
 use super::{LIAR, PAYLOAD_BYTES, PROCESSES, VICTIMS, WINDOW};
 use crate::commands::neb::NebHistory;
 
-/// The name of a demonstration's cluster.
+/// Name of a demonstration's cluster.
 pub(crate) const CLUSTER: &str = "demo-neb";
-/// Where the processes on RoCEv2 listen for each other.
+/// Port on which the processes on RoCEv2 listen for each other.
 const PORT: u16 = 7101;
 
-/// What keys and addresses of the demonstration are derived with.
+/// Salt from which keys and addresses of the demonstration are derived.
 const SALT: u64 = 0x5354_454e_544f_5221;
-/// How long a process waits for the switch before it broadcasts without it.
+/// Time that a process waits for the switch before it broadcasts without it.
 const COPYING: Duration = Duration::from_secs(10);
 
-/// What one process is told.
+/// The specification of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerSpec {
     pub(crate) me: u16,
 
     pub(crate) sockets: PathBuf,
     pub(crate) history: PathBuf,
-    /// Lines to broadcast, one to a broadcast.
+    /// File with the lines to broadcast, one per broadcast.
     pub(crate) input: PathBuf,
 
-    /// By process: how many a correct process broadcasts.
+    /// Number of broadcasts of each correct process, by process.
     pub(crate) shares: Vec<u64>,
 
-    /// What the liar does, by [`Lies::NAMES`].
+    /// The lies of the liar, by [`Lies::NAMES`].
     pub(crate) lies: Vec<String>,
-    /// How long a sender waits for a process that is a window behind, ms.
+    /// Time that a sender waits for a process that lags by a window, in milliseconds.
     pub(crate) patience_ms: u64,
     pub(crate) carrier: Carrier,
 }
 
-/// What processes of one host talk over. The file with the key is named, not the key: what a process is told is in the list of
-/// processes, for everybody to see.
+/// The fabric of processes on one host. It contains the name of the key's file and not the key, because every user can
+/// see the arguments of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Carrier {
     /// Shared memory.
@@ -64,14 +65,14 @@ pub(crate) enum Carrier {
         /// Addresses are 127.network.0.1 and so on, by process.
         network: u8,
         key: PathBuf,
-        /// Its capture, and a bad network.
+        /// Its capture, and the faults of its network.
         traffic: Network,
-        /// Where a switch that makes copies is asked for sets.
+        /// Address of a switch from which sets are requested.
         switch: Option<SocketAddr>,
     },
     /// The RDMA device of the host.
     Verbs {
-        /// Where all processes are.
+        /// Address of all processes.
         address: IpAddr,
         key: PathBuf,
     },
@@ -80,24 +81,24 @@ pub(crate) enum Carrier {
         /// Addresses are 127.network.0.1 and so on, by process.
         network: u8,
         key: PathBuf,
-        /// What is tried, and nothing else.
+        /// The providers to try; no others are tried.
         providers: Vec<String>,
-        /// Whose restrictions are imposed.
+        /// Kind of device whose restrictions are imposed.
         as_efa: Option<String>,
     },
 }
 
-/// What a process says, one JSON document per line.
+/// A report of a process, one JSON document per line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "said", rename_all = "lowercase")]
 pub(crate) enum Said {
-    /// What carries this process's data.
+    /// The provider that carries this process's data.
     Carried { by: String },
     /// An equivocation.
     Evidence { sender: u16, index: u64, ours: String, other: String, witness: u16, proven: bool },
-    /// Everything that correct processes broadcast was delivered here.
+    /// All broadcasts of correct processes were delivered here.
     Done,
-    /// At the end.
+    /// The last report.
     Summary {
         broadcasts: u64,
         deliveries: u64,
@@ -107,7 +108,7 @@ pub(crate) enum Said {
         equivocated: u64,
         suspicions: u64,
         refused: u64,
-        /// Records that the network was to copy, one for each receiver.
+        /// Number of records that the network was asked to copy, counted once for each receiver.
         copies: u64,
     },
 }
@@ -119,13 +120,13 @@ impl Said {
     }
 }
 
-/// Where the processes of one host are, each at an address of its own.
+/// Returns the addresses of the processes of one host, which differ.
 fn addresses(network: u8, processes: usize) -> Vec<Option<SocketAddr>> {
     let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, network, 0, n).into(), PORT));
     (1..=processes as u8).map(address).collect()
 }
 
-/// How a process meets the others; the key is in a file.
+/// Returns the parameters with which a process meets the others. Its key is in a file.
 fn net(me: ProcessId, addresses: Vec<Option<SocketAddr>>, key: &Path) -> Result<NetConfig, Failure> {
     let key = KeySource::File(key.to_owned()).read(Path::new("")).map_err(failed)?;
     Ok(NetConfig::new(CLUSTER, me, addresses).key(key))
@@ -153,7 +154,7 @@ fn failed(what: impl std::fmt::Display) -> Failure {
     Failure::run(what, "neb process", "`stentor doctor` says what this machine can do")
 }
 
-/// Keys of one run on one host: nothing is protected by them, they show how evidence is made.
+/// Returns the keys of one run on one host. They protect nothing, but show how evidence is made.
 fn authority(me: ProcessId) -> Result<Authority, Failure> {
     let secret = |process: u16| [process as u8 + 1; 32];
     let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
@@ -224,7 +225,7 @@ fn take_part<F: Fabric>(fabric: F, spec: WorkerSpec) -> Result<Verdict, Failure>
 
 fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
     let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
-    // Its choices: a generator of George Marsaglia's, from a fixed beginning.
+    // Its choices come from a xorshift generator of George Marsaglia with a fixed seed.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut chance = move || {
         state ^= state << 13;
@@ -240,7 +241,7 @@ fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// A process that keeps to the protocol.
+/// A process that follows the protocol.
 struct Correct<F: Fabric> {
     node: Node<F>,
     spec: WorkerSpec,
@@ -248,11 +249,11 @@ struct Correct<F: Fabric> {
     sent: usize,
     heads: Vec<u64>,
     history: NebHistory,
-    /// Until when the first broadcast waits for the network to make copies.
+    /// Time until which the first broadcast waits for the network to make copies.
     copied_by: Option<Instant>,
 }
 
-/// The cluster that histories of a demonstration are about.
+/// Returns the cluster of a demonstration's histories.
 fn cluster() -> Cluster {
     let names = (0..PROCESSES as u16).map(|process| ProcessId(process).to_string());
     let builder = Cluster::builder().global_clock().group("n", names);

@@ -1,4 +1,4 @@
-//! A process's side: what an operator asks is answered between two rounds.
+//! A process's side of a removal: it answers requests of operators between two rounds.
 
 use stentor::operator::{Asks, Control};
 use stentor::runtime::FabricDiagnostics;
@@ -9,15 +9,15 @@ use stentor_support::Failure;
 
 use super::words::{Answer, Question};
 
-/// Where a process of the broadcast listens for operators.
+/// The control socket on which a process of the broadcast listens for operators.
 pub(crate) struct Listening {
     control: Control<Question>,
-    /// The configuration's.
+    /// Fingerprint of the configuration.
     fingerprint: u64,
 }
 
 impl Listening {
-    /// Listens beside the process's socket. `waker` is that of the process's fabric.
+    /// Listens beside the process's socket. `waker` wakes the process's fabric.
     pub(crate) fn at(at: &Beside, fingerprint: u64, waker: Waker) -> Result<Self, Failure> {
         let control = Control::listen(at, move || waker.wake()).map_err(|error| {
             let what = format_args!("cannot listen for `stentor neb remove`: {error}");
@@ -27,12 +27,13 @@ impl Listening {
         Ok(Listening { control, fingerprint })
     }
 
-    /// Answers what was asked. Whether anything was.
+    /// Answers the next request. Returns whether there was one.
     pub(crate) fn round<F: FabricDiagnostics>(&self, node: &mut Node<F>) -> bool {
         let Some(asked) = self.control.next() else { return false };
         let Question { fingerprint, ask } = &asked.question;
         let answer = if *fingerprint == self.fingerprint {
-            // What a sender breaks shows in the next round as well: its stream has ended then.
+            // A sender that has broken the protocol is reported in the next round as well, because its stream has ended
+            // by then.
             Answer::of(node.ask(&ask.meant(), &mut |_| {}))
         } else {
             Question::refuse("it was started with another configuration".to_owned())

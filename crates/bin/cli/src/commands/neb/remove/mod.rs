@@ -1,4 +1,4 @@
-//! `stentor neb remove`: takes processes out of a broadcast in mode `all`.
+//! `stentor neb remove`: removes processes from a broadcast in mode `all`.
 
 mod listening;
 mod words;
@@ -21,14 +21,14 @@ use stentor_support::{Failure, Human, Output, Style, Verdict, unique};
 use self::words::{Answer, Question};
 use crate::args::NebRemove;
 
-/// Between two looks whether a fence has taken effect.
+/// Interval at which a fence is checked.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Where the stream of a removed process ends.
+/// End of the stream of a removed process.
 #[derive(Serialize)]
 struct Ended {
     sender: String,
-    /// The first index that nobody delivers.
+    /// First index that no process delivers.
     upto: u64,
 }
 
@@ -36,7 +36,7 @@ struct Ended {
 struct Removed {
     removed: Vec<String>,
     remain: Vec<String>,
-    /// They were removed before, everywhere; nothing was done.
+    /// `true` if the processes had been removed before everywhere, so nothing was done.
     already: bool,
     streams: Vec<Ended>,
     seconds: f64,
@@ -56,14 +56,14 @@ impl Human for Removed {
     }
 }
 
-/// A broadcast whose processes run, or do not.
+/// A broadcast whose processes may be running.
 struct Cluster<'a> {
     plan: &'a ClusterRuntime,
     args: &'a NebRemove,
     names: Vec<&'a str>,
     directory: PathBuf,
     meeting: String,
-    /// Processes may be on other hosts, where they cannot be asked.
+    /// `true` if processes may be on other hosts, where they cannot be asked.
     spread: bool,
 }
 
@@ -138,7 +138,7 @@ impl Cluster<'_> {
         })
     }
 
-    /// Asks a process what it is to be asked now. Whether it is to be asked again.
+    /// Sends a process its next question, if there is one. Returns whether it must be asked again.
     fn ask(
         &self,
         removal: &mut Removal,

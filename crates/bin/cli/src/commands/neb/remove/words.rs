@@ -1,4 +1,4 @@
-//! What an operator and a process say to each other, as JSON has it.
+//! The messages between an operator and a process, as JSON.
 
 use serde::{Deserialize, Serialize};
 use stentor::operator::Asks;
@@ -6,7 +6,7 @@ use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{self, Ballot, Holding, Kept, Standing};
 
-/// What is asked, by whom has this configuration.
+/// A question. Only an operator with the same configuration may ask it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
@@ -14,7 +14,7 @@ pub(super) struct Question {
     pub(super) ask: Ask,
 }
 
-/// [`removal::Ask`].
+/// JSON form of [`removal::Ask`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Ask {
@@ -24,7 +24,7 @@ pub(super) enum Ask {
     Commit { round: u64, operator: u64, cuts: Vec<Cut> },
 }
 
-/// [`removal::Cut`].
+/// JSON form of [`removal::Cut`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Cut {
     sender: u16,
@@ -32,7 +32,7 @@ pub(super) struct Cut {
     values: Vec<Kept>,
 }
 
-/// [`removal::Answer`].
+/// JSON form of [`removal::Answer`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
@@ -44,7 +44,7 @@ pub(super) enum Answer {
     Refused(String),
 }
 
-/// [`Holding`].
+/// JSON form of [`Holding`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Held {
@@ -54,7 +54,7 @@ pub(super) enum Held {
 
 impl Asks for Question {
     type Answer = Answer;
-    // A window of values, in digits.
+    // Enough for a window of values, in digits.
     const LONGEST: u64 = 256 << 20;
 
     fn refuse(why: String) -> Answer {
@@ -144,7 +144,7 @@ impl Answer {
         }
     }
 
-    /// What it means; a refusal is for people only.
+    /// Returns the answer, or the text of a refusal, which is only for people.
     pub(super) fn meant(self) -> Result<removal::Answer, String> {
         Ok(match self {
             Answer::Standing { round, operator, fenced, removed } => {

@@ -1,4 +1,4 @@
-//! V1: members agree about their group's order, and each command is in it once.
+//! V1: the members of a group agree about its order, and each command is in it once.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -7,15 +7,15 @@ use super::evidence::{Called, MemberLife};
 use super::{CallKind, Evidence, How, MemberRecord, Registers, ServiceCounts, Told};
 use crate::commands::chaos::service::records::Place;
 
-/// What a machine was told at one place, in order, and who was notified.
+/// The inputs of a machine at one place, in order, each with the notified sessions.
 pub(super) type Events = Vec<(Told, Vec<String>)>;
 
-/// The order of a group as its members agree about it.
+/// The order of a group on which its members agree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupOrder {
-    /// By index: the place, and what was told there.
+    /// Place and inputs, by index.
     pub(super) places: BTreeMap<u64, (Place, Events)>,
-    /// By token of a command: its place.
+    /// Place of each command, by its token.
     pub(super) commands: HashMap<u64, Place>,
 }
 
@@ -30,17 +30,17 @@ pub(super) fn token(operation: &str) -> Option<u64> {
     operation.rsplit(' ').next()?.parse().ok()
 }
 
-/// Merges what the members of each group were told.
+/// Merges the inputs of the members of each group.
 ///
 /// # Errors
-/// If two differ, or one has left out something, or places do not rise.
+/// If two members differ, if one has skipped an input, or if places do not rise.
 pub(super) fn agreed(evidence: &Evidence) -> Result<Agreed, String> {
     let mut agreed = Agreed { groups: vec![GroupOrder::default(); usize::from(evidence.groups)] };
     let lives: Vec<_> = evidence.members.iter().map(|life| (life, runs(&life.records))).collect();
     for (life, runs) in &lives {
         let order = &mut agreed.groups[usize::from(life.group)].places;
         for run in runs {
-            // A process that is killed may have told its file a part of the last place only.
+            // A process that is killed may have recorded only a part of its last place.
             let last = run.keys().next_back();
             for (index, told) in run.iter().filter(|(index, _)| Some(*index) != last) {
                 merge(order, *index, told, life)?;
@@ -71,7 +71,7 @@ pub(super) fn agreed(evidence: &Evidence) -> Result<Agreed, String> {
 
 type Run = BTreeMap<u64, (Place, Events)>;
 
-/// What a member was told in one life, by place; a new run begins where it took over a value.
+/// Returns the inputs of a member in one life, by place. A new run begins wherever the member restored a value.
 fn runs(records: &[MemberRecord]) -> Vec<Run> {
     let mut runs = vec![Run::new()];
     for record in records {
@@ -105,7 +105,7 @@ fn has_no_gap(run: &Run, order: &Run, life: &MemberLife) -> Result<(), String> {
     })
 }
 
-/// Checks that places rise, replays the order, and notes where each command is.
+/// Checks that places rise, replays the order, and records the place of each command.
 fn index(group: usize, order: &mut GroupOrder) -> Result<(), String> {
     let mut before: Option<Place> = None;
     let mut value = Registers::default();
@@ -130,7 +130,7 @@ fn index(group: usize, order: &mut GroupOrder) -> Result<(), String> {
     Ok(())
 }
 
-/// Does the same with the sequential value. Returns who is notified.
+/// Replays an input on the sequential value. Returns the notified sessions.
 fn replay(value: &mut Registers, time: u64, told: &Told) -> Result<Vec<String>, String> {
     match told {
         Told::Applied { session, operation, reply } => {
@@ -146,7 +146,7 @@ fn replay(value: &mut Registers, time: u64, told: &Told) -> Result<Vec<String>, 
             Ok(effects.notified)
         }
         Told::Timer(lease) => {
-            // What is due by then has fired, so one that is due changes nothing.
+            // All timers that are due by then have fired. A timer that is really due therefore changes nothing now.
             let mut on_time = value.clone();
             on_time.expire(time);
             let mut again = on_time.clone();
@@ -164,7 +164,7 @@ fn replay(value: &mut Registers, time: u64, told: &Told) -> Result<Vec<String>, 
     }
 }
 
-/// Each command is in all its groups at one place, or in none; and its client was told the truth.
+/// Checks that each command is in all its groups at one place, or in none, and that its client got the right answer.
 pub(super) fn once(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<(), String> {
     let mut known = HashMap::new();
     for called in evidence.calls.iter().filter(|called| called.kind == CallKind::Command) {

@@ -10,7 +10,7 @@ use super::evidence::Called;
 use super::{CallKind, Evidence, How, Registers, ServiceCounts};
 use crate::commands::chaos::service::records::Place;
 
-/// The sequential service. An operation is followed by `@` and the time at which it was ordered.
+/// The sequential service. The text of an operation is followed by `@` and the time of its place.
 struct Sequential;
 
 fn timed(operation: &[u8]) -> (String, u64) {
@@ -40,7 +40,7 @@ impl Model for Sequential {
     }
 }
 
-/// Decides whether there is such an order. `false`: the search was given up.
+/// Decides whether such an order exists. Returns `false` if the search was given up.
 pub(super) fn serial(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<bool, String> {
     let mut history = History::new();
     let mut sessions = HashMap::new();
@@ -59,7 +59,7 @@ pub(super) fn serial(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceC
         };
         if let Some(place) = place.filter(|_| takes_part) {
             let call = &history.calls()[number];
-            // Reads outside the order stand behind the command that they saw last.
+            // Reads that are not in the order follow the last command that they have seen.
             order.push((place.time, place.of, !call.kind.is_multicast(), call.submitted, number));
         }
     }
@@ -73,7 +73,7 @@ pub(super) fn serial(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceC
     }
 }
 
-/// Where a call stands: by its answer, or by what members applied.
+/// Returns the place of a call: that of its answer, or the one where members applied it.
 fn place(called: &Called, agreed: &Agreed) -> Option<Place> {
     match &called.end {
         Some((_, How::Answered { place, .. })) => Some(*place),
@@ -100,7 +100,7 @@ fn call(called: &Called, session: u64, place: Option<Place>, complete: bool) -> 
             position: Some(position(*place)),
         },
         Some((_, How::NotApplied(_))) => Outcome::NotApplied,
-        // Nothing is under way any more.
+        // No call is in flight any more.
         _ if place.is_none() && complete => Outcome::NotApplied,
         _ => Outcome::Unknown,
     };

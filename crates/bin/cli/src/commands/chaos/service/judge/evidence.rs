@@ -1,4 +1,4 @@
-//! What the processes of a run recorded.
+//! The records of the processes of a run.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use super::{CallKind, ChaosPlant, ClientRecord, How, MemberRecord, Scene, Told};
 use crate::commands::chaos::service::callers::journal;
 use crate::commands::chaos::service::records::{Place, read};
 
-/// What a member recorded in one of its lives.
+/// The records of a member in one of its lives.
 #[derive(Clone, Debug)]
 pub(in crate::commands::chaos::service) struct MemberLife {
     pub(super) name: String,
@@ -18,7 +18,7 @@ pub(in crate::commands::chaos::service) struct MemberLife {
     pub(super) records: Vec<MemberRecord>,
 }
 
-/// What a client recorded in one of its lives.
+/// The records of a client in one of its lives.
 #[derive(Clone, Debug)]
 pub(in crate::commands::chaos::service) struct ClientLife {
     pub(super) client: u64,
@@ -27,7 +27,7 @@ pub(in crate::commands::chaos::service) struct ClientLife {
     pub(super) records: Vec<ClientRecord>,
 }
 
-/// A call, with its outcome if somebody was told.
+/// A call, with its outcome if the client has learned it.
 #[derive(Clone, Debug)]
 pub(in crate::commands::chaos::service) struct Called {
     pub(super) session: String,
@@ -38,21 +38,21 @@ pub(in crate::commands::chaos::service) struct Called {
     pub(super) kind: CallKind,
     pub(super) operation: String,
     pub(super) after: Option<Place>,
-    /// When it ended and how; and whether a later process of the client was told.
+    /// Time and outcome of the end.
     pub(super) end: Option<(u64, How)>,
     pub(super) later: bool,
 }
 
-/// Everything that is known of a run.
+/// All records of a run.
 #[derive(Clone, Debug, Default)]
 pub(in crate::commands::chaos::service) struct Evidence {
     pub(super) groups: u16,
     pub(super) members: Vec<MemberLife>,
     pub(super) clients: Vec<ClientLife>,
     pub(super) calls: Vec<Called>,
-    /// The bound of clocks, ns.
+    /// Bound of the clocks, in nanoseconds.
     pub(super) bound: u64,
-    /// The wall clock of this host less its monotonic one, ns.
+    /// Wall clock of this host minus its monotonic clock, in nanoseconds.
     pub(super) wall: i128,
     pub(super) complete: bool,
 }
@@ -83,7 +83,7 @@ impl Evidence {
                     ClientRecord::Session { session, .. } => Some(session.clone()),
                     _ => None,
                 });
-                // Without a session it has called nothing.
+                // A client without a session has made no calls.
                 let Some(session) = session else { continue };
                 evidence.clients.push(ClientLife { client, life, session, records });
             }
@@ -92,12 +92,12 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Collects the calls from what clients recorded.
+    /// Collects the calls from the records of the clients.
     pub(super) fn gather(&mut self) {
         self.calls = calls(&self.clients);
     }
 
-    /// Gets something wrong, so that a test sees that the judge sees it.
+    /// Injects an error, with which a test shows that the judge detects it.
     pub(super) fn spoil(&mut self, plant: ChaosPlant) {
         let answered =
             |called: &&mut Called, kind| called.kind == kind && matches!(called.end, Some((_, How::Answered { .. })));
@@ -132,7 +132,7 @@ impl Evidence {
     }
 }
 
-/// The calls of all clients, each with the outcome that its own process or a later one was told.
+/// Returns the calls of all clients, each with the outcome that its own process or a later one has learned.
 fn calls(clients: &[ClientLife]) -> Vec<Called> {
     let mut calls: BTreeMap<u64, Called> = BTreeMap::new();
     for ClientLife { life, session, records, .. } in clients {

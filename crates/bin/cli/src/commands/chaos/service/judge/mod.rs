@@ -1,14 +1,15 @@
-//! Judges a run of a service by what its processes recorded.
+//! Judges a run of a service by the records of its processes.
 //!
-//! | property | promise |
-//! |---|---|
-//! | V1 | all members of a group apply the same commands at the same places; each command once in each of its groups, or in none; what was answered is applied, what was not applied is nowhere |
-//! | V2 | the calls of all clients have one serial order: groups are linearizable, sessions are respected, `Leader` reads miss nothing, `After` and `Local` reads show a prefix |
-//! | V3 | the ordered time rises along the order, is that of the commands within the bound of clocks, and timers fire by it |
-//! | V4 | no notification is lost that is not told as missed |
+//! - V1: all members of a group apply the same commands at the same places. Each command is applied once in each of its
+//!   groups, or in none. A command that was answered is applied; one that was reported as not applied is in no order.
+//! - V2: the calls of all clients have one serial order. Groups are linearizable, sessions are respected, `Leader`
+//!   reads miss nothing, and `After` and `Local` reads show a prefix.
+//! - V3: the ordered time rises along the order, is that of the commands within the bound of clocks, and timers fire by
+//!   it.
+//! - V4: no notification is lost unless it is reported as missed.
 //!
-//! The members' records say where each call of unknown outcome has its place. So the order that shows V2 is known, and the search of
-//! `stentor_checker` is needed only where that order does not.
+//! The members' records contain the place of each call with an unknown outcome. An order that shows V2 is therefore
+//! known, and the search of `stentor_checker` is needed only if that order fails.
 
 mod agreement;
 mod calls;
@@ -31,34 +32,34 @@ use crate::commands::chaos::scene::Scene;
 use agreement::Agreed;
 pub(super) use evidence::Evidence;
 
-/// What was judged.
+/// Counts of what was judged.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(in crate::commands::chaos) struct ServiceCounts {
-    /// Commands that were applied, each once for all its groups.
+    /// Number of applied commands, each counted once for all its groups.
     commands: u64,
-    /// Of those, to several groups.
+    /// Number of these that went to several groups.
     wide: u64,
-    /// Reads that were answered, by what they may miss.
+    /// Number of answered reads, by consistency level.
     reads: BTreeMap<&'static str, u64>,
-    /// Calls that were not applied, and that nobody knows about.
+    /// Number of calls that were not applied, and of calls with an unknown outcome.
     not_applied: u64,
     unknown: u64,
-    /// Of the calls of unknown outcome, those that were applied.
+    /// Number of calls with an unknown outcome that were applied.
     unknown_applied: u64,
-    /// Calls whose outcome a later process of the client was told.
+    /// Number of calls whose outcome a later process of the client has learned.
     resolved_later: u64,
     timers: u64,
-    /// How long after its time a timer was due at the first member, at most, ms.
+    /// Largest delay of a timer at the first member, in milliseconds.
     latest_timer_ms: u64,
     notified: u64,
     missed: u64,
-    /// How far the ordered time was before the beginning of a call, and after its end, at most, µs.
+    /// Largest distance of the ordered time before the beginning of a call, and after its end, in microseconds.
     time_behind_us: u64,
     time_ahead_us: u64,
 }
 
 impl ServiceCounts {
-    /// Returns the counts for people.
+    /// Returns the counts as text.
     pub(in crate::commands::chaos) fn text(&self) -> String {
         let reads: Vec<_> = self.reads.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
         format!(
@@ -90,7 +91,7 @@ pub(in crate::commands::chaos) struct Judged {
     pub(in crate::commands::chaos) counts: ServiceCounts,
 }
 
-/// Judges what the processes of a run recorded. `complete`: the cluster has come to rest.
+/// Judges the records of a run. `complete` is `true` if the cluster has come to rest.
 ///
 /// # Errors
 /// If the records cannot be read.
@@ -132,7 +133,7 @@ fn decided(evidence: &Evidence) -> Judged {
         }
         Err(why) => {
             note("V1", Err(why));
-            // Without one order of the members nothing else can be told, but by the clients' replies.
+            // Without a common order of the members, only V2 can be judged, by the clients' replies.
             note("V2", calls::serial(evidence, &Agreed::default(), &mut counts));
             note("V3", Ok(false));
             note("V4", Ok(false));

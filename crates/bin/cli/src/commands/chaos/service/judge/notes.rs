@@ -1,4 +1,4 @@
-//! V4: what a machine has notified a session of comes in order, or is told as missed in its place.
+//! V4: the notifications of a session arrive in order, or are reported as missed in their place.
 
 use super::agreement::Agreed;
 use super::evidence::ClientLife;
@@ -6,8 +6,8 @@ use super::{CallKind, ClientRecord, Evidence, How, ServiceCounts};
 
 /// Follows the notifications of each group to each process of a client.
 ///
-/// Only what comes after the answer to its own `watch` counts: before that, a session that was taken up may be told of what went to the
-/// process before.
+/// Only notifications after the answer to the process's own `watch` count. Before it, a resumed session may receive
+/// those for the previous process.
 pub(super) fn told(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<(), String> {
     let last =
         |life: &ClientLife| !evidence.clients.iter().any(|other| other.client == life.client && other.life > life.life);
@@ -54,7 +54,8 @@ fn follow(
     closed: bool,
     counts: &mut ServiceCounts,
 ) -> Result<(), String> {
-    // How many of those sent are received or missed, and how many were missed in a row that is not bounded yet.
+    // Number of sent notifications that were received or missed; number of notifications missed since the last received
+    // one.
     let (mut passed, mut missed, mut is_first) = (0, 0, true);
     for record in &life.records {
         match record {
@@ -84,7 +85,7 @@ fn follow(
     Ok(())
 }
 
-/// What was missed before the first notification may have been sent before the `watch`.
+/// Notifications that were missed before the first received one may have been sent before the `watch`.
 fn check(lost: u64, missed: u64, is_first: bool) -> Result<(), String> {
     if lost == missed || (is_first && lost < missed) {
         return Ok(());

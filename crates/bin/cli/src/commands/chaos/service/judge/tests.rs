@@ -1,4 +1,4 @@
-//! The judge sees what is wrong: each test changes one thing in a run that is right.
+//! The judge detects errors: each test changes one thing in a correct run.
 
 use super::evidence::{ClientLife, MemberLife};
 use super::*;
@@ -7,7 +7,7 @@ use crate::commands::chaos::service::records::Place;
 const MS: u64 = 1_000_000;
 const SESSION: &str = "00000000000000000000000000000007";
 
-/// A run of one client of two groups, each with two members, that does one thing after the other: a millisecond each.
+/// A run of one client and two groups with two members each. It does one thing after the other, one per millisecond.
 #[derive(Default)]
 struct World {
     now: u64,
@@ -73,7 +73,7 @@ impl World {
         let (to, operation) = (vec![group], query.to_owned());
         self.records.push(ClientRecord::Begin { at, call, to, kind, operation, after: None });
         let of = usize::from(group);
-        // A leader orders a time entry before it answers somebody who has heard of a later time.
+        // A leader orders a time entry before it answers a client that has seen a later time.
         let time = self.at();
         let entry = (kind == CallKind::Leader).then(|| self.place(of, time));
         let last = entry.or(self.members[of].last().and_then(|record| record.place));
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// A run in which everything is as it should be.
+/// Returns a correct run.
 fn right() -> Evidence {
     let mut world = World::default();
     world.command(&[0], "watch");
@@ -133,7 +133,7 @@ fn verdicts(evidence: &Evidence) -> (Vec<&'static str>, String) {
     (violated.collect(), judged.example.unwrap_or_default())
 }
 
-/// Changes a right run, and expects these violations.
+/// Changes a correct run, and expects these violations.
 fn wrong(change: impl FnOnce(&mut Evidence), expected: &[&str], text: &str) {
     let mut evidence = right();
     change(&mut evidence);
@@ -147,7 +147,7 @@ fn is_put(told: &Told) -> bool {
 }
 
 #[test]
-fn a_right_run_keeps_every_promise() {
+fn correct_run_passes() {
     let judged = decided(&right());
     assert!(judged.verdicts.values().all(|verdict| *verdict == "ok"), "{:?} {:?}", judged.verdicts, judged.example);
     let counts = judged.counts;
@@ -156,7 +156,7 @@ fn a_right_run_keeps_every_promise() {
 }
 
 #[test]
-fn a_read_at_the_leader_that_misses_a_command_is_seen() {
+fn stale_read_at_the_leader_is_found() {
     let stale = |evidence: &mut Evidence| {
         let leader = |called: &&mut evidence::Called| called.kind == CallKind::Leader && called.operation == "sum";
         let replies: Vec<_> = evidence.calls.iter_mut().filter(leader).map(|called| called.end.clone()).collect();
@@ -171,7 +171,7 @@ fn a_read_at_the_leader_that_misses_a_command_is_seen() {
 }
 
 #[test]
-fn another_reply_a_lost_command_and_a_doubled_one_are_seen() {
+fn wrong_reply_lost_command_and_doubled_command_are_found() {
     wrong(|evidence| evidence.spoil(ChaosPlant::Reply), &["V2"], "");
     let mut lost = right();
     lost.spoil(ChaosPlant::Lost);
@@ -182,7 +182,7 @@ fn another_reply_a_lost_command_and_a_doubled_one_are_seen() {
 }
 
 #[test]
-fn members_that_differ_are_seen() {
+fn differing_members_are_found() {
     let skip = |evidence: &mut Evidence| drop(evidence.members[0].records.remove(5));
     wrong(skip, &["V1"], "has left out place");
     let other = |evidence: &mut Evidence| evidence.members[2].records[3].notified.push(SESSION.to_owned());
@@ -197,7 +197,7 @@ fn members_that_differ_are_seen() {
 }
 
 #[test]
-fn a_command_that_was_called_off_and_is_applied_is_seen() {
+fn cancelled_command_that_is_applied_is_found() {
     let not_applied = |evidence: &mut Evidence| {
         let at = evidence.calls[3].at + 1;
         evidence.calls[3].end = Some((at, How::NotApplied("closed".to_owned())));
@@ -209,7 +209,7 @@ fn a_command_that_was_called_off_and_is_applied_is_seen() {
 }
 
 #[test]
-fn a_call_of_unknown_outcome_may_be_applied_or_not() {
+fn call_of_unknown_outcome_may_be_applied_or_not() {
     let mut evidence = right();
     evidence.calls.last_mut().expect("there are some").end = None;
     assert_eq!(verdicts(&evidence), (Vec::new(), String::new()));
@@ -218,7 +218,7 @@ fn a_call_of_unknown_outcome_may_be_applied_or_not() {
 }
 
 #[test]
-fn a_timer_that_comes_late_and_one_that_comes_early_are_seen() {
+fn late_and_early_timers_are_found() {
     let late = |evidence: &mut Evidence| {
         evidence
             .members
@@ -240,7 +240,7 @@ fn a_timer_that_comes_late_and_one_that_comes_early_are_seen() {
 }
 
 #[test]
-fn a_time_beyond_the_bound_is_seen() {
+fn time_beyond_the_bound_is_found() {
     let shift = |evidence: &mut Evidence, by: i128| evidence.wall += by;
     let within = i128::from(40 * MS);
     for by in [within, -within] {
@@ -254,7 +254,7 @@ fn a_time_beyond_the_bound_is_seen() {
 }
 
 #[test]
-fn a_notification_that_is_lost_must_be_told() {
+fn lost_notification_must_be_reported() {
     let is_note = |record: &ClientRecord| matches!(record, ClientRecord::Note { group: 0, .. });
     let lose = |evidence: &mut Evidence, which: usize, missed: Option<u64>| {
         let records = &mut evidence.clients[0].records;
@@ -278,7 +278,7 @@ fn a_notification_that_is_lost_must_be_told() {
 }
 
 #[test]
-fn a_put_is_what_watchers_are_told() {
+fn put_notifies_watchers() {
     let told = right();
     let puts =
         told.members[0].records.iter().filter(|record| is_put(&record.told) || !record.notified.is_empty()).count();

@@ -1,13 +1,15 @@
-//! V3: the ordered time follows the real one. That it rises and that timers fire by it is judged where the order is replayed.
+//! V3: the ordered time follows the real time. Module `agreement`, which replays the order, checks that it rises and
+//! that timers fire by it.
 
 use super::agreement::Agreed;
 use super::{CallKind, Evidence, How, ServiceCounts, Told};
 
-/// What times may be off besides the bound of clocks: a member looks at its clocks between rounds of its loop, ns.
+/// Allowance for times besides the bound of clocks, because a member reads its clocks between rounds of its loop. In
+/// nanoseconds.
 const SLACK: i128 = 50_000_000;
 
-/// A command is ordered between its call and its answer, and nobody applies what is ordered in the future: by the wall clock of this
-/// host, which no fault touches, within the bound.
+/// Checks that a command is ordered between its call and its answer, and that no member applies a command of the
+/// future. The reference is the wall clock of this host, which no fault touches; errors within the bound are allowed.
 pub(super) fn real(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) -> Result<(), String> {
     let wall = |at: u64| i128::from(at) + evidence.wall;
     let most = i128::from(evidence.bound) + SLACK;
@@ -45,7 +47,7 @@ pub(super) fn real(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCou
     Ok(())
 }
 
-/// Counts the timers, and how late they came. How late they may come depends on the faults.
+/// Counts the timers and their delays. The allowed delay depends on the faults, so it is not judged.
 fn timers(evidence: &Evidence, agreed: &Agreed, counts: &mut ServiceCounts) {
     for (group, order) in (0_u16..).zip(&agreed.groups) {
         for (index, (place, events)) in &order.places {
