@@ -25,7 +25,7 @@
 //!
 //! Beyond that, what was delivered on any history is delivered by all survivors; and no id is used twice. If a group was founded twice
 //! in incarnations of one number, because nobody who remembered the first one was there, the clients that it numbers may
-//! use ids again (ARCHITECTURE.md, "What is lost with memory"): those are other messages.
+//! use ids again (`docs/guarantees.md`, "Ids after a loss"): those are other messages.
 
 use std::collections::HashMap;
 

@@ -28,7 +28,7 @@ use crate::Ballot;
 /// - The probe terminates: others remember finitely many ballots of the group, and after a campaign the leader's ballot
 ///   is above all that it learned of.
 ///
-/// `ARCHITECTURE.md`, "What is lost with memory", describes what this does not restore.
+/// `docs/guarantees.md`, "After loss of memory", describes what this does not restore.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct StaleLeaderProbe {
     /// The larger ballot.

@@ -31,7 +31,7 @@
 //!   incarnation, and their promises name their lives to the candidate before it takes over.
 //!
 //! Messages that were agreed in (n, t) and are not in the candidate's state are lost. So are messages that were in
-//! flight to it; other groups settle those (`settling.rs`; see `ARCHITECTURE.md`, "What is lost with memory").
+//! flight to it; other groups settle those (`settling.rs`; see `docs/guarantees.md`, "After loss of memory").
 
 use stentor_fabric::ProcessId;
 
