@@ -8,14 +8,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A fresh, empty directory. It is removed with everything in it when dropped.
+/// A fresh, empty directory, which is removed with its content on drop.
 ///
-/// Only this user may enter it, and its path is short enough for sockets.
+/// Only the current user may enter it, and its path is short enough for the address of a Unix socket.
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// Makes a directory that no other test has.
+    /// Creates a directory that no other test uses.
     ///
     /// # Panics
     /// If the system's directory for temporary files is not writable.
@@ -27,15 +27,15 @@ impl TempDir {
             let path = std::env::temp_dir().join(format!("stentor-test-{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return TempDir(path),
-                // A killed process of the same number has left it.
+                // Left behind by a killed process with the same process id.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", path.display()),
             }
         }
     }
 
-    /// Makes a directory with these files in it, each with a line of text, as the kernel tells of devices. Also makes the
-    /// directories that they are in.
+    /// Creates a directory with `files`, each a path and one line of text, as in the kernel's description of devices in
+    /// sysfs. Creates parent directories as needed.
     ///
     /// # Panics
     /// If the system's directory for temporary files is not writable.
@@ -48,10 +48,10 @@ impl TempDir {
         directory
     }
 
-    /// Writes a file in it, and makes the directories that the file is in. Returns the file's path.
+    /// Writes a file in the directory, and creates its parent directories. Returns the file's path.
     ///
     /// # Panics
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.join(path);
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_fresh_and_goes_with_all_that_is_in_it() {
+    fn directories_are_distinct_and_removed_with_their_content() {
         let (one, other) = (TempDir::new(), TempDir::with_lines(&[("a/b", "text")]));
         assert_ne!(*one, *other);
         assert_eq!(fs::read_dir(&one).unwrap().count(), 0);

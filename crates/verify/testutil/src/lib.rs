@@ -1,4 +1,5 @@
-//! What the tests of several crates share. No program is linked with it, but `xtask` and the counter of instructions.
+//! Helpers shared by the tests of several crates: temporary directories, random numbers, medians. `xtask` and the
+//! instruction counter link it, too; no shipped program does.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +8,7 @@ mod directory;
 pub use directory::TempDir;
 pub use stentor_fabric::SplitMix64;
 
-/// Returns the median; of an even number of values, the upper of the two in the middle.
+/// Returns the median. An even number of values has the upper of the middle two as its median.
 ///
 /// # Panics
 /// If there is no value.
@@ -18,10 +19,11 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Reads a number from the environment, such as the seed of a longer run.
+/// Reads a number from an environment variable, such as the seed of a longer run. Returns `default` if the variable is
+/// not set.
 ///
 /// # Panics
-/// If the variable holds something else.
+/// If the variable is not a number.
 #[must_use]
 pub fn number_of_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))
