@@ -1,5 +1,6 @@
-//! Counts each path for 200 and for 1200 messages. `cargo xtask nightly --only instructions` installs the runner that this
-//! needs, runs it and takes the difference; the number of messages is read from the benchmark's id.
+//! Counts the instructions of each path for 200 and for 1200 messages. `cargo xtask nightly --only instructions`
+//! installs the runner that this benchmark needs, runs it and computes the difference. It reads the number of messages
+//! from the benchmark's id.
 #![allow(missing_docs)]
 
 use gungraun::prelude::*;
@@ -12,7 +13,7 @@ use stentor_instructions::shm::{self, Pair};
 use stentor_instructions::switch::Bed;
 use stentor_instructions::wire::{self, Place};
 
-/// Counts a path for two numbers of messages. Setting it up and warming it up lie outside of the counted sections.
+/// Counts a path for two numbers of messages. Setup and warm-up are outside of the counted sections.
 macro_rules! path {
     ($name:ident, $ready:expr, |$bed:ident, $messages:ident| $run:expr) => {
         #[library_benchmark]

@@ -1,4 +1,4 @@
-//! One message of a channel at a time, on shared memory.
+//! The path of a channel message, one message at a time, on shared memory.
 
 use stentor::runtime::ShmFabric;
 use stentor_channel::{Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};
@@ -11,16 +11,16 @@ use crate::{WARM_UP, counted_if};
 /// The end of the connection whose calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Handing the message over, and the steps of the end that writes.
+    /// The writer: `hand_over` of the message, and its steps.
     Writer,
-    /// The steps of the end that reads, and the read.
+    /// The reader: its steps and the read.
     Reader,
 }
 
 const MESSAGE: [u8; 64] = [7; 64];
-/// The largest message of the fabric, bytes.
+/// Size of the largest message of the fabric, in bytes.
 const FABRIC_BYTES: u32 = 256 << 10;
-/// Rounds in which a message must be read and reported as written.
+/// Maximum number of rounds until a message is read and reported as written.
 const MOST_ROUNDS: u32 = 100;
 
 /// Both ends of a connection in one thread. The first one writes.
@@ -31,10 +31,10 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Opens a connection and passes the warm-up.
+    /// Opens a connection and sends the warm-up messages.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -66,7 +66,8 @@ impl Ends {
         ends
     }
 
-    /// Passes `messages`, one after the other, and counts what the role does until each is read and reported as written.
+    /// Sends `messages`, one after the other. Counts the instructions of `role` until each message is read and reported
+    /// as written.
     ///
     /// # Panics
     /// If a message does not arrive.

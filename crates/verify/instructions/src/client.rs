@@ -1,5 +1,6 @@
-//! One command at a time to a group of three nodes: sent by the protocol's client without a reply, by the same with a session that is
-//! written out by hand, by a [`LocalClient`], and by a [`Client`], of which the caller is counted.
+//! The path of a command, one at a time, to a group of three nodes. Four clients are measured: the protocol's client
+//! without a reply, the protocol's client with a hand-written session, a [`LocalClient`], and the caller of a
+//! [`Client`].
 
 use std::future::Future as _;
 use std::io::{self, Read};
@@ -40,10 +41,10 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const GROUPS: [GroupId; 1] = [GroupId(0)];
 const COMMAND: [u8; 64] = [7; 64];
 const COMMAND_WANTS: Wants = Wants { notify: true, sync: false, enveloped: true, not_before: 0 };
-/// Rounds in which a command must be answered. It takes about four.
+/// Maximum number of rounds until a command is answered. About four are needed.
 const MOST_ROUNDS: u32 = 100;
 
-/// Replies with the number of commands.
+/// A state machine that replies with the number of commands.
 #[derive(Default)]
 struct Counter(u64);
 
@@ -70,11 +71,11 @@ fn cluster(directory: &Path) -> Cluster {
     Cluster::load(&path).expect("valid").in_directory(directory)
 }
 
-/// What a client does for its next command, and whether it is answered.
+/// A client that is driven by the benchmark, one command at a time.
 pub trait Turns {
     /// Sends the command.
     fn begin(&mut self, group: Group);
-    /// Does a round. Returns whether the command has its outcome.
+    /// Runs a round. Returns whether the command has its outcome.
     fn turn(&mut self) -> bool;
 }
 
@@ -102,19 +103,19 @@ impl Turns for runtime::Client<ShmFabric> {
     }
 }
 
-/// The protocol's client in its usual loop, and a session, with nothing else: what a [`LocalClient`] is compared with.
+/// The protocol's client in its usual loop with a session, and nothing else. It is the baseline for [`LocalClient`].
 pub struct ByHand {
     client: runtime::Client<ShmFabric>,
     backoff: Backoff,
     housekeeper: Housekeeper,
     caller: Caller,
     envelope: [u8; Envelope::BYTES],
-    /// The largest time of the order that a reply has told: the next command comes after it, as one of a [`LocalClient`] does.
+    /// The largest logical time in any reply. The next command asks for a later one, as a [`LocalClient`] does.
     heard: u64,
 }
 
 impl ByHand {
-    /// Does a round. Returns what the groups have answered.
+    /// Runs a round. Returns whether the last command was applied, or `None` if it is not answered yet.
     fn round(&mut self) -> Option<bool> {
         let ByHand { client, backoff, housekeeper, .. } = self;
         client_round(client, backoff, housekeeper, false).expect("it never sleeps");
@@ -160,7 +161,7 @@ impl Turns for ByHand {
     }
 }
 
-/// Three nodes, whose machines are on their threads, and a client: all in one thread.
+/// Three nodes, which apply on their protocol threads, and a client, all in one thread.
 pub struct Turned<C> {
     nodes: Vec<Node<Counter>>,
     client: C,
@@ -169,10 +170,10 @@ pub struct Turned<C> {
 }
 
 impl Turned<LocalClient> {
-    /// Connects a client that waits for replies, and passes the warm-up.
+    /// Connects a client that waits for replies, and sends the warm-up commands.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn local() -> Self {
         let connect =
@@ -182,10 +183,10 @@ impl Turned<LocalClient> {
 }
 
 impl Turned<runtime::Client<ShmFabric>> {
-    /// Connects a client of the protocol, to which nobody replies, and passes the warm-up.
+    /// Connects a client of the protocol, which gets no replies, and sends the warm-up commands.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn protocol() -> Self {
         Turned::ready(|_, directory| protocol(directory))
@@ -193,10 +194,10 @@ impl Turned<runtime::Client<ShmFabric>> {
 }
 
 impl Turned<ByHand> {
-    /// Connects a client of the protocol, opens a session by hand, and passes the warm-up.
+    /// Connects a client of the protocol, opens a session by hand, and sends the warm-up commands.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn by_hand() -> Self {
         Turned::ready(|_, directory| ByHand::open(protocol(directory)))
@@ -238,7 +239,7 @@ impl<C: Turns + Send> Turned<C> {
         turned
     }
 
-    /// Sends `commands`, one after the other, and counts what the client does.
+    /// Sends `commands`, one after the other, and counts the instructions of the client.
     ///
     /// # Panics
     /// If a command is not answered.
@@ -270,7 +271,7 @@ fn turn(nodes: &mut [Node<Counter>]) {
     }
 }
 
-/// Three nodes and a client on threads of their own, and their caller.
+/// Three nodes and a client, each on its own thread, and the thread that calls the client.
 pub struct Called {
     client: Client,
     group: Group,
@@ -280,10 +281,10 @@ pub struct Called {
 }
 
 impl Called {
-    /// Connects the client and passes the warm-up.
+    /// Connects the client and sends the warm-up commands.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -300,8 +301,8 @@ impl Called {
         called
     }
 
-    /// Sends `commands`, one after the other, and counts what the caller does: to call, to look in vain, and to get the reply. The
-    /// caller sleeps meanwhile.
+    /// Sends `commands`, one after the other, and counts the instructions of the caller: the call, the polls that find
+    /// it pending, and the poll that returns the reply. Between polls the caller sleeps.
     ///
     /// # Panics
     /// If a command is not applied.
@@ -331,7 +332,7 @@ impl Called {
     }
 }
 
-/// Wakes the caller.
+/// Wakes the calling thread.
 struct Woken {
     caller: Thread,
     woken: AtomicBool,

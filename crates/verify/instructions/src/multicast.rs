@@ -1,4 +1,4 @@
-//! One multicast at a time, to one group of three or to two.
+//! The path of a multicast, one message at a time, to one group of three members or to two such groups.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ ring_kib = 64
 const GROUP_OF: u16 = 3;
 const GROUPS: [GroupId; 2] = [GroupId(0), GroupId(1)];
 const PAYLOAD: [u8; 64] = [7; 64];
-/// Rounds in which a message must be delivered everywhere. It takes about four.
+/// Maximum number of rounds until a message is delivered by all members. About four are needed.
 const MOST_ROUNDS: u32 = 100;
 
 /// The members of all groups and a client, in one thread.
@@ -45,7 +45,7 @@ pub struct Cluster {
     members: Vec<Member<ShmFabric>>,
     client: Client<ShmFabric>,
     to: &'static [GroupId],
-    /// The clock of the members. It stands still once all are connected, so no member ticks.
+    /// The members' clock. It stops once all are connected, so no timer of a member fires.
     now: Duration,
     delivered: u64,
     _directory: TempDir,
@@ -62,10 +62,10 @@ fn configuration(groups: usize) -> String {
 }
 
 impl Cluster {
-    /// Connects `groups` groups, one or two, and a client, and multicasts the warm-up.
+    /// Connects `groups` groups (one or two) and a client, and multicasts the warm-up messages.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn ready(groups: usize) -> Self {
         let directory = TempDir::new();
@@ -91,8 +91,8 @@ impl Cluster {
         cluster
     }
 
-    /// Multicasts `messages`, one after the other, and counts what the role does until each is delivered everywhere and
-    /// the client knows.
+    /// Multicasts `messages`, one after the other. Counts the instructions of `role` until each message is delivered by
+    /// all members and the client knows.
     ///
     /// # Panics
     /// If a message is not delivered.

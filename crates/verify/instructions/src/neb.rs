@@ -1,4 +1,4 @@
-//! One broadcast at a time to three processes, mode `quorum`, fast path.
+//! The path of a broadcast, one message at a time, to three processes in mode `quorum` on the fast path.
 
 use stentor::runtime::ShmFabric;
 use stentor_fabric::ProcessId;
@@ -8,20 +8,20 @@ use stentor_testutil::TempDir;
 
 use crate::{WARM_UP, counted_if};
 
-/// Whose steps are counted.
+/// The process whose steps are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The broadcast and the steps of its sender.
+    /// The sender: the broadcast and its steps.
     Sender,
-    /// The steps of another process.
+    /// Another process: its steps.
     Receiver,
 }
 
 const PROCESSES: u16 = 3;
 const PAYLOAD: [u8; 64] = [7; 64];
-/// The window of `stentor bench neb`, of which one place is used.
+/// Size of the window, as in `stentor bench neb`. One slot of it is used.
 const WINDOW: u32 = 64;
-/// Rounds in which a broadcast must be delivered everywhere.
+/// Maximum number of rounds until a broadcast is delivered by all processes.
 const MOST_ROUNDS: u32 = 100;
 
 /// Three processes in one thread. The first one broadcasts.
@@ -33,10 +33,10 @@ pub struct Set {
 }
 
 impl Set {
-    /// Connects the processes and broadcasts the warm-up.
+    /// Connects the processes and broadcasts the warm-up messages.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -59,7 +59,8 @@ impl Set {
         set
     }
 
-    /// Broadcasts `messages`, one after the other, and counts what the role does until each is delivered everywhere.
+    /// Broadcasts `messages`, one after the other. Counts the instructions of `role` until each is delivered by all
+    /// processes.
     ///
     /// # Panics
     /// If a broadcast is not delivered.

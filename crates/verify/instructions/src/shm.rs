@@ -1,4 +1,4 @@
-//! Posting to and polling shared memory.
+//! The paths of posting to shared memory and of polling it.
 
 use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, RegionSpec, RemoteSpan, Service,
@@ -9,7 +9,7 @@ use stentor_testutil::TempDir;
 
 use crate::{WARM_UP, counted_if};
 
-/// What is counted.
+/// The operation whose instructions are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// A signalled inline WRITE of 64 bytes and its doorbell.
@@ -36,10 +36,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Connects two processes and posts the warm-up.
+    /// Connects two processes and posts the warm-up messages.
     ///
     /// # Panics
-    /// If this machine refuses shared memory.
+    /// If shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -67,7 +67,7 @@ impl Pair {
         pair
     }
 
-    /// Passes `messages`, of which it counts the role's part.
+    /// Posts and polls `messages`, and counts the instructions of `role`.
     ///
     /// # Panics
     /// If a post or a completion fails.

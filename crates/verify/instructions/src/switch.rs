@@ -1,4 +1,4 @@
-//! A packet of 64 bytes through the switch, all passes, for one receiver or for three.
+//! The path of a 64-byte packet through the switch with all its passes, for one receiver or for three.
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const GID: u16 = 3;
 const FIRST: u32 = 1;
 const LEASE: Duration = Duration::from_millis(100);
-/// Where an IPv4 packet has its sequence number.
+/// Offset of the packet sequence number in an IPv4 packet, in bytes.
 const PSN_AT: std::ops::Range<usize> = 37..40;
 
 fn address(rank: u8) -> Ipv4Addr {
@@ -28,7 +28,7 @@ fn host(rank: u8) -> Host {
     Host { sends: attachment(0x100), receives: attachment(0x200) }
 }
 
-/// A packet of rank 0 to the switch.
+/// Returns a packet from rank 0 to the switch.
 fn packet(message: Message, payload: &[u8]) -> Vec<u8> {
     let mut bth = Bth::new(Switch::vrqpn(GID, 0), Psn::new(FIRST));
     bth.ack_req = true;
@@ -39,7 +39,7 @@ fn packet(message: Message, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A switch with one set of hosts, and the packet that its first host sends again and again.
+/// A switch with one set of hosts, and the packet that the first host sends repeatedly.
 pub struct Bed {
     switch: Switch,
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Links the receivers to the first host and passes the warm-up.
+    /// Links the receivers to the first host and sends the warm-up packets.
     ///
     /// # Panics
     /// If the switch refuses the set.
@@ -71,7 +71,7 @@ impl Bed {
         bed
     }
 
-    /// Passes `messages` through the switch, and counts every pass.
+    /// Sends `messages` through the switch, and counts the instructions of every pass.
     ///
     /// # Panics
     /// If a packet is not copied to every receiver.
@@ -95,7 +95,7 @@ impl Bed {
     }
 }
 
-/// Passes a packet and its mirror copies through the switch. Returns how many packets left.
+/// Processes a packet and its mirror copies in the switch. Returns the number of packets that left.
 #[inline]
 fn passes(switch: &mut Switch, bytes: &[u8]) -> u64 {
     let (mut bridge, mut left) = (None, 0);

@@ -1,4 +1,4 @@
-//! Encoding and decoding a WRITE of 64 bytes, ICRC included.
+//! The paths of encoding and decoding a 64-byte WRITE, including the ICRC.
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -7,18 +7,18 @@ use stentor_wire::{Bth, Envelope, Headers, Message, Packet, Psn, Repr, Reth};
 
 use crate::{WARM_UP, counted_if};
 
-/// What is counted.
+/// The operation whose instructions are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Headers, a copy of the payload, the ICRC.
+    /// Encoding: headers, a copy of the payload, the ICRC.
     Encode,
-    /// Headers and the ICRC.
+    /// Decoding: headers and the ICRC.
     Decode,
 }
 
 const PAYLOAD: [u8; 64] = [0x5a; 64];
 
-/// A place for one packet.
+/// A buffer for one packet.
 #[derive(Debug)]
 pub struct Place {
     envelope: Envelope,
@@ -27,10 +27,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Allocates the place and passes the warm-up.
+    /// Allocates the buffer and runs the warm-up.
     ///
     /// # Panics
-    /// If a packet is not read as it was written.
+    /// If a decoded packet differs from the encoded one.
     #[must_use]
     pub fn ready() -> Self {
         let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
@@ -46,10 +46,10 @@ impl Place {
         place
     }
 
-    /// Encodes and decodes `messages`, of which it counts the role's part.
+    /// Encodes and decodes `messages`, and counts the instructions of `role`.
     ///
     /// # Panics
-    /// If a packet is not read as it was written.
+    /// If a decoded packet differs from the encoded one.
     pub fn run(&mut self, role: Role, messages: u64) {
         self.pass(Some(role), messages);
     }
