@@ -1,4 +1,4 @@
-//! What is kept of broadcasts, in the order in which it was recorded.
+//! An index of the recorded broadcast events, in the order in which they were recorded. The B properties read it.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -8,29 +8,29 @@ use crate::ids::Process;
 use crate::log::{Kept, Origin};
 use crate::view::View;
 
-/// A stream's index: sender and number.
+/// An index in a stream: the sender and the number of the broadcast.
 pub(crate) type Index = (Process, u64);
 
-/// Everything about broadcasts.
+/// All recorded events of the broadcast.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Broadcasts {
-    /// First record of each broadcast.
+    /// The first record of each broadcast.
     pub(crate) sent: BTreeMap<Index, Kept>,
-    /// Further records of an index, with the same payload or another.
+    /// Further records of an index that was already broadcast, with the same payload or with another.
     pub(crate) again: Vec<Kept>,
-    /// What processes made of streams: deliveries, skips, evidence and removals.
+    /// The events of receivers on streams: deliveries, skips, evidence and removals.
     steps: Vec<Kept>,
     removals: Vec<Kept>,
-    /// By process and incarnation, and sender: the places of its steps.
+    /// Indices into `steps`, by process, its life, and sender.
     pub(crate) streams: BTreeMap<(Process, u64, Process), Vec<u32>>,
-    /// Deliveries of each index, by their places.
+    /// Indices of the deliveries in `steps`, by sender and number.
     pub(crate) by_index: HashMap<Index, Vec<u32>>,
-    /// The last index that a sender is known to have broadcast.
+    /// The last index that each sender is known to have broadcast.
     last: HashMap<Process, u64>,
 }
 
 impl Broadcasts {
-    /// Takes in an event, if it is about broadcasts.
+    /// Records an event if it is one of the broadcast.
     pub(crate) fn record(&mut self, event: &Event, origin: Origin) {
         let (kept, place) = (Kept { event: *event, origin }, self.steps.len() as u32);
         let sender = match event.kind {
@@ -60,17 +60,17 @@ impl Broadcasts {
         self.streams.entry((event.process, event.incarnation, sender)).or_default().push(place);
     }
 
-    /// The steps at these places.
+    /// Returns the steps at these indices.
     pub(crate) fn steps<'a>(&'a self, places: &'a [u32]) -> impl Iterator<Item = &'a Kept> {
         places.iter().map(|place| &self.steps[*place as usize])
     }
 
-    /// All steps.
+    /// Returns all steps.
     pub(crate) fn all_steps(&self) -> &[Kept] {
         &self.steps
     }
 
-    /// All deliveries.
+    /// Returns all deliveries.
     pub(crate) fn deliveries(&self) -> impl Iterator<Item = (Broadcast, &Kept)> {
         self.steps.iter().filter_map(|kept| delivered(kept).map(|broadcast| (broadcast, kept)))
     }
@@ -79,12 +79,13 @@ impl Broadcasts {
         !self.by_index.is_empty()
     }
 
-    /// Number of steps of a kind.
+    /// Returns the number of steps of a kind.
     pub(crate) fn count(&self, is_one: impl Fn(&EventKind) -> bool) -> u64 {
         self.steps.iter().filter(|kept| is_one(&kept.event.kind)).count() as u64
     }
 
-    /// Who was removed, and from which index on: as a process says that does not lie.
+    /// Returns the removed processes, each with its first undelivered index, as recorded by processes that are not
+    /// faulty.
     pub(crate) fn removed<'a>(&'a self, view: &'a View<'_>) -> impl Iterator<Item = (Process, u64, &'a Kept)> {
         let honest = self.removals.iter().filter(|kept| !view.cluster.is_faulty(kept.event.process));
         honest.filter_map(|kept| match kept.event.kind {
@@ -93,7 +94,7 @@ impl Broadcasts {
         })
     }
 
-    /// Whether an operator removed a process.
+    /// Returns whether an operator removed the process.
     pub(crate) fn is_removed(&self, view: &View<'_>, process: Process) -> bool {
         self.removed(view).any(|(removed, ..)| removed == process)
     }
@@ -106,23 +107,23 @@ impl Broadcasts {
         self.sent.len() as u64
     }
 
-    /// The last index that a sender broadcast.
+    /// Returns the last index that the sender broadcast.
     pub(crate) fn last_of(&self, sender: Process) -> Option<u64> {
         self.last.get(&sender).copied()
     }
 }
 
-/// What a step delivered, if it is a delivery.
+/// Returns the broadcast that a step delivered, or `None` if the step is no delivery.
 pub(crate) fn delivered(kept: &Kept) -> Option<Broadcast> {
     if let EventKind::Bdeliver(broadcast) = kept.event.kind { Some(broadcast) } else { None }
 }
 
-/// Whether a process keeps to the protocol, and was up and a member at the end.
+/// Returns whether the process follows the protocol, and was up and a member at the end.
 pub(crate) fn is_correct(view: &View<'_>, broadcasts: &Broadcasts, process: Process) -> bool {
     !view.cluster.is_faulty(process) && view.log.is_up(process) && !broadcasts.is_removed(view, process)
 }
 
-/// A stream's index as text.
+/// Formats the index of a stream.
 pub(crate) fn text(view: &View<'_>, (sender, index): Index) -> String {
     format!("[{},{index}]", view.name(sender))
 }

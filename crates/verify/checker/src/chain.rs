@@ -1,11 +1,12 @@
-//! What one process delivered, one after the other, through its incarnations.
+//! The sequence of deliveries of one process across its lives.
 
 use crate::cluster::Cluster;
 use crate::ids::{Group, Process};
 use crate::log::Log;
 
-/// A sequence of deliveries that one application saw. A process has one, unless it came back behind where it had been:
-/// then what it had delivered is a chain that ended, and the part that it resumes after begins another.
+/// A sequence of deliveries that one application observed. A process has one chain, unless it recovered behind its last
+/// delivery. In that case its deliveries before the crash form an ended chain, and the part up to the point of recovery
+/// begins another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub(crate) process: Process,
@@ -13,15 +14,15 @@ pub(crate) struct Chain {
     pub(crate) group: Option<Group>,
     /// Indices into [`Log::deliveries`].
     pub(crate) deliveries: Vec<u32>,
-    /// Where a snapshot stands for deliveries: (place in `deliveries` before which it was installed, number of the last
-    /// delivery that it holds), rising.
+    /// Snapshots that replaced deliveries: the index in `deliveries` before which each was installed, and the number of
+    /// the last delivery that it contains, in ascending order.
     pub(crate) snapshots: Vec<(usize, u64)>,
-    /// Whether it lasts to the end of the history.
+    /// `true` if the chain lasts to the end of the history.
     pub(crate) is_last: bool,
 }
 
 impl Chain {
-    /// Number of the last delivery, its snapshots included.
+    /// Returns the number of the last delivery, including those in snapshots.
     fn last_number(&self, log: &Log) -> u64 {
         match self.snapshots.last() {
             Some((at, from)) if *at == self.deliveries.len() => *from,
@@ -29,7 +30,7 @@ impl Chain {
         }
     }
 
-    /// Forgets everything after delivery `from`.
+    /// Drops everything after delivery `from`.
     fn roll_back(&mut self, from: u64, log: &Log) {
         while self.last_number(log) > from {
             let at_end = self.snapshots.last().is_some_and(|(at, _)| *at == self.deliveries.len());
@@ -41,12 +42,12 @@ impl Chain {
         }
     }
 
-    /// Number of the last delivery that came by snapshot.
+    /// Returns the number of the last delivery that a snapshot contained.
     pub(crate) fn covered_by_snapshot(&self) -> u64 {
         self.snapshots.iter().map(|(_, from)| *from).max().unwrap_or(0)
     }
 
-    /// The number that the delivery at this place must follow.
+    /// Returns the number that the delivery at this index must follow.
     pub(crate) fn number_before(&self, at: usize, log: &Log) -> u64 {
         let snapshot = self.snapshots.partition_point(|(place, _)| *place <= at).checked_sub(1);
         match snapshot.map(|index| self.snapshots[index]) {
@@ -57,7 +58,7 @@ impl Chain {
     }
 }
 
-/// The chains of all processes that delivered anything or were handed a snapshot, by process.
+/// Returns the chains, by process, of all processes that delivered anything or installed a snapshot.
 pub(crate) fn chains(log: &Log, cluster: &Cluster) -> Vec<Chain> {
     let mut chains = Vec::new();
     for (index, lives) in log.lives.iter().enumerate() {

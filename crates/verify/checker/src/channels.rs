@@ -1,4 +1,4 @@
-//! What is kept of channels, in the order in which it was recorded.
+//! An index of the recorded channel events, in the order in which they were recorded. The C properties read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +10,24 @@ use crate::view::View;
 /// One end of a connection.
 pub(crate) type End = (Label, Process);
 
-/// What one end of a connection recorded.
+/// The events that one end of a connection recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndLog {
     pub(crate) sends: Vec<Kept>,
     /// Reports that a message was sent.
     pub(crate) sent: Vec<Kept>,
     pub(crate) recvs: Vec<Kept>,
-    /// More in flight than was granted, if ever.
+    /// The first event with more messages in flight than credits, if there is one.
     pub(crate) beyond: Option<Kept>,
     pub(crate) counted: bool,
     pub(crate) faults: Vec<Kept>,
     pub(crate) failed: Option<Kept>,
     pub(crate) closed: Option<Kept>,
-    /// The first event after it was closed.
+    /// The first event after the end was closed.
     pub(crate) after: Option<Kept>,
 }
 
-/// Everything about channels.
+/// All recorded events of channels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Channels {
     pub(crate) ends: BTreeMap<End, EndLog>,
@@ -38,13 +38,13 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Takes in an event, if it is about channels.
+    /// Records an event if it is one of a channel.
     pub(crate) fn record(&mut self, event: &Event, origin: Origin) {
         let kept = Kept { event: *event, origin };
         let Some(connection) = event.kind.connection() else { return };
         self.by_connection.entry(connection).or_default().insert(event.process);
         let end = self.ends.entry((connection, event.process)).or_default();
-        // What was counted may be told at the end.
+        // An end may report its counters after it is closed.
         if end.closed.is_some() && !matches!(event.kind, EventKind::InFlight { .. }) {
             end.after.get_or_insert(kept);
         }
@@ -79,21 +79,22 @@ impl Channels {
         self.ends.is_empty()
     }
 
-    /// The other end of a connection.
+    /// Returns the other end of a connection.
     pub(crate) fn other(&self, (connection, process): End) -> Option<(Process, &EndLog)> {
         let ends = self.by_connection.get(&connection)?;
         let other = *ends.iter().find(|end| **end != process)?;
         self.ends.get(&(connection, other)).map(|log| (other, log))
     }
 
-    /// Whether anything was wrong with a connection but the protocol: a fault at an end, or a process that crashed.
+    /// Returns whether a connection had a cause for errors outside of the protocol: a fault at an end, or a crashed
+    /// process.
     pub(crate) fn is_disturbed(&self, view: &View<'_>, connection: Label) -> bool {
         let Some(ends) = self.by_connection.get(&connection) else { return false };
         let faulty = |end: &Process| {
             let log = self.ends.get(&(connection, *end));
             !view.log.is_up(*end) || log.is_some_and(|log| !log.faults.is_empty())
         };
-        // A process that did nothing on it is not known to be an end.
+        // A process without events of the connection is not known to be its end.
         ends.iter().any(faulty) || ends.len() < 2
     }
 }
@@ -106,7 +107,7 @@ pub(crate) struct Transfer {
     pub(crate) hash: u64,
 }
 
-/// The message that an event is about.
+/// Returns the message of a `send` or `recv` event.
 pub(crate) fn transfer(kept: &Kept) -> Option<Transfer> {
     match kept.event.kind {
         EventKind::Send { index, len, hash, .. } | EventKind::Recv { index, len, hash, .. } => {

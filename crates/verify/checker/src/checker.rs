@@ -1,4 +1,4 @@
-//! Takes in a history, event by event, and judges it at the end.
+//! The checker: records a history event by event, and judges it at the end.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,8 @@ use crate::report::{Counts, Report, Verdict};
 use crate::runs;
 use crate::view::{Slots, View};
 
-/// Checks one history. Events of one process are given in their order; those of different processes in any.
+/// Checks one history. Events of one process must be passed in their order. Events of different processes may be
+/// interleaved arbitrarily.
 ///
 /// Memory grows with messages and deliveries (about 120 bytes for each), not with other events.
 #[derive(Clone, Debug, Default)]
@@ -31,51 +32,51 @@ pub struct Checker {
     genuineness: Genuineness,
     memory: MemoryBounds,
     sources: Vec<String>,
-    /// `None`: what was given is everything that happened.
+    /// The files and their gaps. `None` if the recorded events are all events of the run.
     given: Option<Given>,
     counts: Counts,
 }
 
 impl Checker {
-    /// For histories of this cluster.
+    /// Creates a checker for histories of this cluster.
     #[must_use]
     pub fn new(cluster: Cluster) -> Self {
         Checker { cluster, ..Checker::default() }
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The cluster, for readers and for interning labels.
+    /// Returns the cluster for changes, for readers and for interning labels.
     pub fn cluster_mut(&mut self) -> &mut Cluster {
         &mut self.cluster
     }
 
-    /// The following events come from this file.
+    /// Names the file of the events that follow.
     pub fn begin_source(&mut self, file: String) {
         self.sources.push(file);
     }
 
-    /// The events come from files, of which some may be missing.
+    /// States that the events are from files, some of which may be missing.
     pub(crate) fn with_given(self, given: Given) -> Self {
         Checker { given: Some(given), ..self }
     }
 
-    /// Takes in the next event; counter-examples call it by its number, from 1.
+    /// Records the next event. Counter-examples refer to it by its number, from 1.
     ///
     /// # Panics
-    /// If the event names a process that the cluster does not have.
+    /// If the cluster has no process with the event's number.
     pub fn event(&mut self, event: &Event) {
         self.event_at(event, self.counts.events + 1);
     }
 
-    /// Takes in an event that stands in this line of the file begun last.
+    /// Records an event from this line of the file of the last [`begin_source`](Checker::begin_source).
     ///
     /// # Panics
-    /// If the event names a process that the cluster does not have.
+    /// If the cluster has no process with the event's number.
     pub fn event_at(&mut self, event: &Event, line: u64) {
         assert!(event.process.index() < self.cluster.process_count(), "{:?} is not in the cluster", event.process);
         self.counts.events += 1;
@@ -94,7 +95,8 @@ impl Checker {
         }
     }
 
-    /// Judges. `complete` vouches that the run had come to rest: what was not delivered by now never will be.
+    /// Judges the history. With `complete`, the caller asserts that the run had come to rest: messages not delivered by
+    /// now never will be.
     #[must_use]
     pub fn finish(mut self, complete: bool) -> Report {
         let deliveries = self.log.deliveries.len() as u64;
@@ -132,8 +134,8 @@ impl Checker {
         };
         let mut verdicts = properties::check(&view, &self.broadcasts, &self.channels, &self.genuineness, &self.memory);
         if let Some(why) = undecided {
-            // Nearly everything depends on which life was the last and on what the group remembers, and no verdict is better
-            // than a wrong one.
+            // Nearly all properties depend on which life was the last and on what the group's memory contains. A
+            // missing verdict is better than a wrong one.
             verdicts.values_mut().for_each(|verdict| *verdict = Verdict::Incomplete(why.clone()));
         }
         let counts = Counts {

@@ -1,4 +1,4 @@
-//! Who takes part: the first line of a history.
+//! The cluster of a history: its groups, processes and clients, from the history's first line.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,28 +6,28 @@ use thiserror::Error;
 
 use crate::ids::{Group, Incarnation, Label, MAX_GROUPS, Process};
 
-/// What a cluster cannot be.
+/// The reason why a cluster is invalid.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ClusterError {
-    /// No groups at all.
+    /// The cluster has no groups.
     #[error("the cluster has no groups: name at least one")]
     NoGroups,
-    /// A group without processes.
+    /// A group has no processes.
     #[error("group `{0}` has no processes: list at least one, or leave the group out")]
     EmptyGroup(String),
-    /// A group twice.
+    /// A group is listed twice.
     #[error("group `{0}` is listed twice: give each group one list")]
     DuplicateGroup(String),
-    /// A process twice.
+    /// A process is listed twice.
     #[error("process `{0}` is listed twice: a process is a member of one group")]
     DuplicateProcess(String),
-    /// A client twice.
+    /// A client is listed twice.
     #[error("client `{0}` is listed twice")]
     DuplicateClient(String),
-    /// A process that is not there.
+    /// A faulty process is not in the cluster.
     #[error("`{0}` is said to be faulty and is no process: list it in a group first")]
     UnknownFaulty(String),
-    /// More groups than fit.
+    /// The cluster has more groups than the checker supports.
     #[error("{0} groups: at most {MAX_GROUPS} can be checked")]
     TooManyGroups(usize),
 }
@@ -44,8 +44,8 @@ struct ProcessInfo {
     group: Option<Group>,
 }
 
-/// Groups, processes and limits of the cluster that a history is about; also the table of names behind the small
-/// numbers in its [`Event`](crate::Event)s.
+/// Groups, processes and limits of the cluster of a history. Also the table of the names for the small numbers in its
+/// [`Event`](crate::Event)s.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     groups: Vec<GroupInfo>,
@@ -61,28 +61,29 @@ pub struct Cluster {
     clock: Option<Clock>,
 }
 
-/// Where the times of a history come from.
+/// The origin of the times of a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Clock {
     /// One clock for all processes.
     Global,
-    /// That of a host, which has this name: times of files that name the same one can be compared.
+    /// The clock of a host, with its name. Times of files with the same name are comparable.
     Host(String),
-    /// Those of several hosts: only times of one process can be compared.
+    /// The clocks of several hosts. Only times of one process are comparable.
     Hosts,
 }
 
-/// The longest name of a clock, bytes.
+/// Maximum length of the name of a clock, in bytes.
 pub(crate) const MAX_CLOCK_NAME: usize = 128;
 
-/// Behind the name of a group: the clients that multicast its time entries and its version entries.
+/// Suffixes to a group's id. They give the names of the clients that multicast the group's time entries and version
+/// entries.
 const ENTRIES: [&str; 2] = ["/time", "/version"];
 
-/// Collects a [`Cluster`].
+/// A builder of a [`Cluster`].
 #[derive(Clone, Debug, Default)]
 pub struct ClusterBuilder {
     groups: Vec<(String, Vec<String>)>,
-    /// All that needs no look at other parts.
+    /// The parts of the cluster that are valid independent of other parts.
     cluster: Cluster,
 }
 
@@ -98,54 +99,55 @@ impl ClusterBuilder {
         self
     }
 
-    /// Names the clients, which are numbered behind all members, and closes the list: events of any other process outside the groups are an error when read.
+    /// Sets the clients, which are numbered after all members, and closes the list: when a file is read, events of any
+    /// other process outside the groups are errors.
     #[must_use]
     pub fn clients<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
         self.cluster.clients = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Names the processes that do not keep to the protocol in this run: nothing is promised to them, and nothing that
-    /// they say of themselves counts.
+    /// Sets the processes that do not follow the protocol in this run. Properties promise nothing to them, and ignore
+    /// their claims about themselves.
     #[must_use]
     pub fn faulty<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
         self.cluster.faulty = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Messages that one client may have outstanding. For readers; not checked.
+    /// Sets the number of messages that one client may have outstanding. It is for readers and is not checked.
     #[must_use]
     pub fn window(mut self, messages: impl Into<Option<u64>>) -> ClusterBuilder {
         self.cluster.window = messages.into();
         self
     }
 
-    /// The limit for `memory` events that carry none of their own, bytes.
+    /// Sets the limit for `memory` events without a limit, in bytes.
     #[must_use]
     pub fn memory_limit(mut self, bytes: impl Into<Option<u64>>) -> ClusterBuilder {
         self.cluster.memory_limit = bytes.into();
         self
     }
 
-    /// Times of all processes come from one clock; then real-time order is checked.
+    /// States that the times of all processes are from one clock. Real-time order is checked then.
     #[must_use]
     pub fn global_clock(mut self) -> ClusterBuilder {
         self.cluster.clock = Some(Clock::Global);
         self
     }
 
-    /// Times come from a clock of this name. Where all files of a run name the same one, it is as good as
-    /// [`global_clock`](ClusterBuilder::global_clock).
+    /// States that times are from a clock of this name. If all files of a run name the same clock, the effect is that
+    /// of [`global_clock`](ClusterBuilder::global_clock).
     #[must_use]
     pub fn host_clock(mut self, name: impl Into<String>) -> ClusterBuilder {
         self.cluster.clock = Some(Clock::Host(name.into()));
         self
     }
 
-    /// The cluster.
+    /// Builds the cluster.
     ///
     /// # Errors
-    /// See [`ClusterError`].
+    /// Returns a [`ClusterError`] if the cluster is invalid.
     pub fn build(self) -> Result<Cluster, ClusterError> {
         if self.groups.is_empty() {
             return Err(ClusterError::NoGroups);
@@ -169,7 +171,7 @@ impl ClusterBuilder {
 }
 
 impl Cluster {
-    /// Starts collecting a cluster.
+    /// Returns an empty builder.
     #[must_use]
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder::default()
@@ -200,7 +202,7 @@ impl Cluster {
             if !listed.insert(name) {
                 return Err(ClusterError::DuplicateClient(name.clone()));
             }
-            // A member of a group may be a client, too.
+            // A member of a group may also be a client.
             if !self.process_by_name.contains_key(name) {
                 self.add_process(name.clone(), None);
             }
@@ -221,7 +223,7 @@ impl Cluster {
         }
     }
 
-    /// The group whose own entries are the messages of this client.
+    /// Returns the group whose own entries are the messages of this client, or `None` for other clients.
     #[must_use]
     pub fn entry_group(&self, client: Process) -> Option<Group> {
         let name = self.process_name(client);
@@ -235,8 +237,8 @@ impl Cluster {
         process
     }
 
-    /// Adds a group that stands for a history of another one that is over, with a process of the same name for each of its
-    /// members. Names lead to neither.
+    /// Adds a group that represents an ended history of the group `of`, with a process of the same name for each of its
+    /// members. Neither the group nor the processes can be found by name.
     pub(crate) fn add_ended(&mut self, of: Group, incarnation: Incarnation) -> (Group, Vec<Process>) {
         let ended = Group(self.groups.len() as u16);
         let mut members = Vec::new();
@@ -250,13 +252,13 @@ impl Cluster {
         (ended, members)
     }
 
-    /// The process of this name.
+    /// Returns the process with this name.
     #[must_use]
     pub fn process(&self, name: &str) -> Option<Process> {
         self.process_by_name.get(name).copied()
     }
 
-    /// The process of this name; where the cluster line lists no clients, an unknown name is a new client.
+    /// Returns the process with this name. If the cluster line lists no clients, an unknown name becomes a new client.
     pub(crate) fn process_or_client(&mut self, name: &str) -> Option<Process> {
         match self.process(name) {
             None if self.clients.is_none() => Some(self.add_process(name.to_owned(), None)),
@@ -264,13 +266,13 @@ impl Cluster {
         }
     }
 
-    /// The group of this id.
+    /// Returns the group with this id.
     #[must_use]
     pub fn group(&self, id: &str) -> Option<Group> {
         self.group_by_id.get(id).copied()
     }
 
-    /// How many words are interned.
+    /// Returns the number of interned words.
     #[must_use]
     pub fn label_count(&self) -> usize {
         self.labels.len()
@@ -287,61 +289,62 @@ impl Cluster {
         label
     }
 
-    /// The word behind a label; empty if it was never interned here.
+    /// Returns the word of a label. It is empty if the label is not of this cluster.
     #[must_use]
     pub fn label_word(&self, label: Label) -> &str {
         self.labels.get(label.0 as usize).map_or("", String::as_str)
     }
 
-    /// Name of a process; empty if it is not in the table.
+    /// Returns the name of a process. It is empty if the process is not in the table.
     #[must_use]
     pub fn process_name(&self, process: Process) -> &str {
         self.processes.get(process.index()).map_or("", |info| &info.name)
     }
 
-    /// Id of a group; empty if it is not in the table.
+    /// Returns the id of a group. It is empty if the group is not in the table.
     #[must_use]
     pub fn group_id(&self, group: Group) -> &str {
         self.groups.get(group.index()).map_or("", |info| &info.id)
     }
 
-    /// Members of a group, in the order of the cluster line; none if it is not in the table.
+    /// Returns the members of a group, in the order of the cluster line. The slice is empty if the group is not in the
+    /// table.
     #[must_use]
     pub fn members(&self, group: Group) -> &[Process] {
         self.groups.get(group.index()).map_or(&[], |info| &info.members)
     }
 
-    /// The group that a process is a member of; `None` for clients.
+    /// Returns the group that the process is a member of, or `None` for a client.
     #[inline]
     #[must_use]
     pub fn group_of(&self, process: Process) -> Option<Group> {
         self.processes.get(process.index()).and_then(|info| info.group)
     }
 
-    /// All groups.
+    /// Returns all groups.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = Group> + Clone + use<> {
         (0..self.groups.len() as u16).map(Group)
     }
 
-    /// How many processes are known: members and clients.
+    /// Returns the number of known processes, both members and clients.
     #[must_use]
     pub fn process_count(&self) -> usize {
         self.processes.len()
     }
 
-    /// The clients, if the cluster line lists them.
+    /// Returns the clients if the cluster line lists them.
     #[must_use]
     pub fn client_names(&self) -> Option<&[String]> {
         self.clients.as_deref()
     }
 
-    /// The processes that do not keep to the protocol.
+    /// Returns the names of the processes that do not follow the protocol.
     #[must_use]
     pub fn faulty_names(&self) -> &[String] {
         &self.faulty
     }
 
-    /// Learns that a process did not keep to the protocol. `false` if there is no such process.
+    /// Adds a process that does not follow the protocol. Returns `false` if there is no such process.
     pub fn add_faulty(&mut self, name: &str) -> bool {
         let known = self.process(name).is_some();
         if known && !self.faulty.iter().any(|faulty| faulty == name) {
@@ -350,45 +353,45 @@ impl Cluster {
         known
     }
 
-    /// Whether a process is one of them.
+    /// Returns whether the process does not follow the protocol.
     #[must_use]
     pub fn is_faulty(&self, process: Process) -> bool {
         let name = self.process_name(process);
         self.faulty.iter().any(|faulty| faulty == name)
     }
 
-    /// Messages that one client may have outstanding, if the cluster line says.
+    /// Returns the number of messages that one client may have outstanding, if the cluster line has it.
     #[must_use]
     pub fn window(&self) -> Option<u64> {
         self.window
     }
 
-    /// The limit for `memory` events without one, bytes.
+    /// Returns the limit for `memory` events without a limit, in bytes.
     #[must_use]
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_limit
     }
 
-    /// Whether all processes' times come from one clock.
+    /// Returns whether the times of all processes are from one clock.
     #[must_use]
     pub fn has_global_clock(&self) -> bool {
         matches!(self.clock, Some(Clock::Global | Clock::Host(_)))
     }
 
-    /// Where times come from; `None` if nobody says.
+    /// Returns the origin of times, or `None` if no file names it.
     #[must_use]
     pub fn clock(&self) -> Option<&Clock> {
         self.clock.as_ref()
     }
 
-    /// Takes in what another file of the same run says of its clock.
+    /// Merges the clock of another file of the same run.
     pub(crate) fn meet_clock(&mut self, other: Option<&Clock>) {
         if self.clock.as_ref() != other {
             self.clock = Some(Clock::Hosts);
         }
     }
 
-    /// The first field of the cluster line in which two clusters differ.
+    /// Returns the first field of the cluster line in which two clusters differ.
     #[must_use]
     pub fn difference(&self, other: &Cluster) -> Option<&'static str> {
         let member_names = |cluster: &Cluster| -> Vec<(String, Vec<String>)> {
@@ -409,7 +412,7 @@ impl Cluster {
     }
 }
 
-/// Whether files of one run may say so: hosts may have clocks of their own.
+/// Returns whether two files of one run may have these clocks. Each host may have its own.
 fn clocks_agree(one: Option<&Clock>, other: Option<&Clock>) -> bool {
     let of_hosts = |clock: Option<&Clock>| matches!(clock, Some(Clock::Host(_) | Clock::Hosts));
     one == other || of_hosts(one) && of_hosts(other)

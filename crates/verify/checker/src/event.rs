@@ -1,17 +1,17 @@
-//! What happens in a run.
+//! The events of a run.
 
 use crate::ids::{Ballot, Group, GroupSet, Incarnation, Label, MessageId, Process, Timestamp};
 
-/// One event at one process. Names are numbers of a [`Cluster`](crate::Cluster).
+/// One event at one process. Processes, groups and labels are numbers of a [`Cluster`](crate::Cluster).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// When, ns; never goes back at one process.
+    /// Time of the event, in nanoseconds. It never decreases at one process.
     pub t: u64,
-    /// Where.
+    /// The process at which the event occurred.
     pub process: Process,
-    /// Incarnation of the process, from 1.
+    /// The life of the process, from 1.
     pub incarnation: u64,
-    /// What.
+    /// The kind of the event, with its fields.
     pub kind: EventKind,
 }
 
@@ -22,7 +22,7 @@ pub struct Multicast {
     pub m: MessageId,
     /// Destination groups.
     pub to: GroupSet,
-    /// Length of the payload, bytes.
+    /// Length of the payload, in bytes.
     pub len: u32,
     /// xxh3-64 of the payload.
     pub hash: u64,
@@ -33,7 +33,7 @@ pub struct Multicast {
 pub struct Deliver {
     /// The message.
     pub m: MessageId,
-    /// The group as a member of which the process delivers.
+    /// The group whose member delivers the message.
     pub group: Group,
     /// Number of the delivery at this process, from 1.
     pub number: u64,
@@ -41,22 +41,22 @@ pub struct Deliver {
     pub ts: Timestamp,
     /// xxh3-64 of the payload.
     pub hash: u64,
-    /// Length of the payload, bytes, if recorded.
+    /// Length of the payload in bytes, if recorded.
     pub len: Option<u32>,
-    /// Ballot of the own group under which the message was decided, as this process knows it, if recorded.
+    /// The ballot of the own group under which the message was decided, as known to this process, if recorded.
     pub ballot: Option<Ballot>,
 }
 
-/// A history of a group's state: the group was founded, or an operator reset it.
+/// The beginning of a history of a group's state, because the group was founded or an operator reset it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Begun {
     /// The group.
     pub group: Group,
     /// The incarnation of the group in which the history began.
     pub incarnation: Incarnation,
-    /// The deliveries of the history before that are part of it.
+    /// Number of deliveries of the previous history that are part of this one.
     pub kept: u64,
-    /// The incarnation in which the history before began, if it is part of this one.
+    /// The incarnation in which the previous history began, if it is part of this one.
     pub after: Option<Incarnation>,
 }
 
@@ -65,53 +65,57 @@ pub struct Begun {
 pub struct Broadcast {
     /// The sender.
     pub sender: Process,
-    /// Its dense index, from 0.
+    /// The index of the broadcast in the sender's stream, from 0 without gaps.
     pub index: u64,
-    /// Length of the payload, bytes.
+    /// Length of the payload, in bytes.
     pub len: u32,
     /// xxh3-64 of the payload.
     pub hash: u64,
 }
 
-/// What happened.
+/// The kind of an event, with its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
-    /// A client multicasts; recorded before the first write.
+    /// A client multicasts a message. Recorded before the first write.
     Multicast(Multicast),
     /// A synced multicast returned: a majority of every destination group holds the message.
     Synced(Multicast),
-    /// A client has heard of the order up to this time: what it multicasts from here on names it, and comes after it.
+    /// A client has observed the order up to this time. The client's later multicasts name this time, and are ordered
+    /// after it.
     Heard {
-        /// The largest final time in what it was told.
+        /// The largest final time that the client was told.
         time: u64,
     },
     /// A message was handed to the application.
     Deliver(Deliver),
-    /// The process stopped; anybody may record it for another.
+    /// The process stopped. Any process may record the crash of another.
     Crash,
-    /// From here on nothing of the process is recorded, while it goes on: its file cannot be written.
+    /// Nothing of the process is recorded from here on, although it continues, because its file cannot be written.
     Unrecorded,
-    /// The process came back with its group's state.
+    /// The process recovered with its group's state.
     Recover {
-        /// The delivery number that it resumes after.
+        /// The delivery number after which the process resumes.
         from: u64,
     },
-    /// From here on the process holds the state of a history of its group that began in an incarnation.
+    /// From here on, the process holds the state of this history of its group.
     Begun(Begun),
-    /// At the leader itself: it is ready, a majority of its group has installed its state. At others: learnt of it.
+    /// Recorded by the leader: it is ready, because a majority of its group has installed its state. Recorded by
+    /// others: they learnt of the leader.
     Epoch {
         /// The group.
         group: Group,
-        /// The ballot's number.
+        /// The number of the ballot.
         ballot: u64,
-        /// The ballot's process.
+        /// The process of the ballot.
         by: Process,
         /// The leader.
         leader: Process,
-        /// How many [`Carry`](EventKind::Carry) events of this ballot the leader recorded before, if it does that.
+        /// Number of [`Carry`](EventKind::Carry) events of this ballot that the leader recorded before, if it records
+        /// them.
         carried: Option<u32>,
     },
-    /// The state with which a leader is about to be ready holds this message, and the leader has not delivered it.
+    /// The state with which a leader is about to become ready contains this message, and the leader has not delivered
+    /// it.
     Carry {
         /// The message.
         m: MessageId,
@@ -120,124 +124,125 @@ pub enum EventKind {
         /// The ballot.
         ballot: Ballot,
     },
-    /// The process posted an operation to another on behalf of a message.
+    /// The process posted an operation to a peer on behalf of a message.
     RemoteOp {
         /// The message.
         m: MessageId,
-        /// Which step.
+        /// The protocol step of the operation.
         kind: Label,
         /// The peer.
         to: Process,
     },
-    /// A process broadcasts; recorded before the first write.
+    /// A process broadcasts. Recorded before the first write.
     Broadcast(Broadcast),
     /// A broadcast was handed to the application.
     Bdeliver(Broadcast),
-    /// A process holds two values for one index.
+    /// A process holds two different values for one index.
     Equivocation {
-        /// Whose stream.
+        /// The sender of the stream.
         sender: Process,
         /// The index.
         index: u64,
-        /// xxh3-64 of the payload that this process got.
+        /// xxh3-64 of the payload that this process received.
         hash: u64,
-        /// xxh3-64 of the other.
+        /// xxh3-64 of the other payload.
         other: u64,
-        /// Both are signed by the sender.
+        /// `true` if both values are signed by the sender.
         proven: bool,
     },
-    /// A process was too late for these indices.
+    /// A process was too late to check these indices.
     Skip {
-        /// Whose stream.
+        /// The sender of the stream.
         sender: Process,
-        /// The first.
+        /// The first skipped index.
         from: u64,
-        /// The last.
+        /// The last skipped index.
         to: u64,
     },
-    /// An operator removed a process from the broadcast; its stream has ended at this one.
+    /// An operator removed a process from the broadcast. The stream of the removed process has ended at the recording
+    /// process.
     Removed {
-        /// Who was removed.
+        /// The removed process.
         sender: Process,
-        /// The first index that is not delivered any more.
+        /// The first index that is no longer delivered.
         upto: u64,
     },
-    /// A message is about to be written on a connection; recorded before the first post.
+    /// A message is about to be written to a connection. Recorded before the first post.
     Send {
-        /// The connection: one name at both ends, and of one life only.
+        /// The connection. Both ends use the same name, and a reconnect gets a new one.
         channel: Label,
-        /// Its number at this end, from 0.
+        /// Number of the message at this end, from 0.
         index: u64,
-        /// Length, bytes.
+        /// Length of the message, in bytes.
         len: u32,
-        /// xxh3-64 of it.
+        /// xxh3-64 of the message.
         hash: u64,
     },
-    /// The application heard that a message was sent.
+    /// The application was informed that a message was sent.
     Sent {
         /// The connection.
         channel: Label,
-        /// Its number.
+        /// Number of the message.
         index: u64,
     },
     /// A message of a connection was handed to the application.
     Recv {
         /// The connection.
         channel: Label,
-        /// Its number, as the protocol has it.
+        /// Number of the message, as the protocol reports it.
         index: u64,
-        /// Length, bytes.
+        /// Length of the message, in bytes.
         len: u32,
-        /// xxh3-64 of it.
+        /// xxh3-64 of the message.
         hash: u64,
     },
-    /// How much was sent on a connection, and how much the other end had receives for.
+    /// The number of messages in flight on a connection, and the number of receives that the other end had posted.
     InFlight {
         /// The connection.
         channel: Label,
-        /// Messages of the fabric.
+        /// Number of fabric messages in flight.
         count: u64,
-        /// Receives.
+        /// Number of posted receives.
         limit: u64,
     },
-    /// The fabric reported an error for an operation of a connection, or its owner gave it up.
+    /// The fabric reported an error for an operation of a connection, or its owner abandoned the connection.
     Fault {
         /// The connection.
         channel: Label,
-        /// What it reported.
+        /// The reported error.
         what: Label,
     },
-    /// The application heard that a connection failed.
+    /// The application was informed that a connection failed.
     Failed {
         /// The connection.
         channel: Label,
-        /// What was being done.
+        /// The operation that failed.
         operation: Label,
-        /// With whom.
+        /// The peer of the connection.
         peer: Process,
-        /// Why it failed.
+        /// The cause of the failure.
         cause: Label,
     },
-    /// The application heard that a connection is over.
+    /// The application was informed that a connection is closed.
     Closed {
         /// The connection.
         channel: Label,
-        /// Operations that the fabric had not given back.
+        /// Number of operations that the fabric had not returned.
         lent: u64,
     },
-    /// Memory in use by regions and queues.
+    /// The memory in use by regions and queues.
     Memory {
-        /// Bytes in use.
+        /// Memory in use, in bytes.
         bytes: u64,
-        /// What was printed at start, bytes; `None`: the cluster's `memory_limit`.
+        /// The limit that was printed at start, in bytes. `None` means the cluster's `memory_limit`.
         limit: Option<u64>,
-        /// Which part, where a process counts several.
+        /// The part of the memory, if a process counts several.
         what: Label,
     },
 }
 
 impl EventKind {
-    /// The word in field `e`.
+    /// Returns the word in the field `e` of a history file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -268,7 +273,7 @@ impl EventKind {
         }
     }
 
-    /// The connection that it is about.
+    /// Returns the connection of the event.
     #[must_use]
     pub fn connection(&self) -> Option<Label> {
         match self {

@@ -1,27 +1,30 @@
-//! Takes the histories of a group's state apart, where one run has several.
+//! Splits a run into the histories of its groups' states, if a group has several.
 //!
-//! A group that lost its memory is founded anew, or an operator resets it: then another *history* of its state begins, with the
-//! first deliveries of the one before, or with none. What the histories have in common is promised as ever; what comes later is
-//! promised in each of them, and not across.
+//! A group that lost its memory is founded anew, or an operator resets it. Another *history* of its state begins then,
+//! with the first deliveries of the previous history, or with none. The properties hold for the common part of two
+//! histories without change. For later deliveries they hold within each history, but not across histories.
 //!
-//! # How
-//! Each history becomes a group of its own before anything is judged. The latest keeps the group's place, with its processes; an
-//! earlier one is *ended*, and gets processes of the same names behind all others. A process that held several histories one
-//! after the other is one in each of them.
+//! # How histories are split
+//! Each history becomes a group of its own before any property is judged. The latest history keeps the number of the
+//! group and its processes. An earlier history is *ended*: it gets a new group, with processes of the same names and
+//! with numbers above all others. A process that held several histories in sequence is split into one process for each
+//! of them.
 //!
-//! - **Which history.** A life says which one it holds (`begun`). A life that goes on in the next history with its own state has
-//!   delivered no more than that history keeps; otherwise it ends. So its deliveries up to that number are of both histories,
-//!   and later ones of the second alone. A life that says nothing is of the history that the life before it held last, or of the
-//!   group's first.
-//! - **What is kept.** The deliveries of a history are part of the next one, too, up to the number that it keeps.
-//! - **Ready leaders.** The upper half of a ballot's number is that of the incarnation, so it tells which history it is of.
-//! - **Destinations.** A message has as its destination the histories of a group that delivered it. If none did, it is the
-//!   latest, if the life of its client began after that did; otherwise it was under way to the one before.
+//! - **The history of a life.** A life records the history that it holds (`begun`). A life that continues into the next
+//!   history with its own state has delivered no more than that history keeps; otherwise it ends. Its deliveries up to
+//!   that number therefore belong to both histories, and later ones only to the second. A life without a record belongs
+//!   to the last history of the previous life, or to the group's first.
+//! - **Kept deliveries.** The deliveries of a history are also part of the next one, up to the number that it keeps.
+//! - **Ready leaders.** The upper half of a ballot's number is that of the incarnation, so it identifies the history.
+//! - **Destinations.** The destinations of a message are those histories of a group that delivered it. If none did, the
+//!   destination is the latest history, provided that the life of the message's client began after that history;
+//!   otherwise it is the history before.
 //!
-//! # What is promised across
-//! - A message that anybody delivered, also in an ended history, is delivered by all correct members of its other
-//!   destinations (M2): who goes on settles it. It has one timestamp, and one place in the order.
-//! - A message to an ended history need not be delivered (M3, M9), and one that nobody delivered leaves a hole that is none
+//! # Guarantees across histories
+//! - If any process delivered a message, even in an ended history, all correct members of its other destinations
+//!   deliver it (M2), because the surviving histories determine the outcome. The message has one timestamp and one
+//!   position in the order.
+//! - A message to an ended history need not be delivered (M3, M9). A message that no process delivered leaves no hole
 //!   (M6).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,31 +34,32 @@ use crate::event::Begun;
 use crate::ids::{Group, GroupSet, Incarnation, MAX_GROUPS, Process};
 use crate::log::{Life, Log};
 
-/// Bits of a ballot's number below those of the incarnation.
+/// Number of bits of a ballot's number below the incarnation's number.
 const BALLOT_BITS: u32 = 32;
 
-/// A run in which each group has one history.
+/// A run after the split, in which each group has one history.
 pub(crate) struct Apart {
     pub(crate) cluster: Cluster,
     pub(crate) log: Log,
-    /// Groups that stand for histories that are over.
+    /// Groups that represent ended histories.
     pub(crate) ended: GroupSet,
-    /// Processes of those, each with the process that it stands for.
+    /// Processes of the ended groups, each with the process that it represents.
     pub(crate) stands_for: Vec<(Process, Process)>,
 }
 
-/// A history of a group.
+/// A history of a group's state.
 #[derive(Debug)]
 struct History {
     begun: Begun,
-    /// When a life first recorded that it holds this history, ns.
+    /// Time at which a life first recorded that it holds this history, in nanoseconds.
     at: u64,
-    /// The group that stands for it, and its processes by the place of the member.
+    /// The group that represents the history, and its processes in the order of the members.
     group: Group,
     members: Vec<Process>,
 }
 
-/// Takes the histories apart; `None` if no group has several. Fails if there are more than the checker has room for, and says so.
+/// Splits the run into histories. Returns `None` if no group has several, and an error if there are more than the
+/// checker supports.
 pub(crate) fn apart(log: &Log, cluster: &Cluster) -> Result<Option<Apart>, String> {
     let histories: Vec<Vec<(Begun, u64)>> = cluster.groups().map(|group| of_group(log, cluster, group)).collect();
     let more: usize = histories.iter().map(|all| all.len().saturating_sub(1)).sum();
@@ -83,7 +87,7 @@ pub(crate) fn apart(log: &Log, cluster: &Cluster) -> Result<Option<Apart>, Strin
     Ok(Some(apart))
 }
 
-/// The histories of a group, by incarnation, and when each was held first.
+/// Returns the histories of a group, by incarnation, each with the time at which it was first held.
 fn of_group(log: &Log, cluster: &Cluster, group: Group) -> Vec<(Begun, u64)> {
     let mut all: BTreeMap<Incarnation, (Begun, u64)> = BTreeMap::new();
     let lives = cluster.members(group).iter().filter_map(|process| log.lives.get(process.index())).flatten();
@@ -95,7 +99,7 @@ fn of_group(log: &Log, cluster: &Cluster, group: Group) -> Vec<(Begun, u64)> {
 }
 
 impl Apart {
-    /// Makes a group for each history that is over.
+    /// Creates a group for each ended history.
     fn name(&mut self, group: Group, all: Vec<(Begun, u64)>) -> Vec<History> {
         let last = all.len().saturating_sub(1);
         let mut named = Vec::with_capacity(all.len());
@@ -125,7 +129,7 @@ impl Apart {
         }
     }
 
-    /// Gives each history what a process did in it.
+    /// Distributes the events of a process to its histories.
     fn split(&mut self, log: &Log, process: Process, histories: &[History]) {
         // The last history has the group's own members.
         let members = histories.last().map_or(&[][..], |last| &last.members);
@@ -147,7 +151,7 @@ impl Apart {
         }
     }
 
-    /// What a life did in a history, until it went on in the next one.
+    /// Adds the events of a life in `history`, until the life continued in `next`.
     fn take(&mut self, log: &Log, life: &Life, history: &History, next: Option<&Begun>, place: usize) {
         let upto = next.map_or(u64::MAX, |next| next.kept);
         let process = history.members[place];
@@ -166,7 +170,7 @@ impl Apart {
         self.put(process, life);
     }
 
-    /// What later histories keep of what a life did in those that are over.
+    /// Adds the deliveries of a life in ended histories that later histories keep.
     fn inherit(&mut self, log: &Log, life: &Life, held: &[usize], histories: &[History], place: usize) {
         let mut has: BTreeSet<usize> = held.iter().copied().collect();
         for (index, history) in histories.iter().enumerate() {
@@ -195,7 +199,8 @@ impl Apart {
         self.log.lives[process.index()].push(life);
     }
 
-    /// Copies the deliveries of a life up to a number, as ones of this process, in the group that stands for the history.
+    /// Copies the deliveries of a life up to a number, as deliveries of `process` in the group that represents the
+    /// history.
     fn deliveries(&mut self, log: &Log, life: &Life, upto: u64, process: Process, group: Option<Group>) -> Vec<u32> {
         let of_life = life.deliveries.iter().map(|delivery| log.deliveries[*delivery as usize]);
         let mut copied = Vec::new();
@@ -208,7 +213,7 @@ impl Apart {
         copied
     }
 
-    /// Names the histories to which each message went.
+    /// Replaces the destinations of each message by the histories to which it went.
     fn readdress(&mut self, log: &Log, by_group: &BTreeMap<Group, Vec<History>>) {
         let mut delivered = vec![GroupSet::EMPTY; log.messages.len()];
         for delivery in &self.log.deliveries {

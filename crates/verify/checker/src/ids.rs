@@ -1,36 +1,36 @@
-//! Processes, groups and messages as small numbers.
+//! Processes, groups, messages, ballots and incarnations, with small numbers for names.
 
-/// Groups that a history may have.
+/// Maximum number of groups in a history.
 pub const MAX_GROUPS: usize = 256;
 
-/// A process of the cluster: its place in the cluster's process table, members first, in the order of the groups, then
-/// clients.
+/// A process: its index in the cluster's process table. Members come first, in the order of the groups; clients follow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Process(pub u32);
 
-/// A group: its place in the cluster line.
+/// A group: its index in the cluster line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Group(pub u16);
 
-/// A word that occurs in events, such as the kind of a remote operation; interned in the [`Cluster`](crate::Cluster).
+/// A word that occurs in events, such as the kind of a remote operation. It is interned in the
+/// [`Cluster`](crate::Cluster).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Label(pub u32);
 
-/// A message: who multicast it, and its number there.
+/// A message, identified by its client and a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageId {
-    /// The client.
+    /// The client that multicast the message.
     pub client: Process,
-    /// Its sequence number.
+    /// The sequence number at the client.
     pub sequence: u64,
 }
 
-/// A timestamp. Compared by time, then by the place of the group in the cluster line.
+/// A timestamp. Timestamps are compared by time, then by the position of the group in the cluster line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Timestamp {
-    /// The time.
+    /// The logical time.
     pub time: u64,
-    /// The group that gave it.
+    /// The group whose clock assigned the time.
     pub group: Group,
 }
 
@@ -39,11 +39,11 @@ pub struct Timestamp {
 pub struct Ballot {
     /// The number.
     pub number: u64,
-    /// The process that made it.
+    /// The process that created the ballot.
     pub by: Process,
 }
 
-/// An incarnation of a group: a number that rises, and a tag that tells two of one number apart.
+/// An incarnation of a group: a rising number, and a tag that distinguishes incarnations with the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Incarnation {
     /// The number.
@@ -57,7 +57,7 @@ pub struct Incarnation {
 pub struct GroupSet([u64; MAX_GROUPS / 64]);
 
 impl Process {
-    /// The index into tables by process.
+    /// Returns the index into tables by process.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -66,7 +66,7 @@ impl Process {
 }
 
 impl Group {
-    /// The index into tables by group.
+    /// Returns the index into tables by group.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -83,7 +83,7 @@ impl std::fmt::Display for Incarnation {
 impl std::str::FromStr for Incarnation {
     type Err = ();
 
-    /// Reads what [`Display`](std::fmt::Display) writes.
+    /// Parses the form that [`Display`](std::fmt::Display) writes.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (number, tag) = text.split_once('-').filter(|(_, tag)| tag.len() == 8).ok_or(())?;
         let (number, tag) = (number.parse().map_err(drop)?, u32::from_str_radix(tag, 16).map_err(drop)?);
@@ -92,37 +92,37 @@ impl std::str::FromStr for Incarnation {
 }
 
 impl GroupSet {
-    /// No group.
+    /// The empty set.
     pub const EMPTY: GroupSet = GroupSet([0; MAX_GROUPS / 64]);
 
-    /// Adds a group below [`MAX_GROUPS`]; others are never members.
+    /// Adds a group below [`MAX_GROUPS`]. Other groups are ignored.
     pub fn insert(&mut self, group: Group) {
         if let Some(word) = self.0.get_mut(group.index() / 64) {
             *word |= 1 << (group.0 % 64);
         }
     }
 
-    /// Whether the group is in the set.
+    /// Returns whether the group is in the set.
     #[inline]
     #[must_use]
     pub fn contains(&self, group: Group) -> bool {
         self.0.get(group.index() / 64).is_some_and(|word| word >> (group.0 % 64) & 1 == 1)
     }
 
-    /// How many groups.
+    /// Returns the number of groups in the set.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == GroupSet::EMPTY
     }
 
-    /// How many groups of the set come before this one.
+    /// Returns the number of groups in the set that come before this one.
     #[inline]
     pub(crate) fn rank(&self, group: Group) -> usize {
         let word = group.index() / 64;
@@ -131,7 +131,7 @@ impl GroupSet {
         (before + (self.0[word] & mask).count_ones()) as usize
     }
 
-    /// The groups, in the order of the cluster line.
+    /// Returns the groups, in the order of the cluster line.
     pub fn iter(&self) -> impl Iterator<Item = Group> + '_ {
         self.0.iter().enumerate().flat_map(|(index, word)| {
             let mut left = *word;

@@ -1,4 +1,4 @@
-//! What is kept of a history: messages and deliveries, in tables with small indices.
+//! The log of a history: messages, deliveries and lives, in tables with small indices. The properties read it.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use crate::cluster::Cluster;
 use crate::event::{Begun, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, MessageId, Process};
 
-/// xxh3-64 of no bytes.
+/// xxh3-64 of the empty payload.
 const EMPTY_HASH: u64 = 0x2d06_8005_38d3_94c2;
 
-/// Where an event was recorded: the input (high 16 bits) and the line there.
+/// The location of an event's record: the index of the input (high 16 bits) and the line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Origin(u64);
 
@@ -27,7 +27,7 @@ impl Origin {
     }
 }
 
-/// An event that is kept whole.
+/// An event that is stored in full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     pub(crate) event: Event,
@@ -38,33 +38,33 @@ pub(crate) struct Kept {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) id: MessageId,
-    /// `None` while somebody spoke of it and nobody multicast it.
+    /// The multicast, or `None` if the message was mentioned by other events only.
     pub(crate) sent: Option<Sent>,
-    /// A synced multicast of it returned.
+    /// `true` if a synced multicast of the message returned.
     pub(crate) synced: bool,
 }
 
-/// How a message was multicast: by the first incarnation that did.
+/// The multicast of a message, by the first life that multicast it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) process: Process,
     pub(crate) incarnation: u64,
-    /// The last incarnation that multicast it: one that comes back may finish what the one before began.
+    /// The last life that multicast the message. A client that recovers may finish a multicast of its previous life.
     pub(crate) last_incarnation: u64,
     pub(crate) t: u64,
-    /// Only the return of a synced multicast was recorded: it began some time before `t`.
+    /// `true` if only the return of a synced multicast was recorded. The multicast began some time before `t`.
     pub(crate) only_returned: bool,
     pub(crate) origin: Origin,
     pub(crate) multicast: Multicast,
-    /// What the client had heard of the order, if it said so.
+    /// The client's last `heard` event before the multicast, if there is one.
     pub(crate) heard: Option<Heard>,
 }
 
-/// How far a client had heard of the order.
+/// The position of the order that a client had observed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
     pub(crate) time: u64,
-    /// When it said so.
+    /// Time of the `heard` event, in nanoseconds.
     pub(crate) t: u64,
     pub(crate) origin: Origin,
 }
@@ -88,74 +88,75 @@ pub(crate) struct Delivery {
     pub(crate) deliver: Deliver,
 }
 
-/// One incarnation of a process.
+/// One life of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
     pub(crate) number: u64,
     pub(crate) recovered: Option<Recovered>,
     pub(crate) crashed: bool,
     pub(crate) deliveries: Vec<u32>,
-    /// The histories of its group whose state it held, one after the other, and when it said so.
+    /// The histories of its group whose state the life held, in sequence, each with the time of the record.
     pub(crate) begun: Vec<(Begun, u64)>,
-    /// Ballots in which it became ready to lead.
+    /// The ballots in which the process became ready to lead.
     pub(crate) ready: Vec<Ready>,
-    /// What it carried into ballots in which it was not ready yet.
+    /// Messages that the process carried into ballots in which it is not ready yet.
     carried: Vec<(Group, Ballot, u32)>,
 }
 
-/// A process came back.
+/// The recovery of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recovered {
-    /// Number of the delivery that it resumes after.
+    /// The number of the delivery after which the process resumes.
     pub(crate) from: u64,
     pub(crate) t: u64,
     pub(crate) origin: Origin,
 }
 
-/// A leader was ready.
+/// A leader that became ready.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     pub(crate) kept: Kept,
     pub(crate) group: Group,
     pub(crate) ballot: Ballot,
-    /// How many deliveries of this life came before.
+    /// Number of deliveries of this life before.
     pub(crate) place: usize,
-    /// Messages that its state held and that it had not delivered, rising; `None` if it does not say.
+    /// Messages that the leader's state contained and that it had not delivered, in ascending order. `None` if the
+    /// leader does not record them.
     pub(crate) carried: Option<Vec<u32>>,
-    /// It says that there are so many more of them than it named.
+    /// Number of carried messages that the leader counted beyond those that it named.
     pub(crate) not_named: i64,
 }
 
-/// A multicast of a message that another incarnation of its client recorded, too.
+/// A multicast of a message that another life of its client recorded as well.
 #[derive(Clone, Copy, Debug)]
 struct Again {
     message: u32,
     sent: Sent,
 }
 
-/// Everything that the properties look at.
+/// The data that the properties read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     pub(crate) messages: Vec<Message>,
     pub(crate) deliveries: Vec<Delivery>,
-    /// Incarnations by process, rising; once [settled](Log::settle), in the order in which they were.
+    /// The lives of each process, by ascending number. After [`settle`](Log::settle) they are in their true order.
     pub(crate) lives: Vec<Vec<Life>>,
-    /// Multicasts of a message that was multicast otherwise before, or by the same life already.
+    /// Multicasts of a message that was already multicast with another content, or by the same life.
     pub(crate) conflicts: Vec<Kept>,
     pub(crate) crashes: u64,
     by_id: HashMap<MessageId, u32>,
-    /// The same message again, by another incarnation; in the end it shows which was first.
+    /// Further multicasts of a message by other lives. `settle` determines which was first.
     again: Vec<Again>,
-    /// Where the order of lives is not that of their numbers: the place of each, by process and number.
+    /// The position of each life, by process and number, for processes whose lives are not ordered by their numbers.
     ranks: HashMap<Process, HashMap<u64, u64>>,
-    /// Messages in the order in which they were multicast, as far as the inputs tell.
+    /// Messages in the order of their multicasts, as far as the inputs determine it.
     pub(crate) sent_order: Vec<u32>,
-    /// By client and incarnation, the largest time of which it had heard so far.
+    /// The largest time that each client had observed so far, by client and life.
     heard: HashMap<(Process, u64), Heard>,
 }
 
 impl Log {
-    /// The index of a message.
+    /// Returns the index of a message.
     pub(crate) fn message(&mut self, id: MessageId) -> u32 {
         *self.by_id.entry(id).or_insert_with(|| {
             self.messages.push(Message { id, sent: None, synced: false });
@@ -163,7 +164,7 @@ impl Log {
         })
     }
 
-    /// Takes in an event.
+    /// Records an event.
     pub(crate) fn record(&mut self, event: &Event, origin: Origin) {
         match event.kind {
             EventKind::Multicast(multicast) => self.multicast(event, origin, multicast, false),
@@ -213,7 +214,7 @@ impl Log {
                 message.sent = Some(Sent { heard, ..Sent::new(event, origin, multicast, synced) });
                 self.sent_order.push(index);
             }
-            // The return of a synced multicast, or the same again: a message is told by its client and number.
+            // The return of a synced multicast, or the same multicast again. Client and number identify the message.
             Some(sent) if sent.multicast == multicast => {
                 let again = Sent { heard, ..Sent::new(event, origin, multicast, synced) };
                 if event.incarnation != sent.incarnation {
@@ -255,7 +256,7 @@ impl Log {
     fn recover(&mut self, event: &Event, origin: Origin, from: u64) {
         let life = self.life(event);
         if !life.deliveries.is_empty() || life.crashed {
-            // Came back under its old number: taken as a new incarnation.
+            // A recovery under the old number is treated as a new life.
             let lives = &mut self.lives[event.process.index()];
             let at = lives.partition_point(|life| life.number <= event.incarnation);
             lives.insert(at, Life { number: event.incarnation, ..Life::default() });
@@ -263,14 +264,14 @@ impl Log {
         self.life(event).recovered = Some(Recovered { from, t: event.t, origin });
     }
 
-    /// Puts the lives of processes into the order in which they were: for each process the numbers of its lives, the first
-    /// one first. A process that is not named counted them: its lives are in the order of their numbers. To be called
-    /// once, when everything is recorded.
+    /// Sorts the lives of processes in their true order. `orders` contains the numbers of a process's lives, first life
+    /// first. The lives of other processes are in the order of their numbers. Must be called once, after all events are
+    /// recorded.
     pub(crate) fn settle(&mut self, orders: &HashMap<Process, Vec<u64>>) {
         for (process, order) in orders {
             let ranks: HashMap<u64, u64> = (0..).zip(order).map(|(rank, number)| (*number, rank)).collect();
             if let Some(lives) = self.lives.get_mut(process.index()) {
-                // What has one number stays as it is.
+                // The sort is stable, so lives with the same number keep their order.
                 lives.sort_by_key(|life| ranks.get(&life.number).copied().unwrap_or(u64::MAX));
             }
             self.ranks.insert(*process, ranks);
@@ -287,8 +288,8 @@ impl Log {
         }
     }
 
-    /// Takes entries of a group that were delivered as multicast by the client of their group, which has no record: nobody owes one that a
-    /// leader ordered in vain.
+    /// Treats delivered entries of a group as multicast by the client of the group's entries, which has no record.
+    /// Entries that no process delivered are not owed, since a leader may order one in vain.
     pub(crate) fn send_times(&mut self, cluster: &Cluster) {
         for delivery in &self.deliveries {
             let message = &mut self.messages[delivery.message as usize];
@@ -304,7 +305,8 @@ impl Log {
         }
     }
 
-    /// Whether one life of its client multicast this message, and no other did, not even another message under its name.
+    /// Returns whether exactly one life of the client multicast this message, and no other life multicast any message
+    /// with its id.
     pub(crate) fn was_multicast_by_one_life(&self, message: u32) -> bool {
         let message = &self.messages[message as usize];
         let named = |kept: &Kept| match kept.event.kind {
@@ -314,7 +316,7 @@ impl Log {
         message.sent.is_some_and(|sent| sent.incarnation == sent.last_incarnation) && !self.conflicts.iter().any(named)
     }
 
-    /// The place of an incarnation among those of its process.
+    /// Returns the position of a life among those of its process.
     pub(crate) fn rank(&self, process: Process, incarnation: u64) -> u64 {
         let known = self.ranks.get(&process);
         known.map_or(incarnation, |ranks| ranks.get(&incarnation).copied().unwrap_or(u64::MAX))
@@ -326,14 +328,14 @@ impl Log {
         Log { deliveries, lives, ..self.clone() }
     }
 
-    /// Gives the lives of `double`, which stands for `process` in an ended history, the order of that process's lives.
+    /// Assigns the order of the lives of `process` to `double`, which represents it in an ended history.
     pub(crate) fn stand_for(&mut self, double: Process, process: Process) {
         if let Some(ranks) = self.ranks.get(&process).cloned() {
             self.ranks.insert(double, ranks);
         }
     }
 
-    /// The latest life of the event's incarnation.
+    /// Returns the latest life with the event's number.
     fn life(&mut self, event: &Event) -> &mut Life {
         let index = event.process.index();
         if self.lives.len() <= index {
@@ -348,7 +350,8 @@ impl Log {
         &mut lives[after]
     }
 
-    /// Number of the delivery after which this life of the process resumed: what it says, or where the one before was.
+    /// Returns the number of the delivery after which this life resumed: the recorded number, or that of the last
+    /// delivery before.
     pub(crate) fn resumed_after(&self, process: Process, life: usize) -> u64 {
         let lives = &self.lives[process.index()];
         match (&lives[life].recovered, life) {
@@ -358,7 +361,7 @@ impl Log {
         }
     }
 
-    /// Number of the last delivery of the process when it had made `place` deliveries in this life.
+    /// Returns the number of the process's last delivery at the time when it had made `place` deliveries in this life.
     pub(crate) fn last_number(&self, process: Process, life: usize, place: usize) -> u64 {
         match place.checked_sub(1) {
             Some(last) => {
@@ -369,13 +372,13 @@ impl Log {
         }
     }
 
-    /// Whether the process was up when the history ended.
+    /// Returns whether the process was up when the history ended.
     pub(crate) fn is_up(&self, process: Process) -> bool {
         let last = self.lives.get(process.index()).and_then(|lives| lives.last());
         last.is_none_or(|life| !life.crashed)
     }
 
-    /// Whether the client of this message lived on, in the same incarnation, to the end of the history.
+    /// Returns whether the client of this message stayed up, in the same life, to the end of the history.
     pub(crate) fn has_correct_client(&self, message: &Message) -> bool {
         message.sent.as_ref().is_some_and(|sent| {
             let last = self.lives.get(sent.process.index()).and_then(|lives| lives.last());

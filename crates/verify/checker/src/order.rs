@@ -1,25 +1,26 @@
-//! The union of all delivery orders, as a graph of messages: sorted if it has no cycle, searched if it has.
+//! The union of all delivery orders, as a graph of messages. It is sorted topologically if it has no cycle; otherwise
+//! `Paths` searches for a small cycle. The order properties (M4 and others) use it.
 
 use crate::chain::Chain;
 use crate::log::Log;
 use crate::sort::{left_over, on_a_cycle, sorted};
 
-/// No message, no place.
+/// A missing message or index.
 const NONE: u32 = u32::MAX;
-/// Steps that the search for a smallest cycle may take; then the smallest so far is taken.
+/// Maximum number of steps of the search for a smallest cycle. After them, the smallest cycle found so far is used.
 const SEARCH_STEPS: u64 = 30_000_000;
 
-/// Edges between messages that some process delivered one right after the other.
+/// Edges between messages that some process delivered in immediate succession.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// Where the edges of a message begin in `edges`.
+    /// The index in `edges` of the first edge of each message.
     first_edge: Vec<u32>,
     edges: Vec<u32>,
-    /// Messages in an order that agrees with all edges; short of those in cycles and behind them.
+    /// Messages in an order that agrees with all edges. Messages on cycles or after them are missing.
     pub(crate) sorted: Vec<u32>,
 }
 
-/// Chains as messages and the deliveries behind them; only the first delivery of a message in a chain counts.
+/// Returns the messages of a chain with their deliveries. Only the first delivery of each message counts.
 pub(crate) fn first_deliveries<'a>(
     chain: &'a Chain,
     mark: u32,
@@ -49,13 +50,13 @@ impl Order {
         order
     }
 
-    /// Messages delivered right after this one somewhere.
+    /// Returns the messages that some process delivered immediately after this one.
     pub(crate) fn after(&self, message: u32) -> &[u32] {
         let range = self.first_edge[message as usize] as usize..self.first_edge[message as usize + 1] as usize;
         &self.edges[range]
     }
 
-    /// Whether there is no cycle.
+    /// Returns whether the graph has no cycle.
     pub(crate) fn is_acyclic(&self) -> bool {
         self.sorted.len() == self.first_edge.len() - 1
     }
@@ -80,26 +81,26 @@ fn each_edge(chains: &[Chain], log: &Log, mut edge: impl FnMut(u32, u32)) {
     }
 }
 
-/// One process delivers the message of `earlier` before that of `later`; both are deliveries.
+/// Two deliveries of one process that show that it delivers the message of `earlier` before that of `later`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Precedes {
     pub(crate) earlier: u32,
     pub(crate) later: u32,
 }
 
-/// Finds shortest paths, where one step is "some process delivers this before that", however far apart.
+/// Finds shortest paths. One step is "some process delivers this message before that one", at any distance.
 pub(crate) struct Paths<'a> {
     log: &'a Log,
-    /// Per chain, the first deliveries of its messages.
+    /// The first deliveries of the messages of each chain.
     chains: Vec<Vec<u32>>,
-    /// Where a message's places begin in `places`.
+    /// The index in `places` of the first occurrence of each message.
     first_place: Vec<u32>,
-    /// (chain, index there).
+    /// Occurrences of messages: chain, and index in the chain.
     places: Vec<(u32, u32)>,
-    /// Per chain, everything from here on was reached in the current search.
+    /// The index in each chain from which on all deliveries were reached in the current search.
     reached_from: Vec<u32>,
     touched: Vec<u32>,
-    /// Per message: the search that reached it, and the step by which it did.
+    /// The last search that reached each message, and the step by which it did.
     found: Vec<(u32, Option<Precedes>)>,
     search: u32,
     steps: u64,
@@ -132,8 +133,8 @@ impl<'a> Paths<'a> {
         Paths { log, chains, first_place, places, reached_from, touched: Vec::new(), found, search: 0, steps: 0 }
     }
 
-    /// A shortest path from one message to another of fewer than `below` steps; from a message to itself: a shortest
-    /// cycle through it.
+    /// Returns a shortest path of fewer than `below` steps between two messages. If the two are the same, returns a
+    /// shortest cycle through the message.
     pub(crate) fn shortest(&mut self, from: u32, to: u32, below: usize) -> Option<Vec<Precedes>> {
         self.search += 1;
         for chain in self.touched.drain(..) {
@@ -152,7 +153,7 @@ impl<'a> Paths<'a> {
         None
     }
 
-    /// Reaches everything that some process delivers after `message`; true if that includes `to`.
+    /// Reaches all messages that some process delivers after `message`. Returns `true` if `to` is among them.
     fn expand(&mut self, message: u32, to: u32, next: &mut Vec<u32>) -> bool {
         let places = self.first_place[message as usize] as usize..self.first_place[message as usize + 1] as usize;
         for place in places {
@@ -192,7 +193,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// A smallest cycle of an order that has one.
+    /// Returns a smallest cycle of an order that has one.
     pub(crate) fn smallest_cycle(&mut self, order: &Order) -> Option<Vec<Precedes>> {
         let left = left_over(&order.sorted, self.log.messages.len());
         let start = on_a_cycle(&left, |message| order.after(message).iter().copied());

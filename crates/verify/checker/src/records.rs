@@ -1,4 +1,4 @@
-//! Which records of a run were given: where one is missing, what it would say is not known.
+//! The records of a run that were given. The events in a missing record are unknown, not absent.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,34 +6,34 @@ use crate::ids::{MessageId, Process};
 use crate::log::{Delivery, Log};
 use crate::runs::Start;
 
-/// What is known of the files of a run besides their events.
+/// The data about the files of a run besides their events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
-    /// Processes that have a record among them.
+    /// Processes with a record.
     pub(crate) recorded: HashSet<Process>,
-    /// Some file says whose record it is, so each process has one of its own, also one to which nothing happened.
+    /// `true` if some file names its author. Then each process has a record of its own, even if it has no event.
     pub(crate) by_process: bool,
-    /// Processes whose record ends before they did; `None`: the record of everybody.
+    /// Processes whose record ends before their life did. `None` stands for the records of all processes.
     pub(crate) ended_early: HashSet<Option<Process>>,
-    /// The lives of processes whose order is not that of their numbers, the first one first.
+    /// The lives of processes whose order is not that of their numbers, first life first.
     pub(crate) orders: HashMap<Process, Vec<u64>>,
-    /// Why the lives of some process have no order.
+    /// The reason why the lives of some process have no order.
     pub(crate) unordered: Option<String>,
     /// The lives of all processes, file by file.
     pub(crate) starts: Vec<Start>,
 }
 
-/// Bits of a sequence that count the messages of one life of a client, as far as a reader can tell: another life may
-/// have begun where the bits above them differ.
+/// Number of low bits of a sequence number that count the messages of one life of a client. A reader can only assume
+/// that sequence numbers with different upper bits are of different lives.
 const LIFE_BITS: u32 = 32;
 
-/// Whose records are there.
+/// The completeness of the given records.
 #[derive(Debug)]
 pub(crate) struct Records<'a> {
-    /// `None`: events were given one by one, and those are all.
+    /// `None` if events were passed one by one. They are all events of the run then.
     given: Option<&'a Given>,
-    /// Of which lives of clients there are multicasts, by client and upper bits of their sequences. Looked at only where a
-    /// message has none.
+    /// The lives of clients with at least one multicast, by client and upper bits of the sequence numbers. It is filled
+    /// only if some message has no multicast.
     multicasts: HashSet<(Process, u64)>,
 }
 
@@ -42,7 +42,8 @@ fn life(id: MessageId) -> (Process, u64) {
 }
 
 impl Given {
-    /// Takes each process of an ended history as recorded if the process that it stands for is. `doubles`: pairs of both.
+    /// Marks each process of an ended history as recorded if the process that it represents is. `doubles` contains
+    /// pairs of both.
     pub(crate) fn stand_for(&mut self, doubles: &[(Process, Process)]) {
         for (double, process) in doubles {
             if self.recorded.contains(process) {
@@ -66,18 +67,19 @@ impl<'a> Records<'a> {
         Records { given, multicasts: sent.map(|message| life(message.id)).collect() }
     }
 
-    /// Whether everything that happened was given.
+    /// Returns whether all events of the run were given.
     pub(crate) fn are_all(&self) -> bool {
         self.given.is_none()
     }
 
-    /// Whether a multicast of this message would be among what was given.
+    /// Returns whether a multicast of this message would be in the given records.
     pub(crate) fn would_have(&self, id: MessageId) -> bool {
         self.given.is_none_or(|given| self.multicasts.contains(&life(id)) && !given.ends_early(id.client))
     }
 
-    /// Whether the multicasts that were given of the life of this message's client all have smaller numbers, and are in another
-    /// file than this delivery of it: the client's file may have been cut between two lines, which nothing in it shows.
+    /// Returns whether the given multicasts of the same life of this message's client all have smaller numbers, and are
+    /// in other files than this delivery. In that case the client's file may have been cut between two lines, which
+    /// nothing in the file shows.
     pub(crate) fn may_lack_the_end(&self, id: MessageId, delivery: &Delivery, log: &Log) -> bool {
         let of_life = log.messages.iter().filter(|message| life(message.id) == life(id));
         let mut sent =
@@ -86,19 +88,19 @@ impl<'a> Records<'a> {
         self.given.is_some() && sent.all(|(sequence, source)| sequence < id.sequence && source != here)
     }
 
-    /// Whether broadcasts of this process would be among what was given.
+    /// Returns whether broadcasts of this process would be in the given records.
     pub(crate) fn would_have_broadcasts(&self, sender: Process) -> bool {
         self.given.is_none_or(|given| given.recorded.contains(&sender) && !given.ends_early(sender))
     }
 
-    /// Whether deliveries at this process would be among what was given. Files that do not say whose they are may be of
-    /// somebody who watched everybody: then a process without events did nothing.
+    /// Returns whether deliveries at this process would be in the given records. Files without an author may be from an
+    /// observer of all processes, so a process without events did nothing.
     pub(crate) fn would_have_deliveries(&self, process: Process) -> bool {
         let has = |given: &Given| !given.by_process || given.recorded.contains(&process);
         self.given.is_none_or(|given| has(given) && !given.ends_early(process))
     }
 
-    /// Whether the record of this process ends before it did.
+    /// Returns whether the record of this process ends before its life did.
     pub(crate) fn end_early(&self, process: Process) -> bool {
         self.given.is_some_and(|given| given.ends_early(process))
     }

@@ -1,12 +1,12 @@
-//! What came out.
+//! The result of a check.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The smallest set of events found that breaks a property.
+/// The smallest set of events found that violates a property.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CounterExample {
-    /// One sentence.
+    /// A description in one sentence.
     pub summary: String,
     /// The events, each as `file:line` and the line itself.
     pub lines: Vec<String>,
@@ -22,19 +22,19 @@ impl fmt::Display for CounterExample {
 /// The result for one property.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Holds in this history.
+    /// The property holds in this history.
     Ok,
-    /// Does not hold.
+    /// The property does not hold.
     Violated(CounterExample),
-    /// This history cannot tell; why.
+    /// This kind of history cannot decide the property, with the reason.
     NotChecked(&'static str),
-    /// These inputs cannot tell, and others of the same run could: a file is missing, or nothing says in which order the
-    /// lives of a process were. Why.
+    /// These inputs cannot decide the property, but others of the same run could: a file is missing, or the order of a
+    /// process's lives is unknown. Contains the reason.
     Incomplete(String),
 }
 
 impl Verdict {
-    /// `ok`, `violated` or `not_checked`.
+    /// Returns `ok`, `violated` or `not_checked`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -44,17 +44,17 @@ impl Verdict {
         }
     }
 
-    /// Whether a counter-example was found.
+    /// Returns whether a counter-example was found.
     #[must_use]
     pub fn is_violated(&self) -> bool {
         matches!(self, Verdict::Violated(_))
     }
 }
 
-/// How much was looked at.
+/// Numbers of events that were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Events of the multicast.
+    /// All events.
     pub events: u64,
     /// Messages that were multicast.
     pub messages: u64,
@@ -66,7 +66,7 @@ pub struct Counts {
     pub broadcast_deliveries: u64,
     /// Reported equivocations.
     pub equivocations: u64,
-    /// Reported ranges that were skipped.
+    /// Reported ranges of skipped indices.
     pub skips: u64,
     /// Messages written on channels.
     pub sends: u64,
@@ -81,15 +81,15 @@ pub struct Counts {
 /// The result for one history.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// By name: M1 … M12, R1, B1 … B7, and C1 … C5.
+    /// Verdicts by name: M1 … M12, R1, B1 … B7, and C1 … C5.
     pub properties: BTreeMap<&'static str, Verdict>,
-    /// The smallest of all counter-examples, with the name of its property; `None` if there is none.
+    /// The smallest of all counter-examples, with the name of its property, or `None` if there is none.
     pub counter_example: Option<String>,
-    /// How much was looked at.
+    /// Numbers of events that were checked.
     pub counts: Counts,
-    /// Whether the history was known to be complete.
+    /// `true` if the history was known to be complete.
     pub complete: bool,
-    /// Files whose last line is cut off, and was left out.
+    /// Files whose last line was cut off and ignored.
     pub cut_off: Vec<String>,
 }
 
@@ -104,14 +104,13 @@ impl Report {
         Report { properties, counter_example, counts, complete, cut_off: Vec::new() }
     }
 
-    /// Whether no property is violated, and none would need more than was given. Look at
-    /// [`unchecked`](Report::unchecked), too.
+    /// Returns whether no property is violated, and none lacks an input. See also [`unchecked`](Report::unchecked).
     #[must_use]
     pub fn ok(&self) -> bool {
         self.violated().next().is_none() && self.incomplete().next().is_none()
     }
 
-    /// Properties for which something of the run was not given, and what.
+    /// Returns the properties that lack an input of the run, each with a description of the input.
     pub fn incomplete(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
         self.properties.iter().filter_map(|(name, verdict)| match verdict {
             Verdict::Incomplete(reason) => Some((*name, reason.as_str())),
@@ -119,7 +118,8 @@ impl Report {
         })
     }
 
-    /// Why these inputs cannot be judged; `None` where some property is violated, or some holds and nothing is missing.
+    /// Returns the reason why these inputs cannot be judged. Returns `None` if some property is violated, or if some
+    /// property holds and no input is missing.
     #[must_use]
     pub fn undecided(&self) -> Option<&str> {
         if self.violated().next().is_some() {
@@ -132,12 +132,12 @@ impl Report {
         (!any).then_some("nothing in it can be judged: it has no event that a property is about")
     }
 
-    /// Names of the properties that do not hold.
+    /// Returns the names of the violated properties.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.properties.iter().filter(|(_, verdict)| verdict.is_violated()).map(|(name, _)| *name)
     }
 
-    /// Properties about which this history cannot tell, and why.
+    /// Returns the properties that were not checked, each with the reason.
     pub fn unchecked(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
         self.properties.iter().filter_map(|(name, verdict)| match verdict {
             Verdict::NotChecked(reason) => Some((*name, *reason)),

@@ -1,4 +1,4 @@
-//! What a property sees of a finished history, and how it shows what is wrong.
+//! The view of a finished history that the properties check, and the builder of their counter-examples.
 
 use crate::chain::Chain;
 use crate::cluster::Cluster;
@@ -10,7 +10,7 @@ use crate::order::Order;
 use crate::records::Records;
 use crate::report::{CounterExample, Verdict};
 
-/// A finished history.
+/// A finished history, with its indices.
 pub(crate) struct View<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) log: &'a Log,
@@ -19,34 +19,35 @@ pub(crate) struct View<'a> {
     pub(crate) slots: &'a Slots,
     pub(crate) records: &'a Records<'a>,
     pub(crate) complete: bool,
-    /// Groups that stand for histories that are over.
+    /// Groups that represent ended histories.
     pub(crate) ended: GroupSet,
-    /// Names of the inputs; none if events came one by one.
+    /// Names of the inputs. Empty if events were passed one by one.
     pub(crate) sources: &'a [String],
 }
 
 impl View<'_> {
-    /// Whether a message was under way to a history of another group than `but` that is over: then it may be lost.
+    /// Returns whether the message was sent to an ended history of a group other than `but`. Such a message may be
+    /// lost.
     pub(crate) fn may_be_lost(&self, message: &Message, but: Option<Group>) -> bool {
         destinations(message).iter().any(|group| Some(group) != but && self.ended.contains(group))
     }
 
-    /// Name of a process.
+    /// Returns the name of a process.
     pub(crate) fn name(&self, process: Process) -> &str {
         self.cluster.process_name(process)
     }
 
-    /// A message as text.
+    /// Formats a message.
     pub(crate) fn message_text(&self, id: MessageId) -> String {
         format!("[{},{}]", self.name(id.client), id.sequence)
     }
 
-    /// A message as text, by index.
+    /// Formats a message, given its index.
     pub(crate) fn text(&self, message: u32) -> String {
         self.message_text(self.log.messages[message as usize].id)
     }
 
-    /// No verdict, because a record of this process is missing.
+    /// Returns the verdict that the property is not judged because a record of this process is missing.
     pub(crate) fn lacks_record(&self, process: Process) -> Verdict {
         let name = self.name(process);
         if self.records.end_early(process) {
@@ -59,31 +60,31 @@ impl View<'_> {
         ))
     }
 
-    /// A member of a group that has no record.
+    /// Returns a member of the group that has no record.
     pub(crate) fn lacks_member(&self, group: Group) -> Option<Process> {
         let mut members = self.cluster.members(group).iter().copied();
         members.find(|member| !self.records.would_have_deliveries(*member))
     }
 
-    /// Begins a counter-example.
+    /// Returns a new counter-example.
     pub(crate) fn example(&self, summary: String) -> Example<'_> {
         Example { view: self, example: CounterExample { summary, lines: Vec::new() } }
     }
 
-    /// The verdict that these events contradict a property.
+    /// Returns the verdict that these events violate a property.
     pub(crate) fn violated<'k>(&self, summary: String, events: impl IntoIterator<Item = &'k Kept>) -> Verdict {
         events.into_iter().fold(self.example(summary), Example::kept).violated()
     }
 }
 
-/// A counter-example that is being put together.
+/// A counter-example under construction.
 pub(crate) struct Example<'a> {
     view: &'a View<'a>,
     example: CounterExample,
 }
 
 impl Example<'_> {
-    /// Adds an event, once.
+    /// Adds an event, unless it was added before.
     pub(crate) fn event(mut self, event: &Event, origin: Origin) -> Self {
         let line = match self.view.sources.get(origin.source()) {
             Some(file) => format!("{file}:{}  {}", origin.line(), render(event, self.view.cluster)),
@@ -95,12 +96,12 @@ impl Example<'_> {
         self
     }
 
-    /// Adds an event that was kept.
+    /// Adds a stored event.
     pub(crate) fn kept(self, kept: &Kept) -> Self {
         self.event(&kept.event, kept.origin)
     }
 
-    /// Adds a delivery, by index.
+    /// Adds a delivery, given its index.
     pub(crate) fn delivery(self, delivery: u32) -> Self {
         let delivery = &self.view.log.deliveries[delivery as usize];
         let (process, incarnation) = (delivery.process, delivery.incarnation);
@@ -108,7 +109,7 @@ impl Example<'_> {
         self.event(&event, delivery.origin)
     }
 
-    /// Adds the multicast of a message, by index, if there was one.
+    /// Adds the multicast of a message, given its index, if there was one.
     pub(crate) fn multicast(self, message: u32) -> Self {
         match &self.view.log.messages[message as usize].sent {
             Some(sent) => {
@@ -120,20 +121,21 @@ impl Example<'_> {
         }
     }
 
-    /// The verdict.
+    /// Returns the verdict with this counter-example.
     pub(crate) fn violated(self) -> Verdict {
         Verdict::Violated(self.example)
     }
 }
 
-/// An event as its line, without the line feed.
+/// Formats an event as its line in a history, without the line feed.
 fn render(event: &Event, cluster: &Cluster) -> String {
     let mut line = Vec::new();
     Encoder::new(cluster).encode(event, &mut line);
     String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
 }
 
-/// One slot per message and destination group, side by side: tables with an entry for each have [`Slots::len`] entries.
+/// One slot for each pair of a message and a destination group, consecutively. A table over all of them has
+/// [`Slots::len`] entries.
 #[derive(Debug)]
 pub(crate) struct Slots {
     first: Vec<u32>,
@@ -151,19 +153,20 @@ impl Slots {
         Slots { first }
     }
 
-    /// How many.
+    /// Returns the number of slots.
     pub(crate) fn len(&self) -> usize {
         self.first.last().map_or(0, |end| *end as usize)
     }
 
-    /// The slot of a message, by index, at one of its destinations; `None` if the group is none of them.
+    /// Returns the slot of a message, given its index, at one of its destinations. Returns `None` if the group is not a
+    /// destination.
     pub(crate) fn slot(&self, log: &Log, message: u32, group: Group) -> Option<usize> {
         let to = destinations(&log.messages[message as usize]);
         to.contains(group).then(|| self.first[message as usize] as usize + to.rank(group))
     }
 }
 
-/// Destination groups; none if nobody multicast the message.
+/// Returns the destination groups. The set is empty if the message was not multicast.
 pub(crate) fn destinations(message: &Message) -> GroupSet {
     message.sent.as_ref().map_or(GroupSet::EMPTY, |sent| sent.multicast.to)
 }

@@ -1,9 +1,10 @@
-//! Several files of one run: in which order the lives of a process were, and what is not judged because a file is missing.
+//! Several files of one run: the order of a process's lives, and properties that are not judged because a file is
+//! missing.
 
 use stentor_checker::history::{Told, check_inputs_told};
 use stentor_checker::{Author, Cluster, HistoryWriter, Process, Report, check_inputs};
 
-/// A file: its cluster line, of the clock and the author that it names, and events.
+/// Returns a file: its cluster line, with this clock and this author, and events.
 fn file(clock: &str, by: &str, events: &[String]) -> String {
     let clock = if clock.is_empty() { String::new() } else { format!(r#","clock":"{clock}""#) };
     let cluster = format!(r#"{{"e":"cluster","groups":{{"g":["a","b"]}},"clients":["c"],"window":8{clock}{by}}}"#);
@@ -47,7 +48,7 @@ fn check_in_order(files: &[String], complete: bool) -> Report {
     check_inputs_told(inputs(files), told).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// In every order of the files.
+/// Checks the files in every rotation of their order.
 fn check_in_any_order(files: &[String], complete: bool) -> Report {
     let mut turned = files.to_vec();
     let report = check(files, complete);
@@ -67,7 +68,7 @@ fn violated(report: &Report) -> Vec<&str> {
 const ONE: &str = "host:one";
 const SECOND: u64 = (1 << 40) | 1;
 
-/// Two lives of the client, the second with a smaller number: the calendar was set back between them.
+/// Two lives of the client. The second has a smaller number, because the calendar was set back between them.
 fn clock_set_back(clocks: [&str; 3]) -> Vec<String> {
     vec![
         file(clocks[0], "", &[multicast(100, 20, 1)]),
@@ -83,7 +84,7 @@ fn lives_are_ordered_by_the_clock_of_their_times_and_not_by_their_numbers() {
         assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
         assert_eq!(report.properties["M6"].as_str(), "ok");
     }
-    // The order counts: delivered the other way round, it is a violation.
+    // The order matters: deliveries in the opposite order are a violation.
     let mut files = clock_set_back([ONE; 3]);
     files[2] = file(ONE, "", &[deliver(250, "a", 7, 1, SECOND), deliver(251, "a", 7, 2, 1)]);
     assert_eq!(violated(&check_in_any_order(&files, false)), ["M6"]);
@@ -99,11 +100,11 @@ fn lives_of_a_member_are_ordered_by_the_clock_of_their_times() {
     let report = check_in_any_order(&files, true);
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
     assert_eq!(report.properties["M11"].as_str(), "ok");
-    // The last life is the one that counts: it crashed, so nothing is asked of `a`.
+    // The last life counts. It crashed, so nothing is required of `a`.
     let crashed = file(ONE, "", &[recover(30, "a", 10, 2), crash(31, "a", 10)]);
     let files = [multicasts.clone(), file(ONE, "", &all("b", 5)), first.clone(), crashed];
     assert_eq!(check_in_any_order(&files, true).properties["M2"].as_str(), "not_checked", "`b` alone is no majority");
-    // The crash that another process saw is of the first life.
+    // The crash that another process recorded is that of the first life.
     let seen = file(ONE, "", &[crash(20, "a", 20)]);
     let last = file(ONE, "", &[recover(30, "a", 10, 2)]);
     let report = check_in_any_order(&[multicasts, file(ONE, "", &all("b", 5)), first, seen, last], true);
@@ -119,7 +120,7 @@ fn lives_on_different_clocks_are_not_judged() {
         assert!(violated(&report).is_empty() && !report.ok(), "{report:#?}");
         assert!(report.properties.values().all(|verdict| verdict.as_str() == "not_checked"), "{report:#?}");
     }
-    // Only lives of one process matter.
+    // Only lives of one process need a common clock.
     let apart = [file("host:one", "", &[multicast(100, 20, 1)]), file("host:two", "", &[deliver(50, "a", 7, 1, 1)])];
     let report = check_in_any_order(&apart, false);
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
@@ -127,7 +128,7 @@ fn lives_on_different_clocks_are_not_judged() {
 
 #[test]
 fn lives_on_different_clocks_are_judged_in_the_order_in_which_their_files_are_given() {
-    // The host was rebooted between the two lives: its clock began anew, and its calendar was behind.
+    // The host was rebooted between the two lives: its clock restarted, and its calendar was behind.
     let one = file("host:one", "", &[multicast(9000, 20, 1)]);
     let two = file("host:two", "", &[multicast(200, 10, SECOND)]);
     let member = |at: &str| file("host:m", "", &[deliver(150, at, 7, 1, 1), deliver(250, at, 7, 2, SECOND)]);
@@ -138,7 +139,7 @@ fn lives_on_different_clocks_are_judged_in_the_order_in_which_their_files_are_gi
         assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
         assert_eq!(report.properties["M6"].as_str(), "ok");
     }
-    // The order counts: given the other way round, they were delivered in the wrong order.
+    // The order matters: with the files in the opposite order, the deliveries are in the wrong order.
     assert_eq!(violated(&check_in_order(&[two, one, a, b], true)), ["M6"]);
 }
 
@@ -153,7 +154,7 @@ fn an_order_of_files_that_their_times_contradict_is_not_judged() {
 }
 
 #[test]
-fn lives_are_counted_where_no_file_names_a_clock() {
+fn lives_are_ordered_by_number_if_no_file_names_a_clock() {
     let files = |numbers: [u64; 2]| {
         vec![
             file("", "", &[multicast(100, numbers[0], 1)]),
@@ -167,7 +168,7 @@ fn lives_are_counted_where_no_file_names_a_clock() {
 
 #[test]
 fn lives_that_overlap_are_ordered_by_when_they_began() {
-    // The second process took the place; the first one came to know it late, and what it wrote last goes nowhere.
+    // The second process superseded the first one. The first one learnt it late, and its last multicast goes nowhere.
     let old = |by: &str| file(ONE, by, &[multicast(100, 20, 1), multicast(220, 20, 2)]);
     let new = |by: &str| file(ONE, by, &[multicast(200, 10, SECOND), multicast(230, 10, SECOND + 1)]);
     let delivered = [(150, 1), (250, SECOND), (251, SECOND + 1)];
@@ -181,7 +182,7 @@ fn lives_that_overlap_are_ordered_by_when_they_began() {
     let unknown = [old(""), new(""), member("a"), member("b")];
     let report = check_in_any_order(&unknown, true);
     assert!(report.undecided().is_some_and(|why| why.contains("overlap in time")), "{report:#?}");
-    // It did nothing before the other one had gone: only `began` tells that it was there first.
+    // The first process was idle until the second had ended. Only `began` shows that it was first.
     let idle = file(ONE, &by("c", 90), &[multicast(300, 20, 2)]);
     let new = file(ONE, &by("c", 190), &[multicast(200, 10, SECOND)]);
     let member = |at: &str| file(ONE, &by(at, 1), &[deliver(250, at, 1, 1, SECOND)]);
@@ -197,19 +198,19 @@ fn a_missing_client_makes_a_history_incomplete_and_not_a_violation() {
         let why = report.undecided().expect("no verdict");
         assert!(why.contains("a history of `c` is missing"), "{why}");
         assert!(violated(&report).is_empty(), "{report:#?}");
-        // One of its lives is there, another is not.
+        // One life of the client has a file, the other one has none.
         let lives = [file(ONE, "", &[multicast(1, 1, SECOND)]), file(ONE, "", &events)];
         let report = check_in_any_order(&lives, false);
         assert!(report.undecided().is_some() && violated(&report).is_empty(), "{report:#?}");
     }
-    // What it did is there, and this is not among it.
+    // The client's file exists, but does not contain this multicast.
     let there = [file(ONE, "", &[multicast(1, 1, 1)]), file(ONE, "", &events)];
     assert_eq!(violated(&check_in_any_order(&there, false)), ["M1"]);
-    // What is wrong whoever is missing is a violation.
+    // A violation that holds independent of any missing file is reported.
     let twice = [deliver(10, "a", 1, 1, 1), deliver(11, "a", 1, 2, 1)];
     let report = check(&[file(ONE, "", &twice)], false);
     assert_eq!((violated(&report), report.undecided()), (vec!["M1", "M5"], None), "{report:#?}");
-    // Operations for a message of which nobody knows to whom it goes.
+    // Remote operations for a message with unknown destinations.
     let operation = r#"{"t":12,"p":"a","i":1,"e":"remote_op","m":["c","1"],"kind":"ack","to":"b"}"#.to_owned();
     let report = check(&[file(ONE, "", &[deliver(10, "a", 1, 1, 1), operation])], false);
     assert!(violated(&report).is_empty() && report.undecided().is_some(), "{report:#?}");
@@ -221,7 +222,7 @@ fn a_missing_member_makes_a_history_incomplete_and_not_a_violation() {
     let a = file(ONE, &by("a", 1), &[deliver(10, "a", 1, 1, 1)]);
     let report = check_in_any_order(&[client.clone(), a.clone()], true);
     assert!(report.undecided().is_some_and(|why| why.contains("a history of `b` is missing")), "{report:#?}");
-    // It is there, and nothing happened in it.
+    // The file of `b` exists and has no events.
     let b = file(ONE, &by("b", 1), &[]);
     assert_eq!(violated(&check_in_any_order(&[client, a, b], true)), ["M2", "M3", "M9"]);
 }
@@ -250,7 +251,7 @@ fn a_history_in_which_nothing_can_be_judged_is_undecided() {
 }
 
 #[test]
-fn a_record_says_whose_it_is_and_when_it_began() {
+fn a_record_names_its_author_and_its_beginning() {
     let cluster = Cluster::builder().group("g", ["a", "b"]).clients(["c"]).host_clock("one").build().unwrap();
     let mut text = Vec::new();
     drop(HistoryWriter::of(&mut text, &cluster, Author { process: Process(2), began: 17 }).unwrap());
@@ -261,8 +262,8 @@ fn a_record_says_whose_it_is_and_when_it_began() {
     assert_eq!(refused, "h:1: process `z` is not in the cluster line");
 }
 
-/// A member whose disk was full, or that was killed while it wrote: nothing is judged by what its file may lack, what it has
-/// is, and what others lack still counts.
+/// A member whose disk was full, or that was killed while it wrote. Nothing is judged that its file may lack. The
+/// events in the file are judged, and messages that other members lack are reported.
 #[test]
 fn record_that_ends_early_is_judged_as_far_as_it_goes() {
     let client = file(ONE, &by("c", 1), &[multicast(1, 1, 1), multicast(2, 1, 2)]);
@@ -276,25 +277,25 @@ fn record_that_ends_early_is_judged_as_far_as_it_goes() {
         assert!(why.contains("the history of `b` ends before `b` did"), "{why}");
         assert_eq!(report.properties["M1"].as_str(), "ok");
         assert_eq!(!report.cut_off.is_empty(), cut_off, "{:?}", report.cut_off);
-        // The other member lacks a message, and its record is whole.
+        // The other member lacks a message, and its record is complete.
         let lacking = file(ONE, &by("a", 1), &[deliver(5, "a", 1, 1, 1)]);
         let report = check_in_any_order(&[client.clone(), lacking, end.clone()], true);
         assert!(violated(&report).contains(&"M2") || violated(&report).contains(&"M3"), "{report:#?}");
-        // What is there can be wrong.
+        // The recorded events themselves can be wrong.
         let other = end.replace(r#""n":1,"ts":[1"#, r#""n":2,"ts":[2"#);
         assert!(!violated(&check(&[client.clone(), whole("a"), other], true)).is_empty());
     }
-    // Without the end that says so, the second message would be missed.
+    // Without the mark of the early end, the second message counts as missing.
     let report = check(&[client, whole("a"), file(ONE, &by("b", 1), &[deliver(5, "b", 1, 1, 1)])], true);
     assert!(!violated(&report).is_empty());
-    // One that was killed is excused by its crash, which another recorded.
+    // A killed process is excused by its crash, which another process recorded.
     let killed = file(ONE, &by("c", 1), &[multicast(1, 1, 1), multicast(2, 1, 2), crash(9, "b", 1)]);
     assert!(violated(&check(&[killed, whole("a"), cut], true)).is_empty());
 }
 
-/// A file of a whole run that is cut off may lack anybody's events.
+/// A cut-off file of a whole run may lack events of any process.
 #[test]
-fn record_of_everybody_that_is_cut_off_is_judged_as_far_as_it_goes() {
+fn cut_off_record_of_a_whole_run_is_judged_as_far_as_it_goes() {
     let events = [multicast(1, 1, 1), deliver(5, "a", 1, 1, 1), deliver(6, "b", 1, 1, 1)];
     let whole = file("global", "", &events);
     assert!(check(std::slice::from_ref(&whole), true).ok());
@@ -313,8 +314,8 @@ fn epoch(t: u64, at: &str, life: u64, ballot: u64) -> String {
     format!(r#"{{"t":{t},"p":"{at}","i":{life},"e":"epoch","g":"g","ballot":[{ballot},"{at}"],"leader":"{at}"}}"#)
 }
 
-/// What one start of the whole group leaves behind: the files of `a`, of `b` and of the client. The members began 1 and 10 after
-/// `t`, so `b` was the last one.
+/// Returns the files of one start of the whole group: those of `a`, of `b` and of the client. The members began 1 ns
+/// and 10 ns after `t`, so `b` is the last one.
 fn start(clocks: [&str; 3], t: u64, life: u64, ballot: u64) -> Vec<String> {
     let first =
         |at: &str, t: u64| [recover(t, at, life, 0), deliver(t, at, life, 1, 1), deliver(t + 1, at, life, 2, 2)];
@@ -326,7 +327,8 @@ fn start(clocks: [&str; 3], t: u64, life: u64, ballot: u64) -> Vec<String> {
     ]
 }
 
-/// The group began from nothing: the same ballot, the same numbers, and the same ids of messages again.
+/// Returns the files of two starts. The second time, the group began from nothing: with the same ballot, the same
+/// numbers, and the same message ids.
 fn two_starts() -> Vec<String> {
     [start([ONE; 3], 0, 1, 2), start([ONE; 3], 1000, 2, 2)].concat()
 }
@@ -336,7 +338,7 @@ fn apart(report: &Report) -> Option<&str> {
 }
 
 #[test]
-fn histories_of_two_starts_are_told_apart_and_not_judged() {
+fn histories_of_two_starts_are_distinguished_and_not_judged() {
     for complete in [false, true] {
         let report = check_in_any_order(&two_starts(), complete);
         assert!(violated(&report).is_empty() && !report.ok(), "{report:#?}");
@@ -362,8 +364,8 @@ fn histories_of_two_starts_are_told_apart_and_not_judged() {
     assert!(why.ends_with(lists), "{why}");
 }
 
-/// A change to the files of two starts, and whether they are told apart all the same. `None`: they are judged as one run, in which
-/// these properties are violated.
+/// A description, a change to the files of two starts, and the result. `None`: the starts are still distinguished.
+/// Otherwise they are judged as one run, in which these properties are violated.
 type Change = (&'static str, fn(&mut Vec<String>), Option<&'static [&'static str]>);
 
 const A1: usize = 0;
@@ -372,7 +374,8 @@ const A2: usize = 3;
 const B2: usize = 4;
 const C2: usize = 5;
 
-/// Each line changes one thing in what [`histories_of_two_starts_are_told_apart_and_not_judged`] shows to be two runs.
+/// Each entry changes one aspect of the files that `histories_of_two_starts_are_distinguished_and_not_judged` shows to
+/// be two runs.
 const CHANGES: &[Change] = &[
     ("the second start has a higher ballot", |files| files[A2] = files[A2].replace("[2,\"a\"]", "[3,\"a\"]"), None),
     (
@@ -485,7 +488,7 @@ fn memory(t: u64, at: &str, life: u64) -> String {
 }
 
 #[test]
-fn starts_are_told_apart_by_certain_evidence_only() {
+fn starts_are_distinguished_by_certain_evidence_only() {
     for (what, change, judged) in CHANGES {
         let mut files = two_starts();
         change(&mut files);
@@ -500,10 +503,10 @@ fn starts_are_told_apart_by_certain_evidence_only() {
     }
 }
 
-/// Members one after the other, each taken in by those who remember; nobody was delivering meanwhile, and none of those that
-/// were killed wrote when it ended.
+/// Members restart one after the other, and each is admitted by those that remember the state. There are no deliveries
+/// in the meantime, and no killed process recorded its end.
 #[test]
-fn members_that_are_started_anew_one_after_the_other_are_of_one_run() {
+fn members_that_restart_one_after_the_other_are_of_one_run() {
     let first = start([ONE; 3], 0, 1, 2);
     let back = |at: &str, t: u64, from: u64, more: &[String]| {
         file(ONE, &by(at, t), &[&[recover(t + 1, at, 2, from)], more].concat())
@@ -512,7 +515,7 @@ fn members_that_are_started_anew_one_after_the_other_are_of_one_run() {
     let report = check_in_any_order(&[first, next.to_vec()].concat(), true);
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
     assert_eq!(report.properties["M11"].as_str(), "ok");
-    // Before anything was delivered, who is taken in has nothing to say.
+    // Before the first delivery, an admitted member has nothing to record.
     let quiet = |at: &str, t: u64, life: u64, events: &[String]| {
         file(ONE, &by(at, t), &[&[memory(t, at, life).trim_end().to_owned()], events].concat())
     };
@@ -529,35 +532,35 @@ fn members_that_are_started_anew_one_after_the_other_are_of_one_run() {
 }
 
 #[test]
-fn starts_on_several_hosts_are_told_apart_and_their_clients_are_not() {
+fn starts_on_several_hosts_are_distinguished_without_their_clients() {
     let hosts = [ONE, "host:two", ONE];
     let files = [start(hosts, 0, 1, 2), start(hosts, 1000, 2, 2)].concat();
     let report = check_in_any_order(&files, false);
     assert!(violated(&report).is_empty(), "{report:#?}");
     let lists = "apart: 1.jsonl 2.jsonl, and 4.jsonl 5.jsonl, each with the histories of its clients";
     assert!(apart(&check(&files, false)).is_some_and(|why| why.ends_with(lists)), "{report:#?}");
-    // A member that was taken in meanwhile is of the first start.
+    // A member that was admitted in the meantime belongs to the first start.
     let back = file(ONE, &by("a", 500), &[recover(501, "a", 9, 2)]);
     let report = check(&[&files[..], &[back]].concat(), false);
     let lists = "apart: 1.jsonl 2.jsonl 7.jsonl, and 4.jsonl 5.jsonl, each with the histories of its clients";
     assert!(apart(&report).is_some_and(|why| why.ends_with(lists)), "{report:#?}");
-    // After a reboot of all hosts, too, where the order of lives was told.
+    // Runs are also distinguished after a reboot of all hosts, if the caller states the order of lives.
     let rebooted = ["host:one, again", "host:two, again", "host:one, again"];
     let files = [start(hosts, 500, 1, 2), start(rebooted, 0, 2, 2)].concat();
     assert!(check(&files, false).undecided().is_some_and(|why| why.contains("different clocks")));
     assert!(apart(&check_in_order(&files, false)).is_some());
-    // One of the members goes on.
+    // One of the members continues.
     let mut files = [start(hosts, 0, 1, 2), start(hosts, 1000, 2, 2)].concat();
     files.remove(B2);
     assert_eq!(violated(&check_in_any_order(&files, false)), ["M10"]);
-    // They were taken in.
+    // Both members were admitted.
     let taken_in = |at: &str, host: &str| file(host, &by(at, 100), &[recover(101, at, 2, 2)]);
     let next = [taken_in("a", ONE), taken_in("b", "host:two")];
     let report = check_in_any_order(&[start(hosts, 0, 1, 2), next.to_vec()].concat(), true);
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
 }
 
-/// A group that forgets everything while another one goes on is judged with it: that one remembers.
+/// A group that forgets everything while another group continues is judged together with that group, which remembers.
 #[test]
 fn a_group_that_begins_anew_alone_ends_no_run() {
     let groups = |files: &[String]| -> Vec<String> {
@@ -569,10 +572,10 @@ fn a_group_that_begins_anew_alone_ends_no_run() {
     };
     let files = groups(&[two_starts(), vec![leads(2, 1, 3)]].concat());
     assert_eq!(violated(&check_in_any_order(&files, false)), ["M10"]);
-    // The other one is started anew as well, when the first one has delivered again.
+    // The other group is restarted as well, but after the first one has delivered again.
     let files = groups(&[two_starts(), vec![leads(2, 1, 3), leads(1040, 2, 1041)]].concat());
     assert_eq!(violated(&check_in_any_order(&files, false)), ["M10"]);
-    // At the same time.
+    // Both groups are restarted at the same time.
     let files = groups(&[two_starts(), vec![leads(2, 1, 3), leads(1011, 2, 1013)]].concat());
     let report = check_in_any_order(&files, false);
     assert!(
@@ -582,7 +585,7 @@ fn a_group_that_begins_anew_alone_ends_no_run() {
 }
 
 #[test]
-fn a_message_behind_the_end_of_its_client_s_history_may_be_a_line_that_is_missing() {
+fn a_message_after_the_end_of_its_clients_history_may_be_a_missing_line() {
     let member = file(ONE, "", &[deliver(10, "a", 1, 1, 1), deliver(11, "a", 1, 2, 2)]);
     let summary = |sequences: &[u64]| {
         let sent: Vec<String> = sequences.iter().map(|sequence| multicast(1, 1, *sequence)).collect();

@@ -1,5 +1,5 @@
-//! Histories planted by hand: `data/NAME.jsonl` says in its first line what is to be found (`expect`, and where it matters
-//! `expect_unchecked`); `data/NAME.txt` has the counter-examples, word for word.
+//! Hand-written histories with violations. The first line of `data/NAME.jsonl` lists the violations to find (`expect`,
+//! and `expect_unchecked` where it matters). `data/NAME.txt` contains the counter-examples verbatim.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ fn report(name: &str) -> Report {
 }
 
 #[test]
-fn every_planted_violation_is_found_by_name_and_nothing_else() {
+fn every_hand_written_violation_is_found_by_name_and_nothing_else() {
     for name in names() {
         let report = report(&name);
         let found: Vec<&str> = report.violated().collect();
@@ -62,7 +62,7 @@ fn every_property_has_a_history_that_breaks_it_and_one_that_does_not() {
     }
 }
 
-/// `UPDATE_GOLDEN=1` writes them anew.
+/// Run with `UPDATE_GOLDEN=1` to rewrite the files.
 #[test]
 fn counter_examples_are_small_and_say_what_and_where() {
     let path = format!("{}/", data().display());

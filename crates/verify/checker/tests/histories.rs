@@ -1,4 +1,4 @@
-//! A group whose history began anew while another one went on: what is promised in each history, and across.
+//! A group whose history began anew while another group continued: the properties within each history, and across.
 
 use stentor_checker::Report;
 use stentor_checker::history::check_inputs;
@@ -19,7 +19,7 @@ fn hash(client: &str, sequence: u64) -> u64 {
     u64::from(client.as_bytes()[0]) << 32 | sequence
 }
 
-/// A delivery whose timestamp has this time, under a ballot of this incarnation.
+/// A delivery at this time of the order, under a ballot of this incarnation.
 fn deliver(t: u64, p: (&str, u64), n: u64, (client, sequence): (&str, u64), time: u64, incarnation: u64) -> String {
     let (group, leader) = if ["a", "b"].contains(&p.0) { ("g1", "a") } else { ("g2", "x") };
     let (hash, ballot) = (format!("{:016x}", hash(client, sequence)), (incarnation << 32) + 1);
@@ -47,7 +47,7 @@ fn epoch(t: u64, life: u64, incarnation: u64) -> String {
     format!(r#"{{"t":{t},"p":"a","i":{life},"e":"epoch","g":"g1","ballot":[{ballot},"a"],"leader":"a"}}"#)
 }
 
-/// Judges these lines, put into the order of their times.
+/// Judges these lines, sorted by their times.
 fn judge(lines: &[Vec<String>]) -> Report {
     let mut lines: Vec<String> = lines.concat();
     let t = |line: &String| line[5..].split(',').next().and_then(|t| t.parse::<u64>().ok()).expect("a time");
@@ -60,7 +60,7 @@ fn violated(report: &Report) -> Vec<&str> {
     report.violated().collect()
 }
 
-/// The first history: `c`'s first message to both groups is delivered by all.
+/// The first history: all members deliver the first message of `c`, which is to both groups.
 fn first() -> Vec<String> {
     let mut lines = vec![multicast(1, "c", 1, 1, &["g1", "g2"]), epoch(1, 1, 1)];
     for p in ["a", "b", "x", "y"] {
@@ -70,7 +70,7 @@ fn first() -> Vec<String> {
     lines
 }
 
-/// `g1` is reset with nothing, and delivers a message of a client that began later, with the other group.
+/// `g1` is reset without state. Then both groups deliver a message of a client that began later.
 fn anew() -> Vec<String> {
     let mut lines = vec![epoch(51, 2, 2), multicast(60, "d", 1, 1, &["g1", "g2"])];
     for p in ["a", "b"] {
@@ -82,28 +82,28 @@ fn anew() -> Vec<String> {
 }
 
 #[test]
-fn a_group_that_is_reset_breaks_no_promise() {
+fn a_reset_of_a_group_violates_nothing() {
     let report = judge(&[first(), anew()]);
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
     for property in ["M1", "M2", "M3", "M4", "M5", "M6", "M9", "M10", "R1"] {
         assert_eq!(report.properties[property].as_str(), "ok", "{property}: {report:#?}");
     }
-    // Without a word of it, the group has lost what it delivered.
+    // Without `begun` events, the group has lost its deliveries.
     let silent = |lines: Vec<String>| lines.into_iter().filter(|line| !line.contains("begun")).collect::<Vec<_>>();
     assert_eq!(violated(&judge(&[silent(first()), silent(anew())])), ["M11", "M2", "M3", "M5", "M9"]);
 }
 
 #[test]
-fn what_was_under_way_to_a_history_that_is_over_is_delivered_by_all_others_or_by_none() {
-    // Nobody delivers it, although its client lives on; the client's next message leaves no hole.
+fn a_message_to_an_ended_history_is_delivered_by_all_others_or_by_none() {
+    // No process delivers the message, although its client stays up. The client's next message leaves no hole.
     let lost = vec![multicast(20, "c", 1, 2, &["g1", "g2"]), multicast(21, "c", 1, 3, &["g2"])];
     let next = |who: &[&str]| who.iter().map(|p| deliver(80, (p, 1), 3, ("c", 3), 75, 1)).collect::<Vec<_>>();
     let report = judge(&[first(), anew(), lost.clone(), next(&["x", "y"])]);
     assert_eq!(violated(&report), Vec::<&str>::new(), "{report:#?}");
-    // What went to the other group alone has to be delivered.
+    // A message to the other group alone must be delivered.
     assert_eq!(violated(&judge(&[first(), anew(), lost.clone()])), ["M3", "M9"]);
     assert_eq!(violated(&judge(&[first(), anew(), lost, next(&["x"])])), ["M2", "M3", "M9"]);
-    // One of the lost group had delivered it: then all others have to.
+    // A member of the lost group had delivered the message, so all other destinations must.
     let delivered = vec![deliver(30, ("a", 1), 2, ("c", 2), 25, 1)];
     let settled = |who: &[&str], time| {
         let two = who.iter().map(|p| deliver(55, (p, 1), 2, ("c", 2), time, 1));
@@ -120,7 +120,7 @@ fn what_was_under_way_to_a_history_that_is_over_is_delivered_by_all_others_or_by
     let with = |rest: Vec<String>| judge(&[first(), without(anew()), one.clone(), delivered.clone(), rest]);
     assert_eq!(violated(&with(settled(&["x", "y"], 25))), Vec::<&str>::new());
     assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone()])), ["M2"]);
-    // Nobody of the lost group is up any more in the history that is over.
+    // No member of the lost group is up any more in the ended history.
     let crash = |p| format!(r#"{{"t":45,"p":"{p}","i":1,"e":"crash"}}"#);
     let crashed = ["a", "b"].map(crash).to_vec();
     assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone(), crashed])), ["M2"]);
@@ -128,7 +128,7 @@ fn what_was_under_way_to_a_history_that_is_over_is_delivered_by_all_others_or_by
 }
 
 #[test]
-fn each_history_keeps_what_is_promised_in_one() {
+fn the_properties_hold_within_each_history() {
     // Two members of the new history have different messages under one number.
     let other = vec![
         multicast(61, "d", 1, 2, &["g1"]),
@@ -138,10 +138,10 @@ fn each_history_keeps_what_is_promised_in_one() {
     ];
     let report = judge(&[first(), anew(), other]);
     assert!(violated(&report).contains(&"M5"), "{report:#?}");
-    // What a client that began after the reset multicasts has to be delivered.
+    // A multicast of a client that began after the reset must be delivered.
     let missing = vec![multicast(61, "d", 1, 2, &["g1"]), deliver(71, ("a", 2), 2, ("d", 2), 66, 2)];
     assert_eq!(violated(&judge(&[first(), anew(), missing])), ["M2", "M3", "M9"]);
-    // Also if nobody delivers it.
+    // This also holds if no process delivers it.
     let nowhere = vec![multicast(61, "d", 1, 2, &["g1"])];
     assert_eq!(violated(&judge(&[first(), anew(), nowhere])), ["M3", "M9"]);
 }
@@ -150,16 +150,16 @@ fn each_history_keeps_what_is_promised_in_one() {
 fn more_histories_than_can_be_judged_are_no_violation() {
     let resets =
         |most: u64| (2..=most).map(|n| begun(100 + n, ("b", 1), &format!("{n}-0000000b"), 0)).collect::<Vec<_>>();
-    // With that of the other group.
+    // With the history of the other group.
     assert_eq!(judge(&[first(), resets(255)]).undecided(), None);
     let report = judge(&[first(), resets(256)]);
     assert_eq!(violated(&report), Vec::<&str>::new());
     assert!(report.undecided().is_some_and(|why| why.contains("257 histories, and at most 256")), "{report:#?}");
 }
 
-/// `b` goes on with what it has delivered; `a` had delivered more, has ended and is taken in.
+/// `b` continues with its deliveries. `a` had delivered more; it ends and is admitted again.
 #[test]
-fn a_reset_with_a_state_keeps_its_deliveries_and_no_more() {
+fn a_reset_with_a_state_keeps_exactly_its_deliveries() {
     let mut first = first();
     first.extend([multicast(11, "c", 1, 2, &["g1"]), deliver(20, ("a", 1), 2, ("c", 2), 15, 1)]);
     let goes_on = |from, number| {
@@ -174,7 +174,7 @@ fn a_reset_with_a_state_keeps_its_deliveries_and_no_more() {
     assert_eq!(report.properties["M11"].as_str(), "ok");
     let report = judge(&[first.clone(), goes_on(2, 3)]);
     assert!(violated(&report).contains(&"M11") || violated(&report).contains(&"M5"), "{report:#?}");
-    // It forgets what it kept.
+    // The process forgets the deliveries that the history keeps.
     let report = judge(&[first, goes_on(0, 1)]);
     assert!(violated(&report).contains(&"M5"), "{report:#?}");
 }

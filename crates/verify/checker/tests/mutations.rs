@@ -1,4 +1,5 @@
-//! Right histories of many shapes pass, with crashes and recoveries; one wrong event is found under the right name.
+//! Correct histories of many shapes pass, with crashes and recoveries. A single wrong event is reported under the right
+//! property.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -9,13 +10,13 @@ use stentor_checker::{
 
 const CLIENTS: usize = 3;
 
-/// What happens to a process after some of its deliveries.
+/// The fate of a process after some of its deliveries.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Lives,
     Crashes,
     ComesBack {
-        /// How far ahead of where it was (or behind).
+        /// The state of its snapshot: number of deliveries ahead of its own (or behind).
         ahead: i64,
     },
 }
@@ -23,13 +24,13 @@ enum Fate {
 #[derive(Clone, Debug)]
 struct Shape {
     sizes: Vec<usize>,
-    /// Client, destinations as bits.
+    /// The messages: client, and destinations as a bit mask.
     messages: Vec<(usize, u32)>,
-    /// Messages that are multicast before the next is delivered.
+    /// Number of messages that are multicast before the next one is delivered.
     batch: usize,
-    /// Keys that shuffle the order inside a batch.
+    /// Sort keys that shuffle the order inside a batch.
     keys: Vec<u32>,
-    /// For the third and later members of each group.
+    /// Fates of the third and later members of each group.
     fates: Vec<(usize, Fate)>,
 }
 
@@ -52,8 +53,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Shapes with something to spoil, whatever a mutation picks: a group has two members that live through, and the first
-/// two messages are of one batch and one client and go to all groups.
+/// Shapes that every mutation can spoil: one group has two members that never crash, and the first two messages are of
+/// one batch and one client and go to all groups.
 fn eventful_shapes() -> impl Strategy<Value = Shape> {
     shapes().prop_map(|mut shape| {
         if shape.sizes.iter().all(|size| *size == 1) {
@@ -66,7 +67,7 @@ fn eventful_shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// The same with two groups at least.
+/// Eventful shapes with at least two groups.
 fn shapes_of_groups() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.sizes.len() == 1 {
@@ -77,11 +78,12 @@ fn shapes_of_groups() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// The same, and in some group a second leader finds messages that are not decided.
+/// Eventful shapes in which the second leader of some group finds undecided messages.
 fn led_shapes() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.history(&shape.order()).carries().is_empty() {
-            // Group 0 elects before every batch; there are two, and the first message of the second goes to it.
+            // Group 0 elects before every batch. There are two batches, and the first message of the second one goes to
+            // group 0.
             shape.batch = 3;
             shape.messages[3].1 = shape.messages[0].1;
         }
@@ -89,7 +91,7 @@ fn led_shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// The same, and some process comes back.
+/// Eventful shapes in which some process recovers.
 fn returning_shapes() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.history(&shape.order()).returns().is_empty() {
@@ -100,13 +102,13 @@ fn returning_shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// A history: its cluster, its events, and what the mutations need to know of it.
+/// A history: its cluster and its events.
 struct History {
     cluster: Cluster,
     events: Vec<Event>,
 }
 
-/// What one process delivers, in order, and how far it is.
+/// One process: its deliveries, in order, and its progress.
 struct Member {
     process: Process,
     group: Group,
@@ -122,11 +124,11 @@ struct Builder<'a> {
     t: u64,
     events: Vec<Event>,
     members: Vec<Member>,
-    /// Final places of messages in the order.
+    /// Positions of the messages in the final order.
     places: Vec<u64>,
-    /// Messages that were multicast.
+    /// Number of messages that were multicast.
     multicast: usize,
-    /// By group: messages before which its ballots began, the first ballot's 0.
+    /// The message before which each ballot of a group began, by group. It is 0 for the first ballot.
     ballots: Vec<Vec<usize>>,
 }
 
@@ -141,7 +143,7 @@ impl Shape {
         cluster
     }
 
-    /// Sends the first two messages to all groups.
+    /// Sets the destinations of the first two messages to all groups.
     fn send_first_to_all(&mut self) {
         let all = (1 << self.sizes.len()) - 2;
         self.messages[..2].iter_mut().for_each(|message| message.1 = all);
@@ -149,7 +151,7 @@ impl Shape {
 
     fn to(&self, message: usize) -> GroupSet {
         let groups = self.sizes.len() as u32;
-        // Never none: 0 stands for the first group alone, 2^groups − 2 for all.
+        // The set is never empty: 0 stands for the first group alone, and 2^groups − 2 for all groups.
         let bits = self.messages[message].1 % ((1 << groups) - 1) + 1;
         (0..groups as u16).filter(|group| bits >> group & 1 == 1).map(Group).collect()
     }
@@ -164,14 +166,14 @@ impl Shape {
         Multicast { m: self.id(message), to: self.to(message), len: message as u32, hash }
     }
 
-    /// The total order: inside a batch shuffled, each client's messages in its order.
+    /// Returns the total order. It is shuffled inside each batch, but keeps the order of each client's messages.
     fn order(&self) -> Vec<usize> {
         let mut order = Vec::new();
         for start in (0..self.messages.len()).step_by(self.batch) {
             let batch: Vec<usize> = (start..(start + self.batch).min(self.messages.len())).collect();
             let mut shuffled = batch.clone();
             shuffled.sort_by_key(|message| self.keys[*message]);
-            // The clients take turns as shuffled; whose turn it is takes its next message.
+            // The shuffled messages determine the sequence of clients. Each client in it contributes its next message.
             let mut next: Vec<_> = (0..CLIENTS)
                 .map(|client| batch.iter().copied().filter(move |message| self.messages[*message].0 == client))
                 .collect();
@@ -209,7 +211,7 @@ impl Builder<'_> {
                 self.multicast(message);
             }
             for group in self.shape.cluster().groups() {
-                // Not every group at once.
+                // Not every group elects at the same time.
                 if start == 0 || (start + group.index()) % 3 == 0 {
                     self.elect(group);
                 }
@@ -245,7 +247,7 @@ impl Builder<'_> {
         }
     }
 
-    /// One of the first two members leads from now on. It holds everything that was multicast.
+    /// Makes one of the first two members the leader. Its state contains all messages that were multicast.
     fn elect(&mut self, group: Group) {
         let mut members = self.members.iter().filter(|member| member.group == group);
         let number = self.ballots[group.index()].len();
@@ -262,7 +264,7 @@ impl Builder<'_> {
         self.ballots[group.index()].push(self.multicast);
     }
 
-    /// A ballot under which the message may have been decided, different ones at different processes.
+    /// Returns a ballot under which the message may have been decided. It differs between processes.
     fn ballot(&self, member: &Member, message: usize) -> Ballot {
         let began = &self.ballots[member.group.index()];
         let first = began.partition_point(|after| *after <= message).saturating_sub(1);
@@ -313,7 +315,7 @@ impl Builder<'_> {
                 self.push(process, incarnation, EventKind::Crash);
             }
             Fate::ComesBack { ahead } => {
-                // A snapshot holds nothing that the first member of the group has not delivered yet.
+                // A snapshot contains nothing that the first member of the group has not delivered yet.
                 let first = self.members.iter().find(|m| m.group == self.members[index].group).unwrap().delivered;
                 let member = &mut self.members[index];
                 let from = member.delivered.saturating_add_signed(ahead as isize).min(first.max(member.delivered));
@@ -333,7 +335,7 @@ impl History {
         checker.finish(true)
     }
 
-    /// Places of the deliveries of processes that live through, of groups with another such process.
+    /// Returns the indices of deliveries of processes that never crash and whose group has another such process.
     fn steady_deliveries(&self) -> Vec<usize> {
         let steady = |event: &Event| {
             let group = self.cluster.group_of(event.process)?;
@@ -344,13 +346,13 @@ impl History {
         (0..self.events.len()).filter(|at| delivers(&self.events[*at]) && steady(&self.events[*at]).is_some()).collect()
     }
 
-    /// What leaders but the first of each group found undecided.
+    /// Returns the `carry` events of all leaders except the first of each group.
     fn carries(&self) -> Vec<Event> {
         let carries = |event: &&Event| matches!(event.kind, EventKind::Carry { ballot, .. } if ballot.number > 0);
         self.events.iter().filter(carries).copied().collect()
     }
 
-    /// Places where a process comes back.
+    /// Returns the indices of `recover` events.
     fn returns(&self) -> Vec<usize> {
         let recover = |at: &usize| matches!(self.events[*at].kind, EventKind::Recover { .. });
         (0..self.events.len()).filter(recover).collect()
@@ -363,7 +365,7 @@ impl History {
         }
     }
 
-    /// Gives one process dense numbers again.
+    /// Renumbers the deliveries of one process densely.
     fn renumber(&mut self, process: Process) {
         let mine = self.events.iter_mut().filter(|event| event.process == process);
         let delivers = mine.filter_map(|event| match &mut event.kind {
@@ -440,7 +442,7 @@ proptest! {
     fn a_delivery_in_a_foreign_group_breaks_integrity(shape in shapes_of_groups(), which in any::<Index>()) {
         let mut history = shape.history(&shape.order());
         let mut deliveries = history.steady_deliveries();
-        // To others too: a message to nobody is another matter.
+        // The message keeps other destinations. A message without any is another error.
         deliveries.retain(|at| shape.to(history.deliver(*at).m.sequence as usize).iter().count() > 1);
         let at = *which.get(&deliveries);
         let Deliver { m, group, .. } = *history.deliver(at);
@@ -458,7 +460,7 @@ proptest! {
     fn two_deliveries_swapped_at_one_process_break_both_orders(shape in eventful_shapes(), which in any::<Index>()) {
         let mut history = shape.history(&shape.order());
         let deliveries = history.steady_deliveries();
-        // Each with the next one of its process.
+        // Each delivery with the next one of its process.
         let next_of = |at: usize| {
             let next = |other: &&usize| **other > at && history.events[**other].process == history.events[at].process;
             Some((at, *deliveries.iter().find(next)?))
@@ -479,7 +481,7 @@ proptest! {
             let (one, other) = (shape.to(a), shape.to(b));
             one.iter().any(|group| other.contains(group))
         };
-        // Pairs inside one batch, so that real-time order does not mind.
+        // Only pairs inside one batch are swapped, so that real-time order is unaffected.
         let pairs: Vec<(usize, usize)> = (0..order.len())
             .flat_map(|i| (i + 1..order.len()).map(move |j| (i, j)))
             .filter(|(i, j)| {
@@ -518,11 +520,11 @@ proptest! {
     }
 
     #[test]
-    fn a_leader_without_what_was_decided_before_breaks_fencing_and_nothing_else(
+    fn a_leader_that_lacks_a_decided_message_breaks_fencing_and_nothing_else(
         shape in led_shapes(), which in any::<Index>(), by_time in any::<bool>()
     ) {
         let mut history = shape.history(&shape.order());
-        // Everything that was carried was decided under the ballot before, somewhere.
+        // Every carried message was decided under the previous ballot, at some process.
         let carry = *which.get(&history.carries());
         let EventKind::Carry { m, group, ballot } = carry.kind else { unreachable!() };
         let before = history.events.iter().find_map(|event| match event.kind {
@@ -541,7 +543,8 @@ proptest! {
         delivery.expect("everything is delivered").ballot = Some(older);
         prop_assert_eq!(history.violated(), [""; 0]);
         if by_time {
-            // As if it had been multicast after the leader was ready, and the leader did not say what it carries.
+            // The message appears to be multicast after the leader was ready, and the leader records no carried
+            // messages.
             for event in &mut history.events {
                 match &mut event.kind {
                     EventKind::Multicast(multicast) if multicast.m == m => event.t = carry.t + 1_000_000,
@@ -561,13 +564,13 @@ proptest! {
             }
         }
         let mut violated = history.violated();
-        // Deliveries that wait may come after the return of their process.
+        // The delayed deliveries may come after the recovery of their process.
         violated.retain(|name| !(by_time && ["M11", "R1"].contains(name)));
         prop_assert_eq!(violated, ["M10"]);
     }
 
     #[test]
-    fn who_comes_back_elsewhere_breaks_rejoin(
+    fn a_recovery_at_a_wrong_number_breaks_rejoin(
         shape in returning_shapes(), which in any::<Index>(), off in 1..5_u64, what in 0..3
     ) {
         let mut history = shape.history(&shape.order());
@@ -584,7 +587,7 @@ proptest! {
             EventKind::Recover { from } => from,
             _ => unreachable!(),
         };
-        // A return that the mutation can spoil; the first kind can spoil any.
+        // Only a recovery that the mutation can spoil is used. Kind 0 can spoil any.
         let mut returns = history.returns();
         returns.retain(|at| match what {
             1 => came_with(*at) > 0 && later(*at).is_empty() && came_with(*at) == last(*at),
@@ -597,9 +600,9 @@ proptest! {
         let (after, last) = (later(at), last(at));
         let EventKind::Recover { from } = &mut history.events[at].kind else { unreachable!() };
         match what {
-            // A hole or a repeat, or a state that nobody has.
+            // A hole or a repeat, or a state that no member has.
             0 => *from += off.max(if after.is_empty() { last - *from + 1 } else { 0 }),
-            // A repeat of what came with the state, under the next number, where nobody is there to contradict.
+            // A repeat of a delivery in the state, under the next number, which no other member contradicts.
             1 => {
                 let from = *from;
                 let first = history.cluster.members(group)[0];

@@ -1,4 +1,4 @@
-//! Reading: every kind of bad line has its own error that names the place; everything written is read back.
+//! The reader: every kind of bad line has its own error with its location, and everything that is written is read back.
 
 use proptest::prelude::*;
 use stentor_checker::history::check_inputs;
@@ -18,7 +18,7 @@ fn error_of(text: &str) -> String {
     }
 }
 
-/// The error of a second line, after a good first one.
+/// Returns the error of a second line after a valid first one.
 fn error_of_line(line: &str) -> String {
     error_of(&format!("{FIRST}\n{line}\n"))
 }
@@ -136,7 +136,7 @@ fn a_life_is_in_one_file_but_for_its_crash() {
 }
 
 #[test]
-fn time_and_incarnations_do_not_go_back_and_the_dead_do_not_act() {
+fn time_and_incarnations_never_decrease_and_crashed_lives_do_not_act() {
     let at = |t: u32, i: u32, e: &str| format!(r#"{{"t":{t},"p":"a","i":{i},"e":"{e}","from":0}}"#);
     let error = error_of_line(&format!("{}\n{}", at(5, 1, "recover"), at(4, 1, "crash")));
     assert_eq!(error, "h.jsonl:3: time goes back at `a`: 4 after 5");
@@ -153,7 +153,7 @@ fn a_line_that_is_cut_off_is_an_error_unless_tolerated() {
     assert!(reader.next_event(&mut cluster).unwrap().is_some());
     let error = reader.next_event(&mut cluster).unwrap_err().to_string();
     assert!(error.starts_with("h.jsonl:3: the last line is cut off"), "{error}");
-    // Files are checked without it, and the report says so.
+    // Files are checked without the line, and the report names them.
     let report = check_inputs([("h.jsonl".to_owned(), cut.as_bytes())], false).unwrap();
     assert_eq!((report.cut_off, report.counts.messages), (vec!["h.jsonl".to_owned()], 1));
     let (reader, mut cluster) = Reader::open("h.jsonl", cut.as_bytes()).unwrap();
@@ -161,14 +161,14 @@ fn a_line_that_is_cut_off_is_an_error_unless_tolerated() {
     assert!(reader.next_event(&mut cluster).unwrap().is_some());
     assert!(reader.next_event(&mut cluster).unwrap().is_none());
     assert!(reader.was_cut_off());
-    // Whole without its line feed is whole.
+    // A complete last line without its line feed is valid.
     let (mut reader, mut cluster) =
         Reader::open("h.jsonl", &cut.as_bytes()[..FIRST.len() + 1 + MULTICAST.len()]).unwrap();
     assert!(reader.next_event(&mut cluster).unwrap().is_some());
 }
 
 #[test]
-fn unknown_fields_are_let_through_and_connections_may_be_numbers() {
+fn unknown_fields_are_ignored_and_connections_may_be_numbers() {
     let text = format!(
         "{FIRST}\n{}\n{}\n{}\n",
         r#"{"t":1,"p":"c","i":1,"e":"crash","why":{"deep":[1,2]}}"#,
@@ -298,7 +298,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
     ]
 }
 
-/// Who records an event: what a process sends it records itself.
+/// Returns the process that records an event. Multicasts and broadcasts are recorded by their senders.
 fn by(process: u32, kind: &EventKind) -> Process {
     match kind {
         EventKind::Multicast(multicast) | EventKind::Synced(multicast) => multicast.m.client,
@@ -309,7 +309,7 @@ fn by(process: u32, kind: &EventKind) -> Process {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read_back(kinds in proptest::collection::vec((0..4_u32, kind()), 0..40)) {
+    fn written_events_are_read_back(kinds in proptest::collection::vec((0..4_u32, kind()), 0..40)) {
         let events: Vec<Event> = kinds.into_iter().enumerate()
             .map(|(t, (process, kind))| Event { t: t as u64, process: by(process, &kind), incarnation: 1, kind })
             .collect();
@@ -357,7 +357,7 @@ fn encoding_into_a_warm_buffer_does_not_grow_it() {
 }
 
 #[test]
-fn what_is_written_of_channels_is_read_again() {
+fn written_channel_events_are_read_back() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ok_channel.jsonl");
     let text = std::fs::read_to_string(path).unwrap();
     let (mut reader, mut cluster) = Reader::open("h.jsonl", text.as_bytes()).unwrap();

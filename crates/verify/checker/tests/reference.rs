@@ -1,5 +1,5 @@
-//! The checker against the definitions, written down as they stand, on small arbitrary histories: right or wrong, both
-//! must say the same.
+//! Compares the checker with a direct transcription of the definitions, on small arbitrary histories. Both must give
+//! the same verdicts, whether the history is correct or not.
 
 use proptest::prelude::*;
 use stentor_checker::{
@@ -9,7 +9,7 @@ use stentor_checker::{
 
 const CLIENTS: u32 = 2;
 
-/// A message: its client, its destinations, when it was multicast.
+/// A message: its client, its destinations, and the time of its multicast.
 #[derive(Clone, Debug)]
 struct Sent {
     client: u32,
@@ -17,8 +17,8 @@ struct Sent {
     t: u64,
 }
 
-/// A run: group of each process, messages in the order of their multicast, what each process delivered and when, who
-/// crashed.
+/// A run: the group of each process, messages in the order of their multicasts, deliveries of each process with their
+/// times, and crashes.
 #[derive(Clone, Debug)]
 struct Run {
     sizes: Vec<usize>,
@@ -33,7 +33,7 @@ fn runs() -> impl Strategy<Value = Run> {
     let messages = prop::collection::vec((0..CLIENTS, 1..8_u8, 0..6_u64), 1..=5);
     let processes =
         prop::collection::vec((prop::collection::vec(0..64_u64, 5), 0..=5_usize, 0..6_u64, any::<bool>()), 9);
-    // Mostly in order, so that right histories are common enough.
+    // Deliveries are mostly in order, so that correct histories are common enough.
     (sizes, messages, processes, 0..4_u64)
         .prop_map(|(sizes, messages, processes, disorder)| build(&sizes, messages, &processes, disorder))
 }
@@ -106,7 +106,7 @@ impl Run {
         self.messages[message].to.contains(&self.groups[process])
     }
 
-    /// `[a][b]`: how many processes it takes to order a before b; 0 if they are not.
+    /// Returns for `[a][b]` the smallest number of processes that order a before b, or 0 if none do.
     fn closure(&self) -> Vec<Vec<usize>> {
         let count = self.messages.len();
         let mut steps = vec![vec![0; count]; count];
@@ -202,7 +202,7 @@ fn violated(report: &Report, name: &str) -> bool {
     report.properties[name].is_violated()
 }
 
-/// Violated in order, not in the timestamps, which are looked at last.
+/// Returns whether M5 is violated by the order, not by the timestamps, which are checked last.
 fn order_violated(report: &Report) -> bool {
     matches!(&report.properties["M5"], Verdict::Violated(example) if !example.summary.contains("timestamps"))
 }
@@ -232,7 +232,7 @@ proptest! {
     }
 }
 
-/// The comparison above means nothing if the runs are all right or all wrong.
+/// The comparison is meaningful only if both correct and incorrect runs occur.
 #[test]
 fn runs_of_all_kinds_occur() {
     use proptest::strategy::ValueTree;

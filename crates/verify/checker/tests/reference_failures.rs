@@ -1,5 +1,5 @@
-//! M10 and M11 against their definitions, written down as they stand, on small arbitrary histories with leaders that
-//! change and processes that come back: right or wrong, both must say the same.
+//! Compares M10 and M11 with a direct transcription of their definitions, on small arbitrary histories with changing
+//! leaders and recovering processes. Both must give the same verdicts, whether the history is correct or not.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const PROCESSES: usize = 5;
 const CLIENT: Process = Process(PROCESSES as u32);
 const MESSAGES: u64 = 6;
 
-/// What happens next at a process.
+/// The next step of a process.
 #[derive(Clone, Debug)]
 enum Step {
     Deliver { message: u64, skip: u64, ballot: Option<u64> },
@@ -22,8 +22,8 @@ enum Step {
     Return { from: u64, says: bool },
 }
 
-/// A run: what happens at each process, with pauses before; when each message was multicast; whether there is one clock
-/// and whether the run came to rest.
+/// A run: the steps of each process with the pauses before them, the time of each multicast, whether there is one
+/// clock, and whether the run came to rest.
 #[derive(Clone, Debug)]
 struct Run {
     steps: Vec<Vec<(u64, Step)>>,
@@ -44,7 +44,7 @@ fn runs() -> impl Strategy<Value = Run> {
     let step = prop_oneof![6 => deliver, 2 => ready, 1 => back];
     let steps = prop::collection::vec(prop::collection::vec((0..6_u64, step), 0..6), PROCESSES);
     let multicast = prop::collection::vec(0..20_u64, MESSAGES as usize);
-    // Mostly each delivers message n as its n-th, so that right histories are common enough.
+    // Mostly, each process delivers message n as its n-th, so that correct histories are common enough.
     (steps, multicast, any::<bool>(), any::<bool>(), 0..4_u8).prop_map(
         |(mut steps, multicast, clock, complete, wild)| {
             for steps in &mut steps {
@@ -63,7 +63,7 @@ fn runs() -> impl Strategy<Value = Run> {
     )
 }
 
-/// A delivery, with what the definitions need.
+/// A delivery, with the fields that the definitions use.
 #[derive(Clone, Debug)]
 struct Delivered {
     group: usize,
@@ -73,7 +73,7 @@ struct Delivered {
     t: u64,
 }
 
-/// A leader that was ready.
+/// A leader that became ready.
 #[derive(Clone, Debug)]
 struct Ready {
     group: usize,
@@ -84,7 +84,8 @@ struct Ready {
     carried: Option<BTreeSet<u64>>,
 }
 
-/// A process that came back: after which delivery, when if it said so, and the deliveries from then to its next return.
+/// A recovery of a process: the delivery after which it resumes, the time of its `recover` event if there is one, and
+/// its deliveries until its next recovery.
 #[derive(Clone, Debug)]
 struct Back {
     group: usize,
@@ -106,7 +107,7 @@ fn group_of(process: usize) -> usize {
 }
 
 impl Run {
-    /// Writes the events down, and what the definitions look at.
+    /// Records the events, and the fields that the definitions use.
     fn tell(&self) -> Told {
         let mut told = Told::default();
         let to: GroupSet = [Group(0), Group(1)].into_iter().collect();
@@ -157,7 +158,7 @@ impl Run {
                             push(incarnation, EventKind::Recover { from: *from });
                             last = *from;
                         } else {
-                            // It is heard of again, and says nothing.
+                            // The process has events again, but none that records its recovery.
                             let by = Process(9 - at as u32);
                             let kind = EventKind::Epoch { group: Group(0), ballot: 0, by, leader: by, carried: None };
                             push(incarnation, kind);
@@ -233,7 +234,7 @@ proptest! {
     }
 }
 
-/// The comparison above means nothing if the runs are all right or all wrong.
+/// The comparison is meaningful only if both correct and incorrect runs occur.
 #[test]
 fn runs_of_all_kinds_occur() {
     use proptest::strategy::ValueTree;

@@ -1,5 +1,5 @@
-//! How long checking takes. The bounds are wide enough for slow machines and builds without optimisation; they catch a
-//! step that is no longer linear. Figures: `docs/history.md`.
+//! The time of checking. The limits are wide enough for slow machines and unoptimised builds. They detect a step that
+//! is no longer linear. `docs/history.md` has measurements.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use stentor_checker::{
 const GROUPS: u32 = 4;
 const MEMBERS: u32 = 3;
 
-/// Messages to one or two of four groups of three, each delivered everywhere at once.
+/// Generates messages to one or two of four groups of three members, each delivered by all destinations at once.
 fn events(messages: u64, mut each: impl FnMut(&Event)) {
     let mut numbers = [0; GROUPS as usize];
     let mut t = 0;
@@ -72,7 +72,7 @@ fn a_violation_among_many_deliveries_is_shown_in_seconds() {
     let mut checker = Checker::new(cluster());
     let mut late = None;
     let swapped = |deliver: &Deliver| (60_000..90_000).contains(&deliver.m.sequence);
-    // One process delivers a third of everything in pairs the wrong way round.
+    // One process delivers a third of all messages with neighbours swapped.
     events(100_000, |event| match (event.kind, late.take()) {
         (EventKind::Deliver(deliver), None) if event.process == Process(0) && swapped(&deliver) => late = Some(deliver),
         (EventKind::Deliver(deliver), Some(first)) if event.process == Process(0) => {
@@ -95,7 +95,7 @@ fn a_violation_among_many_deliveries_is_shown_in_seconds() {
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
-/// A cycle of three processes, one of which delivers many messages in between: looking at every pair of them would take
+/// A cycle of three processes, one of which delivers many messages in between. Examining every pair of them would take
 /// minutes.
 #[test]
 fn a_cycle_around_a_long_chain_is_found_in_seconds() {

@@ -8,30 +8,30 @@ use super::outcome::Outcome;
 use super::position::Position;
 use crate::ids::{Group, GroupSet};
 
-/// A call as its caller recorded it. All times of a history come from one clock.
+/// A call as its caller recorded it. All times of a history are from one clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// The session.
+    /// The session of the call.
     pub session: u64,
-    /// The generation of the session: the process that held it.
+    /// The generation of the session, which identifies the process that held it.
     pub generation: u64,
-    /// When the call was submitted; recorded before anything of it is sent.
+    /// Time at which the call was submitted. It is recorded before any part of the call is sent.
     pub submitted: u64,
-    /// The groups that it is for.
+    /// The destination groups.
     pub groups: GroupSet,
-    /// What to do there.
+    /// The operation that the groups perform.
     pub operation: Vec<u8>,
-    /// Command or read.
+    /// The kind of call: a command or one of the reads.
     pub kind: Kind,
-    /// How it ended.
+    /// The outcome of the call.
     pub outcome: Outcome,
-    /// Positions that the session took over from others before it submitted this call. Later calls of the same generation
-    /// count as having observed them, too. Its own answers need not be listed.
+    /// Positions that the session learnt from other sessions before it submitted this call. Later calls of the same
+    /// generation count as having observed them, too. Positions of the session's own answers need not be listed.
     pub observed: Vec<Position>,
 }
 
 impl Call {
-    /// Returns when the call was answered, or `None` if it was not.
+    /// Returns the time at which the call was answered, or `None` if it was not.
     #[must_use]
     pub fn answered(&self) -> Option<u64> {
         match &self.outcome {
@@ -40,7 +40,7 @@ impl Call {
         }
     }
 
-    /// Returns the position in the answer.
+    /// Returns the position in the answer, or `None` if there is none.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         match &self.outcome {
@@ -49,7 +49,7 @@ impl Call {
         }
     }
 
-    /// Returns the reply of a group.
+    /// Returns the reply of `group`, or `None` if the call was not answered.
     #[must_use]
     pub fn reply(&self, group: Group) -> Option<&[u8]> {
         match &self.outcome {
@@ -60,7 +60,7 @@ impl Call {
         }
     }
 
-    /// Whether the call is one that was answered, or may have taken effect without an answer.
+    /// Returns whether the call was answered, or may have taken effect without an answer.
     pub(super) fn takes_part(&self) -> bool {
         match self.outcome {
             Outcome::Answered { .. } => true,
@@ -69,12 +69,13 @@ impl Call {
         }
     }
 
-    /// Whether the answer was there before the other call was submitted.
+    /// Returns whether this call was answered before `other` was submitted.
     pub(super) fn is_before(&self, other: &Call) -> bool {
         self.answered().is_some_and(|answered| answered < other.submitted)
     }
 
-    /// Replays the call in one of its groups. Returns whether the model gives the reply that was answered, if one was.
+    /// Replays the call in one of its groups. Returns `false` if the call was answered with another reply than the
+    /// model's.
     pub(super) fn replay<M: Model>(&self, model: &M, group: Group, state: &mut M::State) -> bool {
         let reply = if self.kind.is_read() {
             model.read(state, group, &self.operation)
@@ -84,7 +85,7 @@ impl Call {
         self.reply(group).is_none_or(|expected| *expected == reply)
     }
 
-    /// Whether both have a group in common.
+    /// Returns whether the two calls have a group in common.
     pub(super) fn meets(&self, other: &Call) -> bool {
         self.groups.iter().any(|group| other.groups.contains(group))
     }

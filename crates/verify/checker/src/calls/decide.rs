@@ -1,4 +1,4 @@
-//! Decides whether a history keeps the promise.
+//! Decides whether a history of calls keeps the service's promise.
 
 use super::history::History;
 use super::model::Model;
@@ -7,22 +7,23 @@ use super::solve::{Solved, solve};
 use super::terms::Terms;
 use super::verdict::Verdict;
 
-/// Steps that a search may take, at least.
+/// Minimum number of steps that a search may take.
 const STEPS: u64 = 500_000;
-/// And for each call.
+/// Additional steps that a search may take for each call.
 const STEPS_PER_CALL: u64 = 50;
 
 /// Decides whether there is one serial order of all calls that took effect such that
 ///
-/// 1. the model, replaying them in it, gives every reply that was answered;
-/// 2. of two calls with a common group, one answered before the other was submitted comes first;
-/// 3. of two calls of one session, one answered before the other was submitted comes first, and a call comes after those
-///    whose positions its session had observed;
-/// 4. stale reads are answered from prefixes of their groups' orders that they may see;
-/// 5. positions rise in each group's order, and above what sessions had seen.
+/// 1. the model, when it replays the calls in this order, produces every recorded reply;
+/// 2. of two calls with a common group, a call that was answered before the other was submitted comes first;
+/// 3. of two calls of one session, a call that was answered before the other was submitted comes first, and a call
+///    comes after all calls whose positions its session had observed;
+/// 4. stale reads are answered from prefixes of their groups' orders that they may observe;
+/// 5. positions rise in each group's order, and are above those that the session had observed.
 ///
-/// The decision is exact: [`Verdict::Kept`] carries an order, which [`verify`](super::verify) confirms, and
-/// [`Verdict::Violated`] says that there is none. A search that takes too many steps ends with [`Verdict::TooHard`].
+/// The decision is exact. [`Verdict::Kept`] carries an order, which [`verify`](super::verify) confirms, and
+/// [`Verdict::Violated`] means that there is no such order. A search that takes too many steps ends with
+/// [`Verdict::TooHard`].
 #[must_use]
 pub fn decide<M: Model>(history: &History, model: &M) -> Verdict {
     let calls = history.calls();

@@ -1,7 +1,8 @@
-//! Which call must come before which: a sparse graph whose transitive closure is the promise.
+//! The constraints between calls: a sparse graph whose transitive closure is the order that the service promises.
 //!
-//! "Answered before the other was submitted" is an interval order. Of the calls that must precede one, only those are edges that
-//! no third call stands between; their number is bounded by how many calls are under way at once.
+//! "Answered before the other was submitted" is an interval order. The graph has an edge to a call only from those
+//! preceding calls that have no third call in between. The number of these edges is bounded by the number of concurrent
+//! calls.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -12,7 +13,7 @@ use super::terms::Terms;
 use crate::ids::Group;
 use crate::sort::{left_over, on_a_cycle, sorted};
 
-/// Why a call must come before another.
+/// The reason why a call must come before another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Why {
     RealTime,
@@ -21,20 +22,20 @@ pub(super) enum Why {
     Position,
     /// A stale read was answered before the command was submitted.
     Future,
-    /// A stale read asks for a position that the command has, or that is above the command's.
+    /// A stale read requests a position that is the command's, or above it.
     Contains,
-    /// Nothing but the first candidate of the search.
+    /// No constraint: an edge that only determines which candidate the search tries first.
     Hint,
 }
 
-/// A call comes before another.
+/// The constraint that a call comes before the call `to`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) to: u32,
     pub(super) why: Why,
 }
 
-/// Edges between calls, by number.
+/// Constraints between calls, which are identified by their numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     after: Vec<Vec<Edge>>,
@@ -61,14 +62,14 @@ impl Graph {
         graph
     }
 
-    /// Adds that all multicast calls with positions stand in the order of these.
+    /// Adds edges so that all multicast calls with positions follow each other in the order of the positions.
     pub(super) fn with_hint(mut self, calls: &[Call]) -> Self {
         let all: Vec<u32> = (0..calls.len() as u32).collect();
         self.chain(calls, &all, Why::Hint);
         self
     }
 
-    /// Calls that must come after this one.
+    /// Returns the calls that must come after `call`.
     pub(super) fn after(&self, call: u32) -> &[Edge] {
         &self.after[call as usize]
     }
@@ -108,7 +109,8 @@ impl Graph {
         }
     }
 
-    /// Every source comes before every target that was submitted after its answer. `middle` are targets and sources at once.
+    /// Adds an edge from every source to every target that was submitted after the source's answer, except where a call
+    /// of the kind `middle`, which is both source and target, already implies it.
     fn intervals(
         &mut self,
         calls: &[Call],
@@ -150,7 +152,7 @@ impl Graph {
         }
     }
 
-    /// Multicast calls stand in the order of their positions.
+    /// Adds edges so that multicast calls follow each other in the order of their positions.
     fn chain(&mut self, calls: &[Call], members: &[u32], why: Why) {
         let sorted = by_position(calls, members, |call| call.kind.is_multicast());
         for pair in sorted.windows(2) {
@@ -158,7 +160,7 @@ impl Graph {
         }
     }
 
-    /// A read holds exactly the commands up to the position in its answer.
+    /// Adds edges so that a read observes exactly the commands up to the position in its answer.
     fn applied(&mut self, calls: &[Call], members: &[u32]) {
         let commands = by_position(calls, members, |call| call.kind == Kind::Command);
         for (position, read) in by_position(calls, members, |call| !call.kind.is_multicast()) {
@@ -172,7 +174,7 @@ impl Graph {
         }
     }
 
-    /// A read after a position holds the command there, and those below it.
+    /// Adds edges so that a read after a position observes the command at that position, and the commands below it.
     fn contained(&mut self, calls: &[Call], group: Group, members: &[u32], terms: Terms) {
         let commands = by_position(calls, members, |call| call.kind == Kind::Command);
         for read in members {
@@ -186,7 +188,7 @@ impl Graph {
         }
     }
 
-    /// A call comes after those whose positions its session had observed.
+    /// Adds edges so that a call comes after the calls whose positions its session had observed.
     fn observed(&mut self, calls: &[Call], by_session: &BTreeMap<u64, Vec<u32>>) {
         let all: Vec<u32> = (0..calls.len() as u32).collect();
         let known: HashMap<Position, u32> =
@@ -195,7 +197,8 @@ impl Graph {
             let mut members = members.clone();
             members.sort_by_key(|member| (calls[*member as usize].generation, calls[*member as usize].submitted));
             let mut generation = None;
-            // What was observed, and when the call that said so was answered: calls after that follow it.
+            // Observed calls, each with the time at which the observing call was answered. Calls submitted after that
+            // time follow the observing call, so they need no edge of their own.
             let mut pending: Vec<(u32, Option<u64>)> = Vec::new();
             for chunk in members.chunk_by(|a, b| {
                 let key = |index: &u32| (calls[*index as usize].generation, calls[*index as usize].submitted);
@@ -222,19 +225,20 @@ impl Graph {
         }
     }
 
-    /// How many edges lead to each call.
+    /// Returns the number of edges into each call.
     pub(super) fn before(&self) -> Vec<u32> {
         let mut before = vec![0; self.after.len()];
         self.after.iter().flatten().for_each(|edge| before[edge.to as usize] += 1);
         before
     }
 
-    /// A short cycle, as calls and why each comes before the next; `None` if there is none.
+    /// Returns a short cycle as calls, each with the reason why it comes before the next, or `None` if there is no
+    /// cycle.
     pub(super) fn cycle(&self) -> Option<Vec<(u32, Why)>> {
         let after = |call: u32| self.after(call).iter().map(|edge| edge.to);
         let left = left_over(&sorted(self.before(), after), self.after.len());
         let mut best = self.cycle_through(on_a_cycle(&left, after)?, &left)?;
-        // A bound: every search is linear, and what is left over may be nearly everything.
+        // The number of starts is bounded because every search is linear, and nearly all calls may be left over.
         let starts = (0..left.len() as u32).filter(|call| left[*call as usize]).take(256);
         for start in starts {
             if best.len() == 2 {
@@ -246,7 +250,7 @@ impl Graph {
         Some(best)
     }
 
-    /// A shortest cycle through a call, among calls that are left over.
+    /// Returns a shortest cycle through `start`, among calls that are left over.
     fn cycle_through(&self, start: u32, left: &[bool]) -> Option<Vec<(u32, Why)>> {
         let mut reached: HashMap<u32, (u32, Why)> = HashMap::new();
         let mut queue = VecDeque::from([start]);
@@ -280,7 +284,7 @@ fn trace(start: u32, reached: &HashMap<u32, (u32, Why)>) -> Vec<(u32, Why)> {
     }
 }
 
-/// Calls of a kind with their positions, in the order of these.
+/// Returns the calls of a kind with their positions, sorted by position.
 fn by_position(calls: &[Call], members: &[u32], kind: impl Fn(&Call) -> bool) -> Vec<(Position, u32)> {
     let of_kind = members.iter().filter(|member| kind(&calls[**member as usize]));
     let mut sorted: Vec<(Position, u32)> =

@@ -1,4 +1,4 @@
-//! Calls that were made, and what is wrong with one that cannot have been made.
+//! The input of the decision: the recorded calls, and the errors for calls that cannot have happened.
 
 use thiserror::Error;
 
@@ -9,30 +9,30 @@ use super::outcome::Outcome;
 /// A call that cannot be part of a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CallError {
-    /// A call to nobody.
+    /// The call has no destination group.
     #[error("the call has no groups: name at least one")]
     NoGroups,
-    /// A read at one member, of several groups.
+    /// A read at one member names several groups.
     #[error(
         "the read is for several groups, and reads at a leader or at any member are for one: make it an ordered read"
     )]
     OneGroupOnly,
-    /// An answer that precedes its call.
+    /// The answer is earlier than the submission.
     #[error(
         "the call was answered at {answered}, before it was submitted at {submitted}: take both times from one clock"
     )]
     AnsweredBefore {
-        /// When it was submitted.
+        /// Time of the submission.
         submitted: u64,
-        /// When it was answered.
+        /// Time of the answer.
         answered: u64,
     },
-    /// Replies that are not one for each group.
+    /// The answer does not have exactly one reply for each group.
     #[error("the answer has not exactly one reply for each group of the call: record them all")]
     Replies,
 }
 
-/// Calls to a replicated service, as their callers recorded them. The numbers of calls are indices, from 0.
+/// Calls to a replicated service, as their callers recorded them. Calls are numbered by their indices, from 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
     calls: Vec<Call>,
@@ -45,10 +45,10 @@ impl History {
         History::default()
     }
 
-    /// Adds a call and returns its number. Calls may be added in any order.
+    /// Adds a call and returns its number. The order in which calls are added is irrelevant.
     ///
     /// # Errors
-    /// See [`CallError`]; the history is unchanged then.
+    /// Returns a [`CallError`] if the call cannot have happened. The history is unchanged then.
     pub fn push(&mut self, call: Call) -> Result<usize, CallError> {
         match call.groups.len() {
             0 => return Err(CallError::NoGroups),
@@ -68,7 +68,7 @@ impl History {
         Ok(self.calls.len() - 1)
     }
 
-    /// Returns the calls, by number.
+    /// Returns the calls, indexed by their numbers.
     #[must_use]
     pub fn calls(&self) -> &[Call] {
         &self.calls

@@ -1,26 +1,26 @@
-//! What a call asks for.
+//! The kinds of calls.
 
 use std::fmt;
 
 use super::position::Position;
 
-/// What a call asks for: a command, or a read with what it may miss.
+/// The kind of a call: a command, or a read with its consistency level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Changes the state of its groups.
+    /// A command, which changes the state of its groups.
     Command,
-    /// A read that has a place in the order like a command, in one group or as one cut over several.
+    /// A read that is ordered like a command, in one group or as one consistent cut over several.
     Ordered,
-    /// A read at the leader of one group: linearizable there.
+    /// A read at the leader of one group. It is linearizable in this group.
     Leader,
-    /// A read at any member of one group that has applied this position: it may be stale.
+    /// A read at any member of one group that has applied this position. It may be stale.
     After(Position),
-    /// A read at any member of one group: it may be arbitrarily stale.
+    /// A read at any member of one group. It may be arbitrarily stale.
     Local,
 }
 
 impl Kind {
-    /// Returns whether the call changes nothing.
+    /// Returns whether the call leaves the state unchanged.
     #[must_use]
     pub fn is_read(self) -> bool {
         self != Kind::Command
@@ -32,7 +32,7 @@ impl Kind {
         matches!(self, Kind::After(_) | Kind::Local)
     }
 
-    /// Returns whether the call is multicast, so that its position is its own.
+    /// Returns whether the call is multicast, so that it has a position of its own.
     #[must_use]
     pub fn is_multicast(self) -> bool {
         matches!(self, Kind::Command | Kind::Ordered)

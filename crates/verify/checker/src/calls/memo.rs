@@ -1,16 +1,17 @@
-//! Configurations of a search that lead nowhere.
+//! The memo of the search: configurations from which no order can be completed.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Configurations that lead nowhere: which calls are placed, and the states. They are compared whole, so the search stays exact.
+/// Configurations from which no order can be completed, each with its placed calls and its states. They are compared in
+/// full, not by hash only, so the search stays exact.
 #[derive(Debug)]
 pub(super) struct Memo<S> {
-    /// By hash.
+    /// Dead configurations, by hash.
     dead: HashMap<u64, Vec<Dead<S>>>,
 }
 
-/// Which calls are placed, and the states.
+/// The placed calls and the states of a dead configuration.
 type Dead<S> = (Box<[u32]>, Vec<S>);
 
 impl<S: Clone + Eq + Hash> Memo<S> {

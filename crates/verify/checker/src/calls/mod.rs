@@ -1,29 +1,33 @@
-//! Histories of calls to a replicated service, and what the service promises about them.
+//! Checks histories of calls to a replicated service against the consistency that the service promises.
 //!
-//! There is one serial order of all calls that took effect:
+//! The promise is that one serial order of all calls that took effect exists:
 //!
-//! 1. The sequential [`Model`], which has a state for each group, gives every reply in it. A call to several groups is applied in
-//!    all of them at one place.
-//! 2. Each group is linearizable: of two calls with a common group, one answered before the other was submitted comes first.
-//! 3. Each session is respected: of two calls of one session, one answered before the other was submitted comes first, whatever
-//!    their groups are. A call comes after those whose positions its session had observed.
-//! 4. Calls of strangers without a common group need not respect real time. So the service is *not* strictly serializable: a to
-//!    g2, then b to g0, while c1 to g0 and g1, and c2 to g1 and g2 are under way, may end as b, c1, c2, a.
+//! 1. The sequential [`Model`], which has a state for each group, produces every reply in this order. A call to several
+//!    groups is applied in all of them at one position of the order.
+//! 2. Each group is linearizable: of two calls with a common group, a call that was answered before the other was
+//!    submitted comes first.
+//! 3. Each session is respected: of two calls of one session, a call that was answered before the other was submitted
+//!    comes first, whatever their groups are. A call comes after all calls whose positions its session had observed.
+//! 4. Calls of different sessions without a common group need not respect real time. The service is therefore *not*
+//!    strictly serializable. An example is a call a to g2, followed by a call b to g0, while c1 to g0 and g1, and c2 to
+//!    g1 and g2, are in progress: the order b, c1, c2, a is permitted.
 //!
-//! Reads outside this order:
+//! Two kinds of reads are outside of this order:
 //!
-//! - [`Kind::Local`] is answered from the state after some prefix of its group's order, [`Kind::After`] from one that holds the
-//!   position that it asks for. Neither sees a command that was submitted after its answer. Both may be stale.
-//! - What such a read has shown binds its session: the session's later ordered calls come after that prefix.
+//! - [`Kind::Local`] is answered from the state after some prefix of its group's order. [`Kind::After`] is answered
+//!   from a prefix that contains the requested position. Neither observes a command that was submitted after its
+//!   answer. Both may be stale.
+//! - The result of such a read constrains its session: the session's later ordered calls come after that prefix.
 //!
-//! [Positions](Position) in answers are a claim about the order, which is judged with it. Those of multicast calls are unique, rise
-//! in each group's order, and are above what was known: in one group as positions, and over groups, by what the session had seen, as
-//! times. A tie of times between groups means nothing. A read holds exactly the commands up to its position, whose time is at least
-//! what the session, the group or the read itself had named.
+//! [Positions](Position) in answers are a claim about the order, which is judged together with it. Positions of
+//! multicast calls are unique and rise in each group's order. They are also above all previously known positions:
+//! within one group they are compared as positions; across groups they are compared, by what the session had observed,
+//! as times. Equal times in different groups imply no order. A read observes exactly the commands up to its position.
+//! The time of this position is at least the one that the session, the group or the read itself had named.
 //!
-//! A session's next generation takes over its order of commands, since taking up a session is ordered in all its groups. What
-//! a superseded process reads binds that process alone. Only answers that are *strictly* earlier than a submission count as
-//! before it.
+//! A session's next generation inherits its order of commands, because taking up a session is ordered in all its
+//! groups. Reads of a superseded process constrain that process alone. Only answers that are *strictly* earlier than a
+//! submission count as before it.
 //!
 //! ```
 //! use stentor_checker::calls::{Call, History, Kind, Model, Outcome, Verdict, decide, verify};

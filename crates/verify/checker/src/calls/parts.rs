@@ -1,9 +1,9 @@
-//! Takes apart what can be judged apart.
+//! Splits the calls of a history into parts that can be judged independently.
 //!
-//! Groups that no call connects are linearizable each by itself, and linearizability is local: orders of them fit together,
-//! because each can be laid out along real time. With calls to several groups that is no longer so. Then the order need not
-//! follow real time between strangers, and sessions may lead from one part to another and back. A stale read has no place in
-//! real time either, and binds its session.
+//! Linearizability is local: if no call connects two groups, their orders can be judged separately and merged along
+//! real time. Calls to several groups end this independence. With them, the order need not follow real time between
+//! different sessions, and sessions may lead from one part to another and back. A stale read has no position in real
+//! time either, and it constrains its session.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,16 +11,16 @@ use super::call::Call;
 use super::position::Position;
 use crate::ids::Group;
 
-/// Calls that are to be judged together.
+/// Calls that must be judged together.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// Their numbers.
+    /// The numbers of the calls.
     pub(super) calls: Vec<u32>,
-    /// Sessions connect the parts of one cluster.
+    /// The cluster of the part. Sessions connect the parts of one cluster.
     cluster: Group,
 }
 
-/// Takes the calls apart; those that have no effect are left out.
+/// Splits the calls into parts. Calls without effect are omitted.
 pub(super) fn apart(calls: &[Call]) -> Vec<Part> {
     let taking_part = || calls.iter().enumerate().filter(|(_, call)| call.takes_part());
     let first = |call: &Call| call.groups.iter().next().unwrap_or(Group(0));
@@ -60,13 +60,13 @@ pub(super) fn apart(calls: &[Call]) -> Vec<Part> {
     parts.into_values().collect()
 }
 
-/// Lays the orders of all parts out as one.
+/// Merges the orders of all parts into one order.
 pub(super) fn merged(calls: &[Call], orders: Vec<(Part, Vec<u32>)>) -> Vec<usize> {
     let mut all: Vec<(Group, u64, usize, u32)> = Vec::new();
     for (number, (part, order)) in orders.into_iter().enumerate() {
         let mut latest = 0;
         for call in order {
-            // The earliest time at which a call can have taken effect after those before it.
+            // The earliest time at which the call can have taken effect after the calls before it.
             if !calls[call as usize].kind.is_stale() {
                 latest = latest.max(calls[call as usize].submitted);
             }
@@ -77,7 +77,7 @@ pub(super) fn merged(calls: &[Call], orders: Vec<(Part, Vec<u32>)>) -> Vec<usize
     all.into_iter().map(|(_, _, _, call)| call as usize).collect()
 }
 
-/// Sets of groups.
+/// Disjoint sets of groups, for union and find.
 #[derive(Default)]
 struct Union {
     parents: HashMap<Group, Group>,

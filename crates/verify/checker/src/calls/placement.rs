@@ -1,4 +1,4 @@
-//! Which calls a search has placed, and which may come next.
+//! The state of a search: the calls that are placed, and the candidates for the next position.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,42 +7,42 @@ use super::graph::Graph;
 use super::ranks::Ranks;
 use crate::ids::Group;
 
-/// Marks the end of a part of a key.
+/// A separator between the parts of a key.
 const END: u32 = u32::MAX;
 
-/// A read of one group, by what it asks and what it was answered, both interned.
+/// Reads of one group: operation and expected reply, both interned, and the number of the call.
 type Waiting = BTreeSet<(u32, u32, u32)>;
 
-/// Which calls are placed, and which may come next.
+/// The placed calls, and the candidates for the next position.
 pub(super) struct Placement<'a> {
     calls: &'a [Call],
     graph: &'a Graph,
     ranks: &'a Ranks,
-    /// Placed calls, in their order.
+    /// Placed calls, in order.
     pub(super) order: Vec<u32>,
     is_placed: Vec<bool>,
-    /// How many calls must still come before each.
+    /// Number of unplaced calls that must precede each call.
     before: Vec<u32>,
-    /// Ranks of commands that may come next.
+    /// Ranks of the commands that may come next.
     commands: BTreeSet<u32>,
-    /// Reads of one group that may come next.
+    /// Reads of one group that may come next, by group.
     reads: BTreeMap<Group, Waiting>,
     /// Reads of several groups that may come next.
     cuts: BTreeSet<u32>,
     operations: Interned<'a>,
     replies: Interned<'a>,
-    /// Per read of one group, its operation and reply.
+    /// Interned operation and reply of each read of one group.
     asks: HashMap<u32, (u32, u32)>,
-    /// How many calls that must have a place have one.
+    /// Number of placed calls among those that must be placed.
     needed_placed: usize,
     optional_placed: BTreeSet<u32>,
-    /// All calls of smaller rank that need a place have one.
+    /// All calls of smaller rank that must be placed are placed.
     low: u32,
-    /// Groups in which reads may have become right.
+    /// Groups in which the replies of waiting reads may have become correct.
     touched: BTreeSet<Group>,
 }
 
-/// Byte strings and small numbers for them.
+/// Byte strings, each with a small number.
 #[derive(Default)]
 struct Interned<'a> {
     numbers: HashMap<&'a [u8], u32>,
@@ -93,17 +93,17 @@ impl<'a> Placement<'a> {
         placement
     }
 
-    /// Whether every call that must have a place has one.
+    /// Returns whether every call that must be placed is placed.
     pub(super) fn is_complete(&self) -> bool {
         self.needed_placed == self.ranks.needed()
     }
 
-    /// The first command that may come next, of this rank or a larger one.
+    /// Returns the first command that may come next and has at least this rank.
     pub(super) fn candidate(&self, from: u32) -> Option<u32> {
         self.commands.range(from..).next().copied()
     }
 
-    /// Places a call that may come next.
+    /// Places a call that may come next. Calls that have no unplaced predecessor any more become candidates.
     pub(super) fn place(&mut self, node: u32) {
         self.withdraw(node);
         self.order.push(node);
@@ -127,7 +127,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Takes calls back until so many are left.
+    /// Removes the last placed calls until `length` calls are left.
     pub(super) fn truncate(&mut self, length: usize) {
         while self.order.len() > length {
             let Some(node) = self.order.pop() else { break };
@@ -148,7 +148,7 @@ impl<'a> Placement<'a> {
             }
             self.offer(node);
         }
-        // Before the last command all reads that were right had been placed.
+        // All reads with correct replies were placed before the last command, so no group needs another look.
         self.touched.clear();
     }
 
@@ -176,7 +176,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Reads that may come next and whose replies the model gives, in groups that were touched since this was asked last.
+    /// Returns the candidate reads whose replies match the model's, in groups that were touched since the last call.
     pub(super) fn right_reads(&mut self, answer: impl Fn(Group, &[u8]) -> Vec<u8>) -> Vec<u32> {
         let mut right = Vec::new();
         let touched = std::mem::take(&mut self.touched);
@@ -202,7 +202,7 @@ impl<'a> Placement<'a> {
         right
     }
 
-    /// Appends what tells the placed calls from others.
+    /// Appends the parts of the key that identify the set of placed calls.
     pub(super) fn key(&mut self, mut key: Vec<u32>) -> Vec<u32> {
         let needed = self.ranks.needed() as u32;
         let is_placed = |rank: u32| self.is_placed[self.ranks.node(rank) as usize];

@@ -1,15 +1,15 @@
-//! Where a call stands in the order.
+//! The position of a call in the order.
 
 use std::fmt;
 
 use crate::ids::Group;
 
-/// A final timestamp: positions are compared by time, then by group, and those of all groups are one order.
+/// A final timestamp. Positions are compared by time, then by group; the positions of all groups form one total order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position {
     /// Logical time.
     pub time: u64,
-    /// The group whose clock gave the time.
+    /// The group whose clock assigned the time.
     pub group: Group,
 }
 

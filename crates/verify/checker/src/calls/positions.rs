@@ -1,4 +1,4 @@
-//! Positions that contradict each other or the times of the calls, whatever the replies are.
+//! Finds positions that contradict each other or the times of the calls, independent of the replies.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,14 +8,14 @@ use super::kind::Kind;
 use super::position::Position;
 use crate::ids::Group;
 
-/// Calls whose positions contradict, and how.
+/// Calls with contradicting positions, and a description of the contradiction.
 #[derive(Clone, Debug)]
 pub(super) struct Contradiction {
     pub(super) summary: &'static str,
     pub(super) calls: Vec<usize>,
 }
 
-/// What happens at a time: answers come after submissions of the same time, so only what was strictly before counts.
+/// A step at a time. Answers sort after submissions of the same time, so only strictly earlier answers count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Observes,
@@ -23,8 +23,8 @@ enum Step {
     Answers,
 }
 
-/// Looks for two calls with the same position, or one with a position below what was known when it was submitted. Linear but for
-/// sorting.
+/// Finds two calls with the same position, or a call with a position below one that was known at its submission. Linear
+/// except for sorting.
 pub(super) fn contradiction(calls: &[Call]) -> Option<Contradiction> {
     let mut steps: Vec<(u64, Step, usize)> = Vec::with_capacity(2 * calls.len());
     let mut known = Knowledge::default();
@@ -53,7 +53,7 @@ pub(super) fn contradiction(calls: &[Call]) -> Option<Contradiction> {
     })
 }
 
-/// The largest positions that somebody knew of, each with the call whose answer or observation it was.
+/// The largest known positions, each with the number of the call that answered or observed it.
 #[derive(Default)]
 struct Knowledge {
     taken: HashMap<Position, usize>,
@@ -62,7 +62,7 @@ struct Knowledge {
     by_generation: HashMap<(u64, u64), (Position, usize)>,
 }
 
-/// Raises a value to at least this one.
+/// Raises the value of a key to at least `value`.
 pub(super) fn raise<K: Eq + Hash, V: Ord + Copy>(map: &mut HashMap<K, V>, key: K, value: V) {
     let known = map.entry(key).or_insert(value);
     *known = value.max(*known);
@@ -99,7 +99,7 @@ impl Knowledge {
         if call.kind.is_stale() {
             return None;
         }
-        // A read at a leader changes nothing: it may be answered at what was known.
+        // A read at a leader changes no state, so it may be answered at a position that was already known.
         let multicast = call.kind.is_multicast();
         let (session_bound, group_bound) =
             if multicast { (Bound::Later, Bound::Above) } else { (Bound::NotEarlier, Bound::NotEarlier) };
@@ -117,14 +117,15 @@ impl Knowledge {
     }
 }
 
-/// What a position must be, compared with one that was known.
+/// The required relation of a position to a known one.
 #[derive(Clone, Copy)]
 enum Bound {
-    /// Above it in the order of one group.
+    /// Above the known position, in the order of one group.
     Above,
-    /// At a later time. A leader raises its clock above a *time* that a session knows, so a tie between groups is no order.
+    /// At a later time. A leader raises its clock above the *time* that a session knows, so equal times in different
+    /// groups imply no order.
     Later,
-    /// At no earlier time.
+    /// At the same time or later.
     NotEarlier,
 }
 

@@ -1,16 +1,16 @@
-//! The order in which a search tries calls.
+//! The order in which the search tries calls.
 
 use std::cmp::Reverse;
 
 use super::call::Call;
 
-/// The order in which a search tries calls: those that must have a place first, by position or by time; then those that may
-/// have none.
+/// The order in which the search tries calls. Calls that must be placed come first, sorted by position or by time of
+/// the answer. Calls that may be left out follow.
 #[derive(Clone, Debug)]
 pub(super) struct Ranks {
     nodes: Vec<u32>,
     ranks: Vec<u32>,
-    /// Ranks from here on need no place.
+    /// The first rank of the calls that may be left out.
     optional_from: u32,
 }
 
@@ -19,7 +19,7 @@ impl Ranks {
         let all = || (0..calls.len() as u32).filter(|index| calls[*index as usize].takes_part());
         let mut nodes: Vec<u32> = all().filter(|index| calls[*index as usize].answered().is_some()).collect();
         nodes.sort_by_key(|index| (calls[*index as usize].answered(), *index));
-        // Those with positions share their ranks among each other.
+        // Calls with positions are sorted by them, and together keep the ranks that they had by time.
         let positioned = |index: &u32| {
             let call = &calls[*index as usize];
             call.position().filter(|_| call.kind.is_multicast())
@@ -30,7 +30,7 @@ impl Ranks {
         slots.iter().zip(sorted).for_each(|(slot, node)| nodes[*slot] = node);
         let optional_from = nodes.len() as u32;
         let mut optional: Vec<u32> = all().filter(|index| calls[*index as usize].answered().is_none()).collect();
-        // One that took effect mostly did so soon after it was submitted.
+        // A command of unknown outcome that took effect usually did so soon after its submission.
         optional.sort_by_key(|index| Reverse((calls[*index as usize].submitted, *index)));
         nodes.extend(optional);
         let mut ranks = vec![u32::MAX; calls.len()];
@@ -50,12 +50,12 @@ impl Ranks {
         rank >= self.optional_from
     }
 
-    /// How many calls must have a place.
+    /// Returns the number of calls that must be placed.
     pub(super) fn needed(&self) -> usize {
         self.optional_from as usize
     }
 
-    /// All calls that take part, by rank.
+    /// Returns all calls that take part, by rank.
     pub(super) fn nodes(&self) -> &[u32] {
         &self.nodes
     }

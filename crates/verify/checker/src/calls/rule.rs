@@ -1,24 +1,25 @@
-//! What a service promises to its clients.
+//! The rules that a service promises to its clients.
 
 use std::fmt;
 
-/// A part of the promise.
+/// One rule of the promise.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rule {
-    /// Some order of the calls gives every reply.
+    /// Some order of the calls produces every reply.
     Reply,
-    /// Of two calls with a common group, one answered before the other was submitted comes first.
+    /// Of two calls with a common group, a call that was answered before the other was submitted comes first.
     RealTime,
-    /// Of two calls of one session, one answered before the other was submitted comes first.
+    /// Of two calls of one session, a call that was answered before the other was submitted comes first.
     Session,
-    /// A call comes after those whose positions its session had observed.
+    /// A call comes after all calls whose positions its session had observed.
     Observed,
-    /// A call to several groups has one place in the order of all of them, and the orders of the groups fit together.
+    /// A call to several groups has one position in the order of all of them, and the orders of the groups are
+    /// consistent.
     OneOrder,
-    /// A stale read is answered from a prefix of its group's order: one that holds the position that was asked for, and
-    /// nothing that was submitted after the answer.
+    /// A stale read is answered from a prefix of its group's order. The prefix contains the requested position, and no
+    /// command that was submitted after the answer.
     Prefix,
-    /// Positions are unique, rise with the order of effects and are above what the session had seen.
+    /// Positions are unique, rise with the order of effects, and are above those that the session had observed.
     Position,
 }
 

@@ -1,14 +1,16 @@
-//! Looks for an order of the calls: the search of Wing and Gong (1993) with the memory of Lowe (2017).
+//! Searches for an order of the calls: the search of Wing and Gong (1993) with the memo of Lowe (2017).
 //!
-//! The calls are placed one after the other, of the minimal ones of the [`Graph`] the first in the order of the hint. A reply that the
-//! model does not give, or a configuration that is known to lead nowhere, ends an attempt. Two things keep the search small:
+//! The search places one call after the other. Among the minimal calls of the [`Graph`], it tries them in the order of
+//! their ranks. An attempt ends if the model's reply differs from the recorded one, or if the configuration is known to
+//! be dead. Two rules keep the search small:
 //!
-//! - A read that may come next and whose reply is right is placed at once. It changes nothing, so it can only be in the way later.
-//! - A command of unknown outcome is placed only where the calls right after it need it; elsewhere it could come later as well. One
-//!   that changes nothing is left out. The latest ones are tried first.
+//! - A read that may come next and whose reply is correct is placed at once. It changes nothing, and placing it later
+//!   could only be harder.
+//! - A command of unknown outcome is placed only if the calls right after it need it; otherwise it could come later as
+//!   well. A command that changes nothing is omitted. The latest commands are tried first.
 //!
-//! Commands of unknown outcome that stand in a row are a *row*. Where a row of one does not lead on, longer ones are tried, up to a
-//! limit, because a long one rarely explains anything.
+//! Consecutive commands of unknown outcome form a *row*. If a row of one command leads to no order, the search tries
+//! longer rows, up to a limit, because a long row rarely explains anything.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,20 +22,20 @@ use super::placement::Placement;
 use super::ranks::Ranks;
 use crate::ids::Group;
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// An order of all calls that must have one.
+    /// An order of all calls that must be placed.
     Order(Vec<u32>),
-    /// There is none.
+    /// There is no order.
     Nothing,
-    /// There is none with so few commands of unknown outcome in a row.
+    /// There is no order within the limit of commands of unknown outcome in a row.
     NothingSoFar,
-    /// Too many steps.
+    /// The search took too many steps.
     TooHard,
 }
 
-/// A command that was placed, with what is needed to take it back.
+/// A placed command, with the data for undoing it.
 struct Frame<S> {
     rank: u32,
     placed: usize,
@@ -43,31 +45,31 @@ struct Frame<S> {
     is_cut: bool,
 }
 
-/// One search.
+/// The state of one search.
 pub(super) struct Search<'a, M: Model> {
     model: &'a M,
     calls: &'a [Call],
     ranks: &'a Ranks,
     placement: Placement<'a>,
-    /// The place of a group in `states`.
+    /// The index of each group in `states`.
     places: HashMap<Group, usize>,
     states: Vec<M::State>,
     frames: Vec<Frame<M::State>>,
     memo: Memo<M::State>,
-    /// Commands of unknown outcome since the last other call.
+    /// Commands of unknown outcome since the last call of another kind.
     row: Vec<u32>,
-    /// How many may stand in this row.
+    /// Maximum length of the current row.
     allowed: u32,
-    /// Whether a longer row was not tried from here, or from where this row began.
+    /// `true` if a longer row was not tried from here, or from where this row began.
     is_cut: bool,
-    /// How many may stand in any row.
+    /// Maximum length of any row.
     limit: u32,
     limited: bool,
     steps: u64,
 }
 
 impl<'a, M: Model> Search<'a, M> {
-    /// `limit`: how many commands of unknown outcome may stand in a row.
+    /// Creates a search. `limit` is the maximum number of consecutive commands of unknown outcome.
     pub(super) fn new(model: &'a M, calls: &'a [Call], graph: &'a Graph, ranks: &'a Ranks, limit: u32) -> Self {
         let groups: BTreeSet<Group> =
             calls.iter().filter(|call| call.takes_part()).flat_map(|call| call.groups.iter()).collect();
@@ -91,7 +93,7 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// Searches for at most so many steps, and takes those that were needed off.
+    /// Searches for at most `budget` steps, and subtracts the steps taken from `budget`.
     pub(super) fn run(mut self, budget: &mut u64) -> Found {
         self.place_reads();
         let mut from = 0;
@@ -125,7 +127,8 @@ impl<'a, M: Model> Search<'a, M> {
         found
     }
 
-    /// What tells this configuration from others, but for the states. Within a row, what may follow depends on the row.
+    /// Returns the key of this configuration without its states. Within a row, the possible continuations depend on the
+    /// row, so it is part of the key.
     fn key(&mut self) -> Vec<u32> {
         let mut row = Vec::with_capacity(self.row.len() + 2);
         if let Some(last) = self.row.last() {
@@ -136,7 +139,7 @@ impl<'a, M: Model> Search<'a, M> {
         self.placement.key(row)
     }
 
-    /// Places the call of a rank if it may come next and leads anywhere new.
+    /// Places the call of this rank if it may come next and leads to a new configuration. Returns whether it did.
     fn attempt(&mut self, rank: u32) -> bool {
         let node = self.ranks.node(rank);
         let optional = self.ranks.is_optional(rank);
@@ -187,19 +190,21 @@ impl<'a, M: Model> Search<'a, M> {
         self.allowed = self.limit.min(1);
     }
 
-    /// Whether the last call, of unknown outcome, could as well come after this one, and that is tried elsewhere.
+    /// Returns whether the last call, of unknown outcome, could as well come after `next`. The search tries that order
+    /// elsewhere.
     fn passes(&self, last: u32, next: u32, optional: bool) -> bool {
         let meet = self.calls[last as usize].meets(&self.calls[next as usize]);
         !meet && (!optional || self.ranks.rank(next) < self.ranks.rank(last))
     }
 
-    /// Whether one of the first `framed` commands of the row could as well come after `next`, which were placed right after the row: then
-    /// that is tried elsewhere. `saved` is what the only call without a frame changed.
+    /// Returns whether one of the first `framed` commands of the row could as well come after `next`, the calls that
+    /// were placed right after the row. The search tries that order elsewhere. `saved` is the change of the only call
+    /// without a frame.
     fn has_spare(&self, framed: usize, saved: &[(usize, M::State)], next: &[u32]) -> bool {
         if framed == 0 {
             return false;
         }
-        // The states where the row began.
+        // The states at the beginning of the row.
         let mut base = self.states.clone();
         let frames = self.frames.iter().rev().take(framed).flat_map(|frame| &frame.saved);
         saved.iter().chain(frames).for_each(|(place, state)| base[*place] = state.clone());
@@ -215,13 +220,14 @@ impl<'a, M: Model> Search<'a, M> {
         })
     }
 
-    /// Applies a call to other states, and returns whether all replies are right.
+    /// Applies a call to other states. Returns whether all replies are correct.
     fn replay(&self, node: u32, states: &mut [M::State]) -> bool {
         let call = &self.calls[node as usize];
         call.groups.iter().all(|group| call.replay(self.model, group, &mut states[self.places[&group]]))
     }
 
-    /// Applies a command in all its groups; `None`, and nothing is changed, if a reply is another than the answer's.
+    /// Applies a command in all its groups. Returns `None`, and changes nothing, if a reply differs from the recorded
+    /// one, or if an optional command changes no state.
     fn apply(&mut self, node: u32, optional: bool) -> Option<Vec<(usize, M::State)>> {
         let call = &self.calls[node as usize];
         let mut saved = Vec::with_capacity(call.groups.len());
@@ -241,7 +247,8 @@ impl<'a, M: Model> Search<'a, M> {
         None
     }
 
-    /// Places all reads that may come next and whose replies are right, until there are no more. Returns whether there were any.
+    /// Places all reads that may come next and whose replies are correct, until there are no more. Returns whether any
+    /// was placed.
     fn place_reads(&mut self) -> bool {
         let mut any = false;
         loop {

@@ -1,9 +1,9 @@
-//! Makes a contradiction small, and puts it into words.
+//! Reduces a contradiction to a small counter-example, and describes it.
 //!
-//! Calls are not removed, since one that is missing may be what explains another. They are weakened, which only adds orders: first
-//! every call that was answered after some time becomes one of unknown outcome; then replies are forgotten; then, of what has
-//! no reply any more, that it took effect; last, when it was submitted and by whom. What cannot be weakened contradicts, whatever
-//! the others did.
+//! Calls are not removed, because a removed call may be the one that explains another. They are weakened, which only
+//! permits more orders. First, every call that was answered after some time becomes one of unknown outcome. Then
+//! replies are dropped, then the knowledge that a command without a reply took effect, and last the time and the
+//! session of its submission. The calls that cannot be weakened contradict the promise, whatever the others did.
 
 use super::call::Call;
 use super::graph::Why;
@@ -15,17 +15,18 @@ use super::solve::{Cause, Solved, only, solve};
 use super::terms::Terms;
 use super::verdict::Counterexample;
 
-/// Steps for each attempt to weaken, and for each call in it.
+/// Steps for each attempt to weaken calls, plus `STEPS_PER_CALL` for each of them.
 const STEPS: u64 = 2_000;
 const STEPS_PER_CALL: u64 = 20;
-/// Steps for all attempts.
+/// Total number of steps of all attempts.
 const ALL_STEPS: u64 = 200_000;
-/// Commands submitted after the end of what contradicts that stay, since they show what was seen too early.
+/// Number of commands kept that were submitted after the end of the contradiction. They show that an effect was
+/// observed too early.
 const LATER: usize = 16;
-/// Calls that are shown although only their effects count.
+/// Maximum number of calls that are listed although only their effects matter.
 const SHOWN: usize = 12;
 
-/// Puts a cause into words.
+/// Turns a cause into a counter-example.
 pub(super) fn counterexample<M: Model>(model: &M, calls: &[Call], cause: Cause) -> Counterexample {
     match cause {
         Cause::Positions(contradiction) => {
@@ -87,7 +88,8 @@ fn of_cycle(calls: &[Call], cycle: &[(u32, Why)]) -> Counterexample {
     Counterexample { rule, summary, calls: numbers, lines }
 }
 
-/// The call that says that the session of `later` had observed `earlier`: itself, or the last before it.
+/// Returns the call which records that the session of `later` had observed `earlier`: `later` itself, or the last such
+/// call before it.
 fn observer(calls: &[Call], earlier: u32, later: u32) -> Option<usize> {
     let (position, later) = (calls[earlier as usize].position()?, &calls[later as usize]);
     let says_so = |call: &Call| {
@@ -134,7 +136,7 @@ fn forget_reply(call: &mut Call) {
     }
 }
 
-/// Nothing is known any more but what the command is.
+/// Keeps only the operation of the command.
 fn forget_all(call: &mut Call) {
     (call.submitted, call.generation) = (0, u64::MAX);
     call.observed.clear();
@@ -144,21 +146,21 @@ fn forget_effect(call: &mut Call) {
     call.outcome = if call.kind.is_read() { Outcome::NotApplied } else { Outcome::Unknown };
 }
 
-/// Calls that contradict, while they are being weakened.
+/// A contradiction while its calls are being weakened.
 struct Weakening<'a, M> {
     model: &'a M,
     calls: Vec<Call>,
-    /// Steps that are left for all attempts.
+    /// Remaining number of steps for all attempts.
     left: u64,
 }
 
 impl<M: Model> Weakening<'_, M> {
-    /// Decides about weaker calls; `None` if that is too hard.
+    /// Decides whether weaker calls keep the promise. Returns `None` if the decision takes too many steps.
     fn is_kept(&mut self, calls: &[Call], terms: Terms) -> Option<bool> {
         let all = (STEPS + STEPS_PER_CALL * calls.len() as u64).min(self.left);
         let mut budget = all;
         let solved = solve(self.model, calls, terms, &mut budget);
-        // What small attempts of it took is not counted there.
+        // `solve` does not count the steps of its small attempts, so at least one step per call is subtracted.
         self.left = self.left.saturating_sub((all - budget).max(calls.len() as u64));
         match solved {
             Solved::Kept(_) => Some(true),
@@ -171,7 +173,7 @@ impl<M: Model> Weakening<'_, M> {
         self.left > 0 && self.is_kept(calls, Terms::ALL) == Some(false)
     }
 
-    /// Leaves out what was answered after the first answers that contradict.
+    /// Weakens the calls that were answered after the first contradicting answers.
     fn end_early(&mut self) {
         let mut times: Vec<u64> = self.calls.iter().filter_map(Call::answered).collect();
         times.sort_unstable();
@@ -203,7 +205,8 @@ impl<M: Model> Weakening<'_, M> {
         self.weaken_all(|call| call.answered().is_some() && !has_replies(call), forget_effect);
     }
 
-    /// Weakens calls while all still contradict, many at once first. Returns those of which one weaker is known to contradict nothing.
+    /// Weakens calls while all of them still contradict, many at once first. Returns the calls that are needed: the
+    /// promise is kept if one of them is weakened.
     fn weaken_all(&mut self, which: impl Fn(&Call) -> bool, weaken: fn(&mut Call)) -> Vec<usize> {
         let all: Vec<usize> = (0..self.calls.len()).filter(|index| which(&self.calls[*index])).collect();
         let (mut parts, mut needed) = (vec![&all[..]], Vec::new());
@@ -223,13 +226,13 @@ impl<M: Model> Weakening<'_, M> {
         needed
     }
 
-    /// Commands of which it matters when or by whom they were submitted, by index.
+    /// Returns the indices of the commands whose time or session of submission matters.
     fn bound(&mut self) -> Vec<usize> {
         self.left = ALL_STEPS;
         self.weaken_all(|call| call.outcome == Outcome::Unknown && call.kind == Kind::Command, forget_all)
     }
 
-    /// The part of the promise without which it would be kept.
+    /// Returns the rule without which the calls would keep the promise.
     fn rule(&mut self) -> Rule {
         self.left = ALL_STEPS;
         let calls = self.calls.clone();
@@ -259,8 +262,8 @@ impl<M: Model> Weakening<'_, M> {
     }
 }
 
-/// The history as it was at a time, with a few commands that were submitted next. No answer shows anything of what was submitted
-/// after it to the same group, so this is weaker than the whole.
+/// Returns the history at a time, with a few of the commands that were submitted next. No answer depends on a command
+/// that was submitted after it to the same group, so the result is weaker than the whole history.
 fn ended(calls: &[Call], at: u64) -> Vec<Call> {
     let later = |call: &&Call| call.kind == Kind::Command && call.submitted > at;
     let mut times: Vec<u64> = calls.iter().filter(later).map(|call| call.submitted).collect();

@@ -1,4 +1,4 @@
-//! Decides whether there is an order, part by part.
+//! Decides whether an order exists, one part at a time.
 
 use super::call::Call;
 use super::graph::{Graph, Why};
@@ -11,12 +11,13 @@ use super::search::{Found, Search};
 use super::terms::Terms;
 use crate::ids::{Group, GroupSet};
 
-/// Commands of unknown outcome that may stand in a row at first.
+/// Maximum number of consecutive commands of unknown outcome in the first search.
 const SHORT_ROW: u32 = 1;
-/// The same along the positions, where little else is left to choose.
+/// Maximum number of consecutive commands of unknown outcome in a search along the positions, which leave few other
+/// choices.
 const LONGER_ROW: u32 = 3;
 
-/// What was decided.
+/// The decision about some calls.
 #[derive(Debug)]
 pub(super) enum Solved {
     Kept(Vec<usize>),
@@ -24,22 +25,23 @@ pub(super) enum Solved {
     TooHard,
 }
 
-/// Why there is no order.
+/// The reason why there is no order.
 #[derive(Debug)]
 pub(super) enum Cause {
-    /// Positions contradict.
+    /// Positions contradict each other, or the times of the calls.
     Positions(Contradiction),
-    /// Each of these calls must come before the next, and the last before the first.
+    /// Each of these calls must come before the next one, and the last before the first.
     Cycle(Vec<(u32, Why)>),
-    /// Every order of these calls contradicts a reply. They are those of one part, or what is of one group in them.
+    /// Every order of these calls contradicts a reply. The calls are those of one part, or their projection on one
+    /// group.
     Replies {
         calls: Vec<Call>,
-        /// Their numbers.
+        /// The numbers of the calls in the history.
         numbers: Vec<u32>,
     },
 }
 
-/// Decides in at most so many steps, which are taken off.
+/// Decides in at most `budget` steps, and subtracts the steps taken from `budget`.
 pub(super) fn solve<M: Model>(model: &M, calls: &[Call], terms: Terms, budget: &mut u64) -> Solved {
     if terms.positions
         && let Some(contradiction) = contradiction(calls)
@@ -62,7 +64,7 @@ pub(super) fn solve<M: Model>(model: &M, calls: &[Call], terms: Terms, budget: &
     if too_hard { Solved::TooHard } else { Solved::Kept(merged(calls, orders)) }
 }
 
-/// The order of a part; `None` if it is too hard to find.
+/// Returns an order of the calls of a part, or `None` if the search takes too many steps.
 fn solve_part<M: Model>(
     model: &M,
     calls: Vec<Call>,
@@ -79,8 +81,8 @@ fn solve_part<M: Model>(
     let groups: GroupSet = calls.iter().flat_map(|call| call.groups.iter()).collect();
     let several = groups.len() > 1;
     if several && terms.positions && calls.iter().any(positioned) {
-        // Where nothing is wrong this finds the order at once. Positions are promised to fit within each group alone, so it decides
-        // nothing otherwise.
+        // If the history is correct, this search finds the order at once. It cannot prove a violation, because
+        // positions are promised to be consistent only within each group.
         let hinted = graph.clone().with_hint(&calls);
         if hinted.cycle().is_none() {
             let mut part_of_it = *budget / 4;
@@ -104,7 +106,7 @@ fn solve_part<M: Model>(
     }
 }
 
-/// Searches with longer and longer rows of commands of unknown outcome.
+/// Searches repeatedly, with longer rows of commands of unknown outcome each time.
 fn rows<M: Model>(model: &M, calls: &[Call], graph: &Graph, ranks: &Ranks, limits: &[u32], budget: &mut u64) -> Found {
     let mut found = Found::NothingSoFar;
     for (left, limit) in (1..=limits.len() as u64).rev().zip(limits) {
@@ -119,7 +121,7 @@ fn rows<M: Model>(model: &M, calls: &[Call], graph: &Graph, ranks: &Ranks, limit
     found
 }
 
-/// What of these calls is of one group.
+/// Returns the projection of the calls on one group.
 fn projected(calls: &[Call], numbers: &[u32], group: Group) -> (Vec<Call>, Vec<u32>) {
     let mut projected = (Vec::new(), Vec::new());
     for (call, number) in calls.iter().zip(numbers).filter(|(call, _)| call.groups.contains(group)) {
@@ -129,7 +131,7 @@ fn projected(calls: &[Call], numbers: &[u32], group: Group) -> (Vec<Call>, Vec<u
     projected
 }
 
-/// A call as one group sees it.
+/// Returns the projection of a call on one group.
 pub(super) fn only(call: &Call, group: Group) -> Call {
     let mut call = call.clone();
     call.groups = [group].into_iter().collect();

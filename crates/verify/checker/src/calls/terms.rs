@@ -1,6 +1,6 @@
-//! Which parts of the promise are in force.
+//! The rules that a decision enforces.
 
-/// Which parts of the promise are in force. All of them are, but while a counter-example is being named.
+/// The rules that a decision enforces. All are enforced, except while a counter-example's rule is being determined.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) real_time: bool,

@@ -1,4 +1,4 @@
-//! What came out.
+//! The result of a decision.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use super::rule::Rule;
 /// The result for a history of calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The promise is kept: the numbers of the calls in an order that shows it. Calls of unknown outcome that are not in it
-    /// took no effect in it; stale reads stand where their prefix ends.
+    /// The promise is kept. Contains the numbers of the calls in an order that proves it. Calls of unknown outcome that
+    /// are not in it take no effect. Stale reads are at the end of their prefix.
     Kept(Vec<usize>),
     /// The promise is broken: there is no such order.
     Violated(Counterexample),
-    /// The search was given up: nothing is known.
+    /// The search was abandoned, so nothing is known.
     TooHard,
 }
 
 /// The smallest set of calls found that contradicts the promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counterexample {
-    /// The part of the promise that is broken.
+    /// The broken rule.
     pub rule: Rule,
-    /// One sentence.
+    /// A description in one sentence.
     pub summary: String,
-    /// The numbers of the calls, rising. Any other call may have taken effect or not.
+    /// The numbers of the calls, in ascending order. Any other call may have taken effect or not.
     pub calls: Vec<usize>,
-    /// The calls as text, and why one must come before another where that is known.
+    /// The calls as text, and the known reasons why one must come before another.
     pub lines: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Confirms that an order shows that the promise is kept, without any search.
+//! Confirms, without any search, that an order proves that the promise is kept.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,10 +11,11 @@ use super::position::Position;
 use super::positions::{contradiction, raise};
 use crate::ids::Group;
 
-/// Confirms that an order is one that [`decide`](super::decide) looks for. Takes time linear in the history, but for sorting.
+/// Confirms that `order` is an order that [`decide`](super::decide) looks for. Takes time linear in the history, except
+/// for sorting.
 ///
 /// # Errors
-/// What is wrong with the order, in one sentence.
+/// Returns in one sentence what is wrong with the order.
 pub fn verify<M: Model>(history: &History, model: &M, order: &[usize]) -> Result<(), String> {
     let calls = history.calls();
     if let Some(contradiction) = contradiction(calls) {
@@ -37,7 +38,7 @@ pub fn verify<M: Model>(history: &History, model: &M, order: &[usize]) -> Result
     Ok(())
 }
 
-/// Every call that was answered is there once, and none that had no effect.
+/// Checks that the order contains every answered call exactly once, and no call without effect.
 fn is_complete(calls: &[Call], order: &[usize]) -> Result<(), String> {
     let mut seen = vec![false; calls.len()];
     for index in order {
@@ -50,7 +51,7 @@ fn is_complete(calls: &[Call], order: &[usize]) -> Result<(), String> {
     missing.map_or(Ok(()), |missing| Err(format!("call {missing} was answered and is missing")))
 }
 
-/// The latest submissions and largest positions of the calls so far.
+/// The latest submissions and the largest positions of the calls so far.
 struct Passed {
     strict: HashMap<Group, u64>,
     commands: HashMap<Group, u64>,
@@ -58,10 +59,10 @@ struct Passed {
     sessions: HashMap<u64, u64>,
     multicast: HashMap<Group, Position>,
     command: HashMap<Group, Position>,
-    /// What reads have seen, and must have seen, of commands.
+    /// Largest positions up to which reads have observed commands (`read`), and had to observe them (`asked`).
     read: HashMap<Group, Position>,
     asked: HashMap<Group, Position>,
-    /// By position, who observed it, and when first.
+    /// Observers of each position, with the time of their first observation.
     observers: HashMap<Position, HashMap<(u64, u64), u64>>,
 }
 
@@ -87,7 +88,7 @@ impl Passed {
         }
     }
 
-    /// Whether a call may come next.
+    /// Checks that the call may come next.
     fn check(&self, call: &Call) -> Result<(), &'static str> {
         if let Outcome::Answered { at, position, .. } = &call.outcome {
             let late = |latest: Option<&u64>| latest.is_some_and(|latest| at < latest);

@@ -1,12 +1,12 @@
-//! Turns events into lines.
+//! Encodes events as JSON lines.
 
 use super::{Author, HOST_CLOCK};
 use crate::cluster::{Clock, Cluster};
 use crate::event::{Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, Incarnation, Label, MessageId, Process};
 
-/// Writes events of one cluster as JSON lines into a caller's buffer. Once the buffer has grown to its size, nothing is
-/// allocated.
+/// An encoder of the events of one cluster as JSON lines in a caller's buffer. It does not allocate, except to grow the
+/// buffer.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     processes: Vec<Box<[u8]>>,
@@ -14,14 +14,14 @@ pub struct Encoder {
     labels: Vec<Box<[u8]>>,
 }
 
-/// A quoted name.
+/// Returns a quoted name, or an empty one if the index is unknown.
 #[inline]
 fn name_of(names: &[Box<[u8]>], index: usize) -> &[u8] {
     names.get(index).map_or(b"\"\"", |name| name)
 }
 
 impl Encoder {
-    /// For events whose names are in `cluster` now: intern labels first.
+    /// Creates an encoder for events whose names are in `cluster` now. Intern all labels first.
     #[must_use]
     pub fn new(cluster: &Cluster) -> Self {
         let names = 0..cluster.process_count() as u32;
@@ -33,8 +33,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the line of one event, with its line feed. A process, group or label that the cluster did not have gets an
-    /// empty name, which no reader takes.
+    /// Appends the line of one event, with its line feed. A process, group or label that was not in the cluster at
+    /// creation gets an empty name, which no reader accepts.
     pub fn encode(&self, event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"t\":");
         number(event.t, out);
@@ -206,7 +206,8 @@ impl Encoder {
     }
 }
 
-/// The line of the cluster itself, with its line feed; `author` is the process whose record it begins, if it is one's.
+/// Returns the line of the cluster, with its line feed. `author` is the process that records the file, if the file is
+/// the record of one process.
 pub(super) fn cluster_line(cluster: &Cluster, author: Option<&Author>) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(b"{\"e\":\"cluster\"");

@@ -1,66 +1,66 @@
-//! What can be wrong with a history file.
+//! The errors of reading a history file.
 
 use thiserror::Error;
 
 use super::{MAX_LINE_BYTES, VERSION};
 use crate::cluster::ClusterError;
 
-/// A history that cannot be read: where, and what is wrong there.
+/// An error in a history file, with its location.
 #[derive(Debug, Error)]
 #[error("{file}:{line}: {fault}")]
 pub struct HistoryError {
     /// The file, as the caller named it.
     pub file: String,
-    /// The line, from 1; 0 if the file could not be opened.
+    /// The line, from 1, or 0 if the file could not be opened.
     pub line: u64,
-    /// What is wrong.
+    /// The fault in this line.
     pub fault: Fault,
 }
 
-/// What is wrong with a line.
+/// A fault of a file or of a line.
 #[derive(Debug, Error)]
 pub enum Fault {
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("cannot read: {0}")]
     Io(#[from] std::io::Error),
-    /// Nothing in it.
+    /// The file is empty.
     #[error("the history is empty: its first line is the cluster")]
     Empty,
-    /// No file at all.
+    /// No file was given.
     #[error("no history was given: name at least one file")]
     NothingGiven,
-    /// Not a JSON object, or a field of the wrong kind.
+    /// The line is not a JSON object, or a field has a wrong type.
     #[error("not an event: {reason} (column {column})")]
     Garbage {
-        /// Where in the line, from 1.
+        /// The position in the line, from 1.
         column: usize,
-        /// What the JSON reader said.
+        /// The message of the JSON parser.
         reason: String,
     },
     /// The file ends in the middle of a line.
     #[error("the last line is cut off: its producer was stopped while writing, or had no room")]
     Truncated,
-    /// Longer than any event.
+    /// The line is longer than any event can be.
     #[error("the line is longer than {MAX_LINE_BYTES} bytes: this is not a history")]
     TooLong,
-    /// The first line is something else.
+    /// The first line is not a cluster line.
     #[error("the first line is not a cluster: begin with {{\"e\":\"cluster\",\"groups\":{{…}}}}")]
     NotACluster,
-    /// A cluster in the middle.
+    /// There is a cluster line after the first line.
     #[error("a second cluster line: give files of several runs or processes one by one")]
     SecondCluster,
-    /// Written by another version.
+    /// The file has another version of the schema.
     #[error("version {0} of the schema: this program reads version {VERSION}")]
     Version(u64),
-    /// A clock that is not known.
+    /// The clock is unknown.
     #[error(
         "clock `{0}`: write \"global\" if all times come from one clock, \"host:\" and up to 128 bytes of a name for a host's, else leave it out"
     )]
     Clock(String),
-    /// An impossible cluster.
+    /// The cluster is invalid.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// Files of different clusters.
+    /// The files are of different clusters.
     #[error("`{field}` of the cluster differs from that in {other}: check files of one run together")]
     ClusterDiffers {
         /// The field.
@@ -68,10 +68,10 @@ pub enum Fault {
         /// The file that was read first.
         other: String,
     },
-    /// An event that the schema does not have.
+    /// The schema has no such event.
     #[error("unknown event `{0}`: the schema of version {VERSION} does not have it")]
     UnknownEvent(String),
-    /// A field that this event needs.
+    /// The event lacks a required field.
     #[error("`{event}` without `{field}`")]
     Missing {
         /// The event.
@@ -79,64 +79,64 @@ pub enum Fault {
         /// The field.
         field: &'static str,
     },
-    /// A field beyond its limits.
+    /// The value of a field is outside of its limits.
     #[error("`{field}` {reason}")]
     BadField {
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason why the value is wrong.
         reason: &'static str,
     },
-    /// A process records what another one sends.
+    /// A process records a message of another sender.
     #[error("`{event}` of a message of `{owner}`, recorded by `{process}`: only its sender records it")]
     NotItsOwn {
         /// The event.
         event: &'static str,
-        /// Whose message it is.
+        /// The sender of the message.
         owner: String,
-        /// Who recorded it.
+        /// The process that recorded the event.
         process: String,
     },
-    /// A process that the cluster line does not have.
+    /// The process is not in the cluster line.
     #[error("process `{0}` is not in the cluster line")]
     UnknownProcess(String),
-    /// A group that the cluster line does not have.
+    /// The group is not in the cluster line.
     #[error("group `{0}` is not in the cluster line")]
     UnknownGroup(String),
-    /// Time goes back at one process.
+    /// Time decreases at one process.
     #[error("time goes back at `{process}`: {t} after {before}")]
     TimeBack {
         /// The process.
         process: String,
-        /// This event's time, ns.
+        /// Time of this event, in nanoseconds.
         t: u64,
-        /// The time of the event before, ns.
+        /// Time of the previous event, in nanoseconds.
         before: u64,
     },
-    /// Incarnations go back at one process.
+    /// The number of the life decreases at one process.
     #[error("incarnation goes back at `{process}`: {incarnation} after {before}")]
     IncarnationBack {
         /// The process.
         process: String,
-        /// This event's incarnation.
+        /// The life of this event.
         incarnation: u64,
-        /// That of the event before.
+        /// The life of the previous event.
         before: u64,
     },
-    /// A process acts after its crash.
+    /// A process acts after its crash, in the same life.
     #[error("`{process}` acts in incarnation {incarnation}, in which it crashed: raise `i` when it comes back")]
     AfterCrash {
         /// The process.
         process: String,
-        /// The incarnation.
+        /// The life that had ended.
         incarnation: u64,
     },
-    /// Two histories are of the same life of a process.
+    /// Two histories contain the same life of a process.
     #[error(
         "`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`; leave out what is a copy"
     )]
     SameLife {
-        /// The process.
+        /// The life.
         process: String,
         /// The incarnation.
         incarnation: u64,

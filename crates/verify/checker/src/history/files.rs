@@ -1,4 +1,4 @@
-//! Checks files: one, or several of the same run.
+//! Checks history files: one file, or several files of the same run.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,23 +9,24 @@ use super::{Fault, HistoryError, Reader};
 use crate::checker::Checker;
 use crate::report::Report;
 
-/// What somebody knows of a run that its histories do not say.
+/// Facts about a run that its histories do not record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told<'a> {
-    /// The run had come to rest, as a `complete` event says.
+    /// `true` if the run had come to rest, as a `complete` event states.
     pub complete: bool,
-    /// Processes that lied: they count as `faulty`, whatever the cluster lines say.
+    /// Names of the Byzantine processes. They count as `faulty`, whatever the cluster lines contain.
     pub faulty: &'a [String],
-    /// Files with several lives of one process are given in the order of those lives. Lives on one clock keep the order of
-    /// their times: where both say different things, no property is judged.
+    /// `true` if files with several lives of one process are passed in the order of those lives. Lives on one clock
+    /// keep the order of their times. If the two orders contradict each other, no property is judged.
     pub lives_in_order: bool,
 }
 
-/// Checks the histories in these files together: all processes of one run, in any order, split in any way by process.
-/// `complete` vouches, as a `complete` event does, that the run had come to rest.
+/// Checks the histories in these files together. The files contain all processes of one run, in any order and with any
+/// distribution of the processes. With `complete`, the caller asserts that the run had come to rest, as a `complete`
+/// event does.
 ///
 /// # Errors
-/// See [`HistoryError`].
+/// Returns a [`HistoryError`] if a file cannot be read.
 pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report, HistoryError> {
     let open = |path: &P| {
         let file = path.as_ref().display().to_string();
@@ -37,10 +38,10 @@ pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report
     check_all(paths.iter().map(open), Told { complete, ..Told::default() })
 }
 
-/// Like [`check_files`], for inputs that are open already, each with its name.
+/// Checks histories like [`check_files`], from inputs that are open already, each with its name.
 ///
 /// # Errors
-/// See [`HistoryError`].
+/// Returns a [`HistoryError`] if an input cannot be read.
 pub fn check_inputs<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     complete: bool,
@@ -48,10 +49,10 @@ pub fn check_inputs<R: BufRead>(
     check_inputs_told(inputs, Told { complete, ..Told::default() })
 }
 
-/// Like [`check_inputs`], where somebody knows more than the histories say.
+/// Checks histories like [`check_inputs`], with facts that the histories do not record.
 ///
 /// # Errors
-/// See [`HistoryError`]; also if one of [`Told::faulty`] is no process.
+/// Returns a [`HistoryError`] if an input cannot be read, or if one of [`Told::faulty`] is not a process.
 pub fn check_inputs_told<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     told: Told<'_>,
@@ -69,7 +70,8 @@ fn check_all<R: BufRead>(
     for input in inputs {
         let (file, input) = input?;
         let (reader, cluster) = Reader::open(file.clone(), input)?;
-        // Its producer was killed, or had no room: what it wrote before is as good as any.
+        // A cut-off last line means that the producer was killed, or that its disk was full. The lines before it are
+        // valid.
         let mut reader = reader.tolerate_cut_off_line();
         let (first_file, checker) = first.get_or_insert_with(|| (file.clone(), Checker::new(cluster.clone())));
         if let Some(field) = checker.cluster().difference(&cluster) {

@@ -1,4 +1,4 @@
-//! A line as JSON has it, borrowed from the buffer.
+//! The fields of a JSON line, borrowed from the buffer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,31 +7,32 @@ use serde::Deserialize;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A name: a string, or a number that stands for its digits.
+/// A name: a string, or a number that is converted to its digits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
 
-/// `to` of a multicast (groups), of a remote operation (a process) or of a skip (an index, read as a name of digits).
+/// The field `to`: the groups of a multicast, the process of a remote operation, or the last index of a skip (read as a
+/// name of digits).
 #[derive(Debug)]
 pub(super) enum To<'a> {
     Many(Vec<Name<'a>>),
     One(Name<'a>),
 }
 
-/// 16 hex digits.
+/// A number written as 16 hex digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hex(pub(super) u64);
 
-/// A number of 64 bits: a string of its digits, as it is written, because most readers of JSON round numbers above 2^53; or a
-/// number.
+/// A number of 64 bits. It is written as a string of its digits, because most JSON parsers round numbers above 2^53. A
+/// JSON number is accepted, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digits(pub(super) u64);
 
-/// An object with its fields in the order of the document.
+/// An object whose fields are kept in the order of the document.
 #[derive(Debug)]
 pub(super) struct Ordered(pub(super) Vec<(String, Vec<String>)>);
 
-/// Every field of every event that is checked. What is not named here is not looked at.
+/// All fields of all events. Unknown fields are ignored.
 #[derive(Deserialize, Debug)]
 pub(super) struct Line<'a> {
     #[serde(borrow)]
@@ -84,7 +85,7 @@ pub(super) struct Line<'a> {
     pub(super) cause: Option<Name<'a>>,
 }
 
-/// The first line.
+/// The first line of a file.
 #[derive(Deserialize, Debug)]
 pub(super) struct ClusterLine<'a> {
     pub(super) e: Option<String>,
@@ -100,7 +101,7 @@ pub(super) struct ClusterLine<'a> {
     pub(super) began: Option<u64>,
 }
 
-/// Reads a type by its visitor.
+/// Implements `Deserialize` for a type by its visitor.
 macro_rules! visited {
     ([$($lifetimes:tt)*] $type:ty, $how:ident, $visitor:ident) => {
         impl<$($lifetimes)*> Deserialize<'de> for $type {

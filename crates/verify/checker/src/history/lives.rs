@@ -1,10 +1,10 @@
-//! The order of a process's lives, where several files have them.
+//! Determines the order of a process's lives if they are in several files.
 //!
-//! The number of a life names it and does not order it: a producer that is not told how often its process lived takes the
-//! calendar, which may be set back between two lives. What orders them is the clock of their times, where all of them come
-//! from one: it never goes back. Numbers order lives only within one file, where they may not go back, and in files that name
-//! no clock: their producer has nothing else to say it with. Lives on different clocks have the order in which somebody who
-//! knows gives their files, if nobody knows, none.
+//! The number of a life names it, but does not order it: producers without a persistent counter use the calendar time,
+//! which may be set back between two lives. If all lives are on one clock, their times order them, because that clock
+//! never goes back. Numbers order lives only within one file, where they may not decrease, and in files without a
+//! clock, which have no other information about the order. Lives on different clocks have the order of the files, if
+//! the caller states that the files are in order. Otherwise they have no order.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::ids::Process;
 use crate::records::Given;
 use crate::runs::Start;
 
-/// A life of a process, as one file has it.
+/// A life of a process, as recorded in one file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lived {
     pub(super) process: Process,
-    /// Its number.
+    /// The number of the life.
     pub(super) incarnation: u64,
-    /// The line where it begins in its file.
+    /// The line in which the life begins in its file.
     pub(super) line: u64,
-    /// Time of its first event, ns.
+    /// Time of the first event, in nanoseconds.
     pub(super) first: u64,
-    /// Time of its last event, ns.
+    /// Time of the last event, in nanoseconds.
     pub(super) last: u64,
-    /// When its process began to record, ns: the file says so.
+    /// Time at which the process began to record, in nanoseconds, if the file contains it.
     pub(super) began: Option<u64>,
-    /// Whether it did anything in this file. Otherwise only its crash is here, which another process recorded.
+    /// `true` if the life has events in this file other than its crash, which another process may have recorded.
     pub(super) acted: bool,
 }
 
@@ -37,7 +37,7 @@ impl Lived {
     }
 }
 
-/// A life and the file that has it.
+/// A life with the index of the file that contains it.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     file: usize,
@@ -48,17 +48,18 @@ struct Placed {
 #[derive(Debug, Default)]
 pub(super) struct Lives {
     files: Vec<(String, Option<Clock>)>,
-    /// By process and number.
+    /// Lives by process and number.
     by_process: BTreeMap<Process, BTreeMap<u64, Placed>>,
     recorded: Vec<Process>,
     starts: Vec<Start>,
-    /// Whose records end before they did; `None`: that of everybody.
+    /// Processes whose records end before their lives did. `None` stands for all processes.
     ended_early: Vec<Option<Process>>,
     by_process_said: bool,
 }
 
 impl Lives {
-    /// Takes in a file. `author`: whose record it is, and when that began. On an error, another file has one of its lives: the life, and the name of the other file.
+    /// Adds a file. `author` is the process that recorded it, and the time at which it began to record. If another file
+    /// contains one of the lives, returns this life and the name of the other file.
     pub(super) fn add(
         &mut self,
         file: &str,
@@ -79,7 +80,7 @@ impl Lives {
                 if other.lived.acted {
                     return Err((*lived, self.files[other.file].0.clone()));
                 }
-                // What the process itself says of a life counts, not when somebody else saw its end.
+                // The record of the process itself takes precedence over a crash that another process recorded.
                 *other = here;
             }
             if lived.acted {
@@ -101,7 +102,7 @@ impl Lives {
             acted: lived.acted,
         };
         self.starts.extend(lives.iter().map(start));
-        // It may have been killed before it wrote an event.
+        // The process may have been killed before it wrote an event.
         if let Some((process, Some(at))) = author
             && lives.iter().all(|lived| lived.process != process)
         {
@@ -109,12 +110,13 @@ impl Lives {
         }
     }
 
-    /// The record of a process ends before it did, or that of the whole run.
+    /// Notes that the record of a process, or of the whole run, ends before its life did.
     pub(super) fn end_early(&mut self, process: Option<Process>) {
         self.ended_early.push(process);
     }
 
-    /// The orders of lives that are not those of their numbers, and who has a record. `in_order`: the files of a process were added in the order of its lives.
+    /// Returns the orders of lives that differ from the orders of their numbers, and the processes that have records.
+    /// `in_order` is `true` if the files of each process were added in the order of its lives.
     pub(super) fn given(self, cluster: &Cluster, in_order: bool) -> Given {
         let mut given = Given {
             recorded: self.recorded.iter().copied().collect(),
@@ -144,8 +146,8 @@ impl Lives {
         given
     }
 
-    /// Sorts the lives of one process as their files were added. Fails if times on one clock say that a life was over before
-    /// one that stands before it began.
+    /// Sorts the lives of one process in the order in which their files were added. Fails if times on one clock show
+    /// that a life ended before a preceding one began.
     fn added(&self, lives: &mut [Placed]) -> Result<(), String> {
         lives.sort_by_key(|placed| (placed.file, placed.lived.line));
         for (at, other) in lives.iter().enumerate() {
@@ -163,7 +165,7 @@ impl Lives {
         Ok(())
     }
 
-    /// Sorts the lives of one process by what their files say.
+    /// Sorts the lives of one process by the times and numbers in their files.
     fn order(&self, lives: &mut [Placed]) -> Result<(), String> {
         let clock = |placed: &Placed| self.files[placed.file].1.as_ref();
         let first = clock(&lives[0]);
@@ -179,7 +181,8 @@ impl Lives {
             return Ok(());
         }
         lives.sort_by_key(|placed| (placed.lived.start(), placed.lived.last, placed.lived.incarnation));
-        // When a life began is known of those that say so; of the others, only that it was before their first event.
+        // The time at which a life began is known only if the file contains it. Otherwise it was at some time before
+        // the first event.
         let apart = |one: &Placed, other: &Placed| {
             one.lived.last <= other.lived.first
                 || one.lived.began.is_some() && other.lived.began.is_some()

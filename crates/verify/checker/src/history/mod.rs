@@ -1,4 +1,5 @@
-//! Histories as files: JSON Lines, one event per line, the cluster first. The schema is in `docs/history.md`.
+//! Histories as files: JSON Lines with one event per line, after a first line with the cluster. The schema is in
+//! `docs/history.md`.
 
 mod encoder;
 mod error;
@@ -16,7 +17,7 @@ pub use writer::{Author, HistoryWriter};
 
 /// The version of the schema that this crate reads and writes.
 pub const VERSION: u64 = 1;
-/// The longest line that is read, bytes.
+/// Maximum length of a line, in bytes. Longer lines are errors.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
-/// What names a clock begins with when it is a host's.
+/// The prefix of a clock's name that names a host.
 const HOST_CLOCK: &str = "host:";

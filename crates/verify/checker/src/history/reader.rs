@@ -1,4 +1,4 @@
-//! Reads a history line by line.
+//! Reads a history file line by line and checks each event.
 
 use std::io::{BufRead, Read};
 
@@ -11,10 +11,10 @@ use crate::cluster::{Cluster, MAX_CLOCK_NAME};
 use crate::event::{Begun, Broadcast, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
 
-/// How first lines begin, as this crate writes them.
+/// The beginning of the first line, as this crate writes it.
 const BEGIN: &[u8] = b"{\"e\":\"cluster\"";
 
-/// Reads one file of a history, one event at a time; memory does not grow with the file.
+/// A reader of one history file, one event at a time. Its memory does not grow with the file.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -31,23 +31,23 @@ pub struct Reader<R> {
     cut: bool,
 }
 
-/// What was seen last of a process.
+/// The last event of a process.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     t: u64,
     incarnation: u64,
     crashed: bool,
-    /// Something in this incarnation was no crash: that another process may record.
+    /// `true` if the life has an event other than its crash, which another process may have recorded.
     acted: bool,
-    /// Its place in the lives.
+    /// The index of the life in `lives`.
     life: usize,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Begins to read: the first line. `file` is the name used in errors.
+    /// Reads the first line of a file. Errors use the name `file`.
     ///
     /// # Errors
-    /// See [`HistoryError`].
+    /// Returns a [`HistoryError`] if the first line is not a valid cluster line.
     pub fn open(file: impl Into<String>, input: R) -> Result<(Self, Cluster), HistoryError> {
         let mut reader = Reader {
             input,
@@ -67,18 +67,18 @@ impl<R: BufRead> Reader<R> {
         Ok((reader, cluster))
     }
 
-    /// A last line that is cut off ends the history instead of being an error: for producers that may be killed.
+    /// Accepts a cut-off last line as the end of the history, for producers that may have been killed.
     #[must_use]
     pub fn tolerate_cut_off_line(mut self) -> Self {
         self.tolerate_cut = true;
         self
     }
 
-    /// The next event. `cluster` is the one that [`open`](Reader::open) returned, or an equal one that several readers
-    /// share; clients that are new are added to it if its list of clients is open.
+    /// Returns the next event, or `None` at the end. `cluster` is the one that [`open`](Reader::open) returned, or an
+    /// equal one that several readers share. New clients are added to it if its list of clients is open.
     ///
     /// # Errors
-    /// See [`HistoryError`].
+    /// Returns a [`HistoryError`] if the line is not a valid event.
     pub fn next_event(&mut self, cluster: &mut Cluster) -> Result<Option<Event>, HistoryError> {
         loop {
             match self.step(cluster) {
@@ -94,45 +94,45 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Line of the last event, from 1.
+    /// Returns the line of the last event, from 1.
     #[must_use]
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Whether a `complete` event was read: its producer vouches that the run had come to rest.
+    /// Returns whether a `complete` event was read, by which the producer asserts that the run had come to rest.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether the last line was cut off, and tolerated.
+    /// Returns whether the last line was cut off and accepted.
     #[must_use]
     pub fn was_cut_off(&self) -> bool {
         self.cut
     }
 
-    /// The name used in errors.
+    /// Returns the file name used in errors.
     pub(super) fn file(&self) -> &str {
         &self.file
     }
 
-    /// The process whose record this is, if the first line says so.
+    /// Returns the process that recorded the file, if the first line names it.
     pub(super) fn author(&self) -> Option<&str> {
         self.author.as_deref()
     }
 
-    /// When its author began to record, ns, if the first line says so.
+    /// Returns the time at which the author began to record, in nanoseconds, if the first line contains it.
     pub(super) fn began(&self) -> Option<u64> {
         self.began
     }
 
-    /// The processes that said that the rest of what they do is not recorded, so far.
+    /// Returns the processes with an `unrecorded` event so far: the rest of their events is missing.
     pub(super) fn unrecorded(&self) -> &[Process] {
         &self.unrecorded
     }
 
-    /// The lives of processes of which something is here, so far.
+    /// Returns the lives that have events in this file so far.
     pub(super) fn lives(&self) -> &[Lived] {
         &self.lives
     }
@@ -181,7 +181,7 @@ impl<R: BufRead> Reader<R> {
         Ok(cluster)
     }
 
-    /// Reads the next line that is not blank into the buffer; false at the end.
+    /// Reads the next non-blank line into the buffer. Returns `false` at the end of the file.
     fn fill(&mut self) -> Result<bool, Fault> {
         loop {
             self.buffer.clear();
@@ -221,7 +221,7 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// What was seen of the processes, by process.
+/// The checks across the events of each process.
 struct Progress<'a> {
     seen: &'a mut Vec<Option<Seen>>,
     lives: &'a mut Vec<Lived>,
@@ -229,8 +229,8 @@ struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Per process: time does not go back, incarnations do not, and nothing happens after a crash. `began` says when the
-    /// process began to record.
+    /// Checks for each process that neither its time nor its life decreases, and that it has no event after a crash.
+    /// `began` is the time at which the process began to record.
     fn take_in(&mut self, event: &Event, began: Option<u64>, cluster: &Cluster) -> Result<(), Fault> {
         let (index, Event { t, process, incarnation, .. }) = (event.process.index(), *event);
         if self.seen.len() <= index {
@@ -255,7 +255,7 @@ impl Progress<'_> {
         match self.lives.get_mut(life) {
             Some(lived) => (lived.last, lived.acted) = (t, acted),
             None => {
-                // The first life of a process is the one that began the file.
+                // The recorded beginning is that of the process's first life in the file.
                 let began = began.filter(|_| last.is_none());
                 let line = self.line;
                 self.lives.push(Lived { process, incarnation, line, first: t, last: t, began, acted });
@@ -280,7 +280,7 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Fault> {
     })
 }
 
-/// Looks up the fields that one event needs.
+/// Looks up the fields that an event requires.
 struct Fields<'l, 'a> {
     event: &'l str,
     line: &'l Line<'a>,

@@ -1,4 +1,4 @@
-//! Writes a history while the run goes on.
+//! Writes a history file during a run.
 
 use std::io::{self, Write};
 
@@ -8,20 +8,21 @@ use crate::cluster::Cluster;
 use crate::event::Event;
 use crate::ids::Process;
 
-/// Bytes that are collected before they are handed to the output.
+/// Number of bytes that are buffered before they are written to the output.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Whose record a file is.
+/// The process whose record a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Author {
-    /// The process that writes it.
+    /// The process that writes the file.
     pub process: Process,
-    /// When it began, ns of the clock of its times: not later than its first event.
+    /// Time at which the process began to record, in nanoseconds on the clock of the file. It is not later than the
+    /// first event.
     pub began: u64,
 }
 
-/// Writes a history. Lines are collected and handed over whole, 64 KiB at a time: an output that is closed in the
-/// middle of a run holds no half line, unless a single hand-over was interrupted.
+/// A writer of a history. It buffers lines and writes only whole lines, 64 KiB at a time. An output that is closed
+/// during a run therefore contains no partial line, unless a single write was interrupted.
 #[derive(Debug)]
 pub struct HistoryWriter<W: Write> {
     output: W,
@@ -30,19 +31,19 @@ pub struct HistoryWriter<W: Write> {
 }
 
 impl<W: Write> HistoryWriter<W> {
-    /// Begins a history with the line of the cluster. Intern all labels first.
+    /// Writes the line of the cluster. Intern all labels first.
     ///
     /// # Errors
-    /// What the output says.
+    /// Returns the error of the output.
     pub fn new(output: W, cluster: &Cluster) -> io::Result<Self> {
         Self::begin(output, cluster, None)
     }
 
-    /// The same for the record of one process: what others did has files of their own. So a reader knows whose record it has,
-    /// and when this life of the process began, also if nothing happens in it.
+    /// Writes the line of the cluster for the record of one process, in a run in which every process has its own files.
+    /// The line names the process and the time at which this life began, even if the life has no event.
     ///
     /// # Errors
-    /// What the output says.
+    /// Returns the error of the output.
     pub fn of(output: W, cluster: &Cluster, author: Author) -> io::Result<Self> {
         Self::begin(output, cluster, Some(&author))
     }
@@ -53,39 +54,39 @@ impl<W: Write> HistoryWriter<W> {
         Ok(HistoryWriter { output, encoder: Encoder::new(cluster), buffer })
     }
 
-    /// Adds an event. It reaches the output with a later [`flush`](HistoryWriter::flush), or with a full batch.
+    /// Adds an event. It is written to the output by a later [`flush`](HistoryWriter::flush), or with a full buffer.
     ///
     /// # Errors
-    /// What the output says.
+    /// Returns the error of the output.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         self.encoder.encode(event, &mut self.buffer);
         if self.buffer.len() >= BATCH_BYTES { self.hand_over() } else { Ok(()) }
     }
 
-    /// Ends a record that cannot be written any more, with the event that says so: `unrecorded`. Lines that were not handed
-    /// over are given up.
+    /// Ends a record that can no longer be written, with the event `unrecorded`. Buffered lines are dropped.
     ///
     /// # Errors
-    /// What the output says: then the record ends without.
+    /// Returns the error of the output. The record then ends without the event.
     pub fn give_up(&mut self, unrecorded: &Event) -> io::Result<()> {
         self.buffer.clear();
         self.encoder.encode(unrecorded, &mut self.buffer);
         self.flush()
     }
 
-    /// Adds the event that vouches that the whole run had come to rest: what was not delivered by now never will be.
+    /// Adds the event `complete`. It asserts that the whole run had come to rest: messages not delivered by now never
+    /// will be.
     ///
     /// # Errors
-    /// What the output says.
+    /// Returns the error of the output.
     pub fn complete(&mut self) -> io::Result<()> {
         self.buffer.extend_from_slice(b"{\"e\":\"complete\"}\n");
         self.flush()
     }
 
-    /// Hands everything over.
+    /// Writes all buffered lines to the output and flushes it.
     ///
     /// # Errors
-    /// What the output says.
+    /// Returns the error of the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.hand_over()?;
         self.output.flush()
@@ -93,7 +94,7 @@ impl<W: Write> HistoryWriter<W> {
 
     fn hand_over(&mut self) -> io::Result<()> {
         let written = self.output.write_all(&self.buffer);
-        // After an error the lines are given up: what was written of them is not known.
+        // After an error, the lines are dropped, because the number of bytes written is unknown.
         self.buffer.clear();
         written
     }
@@ -101,7 +102,7 @@ impl<W: Write> HistoryWriter<W> {
 
 impl<W: Write> Drop for HistoryWriter<W> {
     fn drop(&mut self) {
-        // An error has nowhere to go here; who wants to know calls `flush` first.
+        // Errors cannot be reported here. Callers that need them call `flush` first.
         let _ = self.flush();
     }
 }

@@ -1,5 +1,5 @@
-//! B1 agreement: no two correct processes deliver different payloads for the same (sender, index). Where a sender was
-//! removed, its stream ends for all at the same index.
+//! B1 agreement: no two correct processes deliver different payloads for the same (sender, index). If a sender was
+//! removed, its stream ends at the same index for all processes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
     if matches!(verdict, Verdict::Violated(_)) { verdict } else { ends(view, broadcasts).unwrap_or(verdict) }
 }
 
-/// Two that remain and end the stream of a removed process at different indices.
+/// Returns a violation if two remaining processes end the stream of a removed process at different indices.
 fn ends(view: &View<'_>, broadcasts: &Broadcasts) -> Option<Verdict> {
     let mut first: BTreeMap<Process, (u64, &Kept)> = BTreeMap::new();
     for (sender, upto, kept) in broadcasts.removed(view) {
@@ -32,7 +32,7 @@ fn ends(view: &View<'_>, broadcasts: &Broadcasts) -> Option<Verdict> {
     None
 }
 
-/// Agreement among the processes that count.
+/// Judges agreement among the processes for which `counts` returns `true`.
 pub(super) fn agreement(view: &View<'_>, broadcasts: &Broadcasts, counts: impl Fn(Process) -> bool) -> Verdict {
     let mut indices: Vec<_> = broadcasts.by_index.iter().filter(|(_, deliveries)| deliveries.len() > 1).collect();
     indices.sort_unstable_by_key(|(index, _)| **index);

@@ -1,8 +1,8 @@
-//! B2 validity: if a correct process broadcasts, every correct process delivers it; a process that fell more than the window
-//! behind skips it and says so.
+//! B2 validity: if a correct process broadcasts, every correct process delivers the broadcast. A process that fell more
+//! than the window behind skips it and reports the skip.
 //!
-//! A skip is believed only if the sender really was a window ahead, where the cluster says how long the window is; on one
-//! clock, only if it was so by then.
+//! A skip is valid only if the sender was a window ahead, provided that the cluster line has the window. On one clock,
+//! the sender must have been ahead at the time of the skip.
 
 use std::collections::HashMap;
 
@@ -68,16 +68,16 @@ fn may_skip(view: &View<'_>, broadcasts: &Broadcasts, sender: Process, index: u6
     if broadcasts.last_of(sender).is_none_or(|last| last < index + window) {
         return false;
     }
-    // What it had broadcast by then is known of those that were recorded.
+    // Without a record of that broadcast, the time at which the sender was ahead is unknown.
     let ahead = broadcasts.sent.get(&(sender, index + window));
     !view.cluster.has_global_clock() || ahead.is_none_or(|ahead| ahead.event.t <= t)
 }
 
-/// What became of an index at a process.
+/// The outcome of an index at a process.
 enum Outcome {
     Delivered,
     Skipped {
-        /// When it said so.
+        /// Time of the `skip` event, in nanoseconds.
         t: u64,
     },
 }
@@ -91,7 +91,7 @@ fn outcomes(broadcasts: &Broadcasts, process: Process, sender: Process) -> HashM
                 outcomes.insert(broadcast.index, Outcome::Delivered);
             }
             EventKind::Skip { from, to, .. } => {
-                // Nobody skips more than was sent; a range that says so is bounded by it.
+                // A process cannot skip more than was sent. This bounds the work for a range with a wrong end.
                 let last = broadcasts.last_of(sender).unwrap_or(0);
                 (from..=to.min(last)).for_each(|index| {
                     outcomes.entry(index).or_insert(Outcome::Skipped { t: kept.event.t });

@@ -1,5 +1,6 @@
-//! B4 FIFO: per sender, in index order from 0, without gaps. A range that was skipped for being too late is reported as one;
-//! an index at which the sender equivocated ends its stream, and so does its removal.
+//! B4 FIFO: each sender's stream is delivered in index order from 0, without gaps. A process reports a range that it
+//! skipped because it was too late. An index at which the sender equivocated ends the sender's stream, and so does the
+//! removal of the sender.
 
 use super::NO_DELIVERIES;
 use crate::broadcasts::{Broadcasts, delivered, text};
@@ -15,7 +16,8 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         }
         let (mut next, mut last): (u64, Option<&Kept>) = (0, None);
         let mut convicted: Option<(u64, &Kept)> = None;
-        // What all that remain agreed to deliver of a removed process is delivered in spite of evidence.
+        // Broadcasts that the remaining processes agreed to deliver of a removed process are delivered in spite of
+        // evidence against it.
         let agreed = broadcasts.steps(steps).find_map(|kept| match kept.event.kind {
             EventKind::Removed { upto, .. } => Some(upto),
             _ => None,
@@ -39,7 +41,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
                 _ => continue,
             };
             let (name, what) = (view.name(*process), text(view, (*sender, from)));
-            // What comes again is B3's to see.
+            // A repeated delivery violates B3, not B4.
             if from != next && !(delivered(kept).is_some() && from + 1 == next) {
                 let summary = format!("{name} came to {what} when {next} was next");
                 return view.violated(summary, last.into_iter().chain([kept]));

@@ -1,5 +1,6 @@
-//! B5 partition safety: agreement holds under any suspicion and any partition. So it holds also for processes that
-//! crashed later, were cut off, or were taken for dead: for everybody who does not lie, but those that an operator removed.
+//! B5 partition safety: agreement holds under any suspicion and any partition. It therefore also holds for processes
+//! that crashed later, were partitioned or were suspected: for all non-faulty processes except those that an operator
+//! removed.
 
 use super::b1_agreement::agreement;
 use crate::broadcasts::Broadcasts;

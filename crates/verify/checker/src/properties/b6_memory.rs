@@ -1,6 +1,7 @@
-//! B6 bounded memory: rings are used again and again, and no process uses more than it announced.
+//! B6 bounded memory: rings are reused, and no process uses more memory than it announced.
 //!
-//! Says "ok" only for a history in which some stream is longer than its window: before that, nothing was used again.
+//! The verdict is "ok" only if some stream of the history is longer than its window. Shorter streams do not reuse a
+//! ring.
 
 use super::m8_memory::MemoryBounds;
 use crate::broadcasts::Broadcasts;

@@ -1,4 +1,4 @@
-//! B7 evidence: an equivocation is reported with both values. What is called proven is proven: its sender lied.
+//! B7 evidence: an equivocation is reported with both values. It is reported as proven only if its sender is faulty.
 
 use crate::broadcasts::{Broadcasts, text};
 use crate::event::EventKind;

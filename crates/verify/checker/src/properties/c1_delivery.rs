@@ -1,5 +1,5 @@
-//! C1 delivery: every message once, in the order sent, whole, to the connection it was sent on. In a complete history, and
-//! where nothing was wrong with the fabric, every message.
+//! C1 delivery: every message arrives once, in the order sent, complete, on its connection. In a complete history
+//! without errors of the fabric, every message arrives.
 
 use super::NO_CHANNELS;
 use crate::channels::{Channels, EndLog, transfer};

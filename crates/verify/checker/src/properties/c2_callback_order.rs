@@ -1,5 +1,5 @@
-//! C2 callbacks: what was written is reported, and what comes is handed over, in the order of operations, whatever order
-//! completions come in; in a complete history every write that nothing disturbed.
+//! C2 callback order: completed writes are reported, and received messages are handed over, in the order of the
+//! operations, whatever the order of completions is. In a complete history, every undisturbed write is reported.
 
 use super::NO_CHANNELS;
 use crate::channels::Channels;

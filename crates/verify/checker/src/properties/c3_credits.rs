@@ -1,4 +1,4 @@
-//! C3 credits: no more is in flight than was granted: nothing that arrives has to wait for a receive.
+//! C3 credits: no more messages are in flight than were granted, so that no arriving message has to wait for a receive.
 
 use crate::channels::Channels;
 use crate::event::EventKind;

@@ -1,4 +1,5 @@
-//! C4 closing: a connection is closed when the fabric has given back every operation, and nothing happens on it afterwards.
+//! C4 closing: a connection is closed once the fabric has returned every operation, and nothing happens on it
+//! afterwards.
 
 use crate::channels::Channels;
 use crate::event::EventKind;

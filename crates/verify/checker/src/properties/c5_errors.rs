@@ -1,4 +1,4 @@
-//! C5 errors: what goes wrong is told, and names the operation, the peer and the cause.
+//! C5 errors: every error is reported, with the operation, the peer and the cause.
 
 use crate::channels::Channels;
 use crate::event::EventKind;
@@ -23,7 +23,7 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
         }
         if let Some(fault) = log.faults.first() {
             any = true;
-            // Who crashed tells nobody; what was over may break.
+            // A crashed process reports nothing, and errors after the close need no report.
             let told = log.failed.is_some() || log.closed.as_ref().is_some_and(|kept| kept.origin < fault.origin);
             if view.complete && view.log.is_up(*process) && !told {
                 let summary = format!("{name} was not told that {connection_name} failed");

@@ -1,7 +1,8 @@
-//! What agreement, validity and liveness have in common: these messages must be at every correct destination.
+//! The common part of agreement, validity and liveness: certain messages must be delivered by every correct
+//! destination.
 //!
-//! All three presuppose that a majority of every destination group is correct; messages for which that is not so are
-//! left out.
+//! All three properties assume that a majority of every destination group is correct. Messages without such majorities
+//! are excluded.
 
 use super::INCOMPLETE;
 use crate::chain::Chain;
@@ -10,20 +11,20 @@ use crate::log::Message;
 use crate::report::Verdict;
 use crate::view::{Example, View, destinations};
 
-/// What came of looking.
+/// The result of the check.
 enum Outcome {
-    /// Every required message is everywhere.
+    /// Every correct destination delivered every required message.
     AllThere,
     /// No message was required.
     NothingRequired,
     /// A correct destination lacks a required message.
     Missing { process: Process, message: u32 },
-    /// A destination of a required message has no record, and nobody else's shows that one is missing.
+    /// A destination of a required message has no record, and no other record shows that a message is missing.
     NoRecord { process: Process },
 }
 
-/// Judges that every message that is `required` is at all its correct destinations. `nothing` says why there may be no such
-/// message, and `missing` shows one that a process lacks.
+/// Judges whether all correct destinations delivered every message that is `required`. `nothing` is the reason why
+/// there may be no such message. `missing` builds the counter-example from a process and a message that it lacks.
 pub(super) fn judge<'a>(
     view: &'a View<'_>,
     required: impl Fn(u32, &Message) -> bool,
@@ -41,9 +42,9 @@ pub(super) fn judge<'a>(
     }
 }
 
-/// Looks for a correct destination process that lacks a message that is `required`.
+/// Searches for a correct destination process that lacks a message that is `required`.
 fn look(view: &View<'_>, required: impl Fn(u32, &Message) -> bool) -> Outcome {
-    // Nobody waits for a history that is over.
+    // Deliveries in an ended history are not required.
     let works = |group| view.ended.contains(group) || has_majority(view, group);
     let majority: Vec<bool> = view.cluster.groups().map(works).collect();
     let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); majority.len()];
@@ -71,7 +72,7 @@ fn look(view: &View<'_>, required: impl Fn(u32, &Message) -> bool) -> Outcome {
                 without = without.or((!wanted[group.index()].is_empty()).then_some(*process));
                 continue;
             }
-            // What a snapshot holds is known from those who delivered it.
+            // The content of a snapshot is known only from the members that delivered it.
             let by_snapshot = last_chains[process.index()].is_some_and(|chain| chain.covered_by_snapshot() > 0);
             if let Some(chain) = last_chains[process.index()] {
                 mark_delivered(view, chain, mark, &mut marks);
@@ -101,7 +102,8 @@ fn last_chains<'a>(view: &View<'a>) -> Vec<Option<&'a Chain>> {
     last
 }
 
-/// Marks what the process delivered, and what its snapshots held: what any member of its group delivered up to there.
+/// Marks the messages that the process delivered, and those in its snapshots, which are the messages that any member of
+/// its group delivered up to that number.
 fn mark_delivered(view: &View<'_>, chain: &Chain, mark: u32, marks: &mut [u32]) {
     for delivery in &chain.deliveries {
         marks[view.log.deliveries[*delivery as usize].message as usize] = mark;

@@ -1,23 +1,26 @@
 //! M10 fencing: after a new ballot's leader is ready, nothing written by an older leader is decided.
 //!
-//! A history does not show the instant in which a message is decided: a process may learn late, and rightly deliver under
-//! an old ballot long after a newer leader was ready. What it does show is what must follow. Let a message be decided
-//! under ballot b of its group: a majority acknowledged it there. The leader of a later ballot b' was ready when a
-//! majority had promised b' and installed its state, which was merged from the replies of a majority. The majorities
-//! have a process in common, and it acknowledged under b before it promised b', or never. Therefore:
+//! A history does not contain the instant at which a message is decided: a process may learn the decision late, and
+//! correctly deliver under an old ballot long after a newer leader was ready. The history does contain the
+//! consequences. Let a message be decided under ballot b of its group: a majority acknowledged it under b. The leader
+//! of a later ballot b' was ready when a majority had promised b' and installed its state, which was merged from the
+//! replies of a majority. The majorities have a process in common. This process acknowledged the message under b before
+//! it promised b', or it never acknowledged it. Therefore:
 //!
-//! 1. *State.* The state with which the leader of b' was ready holds every message that was or will be decided under any
-//!    b < b'. A ready leader records what it holds: the numbers that it had delivered, and one `carry` for every other
-//!    message. A delivery under an older ballot that is neither was decided too late. No clock is needed, and it does not
-//!    matter who delivers when.
+//! 1. *State.* The state with which the leader of b' was ready contains every message that was or will be decided under
+//!    any b < b'. A ready leader records the content of its state: the numbers that it had delivered, and one `carry`
+//!    for every other message. A delivery under an older ballot whose message is neither was decided too late. This
+//!    rule needs no clock, and the time of each delivery is irrelevant.
 //! 2. *Time.* No message that was multicast after the leader of b' was ready is delivered under an older ballot. This
-//!    follows from the first, but it needs no `carry` events, only one clock: `multicast` is recorded before the first
-//!    write, and `epoch` when the leader is ready or later.
-//! 3. *One leader.* A ballot becomes ready once: a process that lost its memory does not lead under its old ballot again.
+//!    follows from rule 1, but needs no `carry` events, only one clock: `multicast` is recorded before the first write,
+//!    and `epoch` when the leader is ready or later.
+//! 3. *One leader.* A ballot becomes ready once: a process that lost its memory does not lead under its old ballot
+//!    again.
 //!
-//! None flags a right run: a leader that records itself ready too late holds more, and later. A deliverer that takes a
-//! message for decided under a newer ballot than it was makes the check weaker, not wrong. What an old leader decides
-//! *differently* under a number that the new one had delivered is disagreement (M5) in the same history.
+//! No rule rejects a correct run. A leader that records its readiness too late has a larger state, at a later time. A
+//! process that delivers under a newer ballot than the one of the decision weakens the check, but does not make it
+//! wrong. If an old leader decides a *different* message under a number that the new leader had delivered, this is a
+//! disagreement (M5) in the same history.
 
 use super::NO_DELIVERIES;
 use crate::ids::{Ballot, Group, Process};
@@ -25,15 +28,15 @@ use crate::log::Ready;
 use crate::report::Verdict;
 use crate::view::View;
 
-/// A leader that was ready.
+/// A leader that became ready.
 struct Leader<'a> {
     process: Process,
     ready: &'a Ready,
-    /// Number of its last delivery before.
+    /// Number of the leader's last delivery before it was ready.
     last: u64,
 }
 
-/// A delivery under a ballot that is not the newest.
+/// A delivery under a ballot that is not the newest one.
 #[derive(Clone, Copy)]
 struct Old {
     ballot: Ballot,
@@ -67,7 +70,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     groups.into_iter().find_map(|group| in_group(view, group, &leaders[group.index()])).unwrap_or(Verdict::Ok)
 }
 
-/// The ready leaders of each group, by ballot.
+/// Returns the ready leaders of each group, by ballot.
 fn leaders<'a>(view: &View<'a>) -> Vec<Vec<Leader<'a>>> {
     let mut leaders: Vec<Vec<Leader<'a>>> = view.cluster.groups().map(|_| Vec::new()).collect();
     for (process, lives) in view.log.lives.iter().enumerate() {
@@ -83,7 +86,7 @@ fn leaders<'a>(view: &View<'a>) -> Vec<Vec<Leader<'a>>> {
     leaders
 }
 
-/// Two leaders, or one and its next incarnation, in one ballot.
+/// Rule 3. Returns a violation if two lives were ready in one ballot.
 fn twice(view: &View<'_>, leaders: &[Leader<'_>]) -> Option<Verdict> {
     let life = |leader: &Leader<'_>| (leader.process, leader.ready.kept.event.incarnation);
     let same = |pair: &&[Leader<'_>]| pair[0].ready.ballot == pair[1].ready.ballot && life(&pair[0]) != life(&pair[1]);
@@ -93,7 +96,8 @@ fn twice(view: &View<'_>, leaders: &[Leader<'_>]) -> Option<Verdict> {
     Some(pair.iter().fold(example, |example, leader| show(example, leader)).violated())
 }
 
-/// A leader that names other than it counts: then its list proves nothing.
+/// Returns a violation if a leader named another number of carried messages than it counted. Its list proves nothing in
+/// that case.
 fn miscounted(view: &View<'_>, leaders: &[Leader<'_>]) -> Option<Verdict> {
     let leader = leaders.iter().find(|leader| leader.ready.not_named != 0)?;
     let named = leader.ready.carried.as_ref().map_or(0, Vec::len);
@@ -126,12 +130,12 @@ fn in_group(view: &View<'_>, group: Group, leaders: &[Leader<'_>]) -> Option<Ver
     Some(show(view.example(summary), leader).delivery(lacked.delivery).violated())
 }
 
-/// Rule 2.
+/// Rule 2. Returns a violating delivery and the newer leader.
 fn multicast_later<'l, 'a>(view: &View<'_>, leaders: &'l [Leader<'a>], old: &[Old]) -> Option<(Old, &'l Leader<'a>)> {
     if !view.cluster.has_global_clock() {
         return None;
     }
-    // From each place on, the one that was ready first.
+    // For each index, the leader from there on that was ready first.
     let mut first: Vec<&Leader<'_>> = Vec::with_capacity(leaders.len());
     for leader in leaders.iter().rev() {
         let earliest = first.last().filter(|first| first.ready.kept.event.t <= leader.ready.kept.event.t);
@@ -145,7 +149,8 @@ fn multicast_later<'l, 'a>(view: &View<'_>, leaders: &'l [Leader<'a>], old: &[Ol
     })
 }
 
-/// Rule 1. Linear but for sorting: a leader that holds everything has named what is looked at here.
+/// Rule 1. Returns a violating delivery and the newer leader. Linear except for sorting: a leader with a complete state
+/// has named all the messages that are examined here.
 fn not_held<'l, 'a>(leaders: &'l [Leader<'a>], old: &mut Vec<Old>) -> Option<(Old, &'l Leader<'a>)> {
     let mut highest: Vec<(Ballot, u64)> = old.iter().map(|old| (old.ballot, old.number)).collect();
     highest.sort_unstable();

@@ -1,46 +1,48 @@
-//! M11 rejoin: a crashed process that comes back gets its group's state and continues the same delivery order, no gap, no
-//! repeat.
+//! M11 rejoin: a crashed process that rejoins gets its group's state and continues the same delivery order, without a
+//! gap and without a repeat.
 //!
-//! A process that comes back says after which delivery it resumes (`recover`, `from`; 0 if its group's state held none); one
-//! that says nothing resumes where it was. A first life that resumes after delivery 0 is a beginning. Then:
-//! - *no gap*: its deliveries are numbered from there on, without a hole;
-//! - *no repeat*: nobody in its group has one of these messages under another number, and so none of them was in the state
-//!   that it got;
-//! - *the same order*: nobody in its group has another message under one of these numbers;
-//! - *its group's state*: everything up to `from` was delivered by some process of the group, in a complete history, and
-//!   before the process came back, where all times come from one clock. A state that holds more than anybody delivered is
-//!   not the group's.
+//! A process that rejoins records the delivery after which it resumes (`recover` with `from`, which is 0 if its group's
+//! state contained none). Without a record it resumes after its own last delivery. A first life that resumes after
+//! delivery 0 is no rejoin. The rules are:
+//! - *No gap*: the numbers of its deliveries continue from there, without a hole.
+//! - *No repeat*: no member of its group delivered one of these messages under another number, so none of them was in
+//!   the state that it got.
+//! - *The same order*: no member of its group delivered another message under one of these numbers.
+//! - *Its group's state*: some process of the group delivered everything up to `from`. This is checked in a complete
+//!   history, and if all times are from one clock, the deliveries must precede the rejoin. A state with more than any
+//!   member delivered is not the group's.
 //!
-//! The first three are M1 and M5 where somebody else recorded a delivery that contradicts; here a state that came by
-//! snapshot counts, too. That the process delivers what came after is M2 and M9.
+//! The first three rules follow from M1 and M5 if another process recorded a contradicting delivery. Here, a state from
+//! a snapshot counts, too. M2 and M9 require that the process delivers the later messages.
 
 use crate::ids::{Group, Process};
 use crate::log::Life;
 use crate::report::Verdict;
 use crate::view::View;
 
-/// An incarnation that came back.
+/// A life that rejoined its group.
 #[derive(Clone, Copy)]
 struct Return<'a> {
     process: Process,
     life: &'a Life,
-    /// The delivery that it resumes after.
+    /// The number of the delivery after which the life resumes.
     after: u64,
 }
 
-/// A pair of deliveries that differ: the least and the greatest.
+/// The deliveries of a message with the least and the greatest number.
 type Span = Option<(u32, u32)>;
 
-/// What the processes of one group delivered.
+/// The deliveries of the processes of one group.
 struct Delivered<'a> {
     view: &'a View<'a>,
-    /// By message: the deliveries under the least and the greatest number.
+    /// The deliveries of each message under the least and the greatest number.
     numbers: Vec<Span>,
-    /// Deliveries by number; of each number the first, and the first of another message.
+    /// Deliveries by number: the first delivery with the number, and the first one of another message.
     by_number: Vec<(u64, u32, Option<u32>)>,
-    /// Numbers 1 to this were delivered by somebody.
+    /// All numbers from 1 to this one were delivered by some member.
     dense: u64,
-    /// By place in `by_number`: when the last of the deliveries up to there was made first, ns, and which that is.
+    /// For each index in `by_number`: the time at which the last of the deliveries up to there was first made, in
+    /// nanoseconds, and this delivery.
     known_at: Vec<(u64, u32)>,
 }
 
@@ -70,7 +72,7 @@ fn returns<'a>(view: &View<'a>, group: Group) -> impl Iterator<Item = Return<'a>
     let members = view.cluster.members(group).iter().copied();
     members.flat_map(move |process| {
         let lives = log.lives.get(process.index()).map_or(&[][..], Vec::as_slice);
-        // A first life that resumes after nothing is a beginning.
+        // A first life that resumes after delivery 0 is no rejoin.
         let resumes = |life: &Life| life.recovered.is_some_and(|recovered| recovered.from > 0);
         let back = move |index: &usize| *index > 0 || resumes(&lives[*index]);
         (0..lives.len()).filter(back).map(move |index| Return {
@@ -93,7 +95,7 @@ impl<'a> Delivered<'a> {
         let mut by_number: Vec<(u64, u32, Option<u32>)> = Vec::new();
         let mut known_at: Vec<(u64, u32)> = Vec::new();
         for delivery in sorted {
-            // By rising number: the last one seen has the greatest.
+            // Deliveries are in ascending order of their numbers, so the last one seen has the greatest.
             let span = &mut numbers[message(delivery) as usize];
             *span = Some((span.map_or(delivery, |(least, _)| least), delivery));
             match by_number.last_mut() {
@@ -132,7 +134,7 @@ impl<'a> Delivered<'a> {
         })
     }
 
-    /// A state with deliveries that nobody in the group made.
+    /// Returns a violation if the state contains deliveries that no member of the group made.
     fn foreign_state(&self, back: &Return<'_>) -> Option<Verdict> {
         let recovered = back.life.recovered?;
         let group = self.view.cluster.group_of(back.process)?;
@@ -164,7 +166,8 @@ impl<'a> Delivered<'a> {
         Some(self.begin(back, summary).delivery(delivery).violated())
     }
 
-    /// Another member has the message under another number, or another message under the number.
+    /// Returns a violation if another member delivered the message under another number, or another message under this
+    /// number.
     fn contradicted(&self, back: &Return<'_>, delivery: u32) -> Option<Verdict> {
         let log = self.view.log;
         let here = &log.deliveries[delivery as usize];
@@ -186,7 +189,7 @@ impl<'a> Delivered<'a> {
         Some(self.begin(back, summary).delivery(other).delivery(delivery).violated())
     }
 
-    /// Begins a counter-example with how the process came back.
+    /// Returns a counter-example that begins with the `recover` event of the process.
     fn begin(&self, back: &Return<'_>, summary: String) -> crate::view::Example<'_> {
         let example = self.view.example(summary);
         match back.life.recovered {

@@ -1,18 +1,19 @@
-//! M12 session order: what a client multicasts is delivered after everything that it had heard of when it multicast it, in
-//! whatever groups.
+//! M12 session order: a message is delivered after everything that its client had observed when it multicast the
+//! message, in any groups.
 //!
-//! A client says what it has heard of by `heard`, as a final time, and names that time to the leaders with what it multicasts next. So
-//! every delivery has a larger final time. By M5 these times rise in each order and are the same everywhere. Then the union of all
-//! orders, with an edge from each message that a session had heard of to those that it multicast later, has no cycle.
+//! A client records in `heard` the final time that it has observed, and sends this time to the leaders with its next
+//! multicast. Every delivery of the multicast therefore has a larger final time. By M5, final times rise in each order
+//! and are the same everywhere. It follows that the union of all orders, with an edge from each message that a session
+//! had observed to those that it multicast later, has no cycle.
 //!
-//! Only histories in which some client has heard of anything have this property at all: others promise it to nobody.
+//! The property applies only to histories with a `heard` event.
 
 use crate::event::{Event, EventKind};
 use crate::log::{Delivery, Heard};
 use crate::report::Verdict;
 use crate::view::View;
 
-/// `None` where no client says what it has heard of.
+/// Judges the property. Returns `None` if no client recorded what it had observed.
 pub(super) fn check(view: &View<'_>) -> Option<Verdict> {
     let names_a_time = |message: u32| heard(view, message).is_some();
     if !view.log.sent_order.iter().any(|message| names_a_time(*message)) {
@@ -39,7 +40,8 @@ fn heard(view: &View<'_>, message: u32) -> Option<Heard> {
     view.log.messages[message as usize].sent.and_then(|sent| sent.heard)
 }
 
-/// Shows what the client had heard, from whom if that is known, its message, and the delivery of that at too small a time.
+/// Shows the observation of the client, its origin if that is known, the client's message, and the delivery with a time
+/// that is too small.
 fn show(view: &View<'_>, index: u32, heard: Heard) -> Verdict {
     let delivery = &view.log.deliveries[index as usize];
     let message = delivery.message;

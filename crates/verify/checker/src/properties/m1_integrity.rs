@@ -1,8 +1,8 @@
-//! M1 integrity: a process delivers a message at most once, only if it is in a destination group, only if somebody
-//! multicast it, with the bytes that were multicast.
+//! M1 integrity: a process delivers a message at most once, only if it is in a destination group, and only if the
+//! message was multicast, with the same bytes.
 //!
-//! "At most once" is meant per application: a process that came back with the state after delivery `from` delivers what
-//! came later again, and nothing up to there.
+//! "At most once" applies to one application: a process that recovered with the state after delivery `from` delivers
+//! later messages again, but none up to `from`.
 
 use super::{NO_DELIVERIES, no_messages};
 use crate::chain::Chain;
@@ -29,14 +29,14 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     elsewhere(view).map_or(Verdict::Ok, |client| view.lacks_record(client))
 }
 
-/// The client of a message that was delivered, and whose multicast may be in a file that was not given.
+/// Returns the client of a delivered message whose multicast may be in a missing file.
 fn elsewhere(view: &View<'_>) -> Option<Process> {
     let messages = view.log.deliveries.iter().map(|delivery| &view.log.messages[delivery.message as usize]);
     let mut lacking = messages.filter(|message| message.sent.is_none());
     lacking.next().map(|message| message.id.client)
 }
 
-/// One message multicast with two contents, or twice by one life of its client.
+/// Returns a violation if one message was multicast with two contents, or twice by one life of its client.
 fn conflict(view: &View<'_>) -> Option<Verdict> {
     let kept = view.log.conflicts.first()?;
     let (EventKind::Multicast(multicast) | EventKind::Synced(multicast)) = kept.event.kind else { return None };
@@ -68,7 +68,7 @@ fn wrong(view: &View<'_>, index: u32) -> Option<Verdict> {
     Some(view.example(summary).multicast(delivery.message).delivery(index).violated())
 }
 
-/// What does not fit between a delivery and its multicast.
+/// Returns the mismatch between a delivery and its multicast, if there is one.
 fn mismatch(view: &View<'_>, delivery: &Delivery, sent: &Sent) -> Option<&'static str> {
     let group = view.cluster.group_of(delivery.process);
     if group != Some(delivery.deliver.group) {

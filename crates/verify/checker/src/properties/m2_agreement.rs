@@ -1,4 +1,4 @@
-//! M2 uniform agreement: if any process delivers a message, even one that then crashes, every correct destination
+//! M2 uniform agreement: if any process delivers a message, even one that crashes afterwards, every correct destination
 //! process delivers it.
 
 use super::NO_DELIVERIES;

@@ -1,7 +1,7 @@
-//! M3 validity: if a correct client multicasts a message, every correct destination delivers it; also when the client
-//! crashes after a synced multicast returned.
+//! M3 validity: if a correct client multicasts a message, every correct destination delivers it. This also holds if the
+//! client crashes after a synced multicast returned.
 //!
-//! A client is correct for a message if it lives on in the same incarnation to the end of the history.
+//! A client is correct for a message if it stays up in the same life to the end of the history.
 
 use super::completeness::judge;
 use super::no_correct_client;

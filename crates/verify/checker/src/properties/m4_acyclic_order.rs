@@ -1,6 +1,6 @@
 //! M4 uniform acyclic order: the union of all delivery orders, over all processes including crashed ones, has no cycle.
 //!
-//! Timestamps play no part here: they are what the protocol claims.
+//! Timestamps are not used, because they are a claim of the protocol.
 
 use super::NO_DELIVERIES;
 use crate::order::Paths;

@@ -1,10 +1,11 @@
 //! M5 uniform prefix order: for two messages with a common destination group, no two processes of their destinations
-//! deliver them in opposite orders, or one with a hole.
+//! deliver them in opposite orders, or one of them with a hole.
 //!
-//! Checked in four steps. Delivery numbers are dense. The members of a group have the same message under the same number,
-//! so their sequences are prefixes of one. For every two groups, the messages to both come in the same order at both, and
-//! neither group lacks one that the other delivered before one that both delivered, nor does each lack one that the other
-//! has. And timestamps, on which nothing of this relies, rise at each process and are the same for a message everywhere.
+//! The check has four steps. First, delivery numbers are dense. Second, the members of a group have the same message
+//! under the same number, so their sequences are prefixes of one sequence. Third, for every two groups, the messages to
+//! both are in the same order at both. Neither group lacks a message that the other one delivered before a message that
+//! both delivered, and it is not the case that each group lacks a message that the other one has. Fourth, timestamps,
+//! which the other steps do not use, rise at each process and are the same for a message everywhere.
 
 use std::collections::HashMap;
 
@@ -31,7 +32,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     order.or_else(|| same_timestamps(view)).unwrap_or(Verdict::Ok)
 }
 
-/// Delivery numbers go up by one.
+/// Checks that delivery numbers increase by one.
 fn numbering(view: &View<'_>, chain: &Chain) -> Option<Verdict> {
     let number = |at: usize| view.log.deliveries[chain.deliveries[at] as usize].deliver.number;
     let at = (0..chain.deliveries.len())
@@ -44,7 +45,7 @@ fn numbering(view: &View<'_>, chain: &Chain) -> Option<Verdict> {
     Some(example.delivery(chain.deliveries[at]).violated())
 }
 
-/// Timestamps rise at each process.
+/// Checks that timestamps rise at each process.
 fn rising(view: &View<'_>, chain: &Chain) -> Option<Verdict> {
     let ts = |delivery: u32| view.log.deliveries[delivery as usize].deliver.ts;
     let pair = chain.deliveries.windows(2).find(|pair| ts(pair[0]) >= ts(pair[1]))?;
@@ -52,7 +53,7 @@ fn rising(view: &View<'_>, chain: &Chain) -> Option<Verdict> {
     Some(view.example(summary).delivery(pair[0]).delivery(pair[1]).violated())
 }
 
-/// A message has one final timestamp.
+/// Checks that each message has only one final timestamp.
 fn same_timestamps(view: &View<'_>) -> Option<Verdict> {
     let mut first = vec![None; view.log.messages.len()];
     let (one, other) = view.log.deliveries.iter().enumerate().find_map(|(index, delivery)| {
@@ -64,7 +65,7 @@ fn same_timestamps(view: &View<'_>) -> Option<Verdict> {
     Some(view.example(summary).delivery(one).delivery(other).violated())
 }
 
-/// What each group delivered, if its members agree.
+/// Returns the sequence that each group delivered, or a violation if its members disagree.
 fn sequences(view: &View<'_>) -> Result<Vec<Sequence>, Verdict> {
     let mut deliveries = vec![0; view.cluster.groups().len()];
     let grouped = || view.chains.iter().filter_map(|chain| chain.group.map(|group| (group, chain)));
@@ -82,7 +83,7 @@ fn sequences(view: &View<'_>) -> Result<Vec<Sequence>, Verdict> {
     Ok(sequences)
 }
 
-/// Two members of a group have different messages under one number.
+/// Returns the violation that two members of a group have different messages under one number.
 fn disagreement(view: &View<'_>, one: u32, other: u32) -> Verdict {
     let (a, b) = (&view.log.deliveries[one as usize], &view.log.deliveries[other as usize]);
     let (first, second) = (view.name(a.process), view.name(b.process));
@@ -98,13 +99,13 @@ fn disagreement(view: &View<'_>, one: u32, other: u32) -> Verdict {
     find(b.process, a.message).into_iter().fold(example, |example, d| example.delivery(d)).violated()
 }
 
-/// Compares groups with each other.
+/// The comparison of groups with each other.
 struct Across<'a> {
     view: &'a View<'a>,
     sequences: &'a [Sequence],
-    /// Per message and destination group: the delivery in the group's sequence, and its place there.
+    /// For each message and destination group: the delivery in the group's sequence, and its index there.
     delivered: Vec<Option<(u32, u32)>>,
-    /// (group, another): the first delivery of the group that the other lacks.
+    /// By (group, other group): the first delivery of the group that the other group lacks.
     lacking: HashMap<(Group, Group), u32>,
 }
 
@@ -140,7 +141,7 @@ impl<'a> Across<'a> {
         self.view.slots.slot(self.view.log, message, group).and_then(|slot| self.delivered[slot])
     }
 
-    /// Goes through one group's sequence and looks at the others.
+    /// Compares one group's sequence with those of all other groups.
     fn walk(&mut self, group: Group) -> Option<Verdict> {
         let mut last: Vec<Option<(u32, u32, u32)>> = vec![None; self.sequences.len()];
         let mut lacks: Vec<Option<u32>> = vec![None; self.sequences.len()];

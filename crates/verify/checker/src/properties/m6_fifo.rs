@@ -1,8 +1,8 @@
-//! M6 FIFO per client: messages of one client with a common destination group are delivered in the order in which it
-//! multicast them.
+//! M6 FIFO per client: messages of one client with a common destination group are delivered in the order in which the
+//! client multicast them.
 //!
-//! A process that delivers a message has delivered all earlier ones of the same incarnation of the client before it.
-//! Between incarnations messages may be missing: a client that crashes may leave holes; the order still holds.
+//! A process that delivers a message has delivered before it all earlier messages of the same life of the client.
+//! Between lives, messages may be missing, because a crashed client may leave holes. The order still holds.
 
 use std::collections::HashMap;
 
@@ -13,21 +13,21 @@ use crate::log::Sent;
 use crate::report::Verdict;
 use crate::view::{View, destinations};
 
-/// Where a message stands among those of its client to one group.
+/// The position of a message among the messages of its client to one group.
 #[derive(Clone, Copy, Default)]
 struct Standing {
-    /// From 1.
+    /// The position, from 1.
     rank: u32,
-    /// The message before it.
+    /// The previous message of the client to the group.
     previous: Option<u32>,
 }
 
-/// What a process delivered last of a client.
+/// The last delivery of a client's message at a process.
 #[derive(Clone, Copy)]
 struct Last {
     rank: u32,
     delivery: u32,
-    /// Snapshots that had been installed by then.
+    /// Number of snapshots that had been installed before the delivery.
     snapshots: usize,
 }
 
@@ -46,11 +46,11 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     faults.into_iter().next().unwrap_or(Verdict::Ok)
 }
 
-/// The standing of every message at each of its destinations.
+/// Returns the standing of every message at each of its destinations.
 fn standings(view: &View<'_>) -> Vec<Standing> {
     let mut order = view.log.sent_order.clone();
     let sent = |message: u32| view.log.messages[message as usize].sent.as_ref();
-    // An incarnation's events stand in one file, in their order.
+    // The events of one life are in one file, in their order.
     let place = |sent: &Sent| (view.log.rank(sent.process, sent.incarnation), sent.origin);
     order.sort_by_key(|message| (view.log.messages[*message as usize].id.client, sent(*message).map(place)));
     let mut standings = vec![Standing::default(); view.slots.len()];
@@ -96,7 +96,7 @@ fn walk(
         }
         let expected = before.map_or(1, |before| before.rank + 1);
         let by_snapshot = snapshots > before.map_or(0, |before| before.snapshots);
-        // What was under way to a history that is over may be lost everywhere.
+        // A message to an ended history may be lost everywhere, so it is skipped here.
         let mut previous = standing.previous;
         while let Some(lost) = previous.filter(|lost| view.may_be_lost(&view.log.messages[*lost as usize], Some(group)))
         {
@@ -114,7 +114,8 @@ fn walk(
     None
 }
 
-/// Whether the incarnation that multicast the later one had multicast the earlier one before, even if not as the first.
+/// Returns whether the life that multicast the later message had also multicast the earlier one, even if it was not the
+/// first to do so.
 fn same_incarnation(view: &View<'_>, earlier: Option<u32>, later: u32) -> bool {
     let sent = |message: u32| view.log.messages[message as usize].sent.as_ref();
     let both = earlier.and_then(|earlier| Some((sent(earlier)?, sent(later)?)));

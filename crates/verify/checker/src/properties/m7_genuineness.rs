@@ -1,5 +1,5 @@
-//! M7 genuineness: a message costs work only at its sender and at its destinations: no remote operation by or to
-//! anybody else on its behalf.
+//! M7 genuineness: a message causes work only at its sender and at its destinations. No other process posts or receives
+//! a remote operation on its behalf.
 
 use crate::cluster::Cluster;
 use crate::event::{Event, EventKind};
@@ -8,11 +8,11 @@ use crate::log::{Kept, Log, Message, Origin};
 use crate::report::Verdict;
 use crate::view::View;
 
-/// Looks at remote operations as they come. Those of messages that are not known yet wait.
+/// Checks remote operations as they are recorded. Operations of messages that are not known yet are kept for the end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Genuineness {
     seen: bool,
-    /// Operations to look at in the end, with the index of their message.
+    /// Operations to check at the end, with the index of their message.
     open: Vec<(u32, Kept)>,
 }
 
@@ -51,10 +51,11 @@ impl Genuineness {
     }
 }
 
-/// Which of the two has nothing to do with the message. With a message that nobody multicast, nobody has.
+/// Returns the process of the two that is neither the sender nor a destination of the message. A message that was never
+/// multicast has no participants.
 fn stranger(message: &Message, by: Process, to: Process, cluster: &Cluster) -> Option<Process> {
     let Some(sent) = &message.sent else {
-        // Of an entry that nobody delivered, the members of its group know.
+        // An entry that was not delivered is known only to the members of its group.
         let group = cluster.entry_group(message.id.client);
         let is_strange = |process: &Process| group.is_none() || cluster.group_of(*process) != group;
         return [by, to].into_iter().find(is_strange);

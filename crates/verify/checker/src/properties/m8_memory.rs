@@ -1,7 +1,7 @@
 //! M8 bounded memory: regions and queues never exceed the sizes printed at start.
 //!
-//! Looks at `memory` events: `bytes` in use are at most `limit` (else the cluster's `memory_limit`), and the limit of a
-//! part does not change while its process lives. That nothing is lost to back-pressure is M2 and M3.
+//! In `memory` events, `bytes` in use must be at most `limit` (or the cluster's `memory_limit`), and the limit of a
+//! part must not change during a life of the process. M2 and M3 check that back-pressure loses no message.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::log::{Kept, Origin};
 use crate::report::Verdict;
 use crate::view::View;
 
-/// Looks at `memory` events as they come.
+/// Checks `memory` events as they are recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBounds {
     limits: HashMap<(Process, u64, Label), (u64, Kept)>,

@@ -1,7 +1,7 @@
-//! M9 liveness, as far as a history shows it: while a majority of each destination group is up, everything that correct
-//! clients multicast is delivered at all correct destinations.
+//! M9 liveness, as far as a history shows it: while a majority of each destination group is up, every multicast of a
+//! correct client is delivered at all correct destinations.
 //!
-//! The bound on the number of steps is the simulator's to check: it runs its liveness phase for so many steps and then
+//! The simulator checks the bound on the number of steps: it runs its liveness phase for this number of steps and then
 //! declares the history complete.
 
 use super::completeness::judge;

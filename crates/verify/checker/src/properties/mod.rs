@@ -1,4 +1,4 @@
-//! The properties, one per file.
+//! The properties, each in a file of its own.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ const NO_DELIVERIES: &str = "nothing was delivered";
 const NO_BROADCASTS: &str = "nothing was broadcast";
 const NO_CHANNELS: &str = "nothing was sent on a channel";
 
-/// Why no property about what clients multicast can be judged, if it can not. Deliveries of which no client tells are no proof that
-/// nothing was multicast: then the clients' files are missing.
+/// Returns the reason why the properties of multicasts cannot be judged, or `None` if they can. Deliveries without any
+/// multicast do not prove that nothing was multicast: the clients' files are missing in that case.
 fn no_messages(view: &View<'_>) -> Option<&'static str> {
     match (view.log.sent_order.is_empty(), view.log.deliveries.is_empty()) {
         (false, _) => None,
@@ -50,12 +50,12 @@ fn no_messages(view: &View<'_>) -> Option<&'static str> {
     }
 }
 
-/// Why no message has to be delivered because its client is correct.
+/// Returns the reason why no message is required because of its correct client.
 fn no_correct_client(view: &View<'_>) -> &'static str {
     no_messages(view).unwrap_or("no message of a correct client has a majority of each group up")
 }
 
-/// Checks everything that the history is about.
+/// Checks the properties that apply to the events of the history.
 pub(crate) fn check(
     view: &View<'_>,
     broadcasts: &Broadcasts,

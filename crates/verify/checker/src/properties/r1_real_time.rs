@@ -1,19 +1,19 @@
-//! R1 real-time order: if a message was delivered anywhere before another was multicast, no process delivers the other
-//! before it.
+//! R1 real-time order: if a message was delivered anywhere before another one was multicast, no process delivers the
+//! other one before it.
 //!
-//! This is about messages with a common destination. Over three groups or more the union of the orders may lead from the
-//! later message to the earlier one: a genuine multicast, whose destinations alone take part, cannot know of a delivery
-//! at a group with which it has nothing in common.
+//! The property covers messages with a common destination. With three groups or more, the union of the orders may lead
+//! from the later message to the earlier one: in a genuine multicast only the destinations take part, so they cannot
+//! know of a delivery in a group that they do not share.
 //!
-//! Only where all times come from one clock. `multicast` is recorded before the multicast begins and `deliver` after the
-//! delivery, so the times in a history never claim an order that was not there.
+//! The property is judged only if all times are from one clock. `multicast` is recorded before the multicast begins and
+//! `deliver` after the delivery, so the recorded times never imply an order that did not exist.
 
 use super::{NO_DELIVERIES, no_messages};
 use crate::order::Paths;
 use crate::report::Verdict;
 use crate::view::View;
 
-/// The latest multicast among a message and all before it in the order.
+/// The latest multicast among a message and all messages before it in the order.
 #[derive(Clone, Copy)]
 struct Latest {
     t: u64,
@@ -37,7 +37,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     }
 }
 
-/// Per message, its first delivery anywhere.
+/// Returns the first delivery of each message at any process.
 fn first_deliveries(view: &View<'_>) -> Vec<Option<u32>> {
     let mut first: Vec<Option<u32>> = vec![None; view.log.messages.len()];
     for (index, delivery) in view.log.deliveries.iter().enumerate() {
@@ -61,14 +61,15 @@ fn later(one: Option<Latest>, other: Option<Latest>) -> Option<Latest> {
     }
 }
 
-/// Whether what comes before a message was multicast after the message was delivered.
+/// Returns the later and the earlier message if a message before this one was multicast after this one's first
+/// delivery.
 fn too_late(view: &View<'_>, first: &[Option<u32>], before: Option<Latest>, message: u32) -> Option<(u32, u32)> {
     let latest = before?;
     let delivered = view.log.deliveries[first[message as usize]? as usize].t;
     (delivered < latest.t && latest.message != message).then_some((latest.message, message))
 }
 
-/// A process that delivered a message before one that had been delivered before the first was multicast.
+/// Returns a violation at one process: it delivered the later message before the earlier one.
 fn within_one_process(view: &View<'_>, first: &[Option<u32>]) -> Option<(u32, u32)> {
     view.chains.iter().find_map(|chain| {
         let mut latest = None;

@@ -1,8 +1,8 @@
-//! What one group delivered, by delivery number.
+//! The deliveries of one group, by delivery number.
 
 use std::collections::BTreeMap;
 
-/// Deliveries by number: a table for the numbers that are to be expected, a map for those that are far beyond.
+/// Deliveries by number: a table for the expected numbers, and a map for numbers far beyond.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     near: Vec<Option<u32>>,
@@ -13,12 +13,12 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// For a group whose members deliver about this often, together.
+    /// Creates a sequence for a group whose members make about this many deliveries together.
     pub(super) fn new(deliveries: usize) -> Self {
         Sequence { limit: deliveries as u64 + 1024, ..Sequence::default() }
     }
 
-    /// The delivery of this number; if there is none yet, it is this one.
+    /// Returns the delivery with this number. If there is none yet, sets it to `delivery`.
     pub(super) fn get_or_set(&mut self, number: u64, delivery: u32) -> u32 {
         let known = self.get(number);
         if let Some(known) = known {
@@ -38,7 +38,7 @@ impl Sequence {
         delivery
     }
 
-    /// The delivery of this number.
+    /// Returns the delivery with this number.
     pub(super) fn get(&self, number: u64) -> Option<u32> {
         if number < self.limit {
             self.near.get(number as usize).copied().flatten()
@@ -47,12 +47,12 @@ impl Sequence {
         }
     }
 
-    /// All deliveries, by number.
+    /// Returns all deliveries, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.near.iter().filter_map(|delivery| *delivery).chain(self.far.values().copied())
     }
 
-    /// Whether numbers are missing: all members that recorded them have them in a snapshot.
+    /// Returns whether numbers are missing, because all members that recorded them have them in a snapshot.
     pub(super) fn has_gaps(&self) -> bool {
         self.set != self.last
     }

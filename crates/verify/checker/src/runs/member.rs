@@ -5,11 +5,11 @@ use super::stay::Stay;
 use crate::ids::{Group, Process};
 use crate::log::Log;
 
-/// A member of a group.
+/// A member of a group, with its lives in order.
 pub(super) struct Member<'a> {
     pub(super) process: Process,
     pub(super) group: Group,
-    /// In the order in which they were.
+    /// The lives, in their true order.
     pub(super) stays: Vec<Stay<'a>>,
 }
 
@@ -24,14 +24,14 @@ impl<'a> Member<'a> {
         if clock.is_some() && stays.iter().all(|stay| stay.start.clock.as_ref() == clock) {
             stays.sort_by_key(|stay| (stay.start.at, stay.start.events.1, stay.start.number));
         } else {
-            // Nothing says when a life without a number was.
+            // Without a common clock, the position of a life without a number is unknown.
             stays.retain(|stay| stay.start.number.is_some());
             stays.sort_by_key(|stay| stay.start.number.map(|number| log.rank(process, number)));
         }
         Member { process, group, stays }
     }
 
-    /// The first life after `from` in which it holds nothing of before, as far as its records tell.
+    /// Returns the first life after `from` that holds no earlier state, as far as its records show.
     pub(super) fn anew(&self, from: usize, log: &Log) -> Option<usize> {
         let last = self.stays.len().checked_sub(1).filter(|last| *last > from)?;
         let from_nothing = |stay: &usize| self.stays[*stay].resumed(log) == Some(0);

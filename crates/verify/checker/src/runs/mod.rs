@@ -1,39 +1,43 @@
-//! Tells histories of several runs from those of one.
+//! Distinguishes the histories of several runs from those of one run.
 //!
-//! Nothing is on disk: when all members of a group have forgotten its state, the group begins from nothing. Ballots, numbers of
-//! deliveries and ids of messages begin anew with it. The histories of before and of after are of two runs, and say nothing
-//! about each other: together they would break nearly every property.
+//! State is in memory only: when all members of a group have lost its state, the group begins from nothing. Ballots,
+//! delivery numbers and message ids begin anew. The histories before and after that are of two runs and imply nothing
+//! about each other. Judged together, they would violate nearly every property.
 //!
 //! # States of a group
 //!
 //! - *held*: the life of some member holds the group's state.
-//! - *forgotten*: every life that held it is over.
-//! - *begun*: after it was forgotten, all members were there, and the group began from nothing.
+//! - *forgotten*: every life that held the state has ended.
+//! - *begun*: after the state was forgotten, all members were up, and the group began from nothing.
 //!
-//! A killed process records no end, so a last line says only how long a life lasted at least. Certain is that a life is over
-//! when the next one of its process begins. A life says that it holds the state by `recover`, `deliver`, or an `epoch` of which
-//! it is the leader. A process that is taken in records `recover` at once. A group of which a majority has forgotten the state takes
-//! nobody in: it begins from nothing when all its members are there and without memory.
+//! A killed process records no end, so its last line is only a lower bound of its life. A life has certainly ended when
+//! the next life of its process begins. A life shows that it holds the state by `recover`, `deliver`, or an `epoch`
+//! with itself as leader. A process that is admitted to its group records `recover` at once. If a majority of a group
+//! has forgotten the state, the group admits no member. It begins from nothing when all its members are up and without
+//! memory.
 //!
 //! # The rule
 //!
-//! A run ends where each member of each group has a *new* life, and *earlier* lives are those before these, if all of this holds:
+//! A run ends where each member of each group has a *new* life, and *earlier* lives are those before, if all of these
+//! conditions hold:
 //!
-//! 1. *Anew.* Each group has an earlier life. So a group that forgets everything while another one goes on ends no run:
-//!    it has met that other group's memory, and is judged with it.
-//! 2. *Forgotten.* This part needs one clock for the times of all members. No new life of a group says that it holds a state
-//!    before the last new life of the group began: in a rolling restart the first member that comes back is taken in while
-//!    others remember. No new life of any group delivers before the last new life of all groups began: until then another
-//!    group may remember.
-//! 3. *Nothing taken over.* No new life, and none after it, resumes after a number that the new lives of its group have not
-//!    delivered. No new life begins with the first message of an earlier life, unless two lives of its client multicast it.
-//! 4. *From nothing.* In some group the earlier lives had something to forget, and the new ones begin: deliveries have
-//!    number 1 again, or a leader is ready in a ballot that is not above those of before.
-//! 5. *Between files.* No file has events of members from both sides: its producer knows them to be of one run.
+//! 1. *Anew.* Each group has an earlier life. A group that forgets everything while another group continues therefore
+//!    ends no run: it meets the memory of the other group, and is judged with it.
+//! 2. *Forgotten.* This condition needs one clock for the times of all members. No new life of a group shows that it
+//!    holds a state before the last new life of the group began: in a rolling restart, the first member that rejoins is
+//!    admitted while others remember. No new life of any group delivers before the last new life of all groups began:
+//!    until then another group may remember.
+//! 3. *Nothing inherited.* Neither a new life nor one after it resumes after a number that the new lives of its group
+//!    have not delivered. No new life begins with the first message of an earlier life, unless two lives of its client
+//!    multicast it.
+//! 4. *From nothing.* In some group, the earlier lives had a state to forget, and the new ones begin: deliveries have
+//!    number 1 again, or a leader is ready in a ballot that is not above the earlier ones.
+//! 5. *Between files.* No file has events of members from both sides, because the producer of a file asserts that its
+//!    events are of one run.
 //!
-//! Where members have several clocks, nothing shows what happened at one time, and the second part is left out. What is left
-//! cannot be told from a group that has wrongly lost its state while each of its members was started anew. There is no verdict
-//! then, and the histories of each start have their own.
+//! If members have several clocks, no history shows which events were concurrent, and condition 2 is omitted. The
+//! remaining conditions cannot distinguish two runs from a group that has wrongly lost its state while each of its
+//! members was restarted. There is no verdict then, and the histories of each start must be checked separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +53,8 @@ use member::Member;
 pub(crate) use start::Start;
 use stay::Stay;
 
-/// Says that the histories are of several runs, and which files are of which; `None` if nothing shows that.
+/// Returns a text that the histories are of several runs, with the files of each, or `None` if they are not known to
+/// be.
 pub(crate) fn apart(log: &Log, cluster: &Cluster, starts: &[Start], sources: &[String]) -> Option<String> {
     let runs = Runs::new(log, cluster, starts)?;
     let mut cuts: Vec<Cut> = Vec::new();
@@ -79,13 +84,13 @@ pub(crate) fn apart(log: &Log, cluster: &Cluster, starts: &[Start], sources: &[S
     ))
 }
 
-/// Where a run ends and the next one begins.
+/// The end of a run and the beginning of the next one.
 struct Cut {
-    /// By member: its new life.
+    /// The new life of each member.
     new: Vec<usize>,
-    /// The member and the life that began last; with one clock only.
+    /// The member and the life that began last. Known with one clock only.
     by: Option<(usize, usize)>,
-    /// When that was, ns.
+    /// Time at which that life began, in nanoseconds.
     at: Option<u64>,
 }
 
@@ -93,14 +98,14 @@ struct Runs<'a> {
     log: &'a Log,
     cluster: &'a Cluster,
     members: Vec<Member<'a>>,
-    /// The clock of all members.
+    /// The clock of all members, if they have only one.
     clock: Option<&'a Clock>,
     /// Files with events of members: the file, the member and the life.
     places: Vec<(usize, usize, usize)>,
 }
 
 impl<'a> Runs<'a> {
-    /// `None` if the first member has no record: then no run ends.
+    /// Returns `None` if the first member has no record. No end of a run can be found then.
     fn new(log: &'a Log, cluster: &'a Cluster, starts: &'a [Start]) -> Option<Self> {
         let mut members = Vec::new();
         for group in cluster.groups() {
@@ -120,7 +125,7 @@ impl<'a> Runs<'a> {
         Some(Runs { log, cluster, members, clock, places })
     }
 
-    /// The first end of a run among lives from these on.
+    /// Returns the first end of a run among lives from `from` on.
     fn next(&self, from: &[usize]) -> Option<Cut> {
         if self.clock.is_none() {
             let new: Option<Vec<usize>> =
@@ -134,7 +139,7 @@ impl<'a> Runs<'a> {
         let mut later: Vec<(u64, (usize, usize))> = later.collect();
         later.sort_unstable();
         later.into_iter().find_map(|(t, by)| {
-            // The lives that there were at that time.
+            // The life of each member at that time.
             let on = |(member, from): (&Member<'_>, &usize)| {
                 let on = member.stays.partition_point(|stay| stay.start.at <= t).checked_sub(1)?;
                 (on >= *from).then_some(on)
@@ -164,7 +169,7 @@ impl<'a> Runs<'a> {
         sides
     }
 
-    /// `at`: when the last new life of all groups began.
+    /// Condition 2. `at` is the time at which the last new life of all groups began.
     fn is_forgotten(&self, sides: &Sides<'_>, at: u64) -> bool {
         sides.later.iter().all(|stay| {
             let delivered = stay.deliveries(self.log).next();
@@ -189,7 +194,7 @@ impl<'a> Runs<'a> {
         })
     }
 
-    /// Deliveries with number 1.
+    /// Returns the deliveries with number 1.
     fn first<'s>(&'s self, stays: &'s [&'s Stay<'_>]) -> impl Iterator<Item = &'s Delivery> {
         let firsts = stays.iter().filter_map(|stay| stay.deliveries(self.log).next());
         firsts.filter(|delivery| delivery.deliver.number == 1)
@@ -214,7 +219,7 @@ impl<'a> Runs<'a> {
             .all(|(file, later)| *sides.entry(file).or_insert(later) == later)
     }
 
-    /// By file, the runs that it is of; and whether some file may be of any.
+    /// Returns the runs of each file, and whether some file may be of any run.
     fn files(&self, starts: &[Start], cuts: &[Cut]) -> (BTreeMap<usize, BTreeSet<usize>>, bool) {
         let mut files: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (file, member, stay) in &self.places {
@@ -238,8 +243,8 @@ impl<'a> Runs<'a> {
 #[derive(Default)]
 struct Sides<'a> {
     earlier: Vec<&'a Stay<'a>>,
-    /// The new ones, and those after them.
+    /// The new lives, and those after them.
     later: Vec<&'a Stay<'a>>,
-    /// When the last new one began, ns.
+    /// Time at which the last new life began, in nanoseconds.
     began: u64,
 }

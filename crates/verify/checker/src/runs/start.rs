@@ -1,22 +1,22 @@
-//! When lives of processes began, file by file.
+//! The beginnings of lives, as recorded in each file.
 
 use crate::cluster::Clock;
 use crate::ids::Process;
 
-/// A life of a process, as one file has it.
+/// The beginning of a process's life, as recorded in one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub(crate) process: Process,
-    /// The number of the life; `None` if the file has no event of its process.
+    /// The number of the life, or `None` if the file has no event of its process.
     pub(crate) number: Option<u64>,
-    /// The file, by its place among the inputs.
+    /// The index of the file among the inputs.
     pub(crate) file: usize,
     /// The clock of the file's times.
     pub(crate) clock: Option<Clock>,
-    /// When the life began, ns: what the file says, or its first event.
+    /// Time at which the life began, in nanoseconds: the recorded time, or that of its first event.
     pub(crate) at: u64,
-    /// Times of its first and last event, ns; `at` if it has none.
+    /// Times of its first and last event, in nanoseconds. Both are `at` if it has none.
     pub(crate) events: (u64, u64),
-    /// Whether the process did anything in this file. Otherwise only its crash is here, which another process recorded.
+    /// `true` if the life has events in this file other than its crash, which another process may have recorded.
     pub(crate) acted: bool,
 }

@@ -1,18 +1,18 @@
-//! A life of a member.
+//! A life of a group member, with its events as a member.
 
 use super::Start;
 use crate::ids::Ballot;
 use crate::log::{Delivery, Life, Log};
 
-/// A life of a member, and what it did as one.
+/// A life of a member, with its events as a member.
 pub(super) struct Stay<'a> {
     pub(super) start: &'a Start,
-    /// One, unless the process came back under its number.
+    /// One life, unless the process recovered under its old number.
     pub(super) lives: Vec<&'a Life>,
 }
 
 impl Stay<'_> {
-    /// When it said first that it holds its group's state.
+    /// Returns the time at which the life first showed that it holds its group's state.
     pub(super) fn held(&self, log: &Log) -> Option<u64> {
         let times = |life: &&Life| {
             let delivered = life.deliveries.first().map(|delivery| log.deliveries[*delivery as usize].t);
@@ -22,7 +22,8 @@ impl Stay<'_> {
         self.lives.iter().filter_map(times).min()
     }
 
-    /// The largest number after which it resumed, by what it says or delivers first; `None` if nothing shows that.
+    /// Returns the largest number after which the life resumed, from its records or its first delivery. Returns `None`
+    /// if neither exists.
     pub(super) fn resumed(&self, log: &Log) -> Option<u64> {
         let said = self.lives.iter().filter_map(|life| life.recovered).map(|recovered| recovered.from);
         let first = self.deliveries(log).next().map(|delivery| delivery.deliver.number.saturating_sub(1));

@@ -1,22 +1,24 @@
-//! Multicast by a switch: what happens at its ports and registers is told step by step, and judged at once.
+//! The properties of multicast by a switch. A simulation reports each event at the switch's ports and registers to a
+//! [`SetWatch`], which judges it at once.
 //!
-//! There are no histories in files: what matters are packets, and captures are for those. One property per file:
+//! There are no history files, because the events are packets, and captures record those. Each property has a file of
+//! its own:
 //!
-//! | property | in words | file |
+//! | property | meaning | file |
 //! |---|---|---|
-//! | S1 ack soundness | what is acknowledged to a sender, or implied by a refusal, was executed by every member it was for | `s1_ack_soundness.rs` |
-//! | S2 order | every receiver executes the senders' streams in order, once, messages never interleaved | `s2_order.rs` |
-//! | S3 windows | the switch never claims less to have sent to a receiver than that has executed, and numbers are dense | `s3_windows.rs` |
-//! | S4 progress | the aggregate never goes back in an epoch; foreign answers change nothing | `s4_progress.rs` |
+//! | S1 ack soundness | an acknowledged PSN was executed by every member that it was for | `s1_ack_soundness.rs` |
+//! | S2 order | receivers execute the senders' streams in order, once, without interleaving messages | `s2_order.rs` |
+//! | S3 windows | the switch's send count is at least the receiver's executions; PSNs are dense | `s3_windows.rs` |
+//! | S4 progress | the aggregate never decreases within an epoch; foreign answers change nothing | `s4_progress.rs` |
 //! | S5 offsets | a member's offset is constant between control packets | `s5_offsets.rs` |
-//! | S6 one holder | at most one holder per epoch; nobody else's data is replicated | `s6_one_holder.rs` |
-//! | S7 addresses | address and key are those of the control packet before it in the sender's order | `s7_addresses.rs` |
-//! | S8 atomic control | nothing is replicated with mixed versions, or to others than were linked | `s8_atomic_control.rs` |
-//! | S9 message numbers | the message number told to a sender fits the PSN told | `s9_message_numbers.rs` |
-//! | S10 integrity | a packet that leaves has a right ICRC exactly if the one that came in had | `s10_integrity.rs` |
+//! | S6 one holder | at most one holder per epoch; only the holder's data is replicated | `s6_one_holder.rs` |
+//! | S7 addresses | address and key are those of the sender's previous control packet | `s7_addresses.rs` |
+//! | S8 atomic control | no replication with mixed versions, or to members that were not linked | `s8_atomic_control.rs` |
+//! | S9 message numbers | the message number in an answer matches its PSN | `s9_message_numbers.rs` |
+//! | S10 integrity | an outgoing packet has a correct ICRC exactly if the incoming one had | `s10_integrity.rs` |
 //! | S11 conservation | at most n copies of a packet, and every loop ends | `s11_conservation.rs` |
-//! | SL1 liveness | what senders posted completes when losses are finite | `sl1_liveness.rs` |
-//! | SL2 no timeouts | without losses, on links in order, no timeout is needed | `sl2_no_timeouts.rs` |
+//! | SL1 liveness | posted work requests complete if losses are finite | `sl1_liveness.rs` |
+//! | SL2 no timeouts | on ordered links without losses, no timeout is needed | `sl2_no_timeouts.rs` |
 
 use std::collections::BTreeMap;
 
@@ -43,97 +45,97 @@ pub use plan::{Linked, Posted, What};
 /// Names of the properties, in order.
 pub const PROPERTIES: [&str; 13] = ["S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "SL1", "SL2"];
 
-/// Hosts of a set at most.
+/// Maximum number of hosts in a set.
 const MOST: usize = 32;
 
-/// A copy that left for a receiver.
+/// A copy of a packet that left for a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copied {
     /// Rank of the receiver.
     pub to: u8,
-    /// PSN for the receiver.
+    /// PSN of the copy in the receiver's connection.
     pub out_psn: u32,
     /// Rank of the sender.
     pub from: u8,
-    /// PSN of the sender.
+    /// PSN of the packet in the sender's connection.
     pub psn: u32,
-    /// Address and key, if the packet has some.
+    /// Address and key, if the packet has them.
     pub reth: Option<(u64, u32)>,
 }
 
 /// An answer that left for a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told {
-    /// Its rank.
+    /// Rank of the sender.
     pub rank: u8,
-    /// The last PSN that is acknowledged, explicitly or by a refusal of the next.
+    /// The last PSN that is acknowledged, either explicitly or because the next one is refused.
     pub up_to: u32,
     /// Message number.
     pub msn: u32,
 }
 
-/// The registers of a member.
+/// The registers of a member of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MemberView {
     /// Next PSN for the receiver.
     pub out_psn: u32,
     /// Next PSN of the sender.
     pub in_psn: u32,
-    /// Next message number for the receiver, less that of the sender; 24 bits.
+    /// Next message number for the receiver minus that of the sender, modulo 2^24.
     pub msn_offset: u32,
-    /// Epoch that it was linked for.
+    /// The epoch for which the member was linked.
     pub version: u32,
 }
 
-/// The registers of a set, after a pass.
+/// The registers of a set after a pass.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Registers {
-    /// Whether messages of the holder go through.
+    /// `true` if messages of the holder are replicated.
     pub active: bool,
     /// Rank of the holder.
     pub holder: u8,
-    /// Epoch.
+    /// The epoch.
     pub epoch: u32,
     /// PSN of the last control packet.
     pub control: u32,
-    /// Members, as a mask of ranks.
+    /// The members, as a bit mask of ranks.
     pub mask: u32,
-    /// What all members acknowledged.
+    /// The last PSN that all members acknowledged.
     pub last: u32,
-    /// By rank, of the hosts that there are.
+    /// The members' registers, indexed by rank.
     pub members: Vec<MemberView>,
 }
 
-/// What a receiver has executed of each sender's stream.
+/// The packets of each sender's stream that a receiver has executed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Receiver {
     first: u32,
-    /// Which sender's packet each of its PSNs carried.
+    /// The sender's packet that each of the receiver's PSNs carried: rank of the sender, index in its stream.
     carried: Vec<(u8, u32)>,
-    /// Packets executed.
+    /// Number of executed packets.
     executed: u32,
-    /// By rank of the sender: places in its stream up to which everything for this receiver was executed.
+    /// For each rank of a sender: the index in its stream up to which all packets for this receiver were executed.
     reached: Vec<u32>,
-    /// The sender whose message is not complete.
+    /// The sender of a partially executed message.
     inside: Option<u8>,
 }
 
-/// A property that does not hold.
+/// A violation of a property.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Finding {
-    /// Its name.
+    /// The name of the property.
     pub property: &'static str,
-    /// What happened.
+    /// A description of the violation.
     pub summary: String,
 }
 
-/// A judge of one set. As a value it can be part of the state of a search.
+/// A judge of one set. It is a value, so it can be part of a state in a state-space search.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SetWatch {
     streams: Vec<Stream>,
     receivers: Vec<Receiver>,
     registers: Option<Registers>,
-    /// Epochs and their holders, the last two.
+    /// The last two epochs, each with its holder.
     holders: [(u32, u8); 2],
     findings: Vec<Finding>,
     executions: u64,
@@ -141,7 +143,8 @@ pub struct SetWatch {
 }
 
 impl SetWatch {
-    /// A set of hosts, given the first PSN that each sends and the first that each expects.
+    /// Creates a judge of a set. `firsts` contains for each host the first PSN that it sends, and the first that it
+    /// expects.
     #[must_use]
     pub fn new(firsts: &[(u32, u32)]) -> SetWatch {
         let hosts = firsts.len().min(MOST);
@@ -158,7 +161,7 @@ impl SetWatch {
         }
     }
 
-    /// What was found so far.
+    /// Returns the violations found so far.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -177,7 +180,7 @@ impl SetWatch {
         }
     }
 
-    /// A sender posted something.
+    /// Reports that a sender posted a work request.
     pub fn posted(&mut self, rank: u8, posted: &Posted) {
         self.posted += 1;
         if let Some(stream) = self.streams.get_mut(usize::from(rank)) {
@@ -185,7 +188,7 @@ impl SetWatch {
         }
     }
 
-    /// A copy left. Tell of the registers first.
+    /// Reports that a copy left. The registers must be reported before.
     pub fn copied(&mut self, copy: &Copied) {
         self.look("S3", |watch| s3_windows::copied(watch, copy));
         self.look("S6", |watch| s6_one_holder::copied(watch, copy));
@@ -194,7 +197,7 @@ impl SetWatch {
         self.look("S2", |watch| s2_order::copied(watch, copy));
     }
 
-    /// A receiver expects this PSN now: everything before it was executed.
+    /// Reports that a receiver expects the PSN `expects` now, so it has executed all PSNs before it.
     pub fn executed(&mut self, rank: u8, expects: u32) {
         let Some(receiver) = self.receivers.get(usize::from(rank)) else { return };
         let now = expects.wrapping_sub(receiver.first) & 0xff_ffff;
@@ -205,13 +208,14 @@ impl SetWatch {
         self.receivers[usize::from(rank)].executed = now;
     }
 
-    /// An answer left for a sender.
+    /// Reports that an answer left for a sender.
     pub fn told(&mut self, told: &Told) {
         self.look("S1", |watch| s1_ack_soundness::told(watch, told));
         self.look("S9", |watch| s9_message_numbers::told(watch, told));
     }
 
-    /// What the registers are after a pass; whether that pass was an answer that must not count.
+    /// Reports the registers after a pass. `foreign_answer` is `true` if the pass processed an answer that must not
+    /// count.
     pub fn registers(&mut self, registers: &Registers, foreign_answer: bool) {
         self.look("S3", |watch| s3_windows::registers(watch, registers));
         self.look("S4", |watch| s4_progress::registers(watch, registers, foreign_answer));
@@ -221,37 +225,37 @@ impl SetWatch {
         self.registers = Some(registers.clone());
     }
 
-    /// The control plane created the set anew: nothing is compared with what was before.
+    /// Reports that the control plane recreated the set. The next registers are not compared with earlier ones.
     pub fn forget_registers(&mut self) {
         self.registers = None;
         self.holders = [(0, u8::MAX); 2];
     }
 
-    /// A packet left: whether its ICRC is right, and whether that of the packet that came in was.
+    /// Reports that a packet left, whether the incoming packet had a correct ICRC, and whether the outgoing one has.
     pub fn left(&mut self, came_intact: bool, is_intact: bool) {
         self.find("S10", s10_integrity::left(came_intact, is_intact));
     }
 
-    /// A packet has gone through the loop for the last time: passes and copies, members of the set or of its list, and
-    /// whether it was a control packet.
+    /// Reports that a packet has passed the loop for the last time: the number of passes and of copies, the number of
+    /// members of the set or of its list, and whether it was a control packet.
     pub fn looped(&mut self, passes: u32, copies: u32, members: u32, control: bool) {
         self.find("S11", s11_conservation::looped(passes, copies, members, control));
     }
 
-    /// The end: what is missing though losses were finite; how often somebody waited for a timeout, and whether anything was
-    /// lost, delayed or out of order.
+    /// Reports the end of the run: unfinished work although losses were finite, the number of timeouts, and whether any
+    /// packet was lost, delayed or reordered.
     pub fn end(&mut self, unfinished: Option<String>, timeouts: u64, disturbed: bool) {
         self.find("SL1", sl1_liveness::end(unfinished));
         self.find("SL2", sl2_no_timeouts::end(timeouts, disturbed));
     }
 
-    /// Packets executed by receivers.
+    /// Returns the number of packets that receivers executed.
     #[must_use]
     pub fn executions(&self) -> u64 {
         self.executions
     }
 
-    /// The verdicts. Without an end to the run there is none on SL1 and SL2.
+    /// Returns the verdicts. SL1 and SL2 are not checked if the run did not end.
     #[must_use]
     pub fn report(&self, ended: bool, disturbed: bool) -> Report {
         let verdict = |property: &&'static str| {
@@ -273,7 +277,7 @@ impl SetWatch {
         Report::new(properties, counts, ended)
     }
 
-    /// The place of a sender's PSN in its stream, and what is there.
+    /// Returns the index of a sender's PSN in its stream, and the packet there.
     fn planned(&self, rank: u8, psn: u32) -> Option<(u32, &plan::Packet)> {
         let stream = self.streams.get(usize::from(rank))?;
         let place = stream.place(psn);

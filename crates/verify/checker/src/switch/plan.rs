@@ -1,59 +1,60 @@
-//! What senders mean: their streams of packets, with whom each is for.
+//! The intended effect of the senders' work requests: a stream of packets, each with its receivers.
 
 /// A member that a control packet links.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Linked {
-    /// Who.
+    /// Rank of the member.
     pub rank: u8,
-    /// What is added to addresses.
+    /// Offset that the switch adds to addresses.
     pub base: u64,
-    /// Key.
+    /// Key of the member's region.
     pub rkey: u32,
 }
 
-/// What was posted.
+/// The kind of a work request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum What {
-    /// From here on these are the members.
+    /// A control packet that links these members. They are the receivers of the messages that follow.
     Link(Vec<Linked>),
-    /// Another control packet: nobody but the switch executes it, and a query changes nothing.
+    /// A control packet that releases the set. Only the switch executes it.
     Release,
-    /// The same members as before.
+    /// A control packet that queries the switch. It does not change the members.
     Query,
-    /// A message, with the address that it is written to, if it is a WRITE.
+    /// A message, with its target address if it is a WRITE.
     Message(Option<u64>),
 }
 
-/// A work request.
+/// A work request of a sender.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Posted {
-    /// Packets that it takes.
+    /// Number of packets of the work request.
     pub packets: u32,
-    /// What it is.
+    /// The kind of the work request.
     pub what: What,
 }
 
 /// A packet of a stream.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Packet {
-    /// The control packet that says whom it is for, as a place in `links`; none for control packets, and for data without one.
+    /// The index in `links` of the control packet that determines the receivers. `None` for control packets, and for
+    /// data outside of a session.
     pub(super) session: Option<u32>,
-    /// Whether a message ends with it.
+    /// `true` if the packet is the last one of its message.
     pub(super) ends: bool,
-    /// Where it is written to, if its headers say so.
+    /// The target address, if the packet's headers contain it.
     pub(super) va: Option<u64>,
-    /// Messages that end with it or before it.
+    /// Number of messages that end with this packet or before it.
     pub(super) messages: u32,
 }
 
-/// All that a sender posted.
+/// All packets that a sender posted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Stream {
     first: u32,
     packets: Vec<Packet>,
     links: Vec<Vec<Linked>>,
     session: Option<u32>,
-    /// Places up to which all acknowledgements were found right.
+    /// Index up to which all acknowledgements were found sound.
     pub(super) sound: u32,
 }
 
@@ -85,7 +86,7 @@ impl Stream {
         }
     }
 
-    /// The place of a PSN; a large number if it is before the first.
+    /// Returns the index of a PSN in the stream. It is a large number if the PSN is before the first one.
     pub(super) fn place(&self, psn: u32) -> u32 {
         psn.wrapping_sub(self.first) & 0xff_ffff
     }
@@ -94,22 +95,22 @@ impl Stream {
         self.packets.get(place as usize)
     }
 
-    /// Packets posted.
+    /// Returns the number of posted packets.
     pub(super) fn len(&self) -> u32 {
         self.packets.len() as u32
     }
 
-    /// Whom a packet is for.
+    /// Returns the receivers of a packet.
     pub(super) fn members(&self, packet: &Packet) -> &[Linked] {
         packet.session.and_then(|session| self.links.get(session as usize)).map_or(&[], |links| links)
     }
 
-    /// A member that a packet is for.
+    /// Returns the receiver with this rank, if the packet is for it.
     pub(super) fn member(&self, packet: &Packet, rank: u8) -> Option<Linked> {
         self.members(packet).iter().copied().find(|linked| linked.rank == rank)
     }
 
-    /// The first place from `from` on whose packet is for a receiver.
+    /// Returns the first index from `from` on whose packet is for this receiver.
     pub(super) fn next_for(&self, from: u32, rank: u8) -> Option<u32> {
         (from..self.len()).find(|place| self.packet(*place).is_some_and(|packet| self.member(packet, rank).is_some()))
     }

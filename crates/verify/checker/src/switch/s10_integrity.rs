@@ -1,4 +1,4 @@
-//! S10 integrity: a packet that leaves has a right ICRC exactly if the one that came in had.
+//! S10 integrity: an outgoing packet has a correct ICRC exactly if the incoming packet had one.
 
 pub(super) fn left(came_intact: bool, is_intact: bool) -> Result<(), String> {
     if came_intact == is_intact {

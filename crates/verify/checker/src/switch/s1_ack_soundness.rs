@@ -1,5 +1,5 @@
-//! S1 ack soundness: a PSN acknowledged to the sender, explicitly or implied by any refusal, has been executed by every member
-//! of the session.
+//! S1 ack soundness: a PSN that is acknowledged to the sender, explicitly or implied by a refusal, has been executed by
+//! every member of the session.
 
 use super::{SetWatch, Told};
 
@@ -8,7 +8,7 @@ pub(super) fn told(watch: &mut SetWatch, told: &Told) -> Result<(), String> {
     let Some(stream) = watch.streams.get(rank) else { return Err(format!("rank {} is none", told.rank)) };
     let place = stream.place(told.up_to);
     if place >= 1 << 23 {
-        // The first packet is refused: nothing is acknowledged.
+        // The first packet is refused, so nothing is acknowledged.
         return Ok(());
     }
     if place >= stream.len() {

@@ -1,8 +1,9 @@
-//! S2 order: every receiver executes the senders' streams in order, exactly once, and messages are never interleaved.
+//! S2 order: every receiver executes the senders' streams in order and exactly once, and messages are never
+//! interleaved.
 
 use super::{Copied, SetWatch};
 
-/// One PSN of a receiver carries one packet, however often.
+/// Checks that each PSN of a receiver carries only one packet, even if it is repeated.
 pub(super) fn copied(watch: &mut SetWatch, copy: &Copied) -> Result<(), String> {
     let Some((place, _)) = watch.planned(copy.from, copy.psn) else {
         return Err(format!("a copy for rank {} of a packet that rank {} never posted", copy.to, copy.from));
@@ -13,7 +14,7 @@ pub(super) fn copied(watch: &mut SetWatch, copy: &Copied) -> Result<(), String> 
     let out = copy.out_psn.wrapping_sub(receiver.first) & 0xff_ffff;
     match receiver.carried.get(out as usize) {
         None if out as usize == receiver.carried.len() => receiver.carried.push((copy.from, place)),
-        // A hole is the business of S3.
+        // S3 reports holes.
         None => {}
         Some(before) if *before != (copy.from, place) => {
             let before = *before;
@@ -27,7 +28,7 @@ pub(super) fn copied(watch: &mut SetWatch, copy: &Copied) -> Result<(), String> 
     Ok(())
 }
 
-/// A receiver executes the packet that came with its next PSN.
+/// Checks the packet that a receiver executes under its next PSN.
 pub(super) fn executed(watch: &mut SetWatch, rank: u8, at: u32) -> Result<(), String> {
     let receiver = &mut watch.receivers[usize::from(rank)];
     let Some((from, place)) = receiver.carried.get(at as usize).copied() else {

@@ -1,4 +1,5 @@
-//! S3 windows: what a receiver expects is at most what was sent to it; its PSNs are given out without holes.
+//! S3 windows: the PSN that a receiver expects is at most the next one that the switch sends to it, and its PSNs are
+//! assigned without holes.
 
 use super::{Copied, Registers, SetWatch};
 

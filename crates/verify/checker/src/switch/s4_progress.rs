@@ -1,5 +1,5 @@
-//! S4 progress: what all members acknowledged never goes back within an epoch; an answer of another epoch, or of who is no
-//! member, changes nothing.
+//! S4 progress: the PSN that all members acknowledged never decreases within an epoch. An answer of another epoch, or
+//! of a host that is not a member, changes nothing.
 
 use super::{Registers, SetWatch};
 

@@ -1,4 +1,5 @@
-//! S5 offsets: the offset of a member, of PSNs and of message numbers, is constant while the epoch and the control packet are.
+//! S5 offsets: a member's offsets of PSNs and of message numbers are constant while the epoch and the control packet
+//! are unchanged.
 
 use super::{Registers, SetWatch};
 

@@ -1,4 +1,4 @@
-//! S6 one holder: at most one per epoch, and data of others is never replicated.
+//! S6 one holder: each epoch has at most one holder, and data of other hosts is never replicated.
 
 use super::{Copied, Registers, SetWatch};
 

@@ -1,5 +1,5 @@
-//! S7 addresses: the address and the key of a copy are those of the control packet before it in the sender's order, also when it
-//! is sent again.
+//! S7 addresses: the address and the key of a copy are those of the previous control packet in the sender's order, even
+//! if the copy is retransmitted.
 
 use super::{Copied, SetWatch};
 

@@ -1,4 +1,4 @@
-//! S8 atomic control: nothing is replicated with mixed versions; members are exactly those that were linked.
+//! S8 atomic control: nothing is replicated with mixed versions, and the members are exactly those that were linked.
 
 use super::{Copied, Registers, SetWatch};
 
@@ -20,7 +20,7 @@ pub(super) fn registers(watch: &SetWatch, now: &Registers) -> Result<(), String>
     if !now.active || watch.registers.as_ref().is_some_and(|before| before.active && before.epoch == now.epoch) {
         return Ok(());
     }
-    // A session begins.
+    // A session begins here, so the versions of all its members must match.
     for (rank, member) in now.members.iter().enumerate().filter(|(rank, _)| now.mask >> rank & 1 == 1) {
         if member.version != now.epoch {
             return Err(format!("epoch {} begins with rank {rank} of version {}", now.epoch, member.version));

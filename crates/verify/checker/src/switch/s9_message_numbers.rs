@@ -1,4 +1,5 @@
-//! S9 message numbers: the message number told to a sender is the number of its messages up to the PSN told.
+//! S9 message numbers: the message number in an answer is the number of the sender's messages up to the PSN in the
+//! answer.
 
 use super::{SetWatch, Told};
 

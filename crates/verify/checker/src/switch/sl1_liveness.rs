@@ -1,4 +1,4 @@
-//! SL1 liveness: when losses are finite, everything completes.
+//! SL1 liveness: if losses are finite, every posted work request completes.
 
 pub(super) fn end(unfinished: Option<String>) -> Result<(), String> {
     unfinished.map_or(Ok(()), Err)

@@ -1,4 +1,4 @@
-//! SL2 no timeouts: when nothing is lost and links keep their order, nobody ever waits for a timeout.
+//! SL2 no timeouts: if nothing is lost and links keep their order, no host ever waits for a timeout.
 
 pub(super) fn end(timeouts: u64, disturbed: bool) -> Result<(), String> {
     if timeouts == 0 || disturbed {

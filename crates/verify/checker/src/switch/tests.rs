@@ -1,4 +1,4 @@
-//! For each property a run that holds, and the smallest change that breaks it under its name.
+//! For each property: a correct run, and the smallest change that violates exactly this property.
 
 use super::*;
 
@@ -23,7 +23,8 @@ fn copy(to: u8) -> Copied {
     Copied { to, out_psn: 50, from: 0, psn: FIRST + 1, reth: Some((0x1000 * u64::from(to) + 8, u32::from(to))) }
 }
 
-/// Rank 0 links 1 and 2 and writes one message of two packets, of which the first arrived.
+/// Returns a run in which rank 0 links ranks 1 and 2 and writes one message of two packets. The first packet has
+/// arrived.
 fn begun() -> SetWatch {
     let mut watch = SetWatch::new(&[(FIRST, 50); 3]);
     watch.posted(0, &Posted { packets: 1, what: What::Link(vec![linked(1), linked(2)]) });
@@ -47,7 +48,7 @@ fn broken(change: impl FnOnce(&mut SetWatch)) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_run_that_holds() {
+fn a_correct_run_has_no_findings() {
     let found = broken(|watch| {
         watch.executed(2, 51);
         watch.told(&Told { rank: 0, up_to: FIRST + 1, msn: 1 });
@@ -83,7 +84,7 @@ fn the_smallest_changes_break_one_property_each() {
 }
 
 #[test]
-fn registers_that_do_not_fit() {
+fn wrong_registers_are_found() {
     let with = |change: fn(&mut Registers)| {
         broken(|watch| {
             let mut now = registers(FIRST, 1);
@@ -99,15 +100,15 @@ fn registers_that_do_not_fit() {
 }
 
 #[test]
-fn order_at_a_receiver() {
-    // Its second packet before its first.
+fn wrong_order_at_a_receiver_is_found() {
+    // The receiver executes the second packet before the first.
     let mut watch = SetWatch::new(&[(FIRST, 50); 2]);
     watch.posted(0, &Posted { packets: 1, what: What::Link(vec![linked(1)]) });
     watch.posted(0, &Posted { packets: 2, what: What::Message(None) });
     watch.copied(&Copied { to: 1, out_psn: 50, from: 0, psn: FIRST + 2, reth: None });
     watch.executed(1, 51);
     assert_eq!(watch.findings()[0].property, "S2");
-    // Another sender's inside a message.
+    // The receiver executes a packet of another sender inside a message.
     let mut watch = SetWatch::new(&[(FIRST, 50); 2]);
     watch.posted(0, &Posted { packets: 1, what: What::Link(vec![linked(1)]) });
     watch.posted(0, &Posted { packets: 2, what: What::Message(None) });
@@ -117,7 +118,7 @@ fn order_at_a_receiver() {
     watch.copied(&Copied { to: 1, out_psn: 51, from: 1, psn: FIRST + 1, reth: None });
     watch.executed(1, 52);
     assert_eq!(watch.findings()[0].property, "S2");
-    // A packet that is for others, and one of who does not hold the set.
+    // A copy from a sender that does not hold the set, and a copy to a rank that the packet is not for.
     let mut watch = begun();
     watch.posted(1, &Posted { packets: 1, what: What::Link(vec![linked(2)]) });
     watch.posted(1, &Posted { packets: 1, what: What::Message(None) });

@@ -1,4 +1,4 @@
-//! Each part of the promise by histories made by hand: what it allows, and what it forbids.
+//! Each rule of the promise by hand-written histories: allowed ones and forbidden ones.
 
 use stentor_checker::calls::{
     Call, CallError, Counterexample, History, Kind, Outcome, Position, Rule, Verdict, decide, verify,
@@ -7,7 +7,7 @@ use stentor_checker::{Group, GroupSet};
 
 use crate::service::Service;
 
-/// A call of session 0; groups, operation and replies as text: `"0 2"`, `"put 0 1"`, `"0 0"`.
+/// A call of a session. Groups, operation and replies are text, such as `"0 2"`, `"put 0 1"` and `"0 0"`.
 fn call(session: u64, times: (u64, u64), groups: &str, operation: &str, replies: &str) -> Call {
     let groups: Vec<Group> = groups.split(' ').map(|group| Group(group.parse().unwrap())).collect();
     let kind = if operation.starts_with(['g', 's']) { Kind::Ordered } else { Kind::Command };
@@ -119,7 +119,8 @@ fn a_lost_write_is_shown_with_the_read_that_misses_it() {
     );
 }
 
-/// The example of strangers: a to g2, then b to g0, while c1 and c2 connect the groups the other way round.
+/// The example of independent sessions: a to g2, then b to g0, while c1 and c2 connect the groups in the opposite
+/// direction.
 fn strangers(session_of_b: u64) -> [Call; 4] {
     [
         call(0, (10, 20), "2", "add 0 1", "2"),
@@ -152,13 +153,13 @@ fn a_commands_order_passes_to_the_next_generation_and_a_reads_does_not() {
 }
 
 #[test]
-fn what_was_observed_comes_before() {
+fn observed_calls_come_first() {
     let mut calls = strangers(1);
     calls[0] = calls[0].clone().at(50);
     allowed(&calls);
     calls[1].observed = vec![calls[0].position().unwrap()];
     forbidden(&calls, Rule::Observed, &[0, 1, 2, 3]);
-    // Another call of the same session observed it, earlier.
+    // Another call of the same session observed the position earlier.
     calls[1].observed.clear();
     let mut local = call(1, (25, 35), "0", "get 1", "0").kind(Kind::Local);
     local.observed = vec![calls[0].position().unwrap()];
@@ -208,7 +209,7 @@ fn a_local_read_is_of_some_prefix() {
     let with = |read: Call| [writes.to_vec(), vec![read]].concat();
     ["0", "1", "2"].into_iter().for_each(|reply| drop(allowed(&with(local(reply)))));
     forbidden(&with(local("7")), Rule::Reply, &[3]);
-    // The future: what was submitted after the answer.
+    // A read from the future: it observes a command that was submitted after its answer.
     let found = decide(&history(&with(local("3"))), &Service);
     assert!(matches!(&found, Verdict::Violated(found) if found.rule == Rule::Prefix), "{found:?}");
 }
@@ -230,8 +231,8 @@ fn a_read_after_a_position_holds_it() {
 }
 
 #[test]
-fn what_a_stale_read_has_shown_binds_its_session() {
-    // The write is under way when session 1 reads its effect; then session 1 goes on.
+fn a_stale_read_constrains_its_session() {
+    // The write is in progress when session 1 reads its effect. Then session 1 issues another read.
     let write = call(0, (0, 100), "0", "put 0 1", "0");
     let seen = call(1, (10, 20), "0", "get 0", "1").kind(Kind::Local);
     let again = |session, reply| call(session, (30, 40), "0", "get 0", reply).kind(Kind::Leader);
@@ -263,13 +264,13 @@ fn an_unknown_command_takes_effect_in_all_its_groups_at_once() {
     let unknown = call(0, (0, 1), "0 1", "add 0 1", "").ended(Outcome::Unknown);
     let read = |groups, from, replies| call(1, (from, from + 5), groups, "get 0", replies);
     allowed(&[unknown.clone(), read("0", 10, "1"), read("1", 20, "1")]);
-    // Session 1 has seen it in g0.
+    // Session 1 has observed the command in g0.
     let found = forbidden(&[unknown, read("0", 10, "1"), read("1", 20, "0")], Rule::Session, &[1, 2]);
     assert!(found.summary.starts_with("no order that respects the sessions"), "{found}");
 }
 
 #[test]
-fn what_was_not_applied_has_no_effect() {
+fn a_refused_call_has_no_effect() {
     let refused = call(0, (0, 1), "0", "add 0 1", "").ended(Outcome::NotApplied);
     let read = |reply| call(1, (10, 15), "0", "get 0", reply);
     assert_eq!(allowed(&[refused.clone(), read("0")]), [1]);
@@ -292,7 +293,7 @@ fn a_position_is_above_what_the_session_had_seen() {
     allowed(&[first.clone(), second(1, 40)]);
     forbidden(&[first.clone(), second(0, 40)], Rule::Position, &[0, 1]);
     forbidden(&[first.clone(), second(1, 40).observed(50)], Rule::Position, &[1]);
-    // A read at the leader may be answered at the position itself.
+    // A read at the leader may be answered at the same position.
     allowed(&[first.clone(), second(0, 50).ended(Outcome::Unknown)]);
     let read = |time| call(0, (20, 30), "0", "get 0", "1").kind(Kind::Leader).at(time);
     allowed(&[first.clone(), read(50)]);
@@ -306,7 +307,7 @@ fn only_times_are_compared_between_groups() {
         let seen = get(first, 0, Kind::Leader, 5);
         allowed(&[seen.clone(), get(second, 20, Kind::Leader, 5)]);
         forbidden(&[seen.clone(), get(second, 20, Kind::Leader, 4)], Rule::Position, &[0, 1]);
-        // A leader gives a message a later time than the one that it names.
+        // A leader assigns a message a later time than the one that it names.
         allowed(&[seen.clone(), get(second, 20, Kind::Ordered, 6)]);
         forbidden(&[seen.clone(), get(second, 20, Kind::Ordered, 5)], Rule::Position, &[0, 1]);
         allowed(&[get(second, 20, Kind::After(seen.position().unwrap()), 5)]);
@@ -335,7 +336,7 @@ fn a_read_holds_exactly_what_is_below_its_position() {
 }
 
 #[test]
-fn a_read_from_the_future_is_a_circle() {
+fn a_read_from_the_future_is_a_cycle() {
     let write = call(0, (20, 30), "0", "put 0 1", "0").at(50);
     let read = call(1, (0, 10), "0", "get 0", "1").kind(Kind::After(position(50)));
     let found = forbidden(&[write, read], Rule::Prefix, &[0, 1]);
@@ -348,9 +349,9 @@ fn a_read_from_the_future_is_a_circle() {
     );
 }
 
-/// Every order of the commands leads to another state, and none to the one that was read.
+/// Every order of the commands leads to another state, and no state matches the read.
 #[test]
-fn a_search_without_end_is_given_up() {
+fn a_search_that_is_too_hard_is_abandoned() {
     let mut calls: Vec<Call> =
         (0..20).map(|session| call(session, (0, 10), "0", &format!("push 0 {session}"), "")).collect();
     calls.push(call(20, (20, 30), "0", "get 0", "7"));
@@ -358,7 +359,7 @@ fn a_search_without_end_is_given_up() {
 }
 
 #[test]
-fn the_witness_is_refused_where_it_is_wrong() {
+fn a_wrong_witness_is_rejected() {
     let calls = [
         call(0, (0, 10), "0", "put 0 1", "0"),
         call(1, (20, 30), "0", "put 0 2", "1"),

@@ -1,4 +1,4 @@
-//! The decider of histories of calls.
+//! Tests of the decision about histories of calls.
 
 mod by_hand;
 mod oracle;

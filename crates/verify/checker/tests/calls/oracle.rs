@@ -1,6 +1,6 @@
-//! Tiny histories, decided by trying all orders: the decider agrees on every one.
+//! Compares the decision with an exhaustive search over all orders of tiny histories.
 //!
-//! The promise is written down here once more, pair by pair, and shares nothing with the decider.
+//! The promise is specified here a second time, pair by pair. This specification shares no code with the decision.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,14 +35,14 @@ fn in_time(a: &Call, b: &Call) -> bool {
     a.answered().is_some_and(|answered| answered < b.submitted)
 }
 
-/// Positions that a call's session had observed when it submitted the call.
+/// Returns the positions that a call's session had observed when it submitted the call.
 fn observed(calls: &[Call], call: &Call) -> Vec<Position> {
     let same = |c: &&Call| (c.session, c.generation) == (call.session, call.generation) && has_place(c);
     let earlier = calls.iter().filter(same).filter(|c| c.submitted <= call.submitted);
     earlier.flat_map(|c| c.observed.clone()).collect()
 }
 
-/// Whether `a` must come before `b` for another reason than positions in their answers.
+/// Returns whether `a` must come before `b` for a reason other than positions in their answers.
 fn must_precede(calls: &[Call], a: &Call, b: &Call) -> bool {
     let strict = !is_stale(a) && !is_stale(b);
     let real_time = in_time(a, b) && share_group(a, b) && (strict || is_stale(a) && b.kind == Kind::Command);
@@ -60,7 +60,7 @@ fn must_precede(calls: &[Call], a: &Call, b: &Call) -> bool {
     real_time || session || seen || asked
 }
 
-/// Whether `a` must come before `b` by the positions in their answers.
+/// Returns whether `a` must come before `b` because of the positions in their answers.
 fn is_positioned_before(a: &Call, b: &Call) -> bool {
     let (Some(pa), Some(pb)) = (a.position(), b.position()) else { return false };
     if !share_group(a, b) {
@@ -74,7 +74,7 @@ fn is_positioned_before(a: &Call, b: &Call) -> bool {
     }
 }
 
-/// Whether positions contradict without any look at the replies.
+/// Returns whether positions contradict each other or the times, independent of the replies.
 fn positions_contradict(calls: &[Call]) -> bool {
     let all = || calls.iter().filter(|call| has_place(call));
     all().enumerate().any(|(i, b)| {
@@ -102,7 +102,7 @@ fn positions_contradict(calls: &[Call]) -> bool {
     })
 }
 
-/// Whether there is an order, by trying all.
+/// Returns whether there is an order, by trying all.
 fn has_order(calls: &[Call], with_positions: bool) -> bool {
     let before: Vec<Vec<bool>> = calls
         .iter()
@@ -113,7 +113,7 @@ fn has_order(calls: &[Call], with_positions: bool) -> bool {
             calls.iter().map(comes_before).collect()
         })
         .collect();
-    // Calls of unknown outcome: each subset of them.
+    // Each subset of the calls of unknown outcome is tried.
     let optional: Vec<usize> = (0..calls.len()).filter(|i| calls[*i].outcome == Outcome::Unknown).collect();
     (0..1_u32 << optional.len()).any(|subset| {
         let chosen = |i: &usize| match optional.iter().position(|o| o == i) {
@@ -138,7 +138,7 @@ fn try_all(calls: &[Call], before: &[Vec<bool>], left: &[usize], states: &[[i64;
         })
 }
 
-/// Applies a call in all its groups; whether each reply is the one that was answered.
+/// Applies a call in all its groups. Returns whether each reply is the recorded one.
 fn is_right(call: &Call, states: &mut [[i64; KEYS]; 3]) -> bool {
     call.groups.iter().all(|group| {
         let state = &mut states[group.index()];
@@ -150,7 +150,7 @@ fn is_right(call: &Call, states: &mut [[i64; KEYS]; 3]) -> bool {
     })
 }
 
-/// Whether these calls in this order show that the promise is kept.
+/// Returns whether these calls in this order prove that the promise is kept.
 fn is_order(calls: &[Call], order: &[usize]) -> bool {
     let must_be_there = |i: &usize| calls[*i].answered().is_some();
     let is_against = |at: usize, later: usize| {
@@ -164,7 +164,8 @@ fn is_order(calls: &[Call], order: &[usize]) -> bool {
         && order.iter().all(|i| is_right(&calls[*i], &mut states))
 }
 
-/// A tiny history: up to six calls with random times, replies that some order gives or nearly gives, and positions of that order.
+/// Returns a tiny history: up to six calls with random times. Its replies are those of some order, or nearly so, and so
+/// are its positions.
 fn tiny(random: &mut Random) -> Vec<Call> {
     let count = 2 + random.below(5) as usize;
     let (span, sessions) = (4 + random.below(14), 1 + random.below(3));
@@ -220,7 +221,7 @@ fn tiny(random: &mut Random) -> Vec<Call> {
             if moved { Position { time: random.below(12), ..position } } else { position }
         });
         let submitted = random.below(span);
-        // Loosely along the order that made the replies.
+        // Submission times loosely follow the order that produced the replies.
         let submitted = if random.percent(60) { (time + random.below(3)).saturating_sub(2) } else { submitted };
         let outcome = match random.below(12) {
             0 => Outcome::Unknown,
@@ -247,10 +248,10 @@ fn all_orders_of_many_tiny_histories_agree() {
     agree(20_000..400_000);
 }
 
-/// Orders that are right or nearly so: what the decider finds or else the order that made the replies, each also with two neighbours
-/// swapped and without one call.
+/// Verifies orders that are correct or nearly correct: the order of the decision, or else the order that produced the
+/// replies. Each is also tested with two neighbours swapped and with one call removed.
 #[test]
-fn the_witness_is_confirmed_exactly_where_it_is_right() {
+fn a_witness_is_confirmed_exactly_if_it_is_right() {
     let mut confirmed = [0; 2];
     for seed in 0..10_000 {
         let calls = tiny(&mut Random(seed));
@@ -292,7 +293,7 @@ fn agree(seeds: Range<u64>) {
             }
             Verdict::Violated(example) => {
                 assert!(!is_kept, "seed {seed}: violated as {example}\n{}", text());
-                // An order without a look at positions shows that they alone contradict, and nothing else does.
+                // If an order exists without regard to positions, only the positions can contradict.
                 let by_replies = has_order(&calls, false);
                 assert!(
                     !by_replies || example.rule == Rule::Position || is_about_positions(&calls),
@@ -316,13 +317,13 @@ fn agree(seeds: Range<u64>) {
     assert!(rules.len() >= 6, "{rules:?}");
 }
 
-/// Whether positions are part of what is asked for, not only of answers.
+/// Returns whether positions are part of the calls themselves, not only of their answers.
 fn is_about_positions(calls: &[Call]) -> bool {
     calls.iter().any(|call| matches!(call.kind, Kind::After(_)) || !call.observed.is_empty() || is_stale(call))
 }
 
-/// Whether the calls of a counter-example contradict whatever the others did: all others become calls of unknown outcome, but what
-/// their sessions had observed stays.
+/// Returns whether the calls of a counter-example contradict whatever the other calls did. For this, all other calls
+/// become calls of unknown outcome, but the observations of their sessions remain.
 fn is_enough(calls: &[Call], example: &[usize]) -> bool {
     let mut weaker = calls.to_vec();
     for (index, call) in weaker.iter_mut().enumerate() {

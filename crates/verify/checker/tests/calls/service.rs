@@ -1,13 +1,14 @@
-//! A small service: numbers under keys.
+//! A small service for tests: numbers under keys.
 
 use stentor_checker::Group;
 use stentor_checker::calls::Model;
 
-/// How many keys there are.
+/// Number of keys.
 pub(crate) const KEYS: usize = 6;
 
-/// Numbers under the keys 0 to 5. Commands are `put K V`, which returns what was there; `add K V`, which returns the sum; and
-/// `push K V`, which makes it ten times as much plus V, and returns nothing. Reads are `get K` and `sum`.
+/// Numbers under the keys 0 to 5. The commands are `put K V`, which returns the previous value, `add K V`, which
+/// returns the sum, and `push K V`, which multiplies the value by ten, adds V, and returns nothing. The reads are `get
+/// K` and `sum`.
 pub(crate) struct Service;
 
 impl Model for Service {

@@ -1,4 +1,4 @@
-//! Simulated histories: right ones are kept, and each kind of planted fault is found.
+//! Simulated histories: correct ones are accepted, and each kind of injected fault is found.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use stentor_checker::calls::{Call, History, Verdict, decide, verify};
 use crate::service::Service;
 use crate::simulator::{Config, Fault, Simulator};
 
-/// Enough for each kind of fault to be found several times.
+/// Number of seeds in which each kind of fault is found several times.
 const SEEDS: u64 = 20;
 const MANY_SEEDS: u64 = 1000;
 
-/// A history, and whether a fault was planted.
+/// Returns a history, and whether a fault was injected.
 fn simulate(fault: Fault, seed: u64) -> (History, bool) {
     let positions = !seed.is_multiple_of(4);
     let config = Config { calls: 60, groups: 3, sessions: 5, keys: 2, several: 40, unknown: 20, positions, fault };
@@ -48,7 +48,7 @@ fn many_right_histories_are_kept_and_their_orders_hold() {
     keep_right_histories(MANY_SEEDS..50 * MANY_SEEDS);
 }
 
-/// Where a fault was planted at least `least` of a hundred times it is found.
+/// Checks that a fault is found in at least `least` percent of the histories in which it was injected.
 fn find(fault: Fault, seeds: Range<u64>, least: usize) {
     let (mut planted, mut found, mut calls) = (0, 0, 0);
     let mut rules = BTreeMap::new();
@@ -72,8 +72,8 @@ fn find(fault: Fault, seeds: Range<u64>, least: usize) {
     assert!(found * 100 >= planted * least, "{found} of {planted}");
 }
 
-/// Of a hundred histories with a fault, those in which it must be found. In the others it changes no answer, or the calls under way
-/// explain what it changes.
+/// Percentage of histories with an injected fault in which it must be found. In the others the fault changes no answer,
+/// or concurrent calls explain the change.
 fn least(fault: Fault) -> usize {
     match fault {
         Fault::None => 0,

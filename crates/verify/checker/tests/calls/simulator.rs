@@ -1,5 +1,5 @@
-//! A small replicated service: groups that agree on timestamps, members that lag behind, and sessions that record their calls. It
-//! keeps the promise, unless a fault is planted.
+//! A simulator of a small replicated service: groups that agree on timestamps, members that lag behind, and sessions
+//! that record their calls. The service keeps the promise unless a fault is injected.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,24 @@ use crate::service::{KEYS, Service};
 
 type State = [i64; KEYS];
 
-/// What goes wrong, once in a history.
+/// A fault that is injected once in a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     None,
-    /// A read at the leader is answered from a state that lacks what had been answered.
+    /// A read at the leader is answered from a state that lacks answered commands.
     StaleRead,
-    /// A command is answered and has no effect.
+    /// A command is answered but has no effect.
     LostWrite,
     /// A command takes effect twice.
     Doubled,
-    /// No call is ordered behind what its session had seen.
+    /// Calls are not ordered after those that their session had observed.
     Session,
     /// Two groups apply two commands in opposite orders.
     Cycle,
-    /// A command to several groups is answered by all and takes effect in one.
+    /// A command to several groups is answered by all of them but takes effect in only one.
     Torn,
-    /// A read is answered from a prefix without the position that it asks for, or with what was submitted after its answer.
+    /// A read is answered from a prefix without the requested position, or with commands that were submitted after its
+    /// answer.
     Prefix,
 }
 
@@ -35,22 +36,22 @@ pub(crate) struct Config {
     pub(crate) calls: usize,
     pub(crate) groups: u16,
     pub(crate) sessions: usize,
-    /// How many keys are used: the fewer, the more a fault shows.
+    /// Number of keys in use. Faults are more visible with fewer keys.
     pub(crate) keys: u64,
-    /// Of a hundred commands and ordered reads, those to several groups.
+    /// Percentage of commands and ordered reads that are sent to several groups.
     pub(crate) several: u64,
-    /// Of a thousand calls, those of unknown outcome.
+    /// Number of calls of unknown outcome per 1000 calls.
     pub(crate) unknown: u64,
     pub(crate) positions: bool,
     pub(crate) fault: Fault,
 }
 
-/// A call that is under way.
+/// A call in progress.
 struct Pending {
-    /// Its number.
+    /// The number of the call.
     call: usize,
     floor: u64,
-    /// By group, the time that it was given there.
+    /// The time that each group assigned.
     times: BTreeMap<Group, u64>,
     position: Option<Position>,
     replies: Vec<(Group, Vec<u8>)>,
@@ -60,7 +61,7 @@ struct Pending {
 struct Member {
     clock: u64,
     state: State,
-    /// What was applied, with the state after it: the first has none.
+    /// The applied calls, each with the state after it. The first entry is the initial state.
     applied: Vec<(Position, State)>,
     reads: u64,
 }
@@ -101,7 +102,7 @@ impl Simulator {
         }
     }
 
-    /// Runs, and returns the calls and whether a fault was planted.
+    /// Runs the simulation. Returns the calls and whether a fault was injected.
     pub(crate) fn run(mut self) -> (Vec<Call>, bool) {
         while self.calls.len() < self.config.calls || self.calls.iter().zip(0..).any(|(_, call)| self.waits(call)) {
             self.now += 1;
@@ -127,7 +128,7 @@ impl Simulator {
         self.pending.iter().any(|pending| pending.call == call && !pending.lost)
     }
 
-    /// Plants the fault, if it is this one, now and then.
+    /// Returns whether to inject the fault here: only if it is the configured one, and with some probability.
     fn plant(&mut self, fault: Fault) -> bool {
         let plant = self.config.fault == fault && !self.planted && self.random.percent(30);
         self.planted |= plant;
@@ -204,7 +205,7 @@ impl Simulator {
         }
     }
 
-    /// Something happens to some call.
+    /// Advances a random call by one step.
     fn advance(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -242,7 +243,7 @@ impl Simulator {
         }
     }
 
-    /// Delivers what is first in a group, if that is certain.
+    /// Delivers the first call in a group if its position is decided.
     fn deliver(&mut self, group: Group) {
         let waiting = self.pending.iter().enumerate().filter(|(_, pending)| {
             pending.times.contains_key(&group) && !pending.replies.iter().any(|(of, _)| *of == group)
@@ -347,7 +348,7 @@ impl Simulator {
             let state = simulator.members[group.index()].applied[prefix].1;
             Service.read(&state, group, &simulator.calls[call].operation)
         };
-        // An older state that gives the same answer would be no fault.
+        // An older state with the same answer would not be a fault.
         let shows = reply_at(self, older) != reply_at(self, if kind == Kind::Leader { last } else { holds });
         if kind == Kind::Leader {
             let member = &mut self.members[group.index()];

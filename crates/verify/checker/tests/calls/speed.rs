@@ -1,4 +1,4 @@
-//! How long deciding takes. The bound is wide enough for slow machines and builds without optimisation.
+//! The time of a decision. The limit is wide enough for slow machines and unoptimised builds.
 
 use std::time::{Duration, Instant};
 
