@@ -1,4 +1,4 @@
-//! The processes of a run.
+//! The processes of a calm run, without faults.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::chance::Chance;
 use crate::history::History;
 use crate::scenario::Scenario;
 
-/// What all processes of a run share.
+/// The state that all processes of a run share.
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) history: RefCell<History>,
@@ -28,7 +28,7 @@ pub(crate) enum Actor {
 pub(crate) struct MemberActor {
     pub(crate) member: Member<SimFabric>,
     pub(crate) me: ProcessId,
-    /// Places of clients.
+    /// Number of client ids.
     pub(crate) clients: u16,
     pub(crate) shared: Rc<Shared>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Load {
     pub(crate) pause_ns: u64,
     pub(crate) burst: u64,
     large: bool,
-    /// The next message, drawn but not sent.
+    /// The next message, which is drawn but not sent.
     pub(crate) next: Option<Message>,
     pub(crate) not_before_ns: u64,
     pub(crate) expected: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Message {
 }
 
 impl Load {
-    /// What a client of a drawn run has to send.
+    /// Draws the load of a client in a drawn run.
     pub(crate) fn new(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -> Load {
         Load {
             chance: Chance::new(seed, 1 + u64::from(client.0)),
@@ -104,7 +104,7 @@ impl Load {
 }
 
 impl Load {
-    /// Takes the next message, unless there is none. If it is not yet time, the process is woken when it is.
+    /// Returns the next message if one is left and due. If it is not due yet, schedules a wake-up of the process.
     pub(crate) fn take(&mut self, world: &World, me: ProcessId, now_ns: u64) -> Option<Message> {
         if self.left == 0 {
             return None;
@@ -116,7 +116,7 @@ impl Load {
         Some(self.next.take().unwrap_or_else(|| self.draw()))
     }
 
-    /// A pause, ns.
+    /// Draws the pause after a message, in nanoseconds.
     pub(crate) fn between_messages(&mut self) -> u64 {
         if !self.left.is_multiple_of(self.burst) {
             return 0;
@@ -147,7 +147,7 @@ impl MemberActor {
         let worked = member.step(Duration::from_nanos(now_ns), &mut app);
         let operations = member.take_operations();
         shared.history.borrow_mut().operations(now_ns, *me, &operations);
-        // Clients begin by letters, which are repeated in time. Nothing else needs time in a calm run.
+        // Clients start with peer messages, which are repeated on ticks. Nothing else needs time in a calm run.
         let open = |client| member.replica().succession(client).is_some_and(|last| last.settled);
         if !(0..clients).map(ClientId).all(open) {
             shared.world.wake_at(*me, member.next_tick().as_nanos() as u64);
@@ -168,7 +168,8 @@ impl ClientActor {
         worked
     }
 
-    /// Sends the next message, if it is time and there is room. Nobody is missing in a calm run: it begins when all are there.
+    /// Sends the next message if it is due and there is room. A calm run begins when all processes are connected, so
+    /// none is missing.
     fn submit(&mut self, now_ns: u64) -> bool {
         if self.client.submitted() == 0 {
             let all: Vec<GroupId> = self.client.topology().group_ids().collect();

@@ -1,8 +1,8 @@
-//! Counts of the rare ways in which members caught up with their leaders, as reports name them.
+//! Counts of the rare ways in which members caught up with their leaders, for reports.
 
 use stentor_multicast::CatchUps;
 
-/// The counts that simulation runs claim to reach.
+/// Names of the counts that a simulation run must reach.
 pub(crate) const CLAIMS: [&str; 1] = ["states_overtaken"];
 
 /// Adds the counts of another member.

@@ -1,16 +1,17 @@
-//! The clocks of the hosts of a run, in profile `clocks`, and what final times are judged by.
+//! The clocks of the hosts of a run in profile `clocks`, and the rules by which final times are judged.
 //!
-//! Every host has a wall clock with a skew, a monotonic clock with a drift, and sometimes steps of the wall clock. In some
-//! runs one host is off by more than the bound, by up to a year. It is a member of a group of three or more, so that its
-//! group has other opinions; a group whose only host is wrong has a wrong time by the rules.
+//! Every host has a wall clock with a skew, a monotonic clock with a drift, and in some runs steps of the wall clock.
+//! In some runs one host is off by more than the bound, by up to a year. It is a member of a group of three or more, so
+//! that a majority of its group disagrees with it. A group whose only host is wrong has a wrong time by the rules.
 //!
-//! # What is judged
-//! A final time is *physical* if it is of this age and not a count of messages. Where most clocks are right, a physical time is
-//! - no later than the moment of its delivery by the fastest right clock, and
-//! - no earlier than the moment at which its message was multicast, by the slowest, but for what a leader needs to learn the
-//!   time.
+//! # Rules
+//! A final time is *physical* if it is close to the present, and not a count of messages. If most clocks are right, a
+//! physical time is
+//! - not later than the time of its delivery by the fastest right clock, and
+//! - not earlier than the time at which its message was multicast by the slowest right clock, minus the time that a
+//!   leader needs to learn the time.
 //!
-//! That times do not fall with delivery, and are the same in all destination groups, is part of M5.
+//! M5 checks that times rise with deliveries and are the same in all destination groups.
 
 use std::collections::HashMap;
 
@@ -20,32 +21,34 @@ use stentor_multicast::{ClockCounts, MessageId, Topology};
 use crate::chance::Chance;
 use crate::nemesis::Profile;
 
-/// The clocks of a seed.
+/// The stream of random choices of the clocks.
 const STREAM: u64 = 405;
-/// True time at the beginning, ns since 1970.
+/// True time at the beginning, in nanoseconds since 1970.
 pub(crate) const EPOCH_NS: u64 = 1_795_000_000_000_000_000;
 const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
-/// Clocks that are right are within a quarter of this of true time, ns.
+/// The bound on clock errors, in nanoseconds. Clocks that are right are within a quarter of it of true time.
 pub(crate) const BOUND_NS: u64 = 100_000;
 const RIGHT_NS: u64 = BOUND_NS / 4;
-/// How far the time of a group is off if groups differ, and the clock of a host from that of its group, ns.
+/// Maximum error of a group's common time if groups differ (`APART_NS`), and of a host's clock relative to its group's
+/// time (`ALIKE_NS`), in nanoseconds.
 const APART_NS: u64 = BOUND_NS * 3 / 8;
 const ALIKE_NS: u64 = BOUND_NS / 8;
-/// Drifts, in millionths.
+/// Maximum drift, in millionths.
 const DRIFT_PPM: u64 = 100;
-/// What drift and slewing add in a run, ns.
+/// Additional error by drift and slewing during a run, in nanoseconds.
 const SLACK_NS: u64 = 2_000;
-/// A leader that has heard too few clocks waits for four bounds; readings that a bad network delays are late by as much again.
+/// Time that a leader needs to learn the time, in nanoseconds. A leader that knows too few clocks waits for four
+/// bounds, and a bad network may delay readings by as much again.
 const LEARNING_NS: u64 = 8 * BOUND_NS;
 
-/// The counts that simulation runs claim to reach.
+/// Names of the counts that a simulation run must reach.
 pub(crate) const CLAIMS: [&str; 4] = ["clock_physical", "clock_behind", "clock_waiting", "leaders_off_the_median"];
 
 /// The clock of one host.
 #[derive(Clone, Debug, Default)]
 struct Host {
     drift_ppm: i64,
-    /// From when on the wall clock is ahead by how much, in order.
+    /// The offset of the wall clock in nanoseconds from each time on, in order.
     steps: Vec<(u64, i64)>,
 }
 
@@ -53,30 +56,30 @@ struct Host {
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     hosts: Vec<Host>,
-    /// How far clocks that are right may be from true time, ns.
+    /// Maximum error of the clocks that are right, in nanoseconds.
     right_ns: u64,
     multicast: HashMap<MessageId, u64>,
-    /// Final times that are off.
+    /// Descriptions of wrong final times.
     pub(crate) wrong: Vec<String>,
-    /// Deliveries at times that are not physical.
+    /// Number of deliveries at times that are not physical.
     pub(crate) logical: u64,
 }
 
-/// What may be wrong with clocks.
+/// The kind of clock errors in a run.
 #[derive(Clone, Copy)]
 enum Trouble {
-    /// All are right.
+    /// All clocks are right.
     None,
-    /// One is off by more than the bound, all the time.
+    /// One clock is off by more than the bound, all the time.
     Off,
-    /// One is stepped, again and again.
+    /// One clock is stepped repeatedly.
     Steps,
-    /// Those of one group agree, and groups differ.
+    /// The clocks of each group agree, and groups differ.
     Apart,
 }
 
 impl Clocks {
-    /// The clocks of a seed, if the profile has any.
+    /// Draws the clocks of a seed. Returns `None` if the profile has none.
     pub(crate) fn draw(seed: u64, profile: Profile, topology: &Topology) -> Option<Self> {
         if profile != Profile::Clocks {
             return None;
@@ -121,12 +124,12 @@ impl Clocks {
         Some(Clocks { hosts, right_ns, multicast: HashMap::new(), wrong: Vec::new(), logical: 0 })
     }
 
-    /// The monotonic clock of a member's host, ns.
+    /// Returns the monotonic clock of a member's host, in nanoseconds.
     pub(crate) fn monotonic(&self, member: ProcessId, now_ns: u64) -> u64 {
         now_ns.saturating_add_signed(now_ns as i64 * self.hosts[member.index()].drift_ppm / 1_000_000)
     }
 
-    /// The wall clock of a member's host, ns since 1970.
+    /// Returns the wall clock of a member's host, in nanoseconds since 1970.
     pub(crate) fn wall(&self, member: ProcessId, now_ns: u64) -> u64 {
         let host = &self.hosts[member.index()];
         let ahead = host.steps.iter().rev().find(|(at, _)| *at <= now_ns).map_or(0, |(_, ahead)| *ahead);
@@ -157,7 +160,7 @@ fn signed(chance: &mut Chance, most: u64) -> i64 {
     chance.between(0, 2 * most) as i64 - most as i64
 }
 
-/// Off by more than the bound: a little, or up to a year.
+/// Draws an offset above the bound: a small one, or one of up to a year.
 fn far(chance: &mut Chance) -> i64 {
     let most = if chance.between(0, 1) == 0 { 20 * BOUND_NS as i64 } else { YEAR_NS };
     let far = chance.between(2 * BOUND_NS, most as u64) as i64;
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_off_are_wrong() {
+    fn times_outside_of_their_bounds_are_wrong() {
         let (_, mut clocks) = clocks(1);
         let id = MessageId { client: stentor_multicast::ClientId(0), sequence: 1 };
         clocks.multicast(id, 1_000_000);

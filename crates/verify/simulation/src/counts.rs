@@ -1,4 +1,4 @@
-//! What one message costs on a quiet network.
+//! Counts the remote writes for one message on a quiet network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use stentor_multicast::{
     stateless,
 };
 
-/// Remote writes of one process for one message.
+/// The remote writes of one process for one message.
 #[derive(Clone, Debug)]
 pub struct RoleCounts {
-    /// The index of its group; `None` for the client.
+    /// The index of the process's group, or `None` for the client.
     pub group: Option<usize>,
-    /// Whether it leads its group.
+    /// `true` if the process leads its group.
     pub is_leader: bool,
-    /// By step.
+    /// The remote writes, by protocol step.
     pub counts: Counts,
-    /// Everything that its NIC was asked to do since the message was multicast.
+    /// Number of work requests posted to the NIC since the message was multicast.
     pub posts: u64,
-    /// Of these, credits.
+    /// Number of credit writes among `posts`.
     pub credits: u64,
 }
 
@@ -30,19 +30,19 @@ enum Node {
     Client(Box<Client<SimFabric>>),
 }
 
-/// Multicasts one message to the first `destinations` of the groups, on a network where everything takes the same time,
-/// and counts the remote writes of every process.
+/// Multicasts one message to the first `destinations` of the groups, and counts the remote writes of every process.
+/// Every operation on the network takes the same time.
 ///
 /// # Errors
-/// [`NodeError`], if a node cannot start.
+/// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If the groups are not a possible cluster, or the message is not delivered by every destination process.
+/// If the groups are not a valid cluster, or if some destination process does not deliver the message.
 pub fn count_writes(groups: &[usize], destinations: usize, variant: Variant) -> Result<Vec<RoleCounts>, NodeError> {
     let topology = Arc::new(Topology::new(groups, 1).expect("a possible cluster"));
     let world = World::new(SimConfig::new(topology.processes(), 0, NetworkModel::uniform(1_000)));
     let mut nodes = nodes(&topology, &world, variant)?;
-    // Connections and the first credits come before the message.
+    // Connections and the first credits precede the message, so they are not counted.
     let mut delivered = settle(&world, &mut nodes);
     assert_eq!(delivered, 0);
     let before: Vec<u64> = (0..nodes.len()).map(|p| posts(&world, p)).collect();
@@ -87,7 +87,7 @@ fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Ve
     (0..topology.processes() as u16).map(ProcessId).map(node).collect()
 }
 
-/// Runs until nothing is left to happen; returns the deliveries.
+/// Runs until no event is left. Returns the number of deliveries.
 fn settle(world: &World, nodes: &mut [Node]) -> u64 {
     let mut delivered = 0;
     let until = world.now_ns() + 1_000_000_000;

@@ -1,8 +1,8 @@
-//! Counts of what became of groups that lost their memory, as reports name them.
+//! Counts of the outcomes of groups that lost their memory, for reports.
 
 use stentor_multicast::Settlements;
 
-/// The counts that simulation runs claim to reach.
+/// Names of the counts that a simulation run must reach.
 pub(crate) const CLAIMS: [&str; 8] = [
     "groups_waiting",
     "groups_founded_anew",
@@ -14,10 +14,10 @@ pub(crate) const CLAIMS: [&str; 8] = [
     "old_incarnations_refused",
 ];
 
-/// What became of groups that lost their memory.
+/// Counts of the outcomes of groups that lost their memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ForgetCounts {
-    /// Groups that waited, because somebody remembered them.
+    /// Groups that waited, because some process remembered them.
     pub waiting: u64,
     /// Groups that were founded anew.
     pub founded: u64,
@@ -29,15 +29,15 @@ pub struct ForgetCounts {
     pub two_reset: u64,
     /// Requests of the operator that a member refused.
     pub refused: u64,
-    /// Members that were started again because their group was reset without their state.
+    /// Members that were restarted because their group was reset without their state.
     pub ended: u64,
-    /// Nobody remembered anything for a moment.
+    /// `true` if at some time no process remembered anything.
     pub forgot_all: bool,
-    /// Messages to histories that are over which the survivors delivered.
+    /// Messages to ended histories that the survivors delivered.
     pub delivered_by_survivors: u64,
-    /// Messages to such histories and to survivors which nobody delivered.
+    /// Messages to ended histories and to survivors that no process delivered.
     pub delivered_by_nobody: u64,
-    /// At members.
+    /// Outcomes of in-doubt messages at members.
     pub settlements: Settlements,
 }
 

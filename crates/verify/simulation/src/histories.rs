@@ -1,31 +1,36 @@
-//! Judges runs in which groups lose their memory: each history of a group by itself.
+//! Judges runs in which groups lose their memory: each history of a group separately.
 //!
-//! The checker takes histories apart by what recorded files tell of them. A simulated run knows more: the history of each delivery,
-//! and the incarnation that a client knew when it multicast. So it is judged without guesses.
+//! The checker determines histories from recorded files. A simulated run has more information: the history of each
+//! delivery, and the incarnation that a client knew at each multicast. It can therefore be judged without assumptions.
 //!
-//! A group that is reset or founded anew begins a *history*, told by its beginnings ([`Origin`]): it has so many deliveries in common with
-//! the one before. A delivery is *on* a history if it has a number that the deliverer's history and this one have in common.
-//! The *last* history of a group is that of its largest incarnation. A client multicasts to the history that it knows.
+//! A group that is reset or founded anew begins a *history*. A history is identified by its origins ([`Origin`]), which
+//! contain the number of deliveries that it shares with the previous one. A delivery is *on* a history if the
+//! deliverer's history and this one share its number. The *last* history of a group is that of its largest incarnation.
+//! A client multicasts to the history that it knows.
 //!
-//! What a member did counts for the history in which it is seen after that. A state is given to its application before the member
-//! has it, and may be of another history than the member is seen in meanwhile. So what the application did from there on waits until
-//! the member has as many deliveries; it counts for none if the application begins anew before that.
+//! The actions of a member count for the history in which it is seen next. Its application may receive a state before
+//! the member itself has installed it, while the member is still seen in another history. The application's later
+//! actions are therefore held back until the member has as many deliveries. They count for no history if the
+//! application begins anew before that.
 //!
-//! A message is *lossy* if the last history of a destination group does not begin where the one does to which it was multicast: that
-//! group may lack it, and the others, the *survivors*, settle it. The checker judges selections of what happened, by the definitions
-//! that hold everywhere:
-//! - *The last histories.* Everything. A lossy message that was delivered on none of them was never multicast; another one was multicast
-//!   to its survivors and to the groups that have delivered it. So it is delivered by all survivors, or by nobody.
-//! - *Each other history*, the deliveries of its members alone: integrity, order, FIFO, fencing, coming back. Liveness and agreement
-//!   ended with it.
-//! - *Each other history beside the last ones of the other groups*: no cycle of orders, and none against real time.
+//! A message is *lossy* if the last history of a destination group has another origin than the history to which it was
+//! multicast. That group may lack the message, and the other groups, the *survivors*, determine its outcome. The
+//! checker judges selections of the events, by the general definitions:
+//! - *The last histories*, with all events. A lossy message that was delivered on none of them counts as never
+//!   multicast. Any other lossy message counts as multicast to its survivors and to the groups that have delivered it.
+//!   It must therefore be delivered by all survivors, or by none.
+//! - *Each other history*, with the deliveries of its members only: integrity, order, FIFO, fencing, rejoin. Liveness
+//!   and agreement ended with the history.
+//! - *Each other history together with the last ones of the other groups*: no cycle of orders, and no violation of real
+//!   time.
 //! - *All operations and memory*: genuineness and bounds do not depend on histories.
 //!
-//! What a process multicast behind a lossy message that nobody delivered may be lost with it, also if it was synced: it is void.
+//! Messages that a process multicast after an undelivered lossy message may be lost with it, even if they were synced.
 //!
-//! Beyond that, what was delivered on any history is delivered by all survivors; and no id is used twice. If a group was founded twice
-//! in incarnations of one number, because nobody who remembered the first one was there, the clients that it numbers may
-//! use ids again (`docs/guarantees.md`, "Ids after a loss"): those are other messages.
+//! In addition, a message that was delivered on any history must be delivered by all survivors, and no message id may
+//! be used twice. There is one exception to the latter. A group may be founded twice in incarnations of one number, if
+//! no process that remembers the first one is up. The clients whose ids this group assigns may then reuse message ids
+//! (`docs/guarantees.md`, "Ids after a loss"), for different messages.
 
 use std::collections::HashMap;
 
@@ -33,12 +38,12 @@ use stentor_checker::{Checker, Cluster, CounterExample, Event, EventKind, GroupS
 use stentor_fabric::ProcessId;
 use stentor_multicast::{ClientId, Incarnation, Origin, Topology};
 
-/// A history, by its place in the list of all.
+/// A history, as its index in the list of all histories.
 type Path = usize;
-/// By process and life, the last of its sequences that was not lost.
+/// The largest sequence number that was not lost, by process and life.
 type Lost = HashMap<(ProcessId, u64), u64>;
 
-/// The deliveries that two histories have in common, each told by its beginnings.
+/// Returns the number of deliveries that two histories share.
 fn common(one: &[Origin], other: &[Origin]) -> u64 {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     if same == 0 {
@@ -52,7 +57,7 @@ fn common(one: &[Origin], other: &[Origin]) -> u64 {
 struct History {
     group: usize,
     origins: Vec<Origin>,
-    /// The age of the group, and the largest incarnation in which it was seen.
+    /// The age of the group, and the largest incarnation in which the history was seen.
     last: (u64, Incarnation),
 }
 
@@ -65,7 +70,7 @@ struct Delivery {
 
 /// A message as it was multicast.
 struct Sent {
-    /// Groups, each with the incarnation that the client knew.
+    /// Destination groups, each with the incarnation that the client knew.
     to: Vec<(usize, Incarnation)>,
     process: ProcessId,
     life: u64,
@@ -73,30 +78,31 @@ struct Sent {
     deliveries: Vec<Delivery>,
 }
 
-/// What happened, with the history of each member at that time.
+/// The events of a run, each with the history of its member at that time.
 pub(crate) struct Histories {
     events: Vec<(Event, Option<Path>)>,
     paths: Vec<History>,
     by_incarnation: HashMap<(usize, Incarnation), Path>,
-    /// By member: events since it was last looked at, or since its application was given a state that it has not got yet.
+    /// Events of each member since it was last looked at, or since its application received a state that the member has
+    /// not installed yet.
     open: Vec<Vec<usize>>,
-    /// By member: states of its application since then, with the number of deliveries.
+    /// States of each member's application since then, with the number of deliveries.
     states: Vec<Vec<(u64, u64)>>,
-    /// By member: its deliveries when it was last looked at.
+    /// Number of deliveries of each member when it was last looked at.
     delivered: Vec<u64>,
-    /// By member: the history in which it was last seen.
+    /// The history in which each member was last seen.
     current: Vec<Option<(Path, Incarnation)>>,
-    /// By group, beginning and number.
+    /// Digests of states, by group, origin and number.
     digests: HashMap<(usize, Incarnation, u64), u64>,
     sent: HashMap<MessageId, Sent>,
     groups: Vec<usize>,
-    /// By client: the group that numbers it.
+    /// The group that assigns the id of each client.
     homes: Vec<usize>,
-    /// By group: how often it began from nothing.
+    /// Number of times that each group began from nothing.
     ages: Vec<u64>,
-    /// By group: it did so in an incarnation that has no larger number than one before.
+    /// For each group, whether it began in an incarnation whose number is not above all earlier ones.
     again: Vec<bool>,
-    /// How often ids were used before.
+    /// Number of earlier uses of each message id.
     uses: HashMap<stentor_multicast::MessageId, u64>,
     wrong: Vec<(&'static str, String)>,
 }
@@ -125,12 +131,12 @@ impl Histories {
         }
     }
 
-    /// How often the id of a message was used before.
+    /// Returns the number of earlier uses of a message id.
     pub(crate) fn uses(&self, id: stentor_multicast::MessageId) -> u64 {
         self.uses.get(&id).copied().unwrap_or(0)
     }
 
-    /// A client is about to multicast a message with this id.
+    /// Records that a client is about to multicast a message with this id.
     pub(crate) fn use_id(&mut self, id: stentor_multicast::MessageId) {
         let uses = self.uses.entry(id).and_modify(|uses| *uses += 1).or_insert(0);
         if *uses > 0 && !self.again[self.homes[usize::from(id.client.0)]] {
@@ -138,7 +144,7 @@ impl Histories {
         }
     }
 
-    /// Something happened at a process. What a member did counts for the history in which it is seen next.
+    /// Records an event. The actions of a member count for the history in which it is seen next.
     pub(crate) fn happened(&mut self, event: &Event) {
         if let EventKind::Synced(said) = &event.kind
             && let Some(sent) = self.sent.get_mut(&said.m)
@@ -148,7 +154,8 @@ impl Histories {
         let me = event.process.index();
         if let Some(open) = self.open.get_mut(me) {
             if matches!(event.kind, EventKind::Recover { from: 0 }) {
-                // Its application begins anew: it was given a state of a history that the member does not go on in.
+                // The application begins anew: it had received a state of a history in which the member does not
+                // continue.
                 let given = |at: &usize| self.events.get(*at).is_some_and(|(event, _)| is_ahead(event, 0));
                 let kept = self.current[me].map_or(Some(0), |_| open.iter().position(given));
                 open.truncate(kept.unwrap_or(open.len()));
@@ -159,18 +166,18 @@ impl Histories {
         self.events.push((*event, None));
     }
 
-    /// A client multicast a message to these groups, each of which it knows in this incarnation.
+    /// Records a multicast to these groups, each with the incarnation that the client knows.
     pub(crate) fn multicast(&mut self, m: MessageId, to: Vec<(usize, Incarnation)>, process: ProcessId, life: u64) {
         let sent = Sent { to, process, life, synced: false, deliveries: Vec::new() };
         self.sent.insert(m, sent);
     }
 
-    /// A member's application has this state after so many deliveries.
+    /// Records the state of a member's application after `number` deliveries.
     pub(crate) fn digest(&mut self, me: ProcessId, number: u64, digest: u64) {
         self.states[me.index()].push((number, digest));
     }
 
-    /// The next process of a member's place has no history yet, and what one without any did counts for none.
+    /// Records a crash. The next life of the process has no history yet, and actions without a history count for none.
     pub(crate) fn crashed(&mut self, me: ProcessId) {
         if let Some(current) = self.current.get_mut(me.index()) {
             *current = None;
@@ -179,8 +186,8 @@ impl Histories {
         }
     }
 
-    /// A member that has `delivered` so many was looked at, after a step. Returns the beginnings of its history, if nobody of its
-    /// group was seen in it before.
+    /// Records the history of a member after a step, and its number of deliveries. Returns the origins of the history
+    /// if no member of the group was seen in it before.
     pub(crate) fn look(
         &mut self,
         me: ProcessId,
@@ -208,7 +215,7 @@ impl Histories {
             }
         }
         self.delivered[me.index()] = delivered;
-        // A member's application may have its state before the member itself has.
+        // The application may have a state before the member itself has installed it.
         let (path, _) = self.current[me.index()]?;
         let open = &mut self.open[me.index()];
         let ahead = |at: &usize| self.events.get(*at).is_some_and(|(event, _)| is_ahead(event, delivered));
@@ -226,7 +233,7 @@ impl Histories {
         new.map(|path| &self.paths[path].origins[..])
     }
 
-    /// Compares the states since the last time with those of others. Returns how many differ.
+    /// Compares the states since the last call with those of other members. Returns the number of differing states.
     pub(crate) fn compare(&mut self, me: ProcessId) -> u64 {
         let group = self.groups[me.index()];
         let Some((path, _)) = self.current[me.index()] else { return 0 };
@@ -245,12 +252,12 @@ impl Histories {
         differ
     }
 
-    /// Whether any group has had more than one history.
+    /// Returns whether any group has had more than one history.
     pub(crate) fn began_anew(&self) -> bool {
         self.paths.len() > self.ages.len()
     }
 
-    /// By group, the last history.
+    /// Returns the last history of each group.
     fn last(&self) -> Vec<Option<Path>> {
         let last = |group| {
             let of_group = self.paths.iter().enumerate().filter(|(_, path)| path.group == group);
@@ -259,7 +266,7 @@ impl Histories {
         (0..self.ages.len()).map(last).collect()
     }
 
-    /// Whether a delivery with this number of a member in history `path` is on another history.
+    /// Returns whether a delivery with this number, of a member in history `path`, is on the history `on`.
     fn is_on(&self, on: Option<Path>, path: Option<Path>, number: u64) -> bool {
         number == 0
             || on
@@ -267,7 +274,7 @@ impl Histories {
                 .is_some_and(|(on, path)| number <= common(&self.paths[on].origins, &self.paths[path].origins))
     }
 
-    /// Whether the last history of a group begins where that does to which a message was multicast.
+    /// Returns whether the last history of a group has the same origin as the history to which a message was multicast.
     fn survives(&self, last: &[Option<Path>], group: usize, known: Incarnation) -> bool {
         let begins = |path: Path| self.paths[path].origins.last();
         let to = self.by_incarnation.get(&(group, known));
@@ -281,7 +288,7 @@ impl Histories {
         sent.deliveries.iter().any(on)
     }
 
-    /// By process of a client: the first of its messages that was lost with a history.
+    /// Returns the first message of each client's process that was lost with a history.
     fn lost(&self, last: &[Option<Path>]) -> Lost {
         let mut first = HashMap::new();
         for (m, sent) in &self.sent {
@@ -294,7 +301,8 @@ impl Histories {
         first
     }
 
-    /// Something that a group owes still, as text, while the last process of each client has this life. `None`: nothing.
+    /// Describes a message that a group has not delivered but must, or returns `None`. `life` returns the last life of
+    /// each client's process.
     pub(crate) fn missing(&self, life: impl Fn(ProcessId) -> u64) -> Option<String> {
         let last = self.last();
         let lost = self.lost(&last);
@@ -311,7 +319,7 @@ impl Histories {
         })
     }
 
-    /// Counts the messages to histories that are over which survivors delivered, and those which nobody did.
+    /// Returns the numbers of messages to ended histories that survivors delivered, and that no process delivered.
     pub(crate) fn settled(&self) -> (u64, u64) {
         let last = self.last();
         let (mut delivered, mut dropped) = (0, 0);
@@ -324,7 +332,7 @@ impl Histories {
         (delivered, dropped)
     }
 
-    /// Adds what is judged here to the report on operations and memory.
+    /// Adds the judgement of the histories to the report on operations and memory.
     pub(crate) fn judge(&self, cluster: &Cluster, operations: Report) -> Report {
         let last = self.last();
         let mut report = self.select(cluster, &last, None, &last, true);
@@ -359,7 +367,7 @@ impl Histories {
         report
     }
 
-    /// A message that was delivered somewhere, on whatever history, and not by a survivor.
+    /// Returns a violation if a message was delivered on any history, but not by some survivor.
     fn partly(&self, last: &[Option<Path>]) -> Option<(&'static str, String)> {
         let delivered = self.sent.iter().filter(|(_, sent)| !sent.deliveries.is_empty());
         let mut partly = delivered.filter_map(|(m, sent)| {
@@ -371,7 +379,7 @@ impl Histories {
         Some(("M2", format!("({client}, {sequence}) was delivered, and survivor {group} lacks it")))
     }
 
-    /// Judges what is on these histories: of all groups, or only what members of one deliver.
+    /// Judges the events on these histories: those of all groups, or only the deliveries of one group's members.
     fn select(
         &self,
         cluster: &Cluster,
@@ -424,7 +432,7 @@ impl Histories {
         group.is_some_and(|group| self.is_on(selection[group], path, number))
     }
 
-    /// To which groups a message was multicast, as far as these histories tell; `None`: to none.
+    /// Returns the groups to which a message counts as multicast in these histories, or `None` if there are none.
     fn destinations(
         &self,
         m: MessageId,
@@ -452,7 +460,7 @@ impl Histories {
     }
 }
 
-/// Whether an application was given a state of more deliveries than its member has.
+/// Returns whether an application received a state with more deliveries than its member has.
 fn is_ahead(event: &Event, delivered: u64) -> bool {
     matches!(event.kind, EventKind::Recover { from } if from > delivered)
 }
@@ -465,7 +473,7 @@ fn is_violated(report: &Report, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// One group of three. The last two were reset to a history that has nothing of the one before.
+    /// One group of three. Its last two members were reset to a history without deliveries of the previous one.
     const ENDED: [Origin; 1] = [Origin { incarnation: Incarnation::FIRST, kept: 0 }];
     const LAST: [Origin; 1] = [Origin { incarnation: Incarnation { number: 2, tag: 5 }, kept: 0 }];
     const MEMBER: ProcessId = ProcessId(0);
@@ -485,9 +493,9 @@ mod tests {
         histories.events.len() - 1
     }
 
-    /// The member is in the history before still when its application has a state of the last one.
+    /// The member is still in the previous history when its application receives a state of the last one.
     #[test]
-    fn a_state_that_comes_before_its_member_has_it_is_of_the_history_that_the_member_is_in_then() {
+    fn a_state_that_comes_before_its_member_has_it_counts_for_the_members_next_history() {
         let mut histories = histories();
         let given = recovers(&mut histories, 4);
         histories.look(MEMBER, Incarnation::FIRST, &ENDED, 0);

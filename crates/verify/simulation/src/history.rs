@@ -1,4 +1,4 @@
-//! Hands what happens in a run to the checker.
+//! Records the events of a multicast run in the checker.
 
 use stentor_checker as checker;
 use stentor_checker::{Cluster, Event, EventKind, Label, Report};
@@ -13,7 +13,7 @@ use crate::histories::Histories;
 use crate::judged::{self, Judged, process};
 use crate::record::Record;
 
-/// The history of a run, judged as it grows.
+/// The history of a run, which is judged as it grows.
 pub(crate) struct History {
     checker: Judged,
     first_client: u32,
@@ -21,17 +21,18 @@ pub(crate) struct History {
     regions: Label,
     queues: Label,
     pub(crate) deliveries: u64,
-    /// By process.
+    /// The number of each process's current life.
     incarnations: Vec<u32>,
-    /// By group: the application's state after each delivery, as whoever was there first had it.
+    /// For each group, the application's state after each delivery, as recorded by the first member that made it.
     digests: Vec<Vec<Option<u64>>>,
-    /// States of applications that differed.
+    /// Number of differing states of applications.
     pub(crate) wrong_states: u64,
-    /// Where groups may lose their memory: what is judged by their histories.
+    /// The events that are judged by the histories of groups, in runs in which groups may lose their memory.
     pub(crate) histories: Option<Histories>,
 }
 
-/// Above all sequences of processes: two messages of one id have nothing to do with each other.
+/// Position of the use count in a sequence number, above all bits that processes use. It distinguishes messages that
+/// share an id.
 const USES_SHIFT: u32 = 60;
 
 impl History {
@@ -43,7 +44,7 @@ impl History {
         }
         let clients = (0..topology.clients()).map(|client| format!("c{client}"));
         let mut cluster = builder.clients(clients).build().expect("names are made unique here");
-        // Recorded transcripts name labels by number, and some are older than the steps behind them.
+        // Recorded transcripts contain the numbers of labels, and some are older than the later steps.
         for step in Step::ALL.iter().filter(|step| **step < Step::Reply) {
             cluster.label(step.name());
         }
@@ -80,7 +81,7 @@ impl History {
         let Some(histories) = &mut self.histories else {
             return self.checker.event(t, process, incarnation.into(), kind);
         };
-        // Neither depends on histories.
+        // Genuineness and memory bounds do not depend on histories.
         if matches!(kind, EventKind::RemoteOp { .. } | EventKind::Memory { .. }) {
             return self.checker.event(t, process, incarnation.into(), kind);
         }
@@ -92,7 +93,7 @@ impl History {
         histories.happened(&event);
     }
 
-    /// A client multicasts to groups, each of which it knows in this incarnation.
+    /// Records that a client multicasts to groups, each with the incarnation that the client knows.
     pub(crate) fn multicast_to(&mut self, me: ProcessId, id: MessageId, to: Vec<(usize, Incarnation)>) {
         if let Some(histories) = &mut self.histories {
             histories.use_id(id);
@@ -103,7 +104,8 @@ impl History {
         }
     }
 
-    /// A member was looked at, after a step. Returns the beginnings of its history, if nobody of its group was seen in it before.
+    /// Records the history of a member after a step. Returns the origins of the history if no member of the group was
+    /// seen in it before.
     pub(crate) fn look(&mut self, me: ProcessId, replica: &Replica) -> Option<Vec<Origin>> {
         let histories = self.histories.as_mut()?;
         let (incarnation, origins, delivered) = (replica.incarnation(), replica.origins(), replica.delivered());
@@ -112,7 +114,8 @@ impl History {
         new
     }
 
-    /// Something that a group owes still, where groups may lose their memory; `None`: nothing.
+    /// Describes a message that a group has not delivered but must, in runs in which groups may lose their memory.
+    /// Returns `None` if there is none.
     pub(crate) fn missing(&self) -> Option<String> {
         self.histories.as_ref()?.missing(|process| self.incarnations[process.index()].into())
     }
@@ -127,7 +130,7 @@ impl History {
         self.event(t, me, EventKind::Synced(multicast));
     }
 
-    /// The process is gone; what its place does next is another incarnation's.
+    /// Records a crash. The next process with this number is another life.
     pub(crate) fn crash(&mut self, t: u64, process: ProcessId) {
         self.event(t, process, EventKind::Crash);
         if let Some(histories) = &mut self.histories {
@@ -136,18 +139,18 @@ impl History {
         self.incarnations[process.index()] += 1;
     }
 
-    /// The process has its group's state, that after delivery `from`.
+    /// Records that the process has its group's state after delivery `from`.
     pub(crate) fn recover(&mut self, t: u64, process: ProcessId, from: u64) {
         self.event(t, process, EventKind::Recover { from });
     }
 
-    /// A process that was there all the time was given another one's state: as if it had come back.
+    /// Records that a process which was up all the time installed another member's state, as if it had recovered.
     pub(crate) fn caught_up(&mut self, t: u64, process: ProcessId, from: u64) {
         self.incarnations[process.index()] += 1;
         self.recover(t, process, from);
     }
 
-    /// A leader is ready.
+    /// Records that a leader is ready.
     pub(crate) fn epoch(&mut self, t: u64, me: ProcessId, group: GroupId, ballot: Ballot, carried: &[MessageId]) {
         let (group, number) = (checker::Group(group.0), ballot.epoch());
         let by = process(ballot.leader());
@@ -159,7 +162,7 @@ impl History {
         self.event(t, me, EventKind::Epoch { group, ballot: number, by, leader: by, carried });
     }
 
-    /// An application's state after so many deliveries.
+    /// Records an application's state after `number` deliveries.
     pub(crate) fn digest(&mut self, me: ProcessId, group: GroupId, number: u64, digest: u64) {
         if let Some(histories) = &mut self.histories {
             return histories.digest(me, number, digest);
@@ -212,7 +215,7 @@ impl History {
         self.event(t, me, EventKind::Memory { bytes: used.most_queued, limit, what: queues });
     }
 
-    /// Judges; the run has come to rest.
+    /// Judges the run, which has come to rest.
     pub(crate) fn finish(self) -> (Report, Option<Transcript>) {
         let Some(histories) = self.histories else { return self.checker.finish(true) };
         let cluster = self.checker.cluster().clone();

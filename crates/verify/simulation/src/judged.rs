@@ -1,4 +1,4 @@
-//! The checker that judges a run while it goes on, and the transcript of what it is told.
+//! The checker that judges a run as it proceeds, and the transcript of its events.
 
 use stentor_checker::{Checker, Cluster, Event, EventKind, Label, MessageId, Process, Report};
 use stentor_fabric::ProcessId;
@@ -6,9 +6,10 @@ use stentor_fabric_sim::Transcript;
 
 use crate::record::Record;
 
-/// A checker and, if asked for, a transcript of its events.
+/// A checker and, on request, a transcript of its events.
 ///
-/// A label counts as the number of its first mention, whatever it says. Where the word itself matters, a note goes with it.
+/// The transcript contains the number of a label's first use instead of its text. If the text matters, a note is added
+/// to the event.
 pub(crate) struct Judged {
     checker: Checker,
     transcript: Option<Transcript>,
@@ -29,7 +30,7 @@ impl Judged {
         self.checker.event(&event);
     }
 
-    /// Adds an event to the transcript, and does not judge it.
+    /// Adds an event to the transcript without judging it.
     pub(crate) fn transcribe(&mut self, event: &Event) {
         if let Some(transcript) = &mut self.transcript {
             transcribe(transcript, event);
@@ -40,25 +41,25 @@ impl Judged {
         self.checker.cluster()
     }
 
-    /// Adds to the transcript, in numbers, what an event names in words for people.
+    /// Adds to the transcript, in numbers, the facts that an event contains only as text.
     pub(crate) fn note(&mut self, word: &str, numbers: &[u64]) {
         if let Some(transcript) = &mut self.transcript {
             transcript.line(word, numbers, &[]);
         }
     }
 
-    /// Judges, and returns the transcript, too, if one was asked for.
+    /// Judges the run. Returns also the transcript, if one was requested.
     pub(crate) fn finish(self, complete: bool) -> (Report, Option<Transcript>) {
         (self.checker.finish(complete), self.transcript)
     }
 }
 
-/// A process as the checker numbers it.
+/// Converts a process id to the checker's process number.
 pub(crate) fn process(process: ProcessId) -> Process {
     Process(process.0.into())
 }
 
-/// Appends the line of an event: its name, time, process, incarnation, and what else it says.
+/// Appends the line of an event: its name, time, process, life and fields.
 fn transcribe(transcript: &mut Transcript, event: &Event) {
     let head = [event.t, event.process.0.into(), event.incarnation];
     transcript.line(event.kind.name(), &[&head[..], &numbers(&event.kind)].concat(), &[]);
@@ -108,7 +109,7 @@ fn numbers(kind: &EventKind) -> Vec<u64> {
         }
         EventKind::Sent { channel, index } => vec![channel.0.into(), *index],
         EventKind::InFlight { channel, count, limit } => vec![channel.0.into(), *count, *limit],
-        // What it is about is in a note: the words are for people.
+        // The cause is in a note, because its text may change.
         EventKind::Fault { channel, .. } => vec![channel.0.into()],
         EventKind::Failed { channel, peer, .. } => vec![channel.0.into(), peer.0.into()],
         EventKind::Closed { channel, lent } => vec![channel.0.into(), *lent],

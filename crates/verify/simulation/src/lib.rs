@@ -1,10 +1,10 @@
-//! Simulation runs: the real protocol code on simulated NICs, many seeds, judged by the checker.
+//! Simulation runs: the real protocol code on simulated NICs, with many seeds, judged by the checker.
 //!
-//! One `u64` seed decides everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
-//! [`run_seed`] runs one seed of the multicast, and [`record_seed`] also records what happens. [`neb`], [`channel`],
-//! [`switch`] and [`sessions`] have the same for the broadcast, for channels, for the switch and for sessions. A [`SimulationRun`] runs many seeds on all
-//! cores and keeps the lowest one that failed. [`graphs::run`] is a group whose members do not all reach each other, with its
-//! real election.
+//! One `u64` seed determines everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
+//! [`run_seed`] runs one seed of the multicast, and [`record_seed`] also records its events. [`neb`], [`channel`],
+//! [`switch`] and [`sessions`] provide the same for the broadcast, channels, the switch and sessions. A
+//! [`SimulationRun`] runs many seeds on all cores and keeps the lowest failing one. [`graphs::run`] simulates a group
+//! with its real election, in which some members cannot reach each other.
 #![forbid(unsafe_code)]
 
 #[macro_use]

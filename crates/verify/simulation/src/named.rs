@@ -1,13 +1,13 @@
-//! Enums whose variants are chosen by name, on a command line or in a list of runs.
+//! Enums whose variants have names, for command lines and lists of runs.
 
-/// Names the variants of an enum: `named!(Colour { Red = "red", Blue = "blue" })`.
+/// Assigns names to the variants of an enum: `named!(Colour { Red = "red", Blue = "blue" })`.
 macro_rules! named {
     ($type:ident { $($variant:ident = $name:literal),+ }) => {
         impl $type {
-            /// All, in the order in which they are told.
+            /// All variants, in the order in which they are listed.
             pub const ALL: [$type; [$($name),+].len()] = [$($type::$variant),+];
 
-            /// Its name.
+            /// Returns the name of the variant.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -15,7 +15,7 @@ macro_rules! named {
                 }
             }
 
-            /// The one of this name.
+            /// Returns the variant with this name.
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 $type::ALL.into_iter().find(|one| one.name() == name)

@@ -1,15 +1,16 @@
-//! Whether a run with failures is through: everything that must be delivered is, everywhere.
+//! Tracks whether a run with failures is complete: everything that must be delivered is delivered by all destinations.
 //!
-//! A message is owed by all its destination groups if its client is up, if it was synced, or if anybody delivered it. Of a
-//! client that crashed, what nobody delivered is owed no more. When nothing is owed, every member that is up has delivered
-//! as much as its group, and nobody is without memory, the run is through: that is when M2, M3 and M9 hold.
+//! A message is owed by all its destination groups if its client is up, if it was synced, or if any process delivered
+//! it. Messages of a crashed client that were neither synced nor delivered are no longer owed. The run is complete when
+//! nothing is owed, every member that is up has delivered as much as its group, and none is without memory. M2, M3 and
+//! M9 hold then.
 
 use std::collections::HashMap;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{ClientId, GroupId, MessageId, ProcessRole, Topology};
 
-/// A message.
+/// The delivery state of a message.
 #[derive(Clone, Debug)]
 struct Message {
     to: Vec<GroupId>,
@@ -18,26 +19,27 @@ struct Message {
     synced: bool,
 }
 
-/// What is owed in one run.
+/// The deliveries that are owed in a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     messages: HashMap<MessageId, Message>,
-    /// By client: messages that nobody is known to have delivered.
+    /// Messages of each client that are not known to be delivered by any process.
     open: Vec<Vec<MessageId>>,
-    /// Pairs of owed message and group that has not delivered it.
+    /// Number of pairs of an owed message and a group that has not delivered it.
     owed: usize,
-    /// By member: number of its last delivery.
+    /// Number of the last delivery of each member.
     last: Vec<u64>,
-    /// By group: the largest of them.
+    /// The largest number of a delivery in each group.
     most: Vec<u64>,
-    /// Members that are down or without memory.
+    /// For each member, whether it is down or without memory.
     absent: Vec<bool>,
-    /// By group: messages that it owes, and when it delivered last or began to owe, ns.
+    /// For each group, the number of messages that it owes, and the time at which it last delivered or began to owe, in
+    /// nanoseconds.
     groups: Vec<(usize, u64)>,
-    /// By client: since when it has had something to send and no room, ns.
+    /// For each client, the time since which it has had a message to send and no room, in nanoseconds.
     refused: Vec<Option<u64>>,
-    /// The longest time for which a group owed something and delivered nothing, or took nothing, ns; when it was over,
-    /// and which group.
+    /// The longest time for which a group owed a message and delivered nothing, or had no room for one, in nanoseconds,
+    /// with its end and the group.
     longest_gap: (u64, u64, usize),
 }
 
@@ -63,7 +65,7 @@ impl Progress {
         self.open[usize::from(id.client.0)].push(id);
     }
 
-    /// A message to these groups was multicast.
+    /// Records that a message to these groups was multicast.
     pub(crate) fn note_owed(&mut self, now_ns: u64, to: &[GroupId]) {
         for group in to {
             let (owed, since) = &mut self.groups[usize::from(group.0)];
@@ -74,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// A member of a group delivered something.
+    /// Records that a member of a group delivered a message.
     pub(crate) fn note_delivery(&mut self, now_ns: u64, group: GroupId, first: bool) {
         let (owed, since) = &mut self.groups[usize::from(group.0)];
         if first {
@@ -83,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// A client could send, or had no room to.
+    /// Records that a client sent a message, or had no room to.
     pub(crate) fn note_sent(&mut self, now_ns: u64, client: ClientId, to: &[GroupId], sent: bool) {
         let refused = &mut self.refused[usize::from(client.0)];
         if sent {
@@ -95,9 +97,10 @@ impl Progress {
         self.longest_gap = self.longest_gap.max((now_ns - since, now_ns, group));
     }
 
-    /// Looks for how long groups have owed something and delivered nothing. Time that is `excused` does not count: a client
-    /// stands still, maybe with a message half-written because its set or a connection broke just before, and others wait for
-    /// it; or a member that is to lead gets another one's state.
+    /// Updates the time for which groups have owed a message and delivered nothing. `excused` time does not count. This
+    /// is time in which a client is stopped, possibly with a partially written message because its fan-out set or a
+    /// connection broke just before, so that others wait for it. It is also time in which a candidate for leadership
+    /// installs another member's state.
     pub(crate) fn look(&mut self, now_ns: u64, excused: bool) {
         if excused {
             let waiting = self.groups.iter_mut().map(|(_, since)| since).chain(self.refused.iter_mut().flatten());
@@ -108,8 +111,8 @@ impl Progress {
         self.longest_gap = gaps.fold(self.longest_gap, std::cmp::max);
     }
 
-    /// Returns the longest time for which a group owed something and delivered nothing, or took nothing, while no
-    /// client stood still, ns; when it was over, and which group.
+    /// Returns the longest time for which a group owed a message and delivered nothing, or had no room for one, while
+    /// no client was stopped, in nanoseconds, with its end and the group.
     pub(crate) fn longest_gap(&self) -> (u64, u64, usize) {
         self.longest_gap
     }
@@ -120,11 +123,11 @@ impl Progress {
         }
     }
 
-    /// Returns whether it is the first delivery of its group.
+    /// Records a delivery. Returns whether it is the first one of its group.
     pub(crate) fn delivered(&mut self, member: ProcessId, group: GroupId, id: MessageId, number: u64) -> bool {
         self.last[member.index()] = number;
         self.most[usize::from(group.0)] = self.most[usize::from(group.0)].max(number);
-        // One that nobody multicast is M1.
+        // A message that was not multicast violates M1 instead.
         let Some(message) = self.messages.get_mut(&id) else { return false };
         if !std::mem::replace(&mut message.owed, true) {
             self.owed += message.to.len() - message.delivered.len();
@@ -137,7 +140,7 @@ impl Progress {
         false
     }
 
-    /// A process crashed.
+    /// Records that a process crashed.
     pub(crate) fn crashed(&mut self, topology: &Topology, process: ProcessId) {
         match topology.role(process) {
             Some(ProcessRole::Client(client)) => self.client_crashed(client),
@@ -145,7 +148,7 @@ impl Progress {
         }
     }
 
-    /// What this client multicast and nobody delivered, and what was not synced, need not be delivered any more.
+    /// Releases the messages of this client that were neither delivered nor synced. They are no longer owed.
     fn client_crashed(&mut self, client: ClientId) {
         for id in std::mem::take(&mut self.open[usize::from(client.0)]) {
             if let Some(message) = self.messages.get_mut(&id)
@@ -162,13 +165,13 @@ impl Progress {
         self.absent[member.index()] = true;
     }
 
-    /// The member has its group's state: that after `number` deliveries.
+    /// Records that the member has its group's state after `number` deliveries.
     pub(crate) fn restored(&mut self, member: ProcessId, number: u64) {
         self.absent[member.index()] = false;
         self.last[member.index()] = number;
     }
 
-    /// What is missing still, as text; `None` if nothing is.
+    /// Describes what is missing, or returns `None` if nothing is.
     pub(crate) fn missing(&self, topology: &Topology) -> Option<String> {
         if let Some(member) = self.absent.iter().position(|absent| *absent) {
             return Some(format!("{} has no state", ProcessId(member as u16)));
@@ -185,7 +188,7 @@ impl Progress {
         behind.map(|member| format!("{member} is behind its group"))
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether nothing is missing.
     pub(crate) fn is_through(&self, topology: &Topology) -> bool {
         self.owed == 0 && self.missing(topology).is_none()
     }
@@ -196,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_counts_in_which_a_group_owes_something_and_no_client_stands_still() {
+    fn gaps_count_while_a_group_owes_a_message_and_no_client_is_stopped() {
         let topology = Topology::new(&[1, 2], 1).expect("a possible cluster");
         let mut progress = Progress::new(&topology);
         let (client, group) = (ClientId(0), GroupId(1));
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_depends_on_the_client_and_on_what_was_delivered() {
+    fn owed_messages_depend_on_the_client_and_on_deliveries() {
         let topology = Topology::new(&[1, 2], 2).expect("a possible cluster");
         let mut progress = Progress::new(&topology);
         let id = |client, sequence| MessageId { client: ClientId(client), sequence };
@@ -231,7 +234,8 @@ mod tests {
         progress.multicast(id(1, 1), &[two]);
         progress.synced(id(1, 1));
         progress.delivered(ProcessId(0), one, id(0, 1), 1);
-        // 1 was delivered at one group, so the other owes it; 2 nowhere; what was synced is owed.
+        // Message 1 was delivered in one group, so the other group owes it. Message 2 was delivered in none. The synced
+        // message is owed.
         progress.client_crashed(ClientId(0));
         progress.client_crashed(ClientId(1));
         assert_eq!(progress.owed, 2);

@@ -1,14 +1,14 @@
-//! What is kept of a run beside its verdict: a trace for people, and transcripts for comparison with other versions.
+//! Records of a run other than its verdict: a trace for people, and transcripts for the comparison with other versions.
 
 use stentor_fabric_sim::{SimConfig, Transcript, World};
 
-/// What is recorded of a run.
+/// The kind of record of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Record {
     /// Nothing.
     #[default]
     Nothing,
-    /// The trace.
+    /// The trace of the run.
     Trace,
     /// The hashes of the transcripts.
     Hashes,
@@ -17,7 +17,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// A world that records what is asked for.
+    /// Creates a world with the requested records.
     pub(crate) fn world(self, config: SimConfig) -> World {
         World::new(SimConfig { trace: self == Record::Trace, transcript: self.transcript(), ..config })
     }
@@ -34,7 +34,7 @@ impl Record {
 /// The hashes of a seed's transcripts, by the transcripts' names.
 pub type SeedHashes = Vec<(&'static str, u64)>;
 
-/// What was recorded of a run. What was not asked for is empty.
+/// The records of a run. Records that were not requested are empty.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// Chrome trace JSON, for `ui.perfetto.dev`.
@@ -43,8 +43,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Takes what a simulated world recorded, and the transcript of the run's history. `end` says how the run ended, in
-    /// numbers, and `violated` names the properties that it violated.
+    /// Collects the records of a simulated world and the transcript of the run's history. `end` describes the end of
+    /// the run in numbers, and `violated` lists the violated properties.
     pub(crate) fn of<'a>(
         world: &World,
         history: Option<Transcript>,
@@ -56,7 +56,7 @@ impl Recorded {
         Recorded { trace, ..Recorded::default() }.with(transcripts, end, violated)
     }
 
-    /// The same of transcripts with other names; the last tells of the end.
+    /// Adds transcripts under other names. The last one also contains the end of the run.
     pub(crate) fn with<'a, const N: usize>(
         mut self,
         transcripts: [(&'static str, Option<Transcript>); N],
@@ -76,7 +76,7 @@ impl Recorded {
         self.transcripts.iter_mut().map(|(name, transcript)| (*name, transcript.hash())).collect()
     }
 
-    /// Returns the transcripts, one behind the other, each behind a line with its name.
+    /// Returns all transcripts, each after a line with its name.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! What came of one seed.
+//! The result of one seed.
 
 use stentor_checker::Report;
 use stentor_fabric_sim::{FaultCounts, SetCounts};
@@ -10,11 +10,12 @@ use crate::forgets::ForgetCounts;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::transfers::TransferCounts;
 
-/// The longest time for which a group may deliver nothing although it owes something, while a minority of each group stands still,
-/// ns: an election misses a leader, it is expelled, another one campaigns.
+/// Maximum time for which a group may owe a message and deliver nothing while a minority of each group is stopped, in
+/// nanoseconds. In this time, an election detects the loss of a leader, the leader is expelled, and another one
+/// campaigns.
 pub(crate) const LONGEST_GAP_NS: u64 = 900_000;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
@@ -23,52 +24,53 @@ pub struct RunReport {
     pub messages: u64,
     /// Deliveries.
     pub deliveries: u64,
-    /// Whether everything was delivered everywhere before the deadline (M9).
+    /// `true` if everything was delivered by all destinations before the deadline (M9).
     pub finished: bool,
     /// Steps of all processes.
     pub steps: u64,
-    /// Virtual time, ns.
+    /// Virtual time, in nanoseconds.
     pub virtual_ns: u64,
-    /// What went wrong, as planned.
+    /// The injected faults of the network.
     pub faults: FaultCounts,
-    /// Sealed input that members refused; without mutants, none.
+    /// Sealed input that members rejected. There is none without mutants.
     pub rejected: u64,
     /// Remote writes of steps 1 to 4.
     pub writes: u64,
-    /// The faults beside those of the network.
+    /// The fault profile.
     pub profile: Profile,
-    /// What the nemesis of the profile did.
+    /// The faults of the profile's nemesis.
     pub nemesis: NemesisCounts,
-    /// Steps of all processes from the end of a profile's faults until everything was delivered.
+    /// Steps of all processes from the end of the faults until everything was delivered.
     pub recovery_steps: u64,
     /// States of applications that differed after the same deliveries.
     pub wrong_states: u64,
-    /// The longest time for which a group owed a message and delivered nothing while there were faults, ns.
+    /// The longest time for which a group owed a message and delivered nothing while there were faults, in nanoseconds.
     pub longest_gap_ns: u64,
-    /// Processes that stood still held up others for longer than they may.
+    /// `true` if stopped processes delayed others for longer than permitted.
     pub held_up: bool,
-    /// A client was told that it lost its place, although no other came and nobody may give it up.
+    /// `true` if a client was told that its id was taken over, although no other process took it and no timeout permits
+    /// it.
     pub superseded_for_nothing: bool,
-    /// What the network did with sets, if the run has any.
+    /// The network's events with fan-out sets, if the run has any.
     pub sets: SetCounts,
-    /// How members caught up with their leaders in rare ways.
+    /// Rare ways in which members caught up with their leaders.
     pub catch_ups: CatchUps,
-    /// What became of transfers of states.
+    /// Outcomes of state transfers.
     pub transfers: TransferCounts,
-    /// What became of groups that lost their memory.
+    /// Outcomes of groups that lost their memory.
     pub forgets: ForgetCounts,
-    /// How the clocks of leaders were used.
+    /// Uses of the clocks of leaders.
     pub clocks: ClockCounts,
-    /// Deliveries at logical times, where there are physical ones.
+    /// Deliveries at logical times, in runs with physical ones.
     pub logical_times: u64,
-    /// Final times that were off true time by more than right clocks explain.
+    /// Final times with a larger error than that of correct clocks.
     pub wrong_times: u64,
-    /// What the nemesis did, in words.
+    /// The log of the nemesis.
     pub log: Vec<String>,
 }
 
 impl RunReport {
-    /// What else was counted, by name, in a fixed order.
+    /// Returns further counts, by name, in a fixed order.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let clocks = clocks::named(self.clocks, self.logical_times);
@@ -76,14 +78,15 @@ impl RunReport {
             .concat()
     }
 
-    /// How the run ended, for its transcript.
+    /// Returns a description of the run's end in numbers, for its transcript.
     pub(crate) fn end(&self) -> [u64; 5] {
         [self.finished.into(), self.steps, self.virtual_ns, self.messages, self.deliveries]
     }
 
-    /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ; `held-up` if who
-    /// stood still held up others; `superseded` if a client lost its place to nobody; `time` if a final time is off; and
-    /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.
+    /// Returns the names of violated properties, including further conditions: `M9` also if clients could not even
+    /// send; `state` if the states of applications differ; `held-up` if stopped processes delayed others; `superseded`
+    /// if a client id was taken from a process without a successor; `time` if a final time is wrong; and `rejected` if
+    /// members rejected input in a run without faults. A member that fell behind may reject input beyond its window.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
         let besides = [

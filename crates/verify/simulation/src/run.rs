@@ -1,4 +1,4 @@
-//! One seed.
+//! Runs one seed of the multicast.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,27 +17,27 @@ use crate::report::RunReport;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
 use crate::sets::Sets;
 
-/// A calm run is under way as long as this, ns.
+/// Time during which fan-out sets may break in a calm run, in nanoseconds.
 const SETS_BREAK_UNTIL_NS: u64 = 1_000_000;
 
-/// Nobody comes back in these runs.
+/// No process restarts in calm runs, so all are in their first life.
 const INCARNATION: u64 = 1;
 
 /// Runs a seed under a profile.
 ///
 /// # Errors
-/// [`NodeError`], if the scenario is impossible; the drawn ones are not.
+/// Returns a [`NodeError`] if the scenario is invalid, which a drawn one never is.
 pub fn run_seed(seed: u64, profile: Profile, sets: Sets, mutant: Mutant) -> Result<RunReport, NodeError> {
     Ok(record_seed(seed, profile, sets, mutant, Record::Nothing)?.0)
 }
 
-/// Runs a seed of a scenario that was not drawn, under a profile.
+/// Runs a seed with a given scenario, under a profile.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 ///
 /// # Panics
-/// If the groups and clients of the scenario are no [`Topology`].
+/// If the groups and clients of the scenario are not a valid [`Topology`].
 pub fn run_scenario_under(
     seed: u64,
     scenario: &Scenario,
@@ -47,21 +47,21 @@ pub fn run_scenario_under(
     Ok(faulty_run::run(seed, scenario, profile, mutant, Record::Nothing)?.0)
 }
 
-/// Runs a seed of a scenario that was not drawn.
+/// Runs a seed with a given scenario.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 ///
 /// # Panics
-/// If the groups and clients of the scenario are no [`Topology`].
+/// If the groups and clients of the scenario are not a valid [`Topology`].
 pub fn run_scenario(seed: u64, scenario: &Scenario, mutant: Mutant) -> Result<RunReport, NodeError> {
     Ok(run(seed, scenario, mutant, Record::Nothing)?.0)
 }
 
-/// Runs a seed and records what happens.
+/// Runs a seed and records its events.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn record_seed(
     seed: u64,
     profile: Profile,
@@ -126,8 +126,8 @@ fn actor(
     }
 }
 
-/// Runs until every message is delivered everywhere (M9: within a bounded number of steps), or nothing is left to
-/// happen.
+/// Runs until every message is delivered by all destinations, until no event is left, or until a limit is reached (M9:
+/// within a bounded number of steps). Returns whether everything was delivered.
 fn drive(shared: &Shared, actors: &mut [Option<Actor>], clients: u64) -> bool {
     let mut sent_all = vec![false; actors.len()];
     let (mut left, mut expected, mut steps) = (clients, 0, 0_u64);

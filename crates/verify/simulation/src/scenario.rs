@@ -1,4 +1,4 @@
-//! The cluster, the load and the faults of one seed.
+//! The cluster, the load and the faults of one seed of the multicast.
 
 use stentor_fabric_sim::{FaultMix, FaultPlan, NetworkModel};
 use stentor_multicast::{Limits, Variant};
@@ -11,63 +11,67 @@ use crate::nemesis::{Nemesis, Profile};
 use crate::sets::{self, Sets};
 use crate::transfers;
 
-/// What one seed runs.
+/// The scenario of one seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scenario {
-    /// Members of each group.
+    /// Number of members of each group.
     pub groups: Vec<usize>,
-    /// Clients.
+    /// Number of clients.
     pub clients: u16,
-    /// Messages of each client.
+    /// Number of messages of each client.
     pub messages: u64,
-    /// Window and rings: small, so that everything wraps.
+    /// The window and the sizes of rings. They are small, so that everything wraps around.
     pub limits: Limits,
-    /// Which protocol.
+    /// The variant of the protocol.
     pub variant: Variant,
-    /// Delays and liberties.
+    /// The network's delays, and the reordering that it may do.
     pub network: NetworkModel,
-    /// Faults of processes and links.
+    /// The faults of processes and links.
     pub mix: FaultMix,
-    /// Longest pause of a client between two messages, ns; 0: as fast as the window lets it.
+    /// Maximum pause of a client between two messages, in nanoseconds. With 0 it sends as fast as the window permits.
     pub pause_ns: u64,
-    /// Messages that a client sends without a pause, as far as there is room.
+    /// Number of messages that a client sends without a pause, if there is room.
     pub burst: u64,
-    /// Three of four messages are at least half as long as they may be; else one in ten is of any length.
+    /// `true`: three of four messages have at least half the maximum size. `false`: only one in ten has a size up to
+    /// the maximum.
     pub large: bool,
-    /// After this a client that is away may be given up, ns; `None`: never. Then every place is taken again, and no client is
-    /// told that it lost its place.
+    /// Time after which an unreachable client may be declared failed, in nanoseconds. `None`: never. In that case every
+    /// client id is taken over after a crash, and no client loses its id without a successor.
     pub client_timeout_ns: Option<u64>,
-    /// Bytes of every application's state beside its digest.
+    /// Size of the state of each application without its digest, in bytes.
     pub state_bytes: usize,
-    /// A member that takes nothing for so long is expelled from flow control, ns; `None`: none stands still for long enough.
+    /// Time after which a member that frees nothing is expelled from flow control, in nanoseconds. `None`: no member is
+    /// stopped for so long.
     pub expel_ns: Option<u64>,
-    /// Leaders order time entries, now and then.
+    /// `true` if leaders order time entries from time to time.
     pub time_entries: bool,
 }
 
-/// No run takes longer than this, virtual time. Without faults that last, a run is over after some milliseconds.
+/// Maximum duration of a run, in nanoseconds of virtual time. A run without lasting faults ends after a few
+/// milliseconds.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 
-/// No run takes more steps than this, all processes together: about 20 times what the longest takes.
+/// Maximum number of steps of a run, for all processes together. It is about 20 times the number of the longest run.
 pub(crate) const MOST_STEPS: u64 = 500_000;
 
-/// Shorter than many cuts: who is given up may live.
+/// Timeout of clients, in nanoseconds. It is shorter than many cuts, so clients that are up may be declared failed.
 const CLIENT_TIMEOUT_NS: u64 = 300_000;
 
-/// Longer than a member that is well frees nothing, and much shorter than processes stand still.
+/// Time until expulsion, in nanoseconds. It is longer than a healthy member frees nothing, and much shorter than stops.
 const EXPEL_NS: u64 = 400_000;
 
-/// Of so many runs under all failures one is crowded.
+/// One in this number of runs of profile `all` is crowded.
 const CROWDED: u64 = 8;
 
-/// Simulation runs of fewer seeds may miss a kind of fault by chance.
+/// Minimum number of seeds for which the claims are checked. With fewer seeds, a kind of fault may be missing by
+/// chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
 
 impl Scenario {
-    /// The kinds of fault, as [`FaultCounts`](stentor_fabric_sim::FaultCounts) names them, that simulation runs of the drawn
-    /// scenarios claim to survive: what the adversarial network does to writes on reliable queue pairs, and the faults of
-    /// the mix. Not claimed is what the multicast does not use without failures (READs, receives, unreliable queue pairs,
-    /// revocations) and crashes, of which there are none.
+    /// Returns the names of the [`FaultCounts`](stentor_fabric_sim::FaultCounts) that simulation runs of the drawn
+    /// scenarios must reach: the effects of the adversarial network on writes over reliable queue pairs, and the faults
+    /// of the mix. Effects on operations that the multicast does not use without failures (READs, receives, unreliable
+    /// queue pairs, revocations) are not included, and neither are crashes, which do not occur.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[
@@ -84,7 +88,8 @@ impl Scenario {
         ]
     }
 
-    /// The same under a profile; and what its nemesis does, as [`NemesisCounts`](crate::NemesisCounts) names it.
+    /// Returns the names of the counts that simulation runs under a profile must reach. They include the
+    /// [`NemesisCounts`](crate::NemesisCounts) of the profile.
     #[must_use]
     pub fn claims_under(profile: Profile) -> Vec<&'static str> {
         const NETWORK: usize = 6;
@@ -112,9 +117,9 @@ impl Scenario {
         }
     }
 
-    /// What a seed runs under a profile: [`Scenario::draw`], if it is the calm one. Else a cluster of 2 or 3 groups, of
-    /// which at least one may lose somebody, and a load that lasts about as long as the faults. Queue pairs break sooner
-    /// than usual, so that it happens within a run.
+    /// Draws the scenario of a seed under a profile. For the calm profile, this is [`Scenario::draw`]. For other
+    /// profiles, it is a cluster of 2 or 3 groups, of which at least one may lose a member, with a load that lasts
+    /// about as long as the faults. Queue pairs break sooner than usual, so that breaks occur within a run.
     #[must_use]
     pub fn draw_under(seed: u64, profile: Profile) -> Self {
         if profile == Profile::Calm {
@@ -156,7 +161,7 @@ impl Scenario {
         .forgetting(seed, profile)
     }
 
-    /// Draws clusters whose rings hold a few records, against windows that hold more, and clients that fill them.
+    /// Draws clusters whose rings hold a few records while their windows hold more, with clients that fill them.
     fn draw_rings(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 404);
         let mut groups: Vec<usize> = vec![chance.pick(&[3, 3, 5])];
@@ -169,7 +174,7 @@ impl Scenario {
             limits: Limits {
                 message_bytes: chance.pick(&[512, 1536, 4096]),
                 window: chance.pick(&[16, 32]),
-                // Rounded up to two of the longest.
+                // The size is rounded up to two of the longest records.
                 body_ring_bytes: chance.pick(&[0, 4096]),
                 control_ring_bytes: 4096,
                 ..Limits::default()
@@ -187,22 +192,22 @@ impl Scenario {
         }
     }
 
-    /// With sets, or without.
+    /// Adds fan-out sets, if the run has them.
     #[must_use]
     pub fn choose(mut self, seed: u64, sets: Sets) -> Self {
         self.network.hardware_multicast = sets.has(seed, 402);
         self
     }
 
-    /// When the sets of this run break, beside what its other faults do to them.
+    /// Returns the times at which the fan-out sets of this run break, independent of its other faults.
     pub(crate) fn set_faults(&self, seed: u64, until_ns: u64) -> FaultPlan {
         if self.network.hardware_multicast { sets::breaks(seed, 403, until_ns) } else { FaultPlan::new() }
     }
 
-    /// Under all failures, one in [`CROWDED`] has rings that are small against its windows, and clients that fill them again
-    /// and again: streams stand still for want of room, also while states are installed.
+    /// Makes one in [`CROWDED`] runs of profile `all` crowded: its rings are small relative to its windows, and clients
+    /// fill them repeatedly. Streams then stall for lack of room, even while states are installed.
     fn crowded(self, seed: u64, profile: Profile) -> Self {
-        // Of its own, so that the others remain what they were.
+        // A separate stream of random choices, so that other draws remain unchanged.
         let mut chance = Chance::new(seed, 401);
         if profile != Profile::All || chance.between(0, CROWDED - 1) > 0 {
             return self;
@@ -212,8 +217,9 @@ impl Scenario {
         Scenario { messages: burst * bursts, limits, pause_ns: 2 * Nemesis::UNTIL_NS / bursts, burst, ..self }
     }
 
-    /// Where members come back under load, every group may lose somebody, and clients send a window of messages at once,
-    /// again and again: a leader's state is large against the ring that it comes through, so its stream overtakes it.
+    /// Changes the scenario for profiles with rejoins under load. Every group may lose a member, and clients repeatedly
+    /// send a window of messages at once. A leader's state is large relative to the ring that it is sent through, so
+    /// the leader's stream overtakes it.
     fn rejoining(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Rejoins && profile != Profile::States {
             return self;
@@ -226,8 +232,9 @@ impl Scenario {
         Scenario { groups, messages: burst * bursts, limits, pause_ns, burst, state_bytes: large, ..self }
     }
 
-    /// Where processes stand still, clients fill small windows and rings of groups of three and five the whole time. Who was
-    /// expelled gets what it missed, in one run of two with a state of several rings.
+    /// Changes the scenario for the profile with stops: clients continuously fill small windows and rings of groups of
+    /// three and five. An expelled member gets the missing deliveries. In one of two runs, it gets them with a state of
+    /// several rings.
     fn stopping(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Stops {
             return self;
@@ -260,8 +267,9 @@ impl Scenario {
         }
     }
 
-    /// Draws clusters of three groups, in one run of four of two, that lose their memory. No client is given up: a client that is
-    /// told that a group began anew ends, and the next process comes in its place.
+    /// Changes the scenario for the profile with memory losses: clusters of three groups, or of two in one of four
+    /// runs. No client is declared failed. A client that learns that a group began anew ends, and the next process
+    /// takes over its id.
     fn forgetting(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Forgets {
             return self;
@@ -275,8 +283,8 @@ impl Scenario {
         Scenario { groups, messages, limits, pause_ns, client_timeout_ns: None, ..self }
     }
 
-    /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
-    /// contract, stalls and short partitions that break no connection. Nobody crashes.
+    /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault that the
+    /// fabric contract permits, stalls, and short partitions that break no connection. No process crashes.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 0);
@@ -318,7 +326,7 @@ impl Scenario {
     }
 }
 
-/// The claimed kinds of fault that never happened in so many seeds; none as long as the seeds are too few to tell.
+/// Returns the claimed kinds of faults that did not occur. Returns none if there are too few seeds for the claim.
 pub(crate) fn unseen(claims: &[&'static str], seeds: u64, counted: &[(&'static str, u64)]) -> Vec<&'static str> {
     if seeds < CLAIMED_FROM_SEEDS {
         return Vec::new();
@@ -335,7 +343,7 @@ mod tests {
     use stentor_multicast::{CatchUps, ClockCounts};
 
     #[test]
-    fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
+    fn every_claim_has_a_count_and_a_missing_one_is_reported() {
         let catch_ups = catch_ups::named(CatchUps::default());
         let transfers = transfers::TransferCounts::default().named();
         let clocks = clocks::named(ClockCounts::default(), 0);

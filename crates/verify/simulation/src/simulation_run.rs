@@ -1,4 +1,4 @@
-//! Many seeds on all cores.
+//! Simulation runs: many seeds on all cores.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,11 +23,11 @@ use crate::switch;
 pub struct SimulationRun {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// End with the first seed that violates this property (all lower seeds are run to their end first).
+    /// Ends with the first seed that violates this property. All lower seeds are completed first.
     pub until: Option<&'static str>,
-    /// What is recorded of each seed: a simulation run keeps hashes only.
+    /// The records of each seed. A simulation run keeps only hashes.
     pub record: Record,
-    /// Threads; 0: one per core.
+    /// Number of threads. 0 means one per core.
     pub threads: usize,
 }
 
@@ -36,20 +36,21 @@ pub struct SimulationRun {
 pub struct Violation {
     /// The seed.
     pub seed: u64,
-    /// The violated properties, by name; the first is the one that the counter-example is about.
+    /// The names of the violated properties. The first one is that of the counter-example.
     pub properties: Vec<&'static str>,
     /// The smallest counter-example, as text.
     pub counter_example: String,
 }
 
-/// What came of a simulation run. Everything but the wall time is the same for the same seeds, on any machine.
+/// The result of a simulation run. For the same seeds, all fields except the wall time are equal on any machine.
 #[derive(Clone, Debug, Default)]
 pub struct SimulationReport {
     /// Seeds that were run.
     pub seeds: u64,
     /// Seeds with a violation.
     pub violations: u64,
-    /// The lowest of them; with [`SimulationRun::until`], the lowest that violates that property.
+    /// The violation of the lowest seed. With [`SimulationRun::until`], it is the lowest seed that violates that
+    /// property.
     pub first: Option<Violation>,
     /// Messages multicast.
     pub messages: u64,
@@ -59,17 +60,18 @@ pub struct SimulationReport {
     pub steps: u64,
     /// Remote writes of steps 1 to 4.
     pub writes: u64,
-    /// Faults that happened, by kind.
+    /// Faults that occurred, by kind.
     pub faults: FaultCounts,
-    /// What else was counted, by name; the same names in every run of a protocol.
+    /// Further counts, by name. The names are the same in every run of a protocol.
     pub more: Vec<(&'static str, u64)>,
-    /// What the nemesis of the profile did; nothing in the profile `calm` and in simulations other than the multicast's.
+    /// The faults of the profile's nemesis. All are zero in the profile `calm` and in most simulations other than the
+    /// multicast's.
     pub nemesis: NemesisCounts,
-    /// The most steps that it took to deliver everything after the nemesis had stopped.
+    /// Maximum number of steps until everything was delivered after the nemesis had stopped.
     pub most_recovery_steps: u64,
-    /// By seed, if [`Record::Hashes`] were asked for.
+    /// The hashes of each seed, if [`Record::Hashes`] were requested.
     pub hashes: BTreeMap<u64, SeedHashes>,
-    /// Wall time.
+    /// Wall-clock time of the run.
     pub wall: Duration,
 }
 
@@ -84,8 +86,8 @@ fn add_named(to: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
 }
 
 impl SimulationReport {
-    /// The kinds of fault that [`Scenario::claims_under`](crate::Scenario::claims_under) names and that never happened
-    /// among at least 100 seeds; fewer cannot tell.
+    /// Returns the names in [`Scenario::claims_under`](crate::Scenario::claims_under) whose count is zero after at
+    /// least 100 seeds. Fewer seeds are not conclusive, and the result is empty.
     #[must_use]
     pub fn unseen_claims(&self, profile: Profile, sets: Sets) -> Vec<&'static str> {
         let mut claims = crate::Scenario::claims_under(profile);
@@ -95,7 +97,8 @@ impl SimulationReport {
         self.unseen(&claims)
     }
 
-    /// The same for the broadcast.
+    /// Returns the unreached claims of the broadcast, as [`unseen_claims`](SimulationReport::unseen_claims) does for
+    /// the multicast.
     #[must_use]
     pub fn unseen_neb_claims(&self, severity: neb::Severity, sets: Sets) -> Vec<&'static str> {
         let mut claims = neb::Scenario::claims_under(severity);
@@ -106,19 +109,22 @@ impl SimulationReport {
         self.unseen(&claims)
     }
 
-    /// The same for channels.
+    /// Returns the unreached claims of channels, as [`unseen_claims`](SimulationReport::unseen_claims) does for the
+    /// multicast.
     #[must_use]
     pub fn unseen_channel_claims(&self) -> Vec<&'static str> {
         self.unseen(channel::Scenario::claims())
     }
 
-    /// The same for the switch.
+    /// Returns the unreached claims of the switch, as [`unseen_claims`](SimulationReport::unseen_claims) does for the
+    /// multicast.
     #[must_use]
     pub fn unseen_switch_claims(&self) -> Vec<&'static str> {
         self.unseen(switch::Scenario::claims())
     }
 
-    /// The same for sessions.
+    /// Returns the unreached claims of sessions, as [`unseen_claims`](SimulationReport::unseen_claims) does for the
+    /// multicast.
     #[must_use]
     pub fn unseen_session_claims(&self) -> Vec<&'static str> {
         self.unseen(sessions::Scenario::claims())
@@ -129,7 +135,7 @@ impl SimulationReport {
         crate::scenario::unseen(claims, self.seeds, &counted)
     }
 
-    /// Makes these counts the report of one seed: with its hashes and, if it violated properties, as a violation.
+    /// Converts these counts to the report of one seed, with its hashes and, if it violated properties, its violation.
     fn of_seed(
         mut self,
         seed: u64,
@@ -174,10 +180,10 @@ impl SimulationReport {
 }
 
 impl SimulationRun {
-    /// Runs seeds of the multicast; `progress` is called after each with the number done so far.
+    /// Runs seeds of the multicast. `progress` is called after each seed with the number of completed seeds.
     ///
     /// # Errors
-    /// [`NodeError`], if a scenario was impossible.
+    /// Returns a [`NodeError`] if a scenario was invalid.
     pub fn multicast(
         &self,
         profile: Profile,
@@ -204,10 +210,10 @@ impl SimulationRun {
         self.run(one, progress)
     }
 
-    /// Runs seeds of the broadcast; see [`multicast`](SimulationRun::multicast).
+    /// Runs seeds of the broadcast, as [`multicast`](SimulationRun::multicast) does.
     ///
     /// # Errors
-    /// [`NodeError`](stentor_neb::NodeError), if a scenario was impossible.
+    /// Returns a [`NodeError`](stentor_neb::NodeError) if a scenario was invalid.
     pub fn neb(
         &self,
         severity: neb::Severity,
@@ -232,10 +238,10 @@ impl SimulationRun {
         self.run(one, progress)
     }
 
-    /// Runs seeds of channels; see [`multicast`](SimulationRun::multicast).
+    /// Runs seeds of channels, as [`multicast`](SimulationRun::multicast) does.
     ///
     /// # Errors
-    /// [`EndpointError`](stentor_channel::EndpointError), if a scenario was impossible.
+    /// Returns an [`EndpointError`](stentor_channel::EndpointError) if a scenario was invalid.
     pub fn channel(
         &self,
         mutant: stentor_channel::Mutant,
@@ -258,10 +264,10 @@ impl SimulationRun {
         self.run(one, progress)
     }
 
-    /// Runs seeds of the switch; see [`multicast`](SimulationRun::multicast).
+    /// Runs seeds of the switch, as [`multicast`](SimulationRun::multicast) does.
     ///
     /// # Errors
-    /// [`CreateError`](stentor_switch::CreateError), if a scenario was impossible.
+    /// Returns a [`CreateError`](stentor_switch::CreateError) if a scenario was invalid.
     pub fn switch(
         &self,
         mutant: stentor_switch::Mutant,
@@ -283,10 +289,10 @@ impl SimulationRun {
         self.run(one, progress)
     }
 
-    /// Runs seeds of sessions; see [`multicast`](SimulationRun::multicast).
+    /// Runs seeds of sessions, as [`multicast`](SimulationRun::multicast) does.
     ///
     /// # Errors
-    /// [`NodeError`], if a scenario was impossible.
+    /// Returns a [`NodeError`] if a scenario was invalid.
     pub fn sessions(
         &self,
         mutant: sessions::Mutant,
@@ -334,7 +340,7 @@ impl SimulationRun {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // With fewer threads than were asked for it only takes longer.
+                // With fewer threads than requested, the run only takes longer.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, share);
             }
             share();

@@ -1,4 +1,4 @@
-//! Counts of what became of transfers of states, as reports name them.
+//! Counts of the outcomes of state transfers, under the names that reports use.
 
 use stentor_multicast::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 
@@ -6,27 +6,27 @@ use stentor_multicast::{GivenUp, TransferOutcome, TransferReport, TransferRole};
 pub(crate) const CLAIMS: [&str; 4] =
     ["transfers_complete", "transfers_resumed", "transfers_abandoned", "transfers_of_old_leaders"];
 
-/// What became of transfers, counted at donors.
+/// Outcomes of state transfers, counted at donors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransferCounts {
-    /// They began: freezes.
+    /// Transfers that began with a freeze.
     pub began: u64,
-    /// The receiver has the state.
+    /// Transfers whose receiver has the complete state.
     pub complete: u64,
-    /// They went on after a broken connection.
+    /// Times that a transfer resumed after a broken connection.
     pub resumed: u64,
-    /// The receiver made no progress.
+    /// Transfers that ended because the receiver made no progress.
     pub silent: u64,
-    /// The receiver took another donor's state, or was started again.
+    /// Transfers that ended because the receiver accepted another donor's state or restarted.
     pub abandoned: u64,
-    /// The donor lost its leadership.
+    /// Transfers that ended because the donor lost its leadership.
     pub of_old_leaders: u64,
-    /// Too much was delivered meanwhile.
+    /// Transfers that ended because too many messages were delivered meanwhile.
     pub overflowed: u64,
 }
 
 impl TransferCounts {
-    /// Counts a report.
+    /// Adds a report to the counts.
     pub(crate) fn count(&mut self, report: &TransferReport) {
         if report.role != TransferRole::Donor {
             return;
@@ -38,7 +38,7 @@ impl TransferCounts {
             TransferOutcome::GivenUp(GivenUp::Silent) => &mut self.silent,
             TransferOutcome::GivenUp(GivenUp::Abandoned) => &mut self.abandoned,
             TransferOutcome::GivenUp(GivenUp::LeaderChanged) => &mut self.of_old_leaders,
-            // No simulated state fails to be written.
+            // Writing a simulated state never fails.
             TransferOutcome::GivenUp(GivenUp::BacklogFull { .. } | GivenUp::TooLarge { .. } | GivenUp::Unwritable) => {
                 &mut self.overflowed
             }
@@ -46,7 +46,7 @@ impl TransferCounts {
         *counter += 1;
     }
 
-    /// Returns names and values in a fixed order.
+    /// Returns the names and values in a fixed order.
     pub(crate) fn named(self) -> Vec<(&'static str, u64)> {
         vec![
             ("transfers_begun", self.began),

@@ -1,4 +1,4 @@
-//! Clients that wait, that come back, that are far ahead at one group.
+//! Clients that wait for credits, that restart, or that are far ahead at one group.
 
 mod break_bed;
 
@@ -7,20 +7,21 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Delay, Fault, NetworkModel};
 use stentor_multicast::{GroupId, MessageId, SubmitError};
 
-/// Long enough for everything that is under way.
+/// Time in which everything in flight completes, in nanoseconds.
 const SETTLED_NS: u64 = 100_000;
-/// Long enough for a broken queue pair to be noticed and connected again.
+/// Time in which a broken queue pair is detected and reconnected, in nanoseconds.
 const RECONNECTED_NS: u64 = 4_000_000;
 
 #[test]
-fn a_credit_that_is_found_while_submitting_frees_the_window_too() {
-    // Records of two cells: seven fill the ring's fourteen, one less than the window of eight.
+fn credit_found_while_submitting_frees_the_window_too() {
+    // Each record has two cells, so seven records fill the fourteen cells of the ring. The window of eight has one more
+    // slot.
     let mut bed = Bed::new(&[1], 1, limits(8, 64, 14 * 64), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
     for n in 0..7 {
         assert!(bed.submit(0, &[0], &[n; 64], false).is_ok(), "message {n}");
     }
-    // The credit for the seven comes between the client's last round and its next message.
+    // The credit for the seven messages arrives between the client's last round and its next message.
     bed.run(SETTLED_NS, false);
     assert!(bed.submit(0, &[0], &[7; 64], false).is_ok());
     bed.run(SETTLED_NS, true);
@@ -29,14 +30,14 @@ fn a_credit_that_is_found_while_submitting_frees_the_window_too() {
 }
 
 #[test]
-fn a_credit_that_is_found_by_a_message_that_finds_no_room_counts_too() {
+fn credit_found_by_a_rejected_message_counts_too() {
     let mut bed = Bed::new(&[1, 1], 1, limits(8, 64, 14 * 64), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
     bed.world.inject(0, Fault::Stall { process: ProcessId(1), for_ns: 10 * SETTLED_NS });
     bed.run(1_000, true);
     let mut sent = 0;
     for group in [0, 1] {
-        // Until the ring is full, not the window.
+        // Fill the ring but not the window.
         while bed.submit(0, &[group], &[1; 64], true).is_ok() {
             sent += 1;
         }
@@ -45,14 +46,14 @@ fn a_credit_that_is_found_by_a_message_that_finds_no_room_counts_too() {
     bed.run(SETTLED_NS, false);
     assert_eq!(bed.submit(0, &[0, 1], &[2; 64], true), Err(SubmitError::Busy { group: 1 }));
     bed.client(0).step();
-    assert_eq!(bed.client(0).outstanding(), sent / 2, "group 0 has said that it is done");
+    assert_eq!(bed.client(0).outstanding(), sent / 2, "group 0 has acknowledged its messages");
 }
 
 #[test]
-fn who_takes_a_place_with_undelivered_messages_loses_none() {
+fn undelivered_messages_survive_a_new_owner_of_the_client_id() {
     let mut bed = Bed::new(&[3, 1], 1, limits(64, 64, 8192), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
-    // Group 1 does not answer for a while, so group 0 holds the message and cannot deliver it.
+    // Group 1 does not answer for a while, so group 0 holds the message but cannot deliver it.
     bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 3 * RECONNECTED_NS });
     bed.submit(0, &[0, 1], b"first", false).expect("a quiet cluster takes a message");
     bed.run(SETTLED_NS, true);
@@ -63,14 +64,14 @@ fn who_takes_a_place_with_undelivered_messages_loses_none() {
     bed.run(3 * RECONNECTED_NS, true);
     let late = if early.is_ok() { early } else { bed.submit(0, &[0], b"second", false) };
     bed.run(SETTLED_NS, true);
-    let id = late.expect("the place is opened");
+    let id = late.expect("the client id is open");
     for member in 0..3 {
         assert_eq!(bed.delivered_by(member), [1, id.sequence], "member {member}");
     }
 }
 
 #[test]
-fn who_takes_a_place_never_uses_an_id_again() {
+fn new_owner_of_a_client_id_never_reuses_a_message_id() {
     let mut bed = Bed::new(&[1, 1], 1, limits(8, 64, 8192), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
     for _ in 0..3 {
@@ -81,17 +82,17 @@ fn who_takes_a_place_never_uses_an_id_again() {
     bed.world.inject(0, Fault::Stall { process: ProcessId(1), for_ns: 2 * RECONNECTED_NS });
     bed.replace_client(0);
     bed.run(RECONNECTED_NS, true);
-    // Group 1 has not said yet how far the place has counted, and is not asked.
+    // Group 1 has not reported its count for the client id yet. A message to group 0 alone does not need that count.
     let id = bed.submit(0, &[0], b"to group 0 only", true).expect("group 1 is not asked");
-    assert!(id.sequence > 3, "{id} is another message already");
+    assert!(id.sequence > 3, "{id} is already in use");
     bed.run(2 * RECONNECTED_NS, true);
-    let id = bed.submit(0, &[0], b"to group 0 only", true).expect("the place goes on");
-    assert!(id.sequence > 3, "{id} is another message already");
+    let id = bed.submit(0, &[0], b"to group 0 only", true).expect("the client id is open");
+    assert!(id.sequence > 3, "{id} is already in use");
 }
 
 #[test]
-fn a_place_that_many_messages_went_through_is_taken_over_whole() {
-    // More than a member takes from a ring in one step, most of them unread when the client dies.
+fn client_id_with_many_unread_messages_is_taken_over() {
+    // A member processes fewer messages per step, and most messages are unread when the client dies.
     let mut bed = Bed::new(&[1], 1, limits(256, 64, 65536), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
     bed.world.inject(0, Fault::Stall { process: ProcessId(0), for_ns: 2 * RECONNECTED_NS });
@@ -109,7 +110,7 @@ fn a_place_that_many_messages_went_through_is_taken_over_whole() {
 }
 
 #[test]
-fn a_group_that_does_not_answer_costs_a_client_of_others_no_memory() {
+fn unresponsive_group_costs_a_client_of_other_groups_no_memory() {
     let mut bed = Bed::new(&[1, 1], 1, limits(4, 64, 8192), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
     bed.world.inject(0, Fault::Stall { process: ProcessId(0), for_ns: 1_000_000_000 });
@@ -122,12 +123,12 @@ fn a_group_that_does_not_answer_costs_a_client_of_others_no_memory() {
     }
     assert_eq!(bed.delivered_by(1).len(), 500);
     assert_eq!(bed.client(0).delivered_up_to(), first.sequence - 1);
-    // All but one are known to be delivered.
+    // All messages but the first are known to be delivered.
     assert_eq!(bed.client(0).outstanding(), 1);
 }
 
 #[test]
-fn a_full_window_says_so_and_opens_again() {
+fn full_window_rejects_messages_and_opens_again() {
     let mut bed = Bed::new(&[3], 1, limits(1, 0, 0), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
     for n in 1..=50 {
@@ -141,10 +142,10 @@ fn a_full_window_says_so_and_opens_again() {
 }
 
 #[test]
-fn a_message_that_its_client_left_half_written_keeps_nobody_out_of_the_place() {
+fn half_written_message_does_not_block_the_client_id() {
     let mut bed = Bed::new(&[1, 1], 1, limits(8, 64, 8192), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
-    // The client dies after its first write: group 0 has the message, group 1 never gets it but hears of it.
+    // The client dies after its first write. Group 0 has the message; group 1 never receives it but learns of it.
     bed.world.inject(0, Fault::CrashAtPost { process: ProcessId(2), post: 1 });
     bed.run(1_000, true);
     bed.submit(0, &[0, 1], b"half written", true).expect("a quiet cluster takes a message");
@@ -152,15 +153,15 @@ fn a_message_that_its_client_left_half_written_keeps_nobody_out_of_the_place() {
     bed.replace_client(0);
     bed.run(RECONNECTED_NS, true);
     assert!(bed.client(0).is_connected(&[GroupId(0), GroupId(1)]));
-    let next = bed.submit(0, &[1], b"next", true).expect("it has a place of its own");
+    let next = bed.submit(0, &[1], b"next", true).expect("the client id is open");
     bed.run(RECONNECTED_NS, true);
     assert_eq!(bed.delivered_by(1).last(), Some(&next.sequence));
 }
 
 #[test]
-fn a_place_changes_hands_while_its_credits_are_flushed() {
-    // Credits to the old client get no answer until its queue pair breaks; the new one connects at once, while more of
-    // them are flushed than a member takes in one round.
+fn client_id_changes_owner_while_its_credits_are_flushed() {
+    // The old client does not acknowledge credits, until its queue pair breaks. The new client connects at once, while
+    // more credits are being flushed than a member processes in one round.
     let network = NetworkModel {
         control: Delay::exactly(0),
         step: Delay::exactly(100),

@@ -1,4 +1,4 @@
-//! Sealed input that no client of ours writes, and fabrics that cannot carry what the limits ask.
+//! Sealed input that no correct client writes, and fabrics that cannot support the limits.
 
 mod break_bed;
 
@@ -16,10 +16,10 @@ use stentor_multicast::{
 
 const SETTLED_NS: u64 = 100_000;
 
-/// Below the sequences of the second process of a client's place.
+/// Number below all sequences of the second process with a client id.
 const SECOND_PROCESS: u64 = 1 << MessageId::GENERATION_BITS;
 
-/// A client that writes what it likes into the ring of member 0.
+/// A client that writes arbitrary messages into the ring of member 0.
 struct Forger {
     fabric: SimFabric,
     qp: stentor_fabric::QpId,
@@ -49,7 +49,7 @@ impl Forger {
         Forger { fabric, qp, ring: RingWriter::new(bed.limits.body_ring(&bed.topology), seal) }
     }
 
-    /// Writes the `number`th message.
+    /// Writes message `number`.
     fn write(&mut self, number: u64, slot: u64, payload: u64) {
         let sequence = SECOND_PROCESS + number;
         let bytes = Header::words(1) * 8 + 8;

@@ -1,4 +1,4 @@
-//! Followers die in the middle of the load; the others finish.
+//! Followers crash under load, and the other members deliver everything.
 
 mod break_bed;
 
@@ -7,7 +7,8 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, NetworkModel};
 use stentor_multicast::MessageId;
 
-/// Submits `count` messages per client to changing destinations; followers 1 and 4 crash at a post of theirs.
+/// Submits 120 messages in turn from two clients to changing destinations. Followers 1 and 4 crash at their post number
+/// `post`.
 fn run(network: NetworkModel, post: u64) -> (Bed, u64) {
     let mut bed = Bed::new(&[3, 3, 1], 2, limits(8, 256, 4096), network);
     bed.run(2_000_000, true);

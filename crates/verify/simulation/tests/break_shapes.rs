@@ -1,4 +1,4 @@
-//! Clusters, limits and networks that the drawn scenarios do not reach.
+//! Clusters, limits and networks that drawn scenarios do not include.
 
 use stentor_fabric_sim::{FaultMix, NetworkModel};
 use stentor_multicast::Limits;

@@ -1,4 +1,4 @@
-//! Channels: some seeds without mutants hold every property, and what is claimed really happens.
+//! The channel: seeds without mutants satisfy every property, and every claimed event occurs.
 
 use stentor_simulation::{Record, SimulationRun};
 
@@ -13,10 +13,10 @@ fn the_first_seeds_hold_every_property() {
     assert!(report.messages > seeds * 20);
 }
 
-/// Each hazard of the design that can be planted, by the property that it breaks.
+/// Each mutant is found by the property that it breaks.
 #[cfg(feature = "plants")]
 #[test]
-fn every_planted_bug_is_found_by_name() {
+fn every_mutant_is_found_by_name() {
     use stentor_channel::Mutant;
 
     let mut missed = Vec::new();

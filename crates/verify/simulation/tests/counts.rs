@@ -1,9 +1,10 @@
-//! An unloaded message costs exactly the remote writes of the formulas, per role.
+//! An unloaded message costs exactly the remote writes of the formulas, for each role.
 
 use stentor_multicast::Variant;
 use stentor_simulation::{RoleCounts, count_writes};
 
-/// Remote writes of one process of a group of `p` for a message to `g` groups with `n` processes in all.
+/// Returns the number of remote writes of one process in a group of `p`, for a message to `g` groups with `n` processes
+/// in total.
 fn formula(variant: Variant, is_leader: bool, g: u64, p: u64, n: u64) -> u64 {
     match (variant, is_leader) {
         (_, false) => n - 1,
@@ -17,7 +18,7 @@ fn formula(variant: Variant, is_leader: bool, g: u64, p: u64, n: u64) -> u64 {
 }
 
 fn check(sizes: &[usize], variant: Variant) {
-    // One group more than the message goes to: it must do nothing.
+    // One group more exists than the message goes to. Its processes must not write.
     let bystanders = [sizes, &[3]].concat();
     let counts = count_writes(&bystanders, sizes.len(), variant).expect("a possible cluster");
     let (g, n) = (sizes.len() as u64, sizes.iter().sum::<usize>() as u64);
@@ -30,7 +31,7 @@ fn check(sizes: &[usize], variant: Variant) {
         };
         let what = format!("{variant:?} {sizes:?}, group {group:?}, leader {is_leader}");
         assert_eq!(counts.protocol_writes(), expected, "{what}");
-        // The simulated NIC's own count agrees: nothing is written that the node does not count.
+        // The simulated NIC's own count agrees, so the node counts all of its writes.
         assert_eq!(*posts, expected + credits, "{what}");
         if group.is_some_and(|group| group >= sizes.len()) {
             assert_eq!(*posts, 0, "M7: {what}");
@@ -38,18 +39,18 @@ fn check(sizes: &[usize], variant: Variant) {
         total += counts.protocol_writes();
     }
     if variant == Variant::V2 && sizes == [3, 3] {
-        assert_eq!(total, 36, "the design's table");
+        assert_eq!(total, 36, "the sum of the formulas");
     }
     if variant == Variant::V1 && sizes == [3, 3] {
-        assert_eq!(total, 46, "the design's table");
+        assert_eq!(total, 46, "the sum of the formulas");
     }
     if variant == Variant::V2 && sizes == [1, 3] {
-        assert_eq!(total, 19, "the design's example");
+        assert_eq!(total, 19, "the sum of the formulas");
     }
 }
 
 #[test]
-fn every_role_writes_exactly_what_the_formulas_say() {
+fn writes_of_every_role_match_the_formulas() {
     for variant in [Variant::V1, Variant::V2] {
         for g in [1, 2, 3, 5] {
             for p in [1, 3, 5] {

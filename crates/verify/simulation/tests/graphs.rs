@@ -1,4 +1,5 @@
-//! Partial connectivity in the whole protocol: hub, chain, ring and one-way graphs of three and five members.
+//! Partial connectivity of members that run the whole protocol: hub, chain, ring and one-way graphs of three and five
+//! members.
 
 use stentor_election::Mutant;
 use stentor_simulation::graphs::{
@@ -6,7 +7,7 @@ use stentor_simulation::graphs::{
 };
 use stentor_testutil::SplitMix64;
 
-/// The graphs by name.
+/// Returns the named graphs with their names and numbers of members.
 fn named() -> Vec<(&'static str, usize, Graph)> {
     let mut all = Vec::new();
     for members in [3, 5] {
@@ -22,7 +23,7 @@ fn named() -> Vec<(&'static str, usize, Graph)> {
     }
     all.push(("ring", 5, Graph::ring(5)));
     all.push(("end of a chain", 5, Graph::of_edges(5, &[(0, 1), (1, 2)])));
-    // From each member to the next but one, one way.
+    // No packets pass from a member to the next but one. They do pass in the other direction.
     let one_way: Vec<_> = (0..5).map(|n| (n, (n + 2) % 5)).collect();
     all.push(("one-way ring", 5, Graph::without(5, &one_way)));
     all.push(("two halves", 5, Graph::of_edges(5, &[(0, 1), (2, 3)])));
@@ -66,7 +67,7 @@ fn every_named_graph_ends_with_a_leader_that_delivers() {
     assert!(resigned >= 10 && moved >= 10 && stayed >= 10 && nobody > 0);
 }
 
-/// All graphs of three, and some of five drawn from a seed, with first leaders in turn.
+/// Tries all graphs of three members, and graphs of five that are drawn from a seed, with the first leader in turn.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() {
@@ -86,9 +87,10 @@ fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() 
     assert!((20..48).contains(&led), "{led} of 48 ended with a leader");
 }
 
-/// The first leader is cut off and resigns, but its replica still believes to lead. The second member leads the third in a
-/// larger ballot, and is cut off before the first one hears of that ballot. When the first and the third member reach each
-/// other again, the election names the first one. It has to campaign, or neither of them delivers anything.
+/// The first leader is cut off and resigns, but its replica still believes that it leads. The second member leads the
+/// third in a larger ballot, and is cut off before the first member learns of that ballot. When the first and the third
+/// member reach each other again, the election names the first one. It must campaign, because otherwise neither of them
+/// delivers anything.
 #[test]
 fn leader_that_missed_a_ballot_campaigns_when_it_is_named_again() {
     let graphs = [(0, Graph::of_edges(3, &[(1, 2)])), (SETTLES_NS, Graph::of_edges(3, &[(0, 2)]))];
@@ -101,9 +103,9 @@ fn leader_that_missed_a_ballot_campaigns_when_it_is_named_again() {
     }
 }
 
-/// Each member is told of each other one's death, once and twice.
+/// Every member receives a false report of every other member's death, once and twice.
 #[test]
-fn a_death_that_is_none_deposes_a_leader_at_most_once() {
+fn false_death_deposes_a_leader_at_most_once() {
     for (to, of) in (0..3).flat_map(|to| (0..3).map(move |of| (to, of))).filter(|(to, of)| to != of) {
         for leader in 0..3 {
             let told = [0, INTERVAL_NS / 2].map(|at_ns| FalseDeath { at_ns, to, of });
@@ -112,7 +114,8 @@ fn a_death_that_is_none_deposes_a_leader_at_most_once() {
                 let came = run_told(seed, 3, leader, told).expect("a possible group");
                 let what = format!("p{to} is told of p{of}, leader p{leader}: {came:?}");
                 assert_eq!(came.broken, Vec::<String>::new(), "{what}");
-                // Who would not be first leaves it to whom it sees, and finds in time that the leader lives.
+                // A member that is not next in line defers to a member that it sees, and learns in time that the leader
+                // is alive.
                 let first = (0..3).find(|member| *member != leader).expect("three members");
                 let deposes = usize::from(of) == leader && usize::from(to) == first;
                 assert_eq!(came.leader, Some(if deposes { first } else { leader }), "{what}");
@@ -122,7 +125,7 @@ fn a_death_that_is_none_deposes_a_leader_at_most_once() {
 }
 
 #[test]
-fn a_flood_of_deaths_that_are_none_ends_with_one_leader_that_delivers() {
+fn flood_of_false_deaths_ends_with_one_leader_that_delivers() {
     let mut campaigns = 0;
     for seed in 1..=24 {
         let members = if seed % 2 == 0 { 3 } else { 5 };
@@ -144,7 +147,7 @@ fn a_flood_of_deaths_that_are_none_ends_with_one_leader_that_delivers() {
 
 #[cfg(feature = "plants")]
 #[test]
-fn planted_bugs_are_seen_by_a_graph() {
+fn mutants_are_found_by_a_graph() {
     for (mutant, name, first, sees) in [
         (Mutant::NeverResigns, "end of a chain", 0, "members [0] lead; [1] are connected to a majority"),
         (Mutant::DoubtersInSight, "ring", 1, "a view of the leader changed"),

@@ -1,4 +1,4 @@
-//! The broadcast: some seeds without mutants hold every property, and lies and faults really happen.
+//! The broadcast: seeds without mutants satisfy every property, and Byzantine behaviour and faults really occur.
 
 use stentor_fabric_sim::Fault;
 use stentor_simulation::neb::{Scenario, Severity, run_scenario};
@@ -25,7 +25,7 @@ fn the_first_harsh_seeds_hold_every_property() {
 }
 
 #[test]
-fn they_hold_where_all_write_by_sets() {
+fn properties_hold_if_all_write_by_fan_out_sets() {
     for severity in Severity::ALL {
         let report = seeds_hold_every_property(severity, Sets::Always);
         let copies = report.more.iter().find(|(name, _)| *name == "set_copies").map_or(0, |(_, count)| *count);
@@ -33,10 +33,10 @@ fn they_hold_where_all_write_by_sets() {
     }
 }
 
-/// The smallest windows, hardly any patience, sets that break all the time, and copies that are late: what is written by the
-/// one way meets what is written by the other in every slot.
+/// Combines the smallest windows, little patience, fan-out sets that break all the time, and late copies. In every
+/// slot, writes by fan-out set then meet writes to single receivers.
 #[test]
-fn they_hold_where_sets_break_all_the_time() {
+fn properties_hold_if_fan_out_sets_break_all_the_time() {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     let (mut late, mut slow, mut violated) = (0, 0, Vec::new());
     for seed in 0..seeds {

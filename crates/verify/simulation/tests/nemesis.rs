@@ -1,4 +1,4 @@
-//! The nemesis alone, against processes that do nothing but write: it does everything that it claims, within its budget.
+//! The nemesis alone, against processes that only write. It injects every fault that it claims, within its budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{ClientId, Topology};
 use stentor_simulation::{Nemesis, NemesisCounts, Profile, Told};
 
-/// How long a process goes without memory, ns.
+/// Time that a restarted process spends without memory, in nanoseconds.
 const WITHOUT_MEMORY_NS: u64 = 40_000;
 const PAUSE_NS: u64 = 10_000;
 
-/// Writes to its neighbour, and listens to its election.
+/// A process that writes to its neighbour and polls its election.
 struct Process {
     fabric: SimFabric,
     qp: QpId,
@@ -32,7 +32,7 @@ struct Bed {
     nemesis: Nemesis,
     processes: Vec<Option<Process>>,
     most_failed: Vec<usize>,
-    /// A client was told that a group goes on without what it knows.
+    /// `true` after a client ended because a group continues without its state.
     told: bool,
 }
 
@@ -98,7 +98,7 @@ impl Bed {
                 let member = process.index() < self.topology.all_members();
                 self.nemesis.restarted(now, *process);
                 if !member {
-                    // Nothing here keeps a client from writing at once.
+                    // No protocol delays a client of this test, so it begins at once.
                     self.nemesis.begun(now);
                 }
                 let process = self.process(fabric, member.then_some(now + WITHOUT_MEMORY_NS));
@@ -134,7 +134,8 @@ impl Bed {
         false
     }
 
-    /// Members that are down or without memory. Where that are all of a group, a client ends because of it.
+    /// Counts the members of each group that are down or without memory. The first time that these are all members of a
+    /// group, a client ends because of it.
     fn count_failed(&mut self) {
         for group in self.topology.group_ids() {
             let failed = self.topology.members(group).filter(|member| {
@@ -165,14 +166,14 @@ fn every_claim_happens_and_no_budget_is_exceeded() {
             }
             for (at, process) in bed.processes.iter().enumerate() {
                 let gone = bed.nemesis.is_gone(ProcessId(at as u16));
-                assert_eq!(process.is_none(), gone, "seed {seed}: everybody is back but clients that never come back");
+                assert_eq!(process.is_none(), gone, "seed {seed}: only clients that never restart are down");
             }
             for group in bed.topology.group_ids() {
                 let named = bed.topology.members(group).map(|member| {
                     let named = bed.processes[member.index()].as_ref().and_then(|process| process.named);
                     named.map(|change| match change {
                         Change::Leader { process, .. } => process,
-                        other => panic!("seed {seed}: {member} was last told {other}"),
+                        other => panic!("seed {seed}: {member} last received {other}"),
                     })
                 });
                 let mut named: Vec<Option<ProcessId>> = named.collect();
@@ -189,7 +190,7 @@ fn every_claim_happens_and_no_budget_is_exceeded() {
         println!("{profile}: {counts:?}; most failed at once: {most:?}");
         assert!(unseen.is_empty(), "{profile}: {unseen:?} of {counts:?}");
         if profile == Profile::Forgets {
-            // Whole groups lose their memory.
+            // This profile makes whole groups lose their memory.
             continue;
         }
         assert!(most[0] <= 1 && most[1] <= 2 && most[2] == 0, "{profile}: {most:?}");
@@ -200,7 +201,7 @@ fn every_claim_happens_and_no_budget_is_exceeded() {
 }
 
 #[test]
-fn the_same_seed_does_the_same() {
+fn a_seed_is_deterministic() {
     for seed in [3, 4] {
         let (mut one, mut other) = (Bed::new(seed, Profile::All), Bed::new(seed, Profile::All));
         assert_eq!(one.run(), other.run());

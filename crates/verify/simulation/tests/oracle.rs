@@ -1,5 +1,5 @@
-//! The recorded hashes: all profiles are there, their first seeds do what they did, and a mutant changes what they do.
-//! `cargo xtask oracle` runs all recorded seeds.
+//! The recorded hashes: every profile is recorded, its first seeds still produce the recorded hashes, and a mutant
+//! changes the hashes. `cargo xtask oracle` runs all recorded seeds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use std::ops::Range;
 use stentor_simulation::neb::Severity;
 use stentor_simulation::{Mutant, Profile, Record, Sets, SimulationReport, SimulationRun};
 
-/// Seeds of each profile that are run here.
+/// Number of seeds of each profile that these tests run.
 const FEW: u64 = 4;
 
-/// Hashes by profile and seed, as the files have them.
+/// The hashes in the files, by profile and seed.
 type Hashes = BTreeMap<(String, u64), Vec<String>>;
 
 fn recorded(text: &str) -> Hashes {
@@ -58,7 +58,7 @@ fn run_switch(seeds: Range<u64>, mutant: stentor_switch::Mutant) -> SimulationRe
     run(seeds).switch(mutant, |_| ()).expect("drawn scenarios are possible")
 }
 
-/// Returns the seeds of a report whose hashes are not the recorded ones.
+/// Returns the seeds of a report whose hashes differ from the recorded ones.
 fn others(recorded: &Hashes, profile: &str, report: &SimulationReport) -> Vec<u64> {
     assert_eq!(report.hashes.len() as u64, report.seeds);
     let differ = report.hashes.iter().filter(|(seed, hashes)| {
@@ -69,7 +69,7 @@ fn others(recorded: &Hashes, profile: &str, report: &SimulationReport) -> Vec<u6
 }
 
 #[test]
-fn the_first_seeds_of_the_multicast_do_what_they_did() {
+fn first_seeds_of_the_multicast_match_the_recorded_hashes() {
     for profile in Profile::ALL {
         let report = run_multicast(0..FEW, profile, Mutant::None);
         let name = profile.name();
@@ -78,7 +78,7 @@ fn the_first_seeds_of_the_multicast_do_what_they_did() {
 }
 
 #[test]
-fn the_first_seeds_of_the_broadcast_do_what_they_did() {
+fn first_seeds_of_the_broadcast_match_the_recorded_hashes() {
     for severity in Severity::ALL {
         let report = run_neb(0..FEW, severity, stentor_neb::Mutant::None);
         let name = severity.name();
@@ -87,13 +87,13 @@ fn the_first_seeds_of_the_broadcast_do_what_they_did() {
 }
 
 #[test]
-fn the_first_seeds_of_channels_do_what_they_did() {
+fn first_seeds_of_channels_match_the_recorded_hashes() {
     let report = run_channel(0..FEW, stentor_channel::Mutant::None);
     assert_eq!(others(&channel(), "-", &report), [0; 0], "see docs/oracle.md");
 }
 
 #[test]
-fn the_first_seeds_of_the_switch_do_what_they_did() {
+fn first_seeds_of_the_switch_match_the_recorded_hashes() {
     let report = run_switch(0..FEW, stentor_switch::Mutant::None);
     assert_eq!(others(&switch(), "-", &report), [0; 0], "see docs/oracle.md");
 }
@@ -110,18 +110,18 @@ fn every_profile_is_recorded() {
     }
     for hashes in [multicast(), neb(), channel(), switch()] {
         assert!(hashes.len() >= 300);
-        // A seed under which nothing of a profile happens can do the same under another one.
+        // A seed in which no fault of a profile occurs may produce the same transcript under another profile.
         let distinct: std::collections::BTreeSet<_> =
             hashes.iter().flat_map(|((profile, _), both)| both.iter().map(move |hash| (profile, hash))).collect();
         assert_eq!(distinct.len(), 2 * hashes.len(), "no two transcripts of a profile are the same");
     }
 }
 
-/// What a simulation run finds by a violated property the hashes see as well.
+/// The hashes also reveal a mutant that a simulation run finds by a violated property.
 #[cfg(feature = "plants")]
 #[test]
-fn planted_bugs_change_what_seeds_do() {
-    let mutant = Mutant::named("era-not-closed").expect("a planted bug");
+fn mutants_change_the_hashes() {
+    let mutant = Mutant::named("era-not-closed").expect("a mutant");
     let report = run_multicast(40..41, Profile::All, mutant);
     assert_eq!(others(&multicast(), "all", &report), [40]);
     for mutant in Mutant::ALL.iter().filter(|mutant| mutant.shows_in_calm()).take(3) {

@@ -3,11 +3,11 @@
 
 use stentor_simulation::{Mutant, Profile, Record, Sets, SimulationRun};
 
-/// The seeds are those that show it first; a simulation run from 0 finds it there. No seed is known that shows
-/// `state-unnoted`, since new clients begin with majorities, or `held-of-another-life`, since delivered bodies are kept that
-/// came through another member.
+/// Each seed is the first that shows its mutant, so a simulation run from seed 0 finds the mutant there. No seed is
+/// known that shows `state-unnoted`, because new clients begin with majorities. No seed is known that shows
+/// `held-of-another-life`, because members keep delivered bodies that arrived through another member.
 #[test]
-fn what_is_planted_in_the_rings_of_clients_is_found() {
+fn mutants_in_rings_of_clients_are_found() {
     for (name, seed, profile) in [
         ("era-not-closed", 40, Profile::All),
         ("void-of-the-living", 6, Profile::All),
@@ -20,18 +20,18 @@ fn what_is_planted_in_the_rings_of_clients_is_found() {
 }
 
 #[test]
-fn what_is_planted_where_members_come_back_under_load_is_found() {
+fn mutants_in_rejoins_under_load_are_found() {
     find("state-set-back", 344, Profile::Rejoins, Sets::Drawn);
 }
 
 #[test]
-fn what_is_planted_in_transfers_of_large_states_is_found() {
+fn mutants_in_transfers_of_large_states_are_found() {
     find("applied-again", 0, Profile::States, Sets::Drawn);
     find("pieces-mixed", 87, Profile::States, Sets::Drawn);
 }
 
 fn find(name: &str, seed: u64, profile: Profile, sets: Sets) {
-    let mutant = Mutant::named(name).expect("a planted bug");
+    let mutant = Mutant::named(name).expect("a mutant");
     let seeds = u64::saturating_sub(seed, 3)..seed + 1;
     let run = SimulationRun { seeds, until: Some(mutant.breaks()), record: Record::Nothing, threads: 1 };
     let report = run.multicast(profile, sets, mutant, |_| ()).expect("drawn scenarios are possible");

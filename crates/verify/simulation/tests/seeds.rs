@@ -1,4 +1,4 @@
-//! Some seeds without mutants: everything holds, everything that is claimed to go wrong goes wrong.
+//! The multicast: seeds without mutants satisfy every property, and every claimed fault occurs.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ fn the_first_seeds_hold_every_property() {
 }
 
 #[test]
-fn they_hold_under_every_profile_of_failures() {
+fn properties_hold_under_fault_profiles() {
     let profiles = [
         Profile::Failover,
         Profile::Partition,
@@ -36,24 +36,25 @@ fn they_hold_under_every_profile_of_failures() {
     }
 }
 
-/// Enough seeds to tell that what the profile is about happened: bodies that were held already, credits for space alone,
-/// clients that waited for rings.
+/// Runs enough seeds for the events of the profile to occur: bodies that members already hold, credits for space alone,
+/// and clients that wait for space in rings.
 #[test]
 fn clients_do_not_stand_still_before_rings_of_a_few_records() {
     let report = hold(0..100, Profile::Rings, Sets::Drawn);
     assert_eq!(report.unseen_claims(Profile::Rings, Sets::Never), Vec::<&str>::new());
 }
 
-/// Enough seeds to tell that members and clients stood still, several at a time, and were expelled. Nobody else was held up.
+/// Runs enough seeds for members and clients to be stopped, several at a time, and to be expelled. No other process is
+/// held up.
 #[test]
-fn who_stands_still_holds_up_nobody() {
+fn stopped_processes_hold_up_no_other_process() {
     let report = hold(0..200, Profile::Stops, Sets::Drawn);
     assert_eq!(report.unseen_claims(Profile::Stops, Sets::Never), Vec::<&str>::new());
 }
 
-/// In the first a member stood aside for a donor that stood still, although another leader had brought it what it lacked. In the
-/// second the nemesis took a process for awake that stood still twice at once. In the third a member leads only when it has
-/// another one's state, which takes as long as it takes.
+/// In the first seed, a member stood aside for a donor that was stopped, although another leader had sent it the
+/// missing messages. In the second, two stops of a process overlapped, and the nemesis considered it running too
+/// early. In the third, a member leads only after it has received another member's state, and that time has no bound.
 #[test]
 fn seeds_in_which_groups_waited_for_long_hold() {
     for seed in [104_473_276, 104_473_527, 104_473_713] {
@@ -61,35 +62,37 @@ fn seeds_in_which_groups_waited_for_long_hold() {
     }
 }
 
-/// A member without memory delivered again what its donor had delivered behind a no-op that was not settled.
+/// A member without memory delivered messages again that its donor had delivered behind an unsettled no-op.
 #[test]
 fn a_seed_in_which_a_state_was_delivered_twice_in_part_holds() {
     hold(104_472_433..104_472_434, Profile::Rejoins, Sets::Drawn);
 }
 
-/// Members that were away were the first that a client reached again. What it wrote was beyond their windows, and nobody had it.
+/// A client first reached members again that had been away. Its messages were beyond their windows, so no member held
+/// them.
 #[test]
-fn seeds_in_which_a_majority_refused_what_its_client_counted_as_held_hold() {
+fn seeds_in_which_a_majority_refused_a_message_counted_as_held_hold() {
     for seed in [104_473_825, 104_476_214, 104_476_775] {
         hold(seed..seed + 1, Profile::Rejoins, Sets::Drawn);
     }
 }
 
-/// Groups lost their memory, waited, were founded anew and reset; what was under way was settled.
+/// Groups lose their memory, wait, are founded anew and reset. The messages in flight are settled.
 #[test]
-fn whole_groups_forget_and_nothing_is_delivered_in_part() {
+fn nothing_is_delivered_in_part_if_whole_groups_forget() {
     let report = hold(0..300, Profile::Forgets, Sets::Drawn);
     assert_eq!(report.unseen_claims(Profile::Forgets, Sets::Never), Vec::<&str>::new());
 }
 
-/// Clocks were physical, logical because a group was behind, not yet known, and off at a leader.
+/// The profile has physical clocks, clocks that are logical because a group is behind, unknown clocks, and a leader's
+/// clock that is wrong.
 #[test]
 fn final_times_are_right_on_hosts_whose_clocks_are_not() {
     let report = hold(0..100, Profile::Clocks, Sets::Drawn);
     assert_eq!(report.unseen_claims(Profile::Clocks, Sets::Never), Vec::<&str>::new());
 }
 
-/// Each violated something once, and took another way then.
+/// Each seed once violated a property, and has taken another course since. The groups name the causes.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn seeds_that_broke_under_all_failures_hold() {

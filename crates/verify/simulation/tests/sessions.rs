@@ -1,4 +1,4 @@
-//! Sessions: some seeds without mutants hold every property, and what is claimed really happens.
+//! Sessions: seeds without mutants satisfy every property, and every claimed event occurs.
 
 use stentor_simulation::sessions::{Mutant, run_seed_without_reads};
 use stentor_simulation::{Record, SimulationRun};
@@ -15,20 +15,21 @@ fn the_first_seeds_hold_every_property() {
     assert!(report.messages > count * 20);
 }
 
-/// Seeds in which nobody asks, and replies were said once too rarely. In the first three a client's greeting came before its connection was up
-/// at the member: the member counted it as connected when nothing could be said yet. In the others a session ran out with the reply.
+/// Runs seeds without reads in which members once sent a reply too few times. In the first three seeds, a client's
+/// hello arrived before its connection was up at the member. The member counted the client as connected although it
+/// could not send to it yet. In the other two seeds, a session expired together with the reply.
 #[test]
-fn seeds_that_once_waited_for_a_reply_come_to_their_end() {
+fn seeds_that_once_lacked_a_reply_complete() {
     for seed in [1172, 2150, 3411, 4506, 5591] {
         let run = run_seed_without_reads(seed, Mutant::None).expect("drawn scenarios are possible");
         assert_eq!(run.violated().collect::<Vec<_>>(), [""; 0], "seed {seed}: {:?}", run.report.counter_example);
     }
 }
 
-/// Each planted bug is found by the property that it breaks.
+/// Each mutant is found by the property that it breaks.
 #[cfg(feature = "plants")]
 #[test]
-fn every_planted_bug_is_found_by_name() {
+fn every_mutant_is_found_by_name() {
     let mut missed = Vec::new();
     for mutant in Mutant::ALL.iter().filter(|mutant| mutant.is_hunted()) {
         let until = Some(mutant.breaks());

@@ -1,4 +1,4 @@
-//! The switch: some seeds without mutants hold every property, and what is claimed really happens.
+//! The switch: seeds without mutants satisfy every property, and every claimed event occurs.
 
 use stentor_simulation::{Record, SimulationRun};
 use stentor_switch::Mutant;
@@ -14,7 +14,7 @@ fn the_first_seeds_hold_every_property() {
     assert!(report.deliveries > seeds * 20);
 }
 
-/// Each hazard of the design that can be planted, by the property that it breaks.
+/// Each mutant is found by the property that it breaks.
 #[cfg(feature = "plants")]
 #[test]
 fn every_mutant_is_found_by_name() {

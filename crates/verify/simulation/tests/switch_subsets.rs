@@ -1,5 +1,5 @@
-//! A set of 16 hosts sends to one random subset of itself after the other, from different senders in turn: one control packet
-//! for each, nothing connected anew, no register more than before. In every fifth round packets are lost.
+//! A set of 16 hosts. One host after the other sends to random subsets of the others. Each subset costs one control
+//! packet; no connection is set up, and no register is added. Every fifth round loses packets.
 
 use stentor_checker::Verdict;
 use stentor_fabric_roce::endpoint::Outbox;
@@ -10,9 +10,9 @@ use stentor_switch::{Cause, Config, resources};
 
 const HOSTS: u8 = 16;
 const SUBSETS: u64 = 10_000;
-/// Subsets that a sender takes before it gives the set back, at most.
+/// Maximum number of subsets that a sender links before it releases the set.
 const TURN: u64 = 8;
-/// In every so many rounds packets are lost, one in [`LOSS`].
+/// One of this many rounds loses packets: one packet in [`LOSS`].
 const LOSSY: u64 = 5;
 const LOSS: u64 = 100;
 
@@ -21,9 +21,9 @@ struct Walk {
     out: Outbox,
     rng: SimRng,
     setup: Setup,
-    /// Packets for each host.
+    /// Number of packets addressed to each host.
     meant: [u64; HOSTS as usize],
-    /// Senders and their subsets, without those that came before.
+    /// The distinct pairs of a sender and a subset.
     distinct: std::collections::BTreeSet<(u8, u32)>,
     linked: u64,
     lost: u64,
@@ -49,7 +49,8 @@ impl Walk {
         Walk { world, out, rng, setup, meant: [0; HOSTS as usize], distinct, linked: 0, lost: 0 }
     }
 
-    /// Some subsets of the others, each linked by one control packet and sent one or two messages; then the set is given back.
+    /// Returns the requests of one turn. Each of some random subsets is linked by one control packet and sent one or
+    /// two messages. Then the sender releases the set.
     fn turn(&mut self, sender: u8) -> Vec<Op> {
         let mut ops = Vec::new();
         for _ in 0..(1 + self.rng.below(TURN)).min(SUBSETS - self.linked) {
@@ -71,7 +72,7 @@ impl Walk {
         ops
     }
 
-    /// Something that can happen, drawn; nothing if all is quiet and nobody waits for a timer.
+    /// Draws a possible step. Returns `None` if no packet is in flight and no host waits for a timer.
     fn draw(&mut self) -> Option<Step> {
         let ranks = 0..HOSTS;
         let mut steps = vec![Step::Loop; usize::from(self.world.lengths(0).1 > 0) * 4];
@@ -110,7 +111,7 @@ fn ten_thousand_random_subsets_take_one_control_packet_each_and_no_more_state() 
     let bits = walk.world.switch().arrays().bits();
     let (mut rounds, mut turns, mut steps) = (0, 0, 0_u64);
     while walk.linked < SUBSETS {
-        // In every other round the next sender asks while this one holds the set.
+        // In every other round, the next sender posts its requests while this one holds the set.
         for _ in 0..=rounds % 2 {
             let sender = (turns % u64::from(HOSTS)) as u8;
             let ops = walk.turn(sender);

@@ -1,10 +1,10 @@
-//! Time entries under every profile of failures: each property holds of them as of messages.
+//! Time entries under every fault profile. Each property must hold for them as it does for messages.
 
 use stentor_multicast::Variant;
 use stentor_simulation::{Mutant, Profile, Scenario, Sets, run_scenario_under};
 
 #[test]
-fn every_property_holds_of_time_entries_whatever_fails() {
+fn every_property_holds_of_time_entries_under_faults() {
     let profiles = [
         Profile::Failover,
         Profile::Partition,
@@ -38,7 +38,7 @@ fn every_property_holds_of_time_entries_whatever_fails() {
 }
 
 #[test]
-fn they_hold_in_the_first_version_of_the_protocol() {
+fn every_property_holds_of_time_entries_in_the_first_version() {
     for seed in 0..20 {
         let drawn = Scenario::draw_under(seed, Profile::All);
         let scenario = Scenario { time_entries: true, variant: Variant::V1, ..drawn };

@@ -1,4 +1,4 @@
-//! The processes of a run of the channel.
+//! The processes of a channel run.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,24 +12,24 @@ use super::history::History;
 use super::watch::{EndLife, Ledger, Watched};
 use crate::chance::Chance;
 
-/// A process that has nothing to do looks again after this, ns.
+/// Time after which an idle process polls again.
 const IDLE: Duration = Duration::from_micros(20);
 
-/// What all processes of a run share.
+/// The state that all processes of a run share.
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) history: RefCell<History>,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
 }
 
-/// One end of a connection, as its application has it.
+/// One end of a connection, as its application sees it.
 struct Talk {
     peer: ProcessId,
     number: u32,
     life: u32,
     handle: Option<Handle>,
     left: u64,
-    /// The message that is being handed over.
+    /// The message that is being handed over to the endpoint.
     writing: Option<Vec<u8>>,
     reading: Vec<u8>,
     read: u64,
@@ -58,7 +58,7 @@ impl Talk {
     }
 }
 
-/// One process.
+/// A process of a channel run.
 pub(crate) struct Process {
     me: ProcessId,
     pub(crate) endpoint: Endpoint<Watched>,
@@ -69,7 +69,7 @@ pub(crate) struct Process {
     pub(crate) counts: Counts,
 }
 
-/// What a process did.
+/// Counts of a process's actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) writes: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Counts {
     pub(crate) given_up: u64,
 }
 
-/// What a process does.
+/// The task of a process.
 pub(crate) struct Task {
     pub(crate) peers: Vec<ProcessId>,
     pub(crate) connections: u16,
@@ -103,7 +103,7 @@ impl Process {
         Process { me, endpoint, shared, chance, talks, task, counts: Counts::default() }
     }
 
-    /// Whether every connection is over for good.
+    /// Returns whether every connection is closed for good.
     pub(crate) fn is_done(&self) -> bool {
         self.talks.iter().all(|talk| talk.handle.is_none() && (talk.life == self.task.rounds || talk.failed))
     }
@@ -113,7 +113,7 @@ impl Process {
         (self.me, talk.peer, talk.number, talk.life)
     }
 
-    /// Opens what is to be opened next. Whether there was anything.
+    /// Opens the next life of a connection. Returns whether there was one to open.
     fn open(&mut self, place: usize) -> bool {
         let talk = &mut self.talks[place];
         if talk.handle.is_some() || talk.failed || talk.life == self.task.rounds {
@@ -181,7 +181,7 @@ impl Process {
         worked
     }
 
-    /// Errors that the fabric reported, before what the endpoint says about them.
+    /// Records errors that the fabric reported. They are recorded before the endpoint's own reports.
     fn tell_faults(&self, t: u64) {
         let mut ledger = self.shared.ledger.borrow_mut();
         let new = ledger.faults[ledger.told..].to_vec();
@@ -231,7 +231,7 @@ impl Process {
         }
         for place in 0..self.talks.len() {
             let talk = &self.talks[place];
-            // Who is given up before it was there hears nothing of it.
+            // An end that is aborted before it was open reports nothing.
             let Some(handle) = talk.handle.filter(|_| talk.opened && !talk.failed) else { continue };
             self.endpoint.abort(handle);
         }

@@ -1,4 +1,4 @@
-//! Hands what happens in a run of the channel to the checker.
+//! Records the events of a channel run in the checker.
 
 use stentor_channel::{Cause, ChannelError, Operation};
 use stentor_checker::{Cluster, EventKind, Label, Report};
@@ -10,7 +10,7 @@ use super::watch::EndLife;
 use crate::judged::{Judged, process};
 use crate::record::Record;
 
-/// The history of a run, judged as it grows.
+/// The history of a run, which is judged as it grows.
 pub(crate) struct History {
     checker: Judged,
 }
@@ -27,7 +27,7 @@ impl History {
         self.checker.label(word)
     }
 
-    /// A connection's name: the same at both ends.
+    /// Returns a connection's name, which is the same at both ends.
     fn connection(&mut self, (me, peer, number, life): EndLife) -> Label {
         let (a, b) = (me.min(peer), me.max(peer));
         self.label(&format!("{a}-{b}/{number}#{life}"))
@@ -57,14 +57,14 @@ impl History {
         self.event(t, end.0, EventKind::InFlight { channel, count, limit });
     }
 
-    /// The fabric reported an error.
+    /// Records an error of the fabric.
     pub(crate) fn fault(&mut self, t: u64, end: EndLife, status: Status) {
         let (channel, what) = (self.connection(end), self.label(&format!("{status:?}")));
         self.checker.note("status", &[status as u64]);
         self.event(t, end.0, EventKind::Fault { channel, what });
     }
 
-    /// Its owner gave an end up.
+    /// Records that an end was aborted by its owner.
     pub(crate) fn given_up(&mut self, t: u64, end: EndLife) {
         let (channel, what) = (self.connection(end), self.label("given up"));
         self.checker.note("given-up", &[]);
@@ -95,7 +95,7 @@ impl History {
     }
 }
 
-/// Returns an operation as numbers, which mean the same in every version.
+/// Returns an operation as numbers that are stable across versions.
 fn operation_numbers(operation: Operation) -> [u64; 2] {
     match operation {
         Operation::Open => [1, 0],
@@ -106,7 +106,7 @@ fn operation_numbers(operation: Operation) -> [u64; 2] {
     }
 }
 
-/// The same for a cause, without the words in it.
+/// Returns a cause as numbers that are stable across versions, without its text.
 fn cause_numbers(cause: &Cause) -> [u64; 4] {
     match *cause {
         Cause::Fabric(status) => [1, status as u64, 0, 0],
@@ -124,7 +124,7 @@ fn cause_numbers(cause: &Cause) -> [u64; 4] {
     }
 }
 
-/// The same for what a fabric did not take.
+/// Returns the number of a fabric's reason to refuse a post.
 fn refusal_number(error: &PostError) -> u64 {
     match error {
         PostError::UnknownQp(_) => 1,

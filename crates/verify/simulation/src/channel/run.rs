@@ -1,4 +1,4 @@
-//! One seed of the channel.
+//! Runs one seed of the channel.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use super::watch::{Ledger, Watched};
 use crate::chance::Chance;
 use crate::record::{Record, Recorded};
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
@@ -25,30 +25,30 @@ pub struct RunReport {
     pub writes: u64,
     /// Messages read.
     pub reads: u64,
-    /// Ends of connections that failed.
+    /// Connection ends that failed.
     pub failed: u64,
-    /// Ends that were closed by both.
+    /// Connection ends that were closed by both sides.
     pub closed: u64,
-    /// Ends that were given up.
+    /// Connection ends that were aborted.
     pub given_up: u64,
-    /// Completions that were told before one that had come earlier.
+    /// Completions that were reported before an earlier one.
     pub overtaken: u64,
-    /// Completions that were lost because too many waited.
+    /// Completions that were lost because too many were pending.
     pub lost: u64,
-    /// Whether everything came to its end.
+    /// `true` if all connections were closed.
     pub finished: bool,
     /// Steps of all processes.
     pub steps: u64,
-    /// Virtual time, ns.
+    /// Virtual time, in nanoseconds.
     pub virtual_ns: u64,
-    /// What went wrong, as planned.
+    /// The injected faults.
     pub faults: FaultCounts,
-    /// Requests posted.
+    /// Work requests posted.
     pub posts: u64,
 }
 
 impl RunReport {
-    /// What is counted besides, by name.
+    /// Returns further counts, by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         vec![
@@ -60,7 +60,7 @@ impl RunReport {
         ]
     }
 
-    /// The names of violated properties; `C1` also if something did not come to its end.
+    /// Returns the names of violated properties. They include `C1` if a connection was not closed.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "C1");
         self.report.violated().chain(stuck.then_some("C1"))
@@ -70,23 +70,23 @@ impl RunReport {
 /// Runs a seed.
 ///
 /// # Errors
-/// [`EndpointError`], if the scenario is impossible; the drawn ones are not.
+/// Returns an [`EndpointError`] if the scenario is invalid, which a drawn one never is.
 pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, EndpointError> {
     run_scenario(seed, &Scenario::draw(seed, mutant))
 }
 
-/// Runs a seed of a scenario that was not drawn.
+/// Runs a seed with a given scenario.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, EndpointError> {
     Ok(run(seed, scenario, Record::Nothing)?.0)
 }
 
-/// Runs a seed and records what happens.
+/// Runs a seed and records its events.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
     run(seed, &Scenario::draw(seed, mutant), record)
 }
@@ -125,7 +125,8 @@ fn process(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -
     Ok(Process::new(me, endpoint, Rc::clone(shared), Chance::new(seed, 1 + u64::from(me.0)), task))
 }
 
-/// Runs until everything is over, or time is. Whether everything is, and how many steps it took.
+/// Runs until all connections are closed or a limit is reached. Returns whether all are closed, and the number of
+/// steps.
 fn drive(shared: &Shared, actors: &mut [Option<Process>]) -> (bool, u64) {
     let mut steps = 0;
     while let Some(due) = shared.world.next(DEADLINE_NS) {
@@ -169,7 +170,7 @@ fn judge(
     for (end, count, granted) in &ledger.beyond {
         history.in_flight(now, *end, *count, *granted);
     }
-    // Where receives belong to no connection, somebody who found none had to wait.
+    // Receives for WRITE_WITH_IMM belong to no connection, so a missing one is attributed to the first connection.
     let first = (ProcessId(0), ProcessId(1), 0, 1);
     history.in_flight(now, first, faults.rnr_retries, 0);
     let (report, transcript) = history.finish();

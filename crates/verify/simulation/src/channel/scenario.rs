@@ -1,4 +1,4 @@
-//! The processes, the messages and the faults of one seed.
+//! The processes, the messages and the faults of one seed of the channel.
 
 use stentor_channel::{Config, EndpointConfig, Mutant, Scheme};
 use stentor_fabric::ProcessId;
@@ -7,57 +7,57 @@ use stentor_fabric_sim::{Fault, FaultPlan, NetworkModel};
 
 use crate::chance::Chance;
 
-/// What goes wrong in a run.
+/// The kind of fault in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trouble {
-    /// Nothing but delays and disorder: everything must arrive, and every connection must close, twice.
+    /// Only delays and reordering. Every message must arrive, and every connection must close, in both of its lives.
     None,
     /// A process crashes.
     Crash,
     /// A link is cut for longer than the retries take.
     Cut,
-    /// An application gives its connections up.
+    /// An application aborts its connections.
     Abort,
 }
 
-/// What one seed runs.
+/// The scenario of one seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// How many processes, each connected with all others.
+    /// Number of processes. Each is connected with all others.
     pub processes: u16,
     /// Parameters of all endpoints.
     pub endpoint: EndpointConfig,
-    /// Messages of each end of each connection, and of each of its lives.
+    /// Number of messages at each end of each connection, in each of its lives.
     pub messages: u64,
-    /// The longest message, bytes.
+    /// Maximum size of a message, in bytes.
     pub longest: u64,
-    /// How often connections are opened, one after the other under the same number.
+    /// Number of lives of each connection, which are opened in sequence under the same number.
     pub rounds: u32,
-    /// The longest pause between two messages, ns.
+    /// Maximum pause between two messages, in nanoseconds.
     pub pause_ns: u64,
-    /// What completions and arrivals do.
+    /// The disorder of completions and arrivals.
     pub disorders: Faults,
-    /// Delays and liberties.
+    /// The network's delays, and the reordering that it may do.
     pub network: NetworkModel,
-    /// What goes wrong.
+    /// The kind of fault.
     pub trouble: Trouble,
-    /// Crashes and cuts.
+    /// The crashes and cuts, with their times.
     pub plan: FaultPlan,
-    /// Who gives up, and when, ns.
+    /// The process that aborts its connections, and the time in nanoseconds.
     pub gives_up: Option<(ProcessId, u64)>,
 }
 
-/// Runs take no longer than this, virtual time, ns.
+/// Maximum duration of a run, in nanoseconds of virtual time.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
-/// No run takes more steps, all processes together.
+/// Maximum number of steps of a run, for all processes together.
 pub(crate) const MOST_STEPS: u64 = 1_000_000;
-/// By then all queue pairs are connected, virtual time, ns.
+/// Time by which all queue pairs are connected, in nanoseconds of virtual time.
 const CONNECTED_NS: u64 = 50_000;
-/// Receives for control messages of a connection, besides that for the greeting.
+/// Number of receives for control messages of a connection, without the one for the hello.
 const CONTROLS: u32 = stentor_channel::CONTROLS;
 
 impl Scenario {
-    /// What simulation runs of at least 100 seeds claim to survive.
+    /// Returns the names of the counts that a simulation run of at least 100 seeds must reach.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[
@@ -74,7 +74,7 @@ impl Scenario {
         ]
     }
 
-    /// Draws everything.
+    /// Draws all parameters from the seed.
     #[must_use]
     pub fn draw(seed: u64, mutant: Mutant) -> Self {
         let mut chance = Chance::new(seed, 0);
@@ -98,7 +98,7 @@ impl Scenario {
         let model = if unordered { NetworkModel::unordered() } else { NetworkModel::adversarial() };
         let network =
             NetworkModel { tagged: scheme != Scheme::Counted, retry_ns: chance.pick(&[60_000, 200_000]), ..model };
-        // So many that what is posted just fits.
+        // The completion queue has just enough room for the posted receives.
         let recvs =
             (channel.lengths + channel.pieces + CONTROLS + 1) * u32::from(connections) * u32::from(processes - 1);
         let disorders = Faults {
@@ -113,7 +113,8 @@ impl Scenario {
         let victim = ProcessId(chance.between(0, u64::from(processes) - 1) as u16);
         let mut plan = FaultPlan::new();
         match trouble {
-            // Who was never there is waited for: nobody is told of it.
+            // A process that crashes before it is connected is not reported as failed, and the others would wait for
+            // it.
             Trouble::Crash => plan.push((CONNECTED_NS + at, Fault::Crash(victim))),
             Trouble::Cut => {
                 let to = ProcessId((victim.0 + 1) % processes);

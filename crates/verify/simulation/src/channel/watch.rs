@@ -1,5 +1,5 @@
-//! Sees what an endpoint asks of its fabric and what comes back: credits, operations lent, errors. It counts for itself, so
-//! the protocol's own numbers are not taken for granted.
+//! A fabric that records the requests of an endpoint and their completions: credits, operations lent to the fabric,
+//! errors. It keeps its own counts, so that the run does not rely on those of the protocol.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,51 +16,51 @@ use stentor_fabric::{
 use stentor_fabric_conformance::FaultInjector;
 use stentor_fabric_sim::SimFabric;
 
-/// One life of one end of a connection: whose, with whom, number, which life.
+/// One life of one end of a connection: the process, its peer, the connection's number, and the life.
 pub(crate) type EndLife = (ProcessId, ProcessId, u32, u32);
 
-/// Which receives a message comes into: control messages come into those for lengths.
+/// Returns the index of the receives that a kind of message consumes. Control messages consume those for lengths.
 fn pool(kind: Kind) -> usize {
     if kind == Kind::Control { Kind::Length.index() } else { kind.index() }
 }
 
-/// What all processes' fabrics saw.
+/// The observations of all processes' fabrics.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// The life that each end of a connection is in.
+    /// The current life of each end of a connection.
     lives: HashMap<(ProcessId, ProcessId, u32), u32>,
-    /// By end and [`pool`].
+    /// Number of sends, by end and [`pool`].
     sends: HashMap<(EndLife, usize), u64>,
     recvs: HashMap<(EndLife, usize), u64>,
     lent: HashMap<EndLife, u64>,
-    /// Operations of each fabric: whose they are.
+    /// The owner of each outstanding operation of a fabric.
     out: HashMap<(ProcessId, QpId, u64), EndLife>,
-    /// Errors that were reported, once for each end.
+    /// Reported errors, one for each end.
     pub(crate) faults: Vec<(EndLife, Status)>,
-    /// How many of them are in the history.
+    /// Number of entries of `faults` that are in the history.
     pub(crate) told: usize,
-    /// Ends whose queue pair broke, as their receives told, and that neither failed nor closed yet: what was over but for the
-    /// closing need not fail.
+    /// Ends whose queue pair broke, as their receives reported, and that have neither failed nor closed yet. An end on
+    /// which only the closing was pending need not fail.
     pub(crate) broken: BTreeMap<EndLife, Status>,
     /// Ends that are closed.
     closed: HashSet<EndLife>,
-    /// More sent than there were receives for.
+    /// Ends that sent more messages than the peer had posted receives for, with both numbers.
     pub(crate) beyond: Vec<(EndLife, u64, u64)>,
 }
 
 impl Ledger {
-    /// An end of a connection was opened.
+    /// Records that an end of a connection was opened.
     pub(crate) fn opened(&mut self, me: ProcessId, peer: ProcessId, number: u32, life: u32) {
         self.lives.insert((me, peer, number), life);
     }
 
-    /// An end was closed.
+    /// Records that an end was closed.
     pub(crate) fn closed(&mut self, end: EndLife) {
         self.closed.insert(end);
         self.broken.remove(&end);
     }
 
-    /// A receive that belongs to no connection came back unused: all connections with that peer are broken.
+    /// Records that a receive which belongs to no connection was flushed. All connections with that peer are broken.
     fn broke(&mut self, me: ProcessId, peer: ProcessId, status: Status) {
         let lives = self.lives.iter().filter(|((of, with, _), _)| (*of, *with) == (me, peer));
         let mut ends: Vec<EndLife> = lives.map(|((.., number), life)| (me, peer, *number, *life)).collect();
@@ -73,7 +73,7 @@ impl Ledger {
         (me, peer, number, self.lives.get(&(me, peer, number)).copied().unwrap_or(0))
     }
 
-    /// Operations that the fabric has of an end.
+    /// Returns the number of an end's operations that the fabric has not returned.
     pub(crate) fn lent(&self, end: EndLife) -> u64 {
         self.lent.get(&end).copied().unwrap_or(0)
     }
@@ -89,7 +89,7 @@ impl Ledger {
         *count += 1;
         let count = *count;
         let granted = self.recvs.get(&((peer, me, number, life), pool(kind))).copied().unwrap_or(0);
-        // A greeting may come before its receive.
+        // A hello may arrive before its receive is posted.
         let free = u64::from(kind == Kind::Greeting);
         if count > granted + free {
             self.beyond.push((end, count, granted));
@@ -100,7 +100,8 @@ impl Ledger {
         let Some(end) = self.out.remove(&(me, completion.qp, completion.id)) else { return };
         let lent = self.lent.entry(end).or_default();
         *lent = lent.saturating_sub(1);
-        // A receive that is flushed came back unused, as one that was asked back: for who is about to close that is no error.
+        // A flushed receive was not used, like a cancelled one. An end that is about to close does not treat it as an
+        // error.
         if completion.opcode == Opcode::TaggedRecv && completion.status == Status::Flushed {
             if !self.closed.contains(&end) {
                 self.broken.entry(end).or_insert(completion.status);
@@ -115,7 +116,7 @@ impl Ledger {
     }
 }
 
-/// A fabric that is watched.
+/// A fabric whose requests and completions are recorded.
 pub(crate) struct Watched {
     pub(crate) inner: FaultInjector<SimFabric>,
     ledger: Rc<RefCell<Ledger>>,
@@ -133,7 +134,7 @@ impl Watched {
                 let tag = Tag::of(*tag);
                 Some((tag.connection, tag.kind))
             }
-            // As the endpoint has it: 16 bits connection, 2 kind, 14 place.
+            // The endpoint's format: 16 bits of connection, 2 bits of kind, 14 bits of slot.
             Verb::WriteImm { imm, .. } => Some((imm >> 16, Kind::ALL[(imm >> 14 & 3) as usize])),
             _ => None,
         }
@@ -181,7 +182,8 @@ impl Fabric for Watched {
             let mut ledger = self.ledger.borrow_mut();
             let end = ledger.life(me, *peer, number);
             ledger.lend(end, qp, request.id);
-            // Receives for WRITE_WITH_IMM belong to no connection: the simulator counts who had to wait for one.
+            // Receives for WRITE_WITH_IMM belong to no connection. The simulator counts the writes that had to wait for
+            // one.
             if matches!(request.verb, Verb::TaggedSend { .. }) {
                 ledger.sent(end, kind);
             }

@@ -1,4 +1,4 @@
-//! A member's side of the election: it hears who leads, and campaigns when it is named itself.
+//! A member's side of the election: it polls for leader changes, and campaigns when it is named itself.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use stentor_multicast::Member;
 use crate::chance::Chance;
 use crate::nemesis::Told;
 
-/// How long a named leader waits at least before it tries again, ns.
+/// Minimum time that a named leader waits before it tries again, in nanoseconds.
 const RETRY_NS: u64 = 60_000;
 
 pub(crate) struct Candidate {
     me: ProcessId,
     election: Told,
-    /// The election names this process; it tries (again) then, ns.
+    /// Time of the next attempt in nanoseconds, if the election names this process.
     named: Option<u64>,
-    /// How often it has tried since.
+    /// Number of attempts since the process was named.
     attempts: u32,
     chance: Chance,
 }
@@ -28,7 +28,7 @@ impl Candidate {
         Candidate { me, election, named: None, attempts: 0, chance }
     }
 
-    /// Hears of leaders, and lets the member campaign if it is named.
+    /// Processes leader changes, and lets the member campaign if it is named.
     pub(crate) fn listen(&mut self, now_ns: u64, member: &mut Member<SimFabric>) {
         while let Some(change) = self.election.poll(Duration::from_nanos(now_ns)) {
             match change {
@@ -41,14 +41,14 @@ impl Candidate {
         if let Some(at) = self.named.filter(|at| now_ns >= *at && !leads)
             && member.campaign().is_ok()
         {
-            // Each time more patiently: two that are named must not keep each other from it for ever.
+            // Exponential backoff, so that two named processes do not obstruct each other forever.
             let pause = RETRY_NS << self.attempts.min(6);
             self.attempts += 1;
             self.named = Some(at.max(now_ns) + pause + self.chance.between(0, pause));
         }
     }
 
-    /// Wakes the process when there is something to hear.
+    /// Schedules a wake-up at the next leader change.
     pub(crate) fn wake(&self, now_ns: u64, world: &World) {
         if let Some(at) = self.election.next_at() {
             world.wake_at(self.me, at.max(now_ns + 1));

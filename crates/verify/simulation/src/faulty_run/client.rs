@@ -1,4 +1,4 @@
-//! A client that may die at any of its writes; the next one goes on with what is left to send.
+//! A client that may crash at any of its writes. The next client of the same id continues with the remaining messages.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -12,18 +12,18 @@ use super::Shared;
 use crate::actor::Message;
 use crate::histories::Histories;
 
-/// A client looks after its connections this often, ns.
+/// Time between a client's checks of its connections, in nanoseconds.
 const TICK_NS: u64 = 20_000;
 
 pub(super) struct ClientActor {
     pub(super) client: Client<SimFabric>,
     id: ClientId,
     me: ProcessId,
-    /// Messages that were to be synced and are not yet, with what they were.
+    /// Messages that are to be synced and are not yet, with their contents.
     unsynced: VecDeque<(MessageId, Message)>,
-    /// It was told that it lost its place, and ends.
+    /// `true` if another client took over this client's id, so that this one ends.
     superseded: bool,
-    /// Why it could not multicast its next message when it last tried.
+    /// The reason why the last attempt to multicast the next message failed.
     pub(super) refused: Option<SubmitError>,
     shared: Rc<Shared>,
 }
@@ -49,7 +49,7 @@ impl ClientActor {
         self.note_synced(now_ns);
         if self.client.is_superseded() && !std::mem::replace(&mut self.superseded, true) {
             self.shared.nemesis.borrow_mut().superseded(now_ns, self.me);
-            // Others end a process whose message was lost with a history.
+            // In this case, the other processes rightly end a client whose message was lost with a history.
             let history = self.shared.history.borrow();
             let excused = history.histories.as_ref().is_some_and(Histories::began_anew);
             self.superseded_for_nothing(!excused);
@@ -65,10 +65,10 @@ impl ClientActor {
         nothing.set(nothing.get() || is && self.shared.scenario.client_timeout_ns.is_none());
     }
 
-    /// Sends the next message, if it is time and there is room.
+    /// Sends the next message if it is due and there is room.
     fn submit(&mut self, now_ns: u64) -> bool {
         let mut load = self.shared.loads[usize::from(self.id.0)].borrow_mut();
-        // It may have died at a post of this step.
+        // The process may have crashed at a post of this step.
         if !self.shared.world.is_up(self.me) {
             return false;
         }
@@ -114,7 +114,7 @@ impl ClientActor {
         true
     }
 
-    /// Records what a majority of each destination group holds by now.
+    /// Records the messages that a majority of each destination group holds by now.
     fn note_synced(&mut self, now_ns: u64) {
         if !self.shared.world.is_up(self.me) {
             return;

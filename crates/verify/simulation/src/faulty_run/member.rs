@@ -1,4 +1,4 @@
-//! A member that is told who leads, may die at any of its posts, and comes back without memory.
+//! A member with an election, which may crash at any of its posts and restarts without memory.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::chance::Chance;
 use crate::clocks::BOUND_NS;
 use crate::scenario::Scenario;
 
-/// The stream of choices of time entries.
+/// The stream of random choices of time entries.
 const TIMES: u64 = 900;
-/// Time between ticks of the state machine, ns.
+/// Time between ticks of the state machine, in nanoseconds.
 pub(crate) const TICK_NS: u64 = 20_000;
 
 pub(super) struct MemberActor {
@@ -23,19 +23,19 @@ pub(super) struct MemberActor {
     me: ProcessId,
     group: GroupId,
     candidate: Candidate,
-    /// Without memory, and not recorded as come back.
+    /// `true` if the process restarted without memory and its recovery is not recorded yet.
     absent: bool,
-    /// Without memory, as far as its group can lean on it: the nemesis counts it as failed.
+    /// `true` if the group cannot rely on the process's memory yet: the nemesis counts it as failed.
     forgetful: bool,
-    /// The last ballot in which it was ready to lead.
+    /// The last ballot in which the process was ready to lead.
     ready: Option<Ballot>,
     digest: u64,
-    /// Says when it orders a time entry, if it leads.
+    /// Decides when a leader orders a time entry.
     times: Chance,
     shared: Rc<Shared>,
 }
 
-/// Starts a member on its NIC. The first process of a place has its memory; those after it do not.
+/// Starts a member on its NIC. The first life of a process has its memory; later lives do not.
 pub(crate) fn start(
     world: &World,
     scenario: &Scenario,
@@ -90,12 +90,13 @@ impl MemberActor {
         self.me
     }
 
-    /// Whether it does nothing any more, because its group goes on without its state, or because it could not take one over.
+    /// Returns whether the member has stopped, because its group continues without its state, or because it could not
+    /// install a state.
     pub(super) fn is_over(&self) -> bool {
         self.member.replica().is_superseded() || self.member.failure().is_some()
     }
 
-    /// Whether it remembers its group, and is part of it.
+    /// Returns whether the member is part of its group and has the group's state.
     pub(super) fn has_state(&self) -> bool {
         let replica = self.member.replica();
         !replica.is_joining() && !replica.incarnation().is_none() && !self.is_over()
@@ -126,7 +127,7 @@ impl MemberActor {
         housekept || worked
     }
 
-    /// Tells the member the clock of its host. Returns its monotonic time, ns.
+    /// Passes the clock of the host to the member. Returns the host's monotonic time, in nanoseconds.
     fn tell_clock(&mut self, now_ns: u64) -> u64 {
         let Some(clocks) = &self.shared.clocks else { return now_ns };
         let clocks = clocks.borrow();
@@ -136,7 +137,7 @@ impl MemberActor {
         member_ns
     }
 
-    /// Records that it is back, or ready to lead.
+    /// Records that the member has recovered, or is ready to lead.
     fn note(&mut self, now_ns: u64) {
         let replica = self.member.replica();
         let shared = &self.shared;
@@ -145,7 +146,8 @@ impl MemberActor {
             came_back(shared, now_ns, self.me, replica.delivered());
         }
         if self.forgetful && !replica.is_joining() {
-            // Not before: the application's state alone, without what is under way, is no memory to count on.
+            // Not earlier: the application's state without the messages in progress is no memory that the group can
+            // rely on.
             self.forgetful = false;
             let under_load = shared.loads.iter().any(|load| load.borrow().left > 0);
             shared.nemesis.borrow_mut().synced(now_ns, self.me, under_load);
@@ -160,13 +162,13 @@ impl MemberActor {
     }
 }
 
-/// A member's application has its group's state again.
+/// Records that a member's application has its group's state again.
 fn came_back(shared: &Shared, now_ns: u64, me: ProcessId, number: u64) {
     shared.history.borrow_mut().recover(now_ns, me, number);
     shared.progress.borrow_mut().restored(me, number);
 }
 
-/// The application: a digest of everything delivered, in order.
+/// The application of a member: a digest of all deliveries, in order.
 struct App<'a> {
     now_ns: u64,
     me: ProcessId,
@@ -177,7 +179,7 @@ struct App<'a> {
 }
 
 impl App<'_> {
-    /// The rest of a state, other bytes in each.
+    /// Returns the padding of a state, whose bytes depend on the digest.
     fn padding(&self) -> impl Iterator<Item = u8> + use<> {
         let digest = *self.digest;
         (0..self.shared.scenario.state_bytes).map(move |at| (digest.rotate_left(at as u32 / 64) >> 56) as u8)
@@ -186,7 +188,7 @@ impl App<'_> {
 
 impl Application for App<'_> {
     fn deliver(&mut self, delivered: &Delivered<'_>) {
-        // It may have died at a post of this step; what it does after that never happened.
+        // The process may have crashed at a post of this step. Its later actions never happened.
         if !self.shared.world.is_up(self.me) {
             return;
         }
@@ -219,7 +221,7 @@ impl Application for App<'_> {
         }
         *self.digest = state.first_chunk().map_or(0, |digest| u64::from_le_bytes(*digest));
         if number != 0 && !state.get(8..).is_some_and(|rest| rest.iter().copied().eq(self.padding())) {
-            // Parts of two states: the digest is wrong, too.
+            // The padding is of another state, so the digest is made wrong, too.
             *self.digest = !*self.digest;
         }
         let mut history = self.shared.history.borrow_mut();
@@ -228,7 +230,7 @@ impl Application for App<'_> {
             drop(history);
             came_back(self.shared, self.now_ns, self.me, number);
         } else {
-            // It was there all the time, but too far behind.
+            // The process was up all the time, but too far behind.
             history.caught_up(self.now_ns, self.me, number);
             self.shared.progress.borrow_mut().restored(self.me, number);
         }

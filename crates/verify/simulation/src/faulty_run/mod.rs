@@ -1,4 +1,5 @@
-//! A run under a profile: a time with faults, then a time without, in which everything must be delivered.
+//! A run under a fault profile. In its first phase faults occur; in its second phase none occur, and everything must be
+//! delivered.
 
 mod candidate;
 mod client;
@@ -32,27 +33,28 @@ use operator::Operator;
 pub(crate) use phases::Phases;
 pub use phases::RECOVERY_STEPS;
 
-/// Steps between two looks whether everything is settled.
+/// Number of steps between two checks whether everything is settled.
 const UNSETTLED_STEPS: u64 = 64;
-/// Wrong times that are named.
+/// Maximum number of wrong times in the log.
 const FEW: usize = 4;
 
-/// What all processes of a run share.
+/// The state that all processes of a run share.
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) history: RefCell<History>,
     pub(crate) progress: RefCell<Progress>,
     pub(crate) nemesis: RefCell<Nemesis>,
     pub(crate) transfers: RefCell<TransferCounts>,
-    /// In the profile that has them.
+    /// The hosts' clocks, in the profile that has them.
     pub(crate) clocks: Option<RefCell<Clocks>>,
-    /// By client.
+    /// The messages to send, by client.
     pub(crate) loads: Vec<RefCell<Load>>,
     pub(crate) topology: Arc<Topology>,
     pub(crate) scenario: Scenario,
     pub(crate) salt: u64,
     pub(crate) mutant: Mutant,
-    /// A client was told that it lost its place, although no other came and nobody may give it up.
+    /// `true` if a client was told that its id was taken over, although no other process took it and no timeout permits
+    /// it.
     pub(crate) superseded_for_nothing: Cell<bool>,
 }
 
@@ -61,19 +63,19 @@ enum Actor {
     Client(Box<ClientActor>),
 }
 
-/// Everybody in a run.
+/// A run in progress: all its processes and its phase.
 struct FaultyRun {
     shared: Rc<Shared>,
     actors: Vec<Option<Actor>>,
-    /// By process.
+    /// The number of each process's current life.
     incarnations: Vec<u64>,
     totals: RunReport,
     phases: Phases,
-    /// Resets groups in profile [`Profile::Forgets`]; `None` in all others.
+    /// The operator who resets groups in profile [`Profile::Forgets`]. `None` in all other profiles.
     operator: Option<Operator>,
 }
 
-/// Adds what a process counted, before it crashed or at the end.
+/// Adds the counts of a process, when it crashes or at the end.
 fn add(run: &mut RunReport, counts: &Counts) {
     run.rejected += counts.rejected;
     run.writes += counts.protocol_writes();
@@ -82,7 +84,7 @@ fn add(run: &mut RunReport, counts: &Counts) {
     run.nemesis.ring_waits += counts.ring_waits;
 }
 
-/// Runs a seed under a profile, and records what is asked for.
+/// Runs a seed under a profile, and records the requested data.
 pub(crate) fn run(
     seed: u64,
     scenario: &Scenario,
@@ -137,7 +139,7 @@ pub(crate) fn run(
 }
 
 impl FaultyRun {
-    /// A process of this place, in its present incarnation.
+    /// Creates a process in its current life.
     fn actor(&self, process: ProcessId) -> Result<Actor, NodeError> {
         let incarnation = self.incarnations[process.index()];
         Ok(match self.shared.topology.role(process) {
@@ -149,7 +151,7 @@ impl FaultyRun {
         })
     }
 
-    /// Whether everything was delivered in time.
+    /// Runs both phases. Returns whether everything was delivered in time.
     fn drive(&mut self) -> Result<bool, NodeError> {
         while let Some(due) = self.phases.next(&self.shared.world, &self.shared.nemesis) {
             match due {
@@ -183,7 +185,8 @@ impl FaultyRun {
         self.shared.world.stepped(process, worked);
     }
 
-    /// Whether a member that is to lead gets another one's state: it fell behind itself, and leads as soon as that is there.
+    /// Returns whether a candidate for leadership is installing another member's state because it had fallen behind. It
+    /// leads as soon as the state is installed.
     fn gives_state_to_candidate(&self) -> bool {
         let gets = |actor: &Actor| match actor {
             Actor::Member(actor) => actor.member.is_aside() && actor.member.replica().is_candidate(),
@@ -192,7 +195,7 @@ impl FaultyRun {
         self.actors.iter().flatten().any(gets)
     }
 
-    /// Notes in which history a member is after its step, and lets the operator look.
+    /// Records the history of a member after its step, and runs the operator.
     fn look_after(&mut self, process: ProcessId, now_ns: u64) {
         let Some(operator) = &mut self.operator else { return };
         if let Some(Actor::Member(actor)) = &self.actors[process.index()] {
@@ -207,7 +210,7 @@ impl FaultyRun {
         operator.look(now_ns, &mut self.actors);
     }
 
-    /// Whether a process knows anything of a group.
+    /// Returns whether a process remembers a group.
     fn remembers(actor: &Actor, group: GroupId) -> bool {
         match actor {
             Actor::Member(actor) if !actor.has_state() => false,
@@ -216,8 +219,8 @@ impl FaultyRun {
         }
     }
 
-    /// What is missing still where groups may lose their memory, as text; `None`: everybody has delivered what is left to deliver,
-    /// and all members of each group the same.
+    /// Describes what is missing in a run in which groups may lose their memory. Returns `None` if every process has
+    /// delivered everything that is left to deliver, and all members of each group have delivered the same.
     fn unsettled(&self) -> Option<String> {
         let topology = &self.shared.topology;
         for group in topology.group_ids() {
@@ -263,7 +266,7 @@ impl FaultyRun {
         self.shared.nemesis.borrow_mut().crashed(now, process);
     }
 
-    /// Notes whether nobody remembers any group.
+    /// Notes the case that no process remembers any group.
     fn note_loss_of_all(&mut self) {
         let Some(operator) = &mut self.operator else { return };
         let mut up = self.actors.iter().flatten();
@@ -272,7 +275,7 @@ impl FaultyRun {
     }
 
     fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
-        // Its fabric is taken anew by the actor.
+        // The new actor creates its own handle of the fabric.
         drop(self.shared.world.restart(process));
         self.incarnations[process.index()] += 1;
         self.shared.nemesis.borrow_mut().restarted(self.shared.world.now_ns(), process);
@@ -280,7 +283,7 @@ impl FaultyRun {
         Ok(())
     }
 
-    /// Adds up what a process counted.
+    /// Adds the counts of a process to the totals.
     fn count(&mut self, process: ProcessId) {
         match &self.actors[process.index()] {
             Some(Actor::Member(actor)) => {
@@ -365,7 +368,7 @@ impl FaultyRun {
     }
 }
 
-/// How a process stands, in words.
+/// Describes the state of a process.
 fn stand(actor: &Actor) -> String {
     match actor {
         Actor::Member(actor) => {

@@ -1,4 +1,4 @@
-//! Looks after groups that lost their memory: an operator resets them, and supervisors start members again.
+//! Handles groups that lost their memory: an operator resets them, and members are restarted.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,31 +11,31 @@ use super::{Actor, Shared};
 use crate::chance::Chance;
 use crate::forgets::ForgetCounts;
 
-/// The stream of choices of the operator.
+/// The stream of random choices of the operator.
 const STREAM: u64 = 408;
-/// How often the operator looks, ns.
+/// Interval between the operator's checks, in nanoseconds.
 const LOOK_NS: u64 = 20_000;
-/// How long it takes until an operator resets a group that waits, and until the operator tries again, ns.
+/// Minimum and maximum time until the operator resets a waiting group, and until the next attempt, in nanoseconds.
 const COMES_NS: (u64, u64) = (50_000, 700_000);
 
-/// How a history began that the operator asked for.
+/// The kind of reset that the operator requested.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     WithNothing,
     WithAState,
 }
 
-/// What the operator asked a member for last.
+/// The operator's last request to a member.
 struct Asked {
     member: ProcessId,
     ends: Incarnation,
     kind: Kind,
 }
 
-/// One group, as the operator sees it.
+/// The operator's view of a group.
 #[derive(Default)]
 struct Case {
-    /// When the operator will reset the group, unless it works by then.
+    /// Time at which the operator will reset the group unless it has recovered, in nanoseconds.
     due_ns: Option<u64>,
     asked: Option<Asked>,
     reset: bool,
@@ -46,7 +46,7 @@ pub(super) struct Operator {
     chance: Chance,
     next_ns: u64,
     cases: Vec<Case>,
-    /// Incarnations that the operator's requests began.
+    /// Incarnations that began by the operator's requests.
     begun: HashMap<(GroupId, Incarnation), Kind>,
     pub(super) counts: ForgetCounts,
     shared: Rc<Shared>,
@@ -73,7 +73,7 @@ impl Operator {
         }
     }
 
-    /// Looks after everybody, if it is time.
+    /// Checks all groups, if a check is due.
     pub(super) fn look(&mut self, now_ns: u64, actors: &mut [Option<Actor>]) {
         if now_ns < self.next_ns {
             return;
@@ -95,7 +95,7 @@ impl Operator {
         }
     }
 
-    /// Notes what became of all requests.
+    /// Records the outcomes of all requests.
     pub(super) fn note_all_begun(&mut self, actors: &mut [Option<Actor>]) {
         for group in self.shared.topology.clone().group_ids() {
             let members = members(actors, &self.shared.topology, group);
@@ -103,7 +103,7 @@ impl Operator {
         }
     }
 
-    /// A reset that a member was asked for has its incarnation when the member has fenced its streams.
+    /// Records the outcome of a request. A reset has its incarnation once the member has fenced its streams.
     fn note_begun(&mut self, group: GroupId, members: &[&mut MemberActor]) {
         let case = &mut self.cases[usize::from(group.0)];
         let Some(Asked { member, ends, kind }) = case.asked else { return };
@@ -115,13 +115,13 @@ impl Operator {
         }
     }
 
-    /// Whether a group waits, and has waited for as long as it takes until somebody comes.
+    /// Returns whether the group is waiting for a reset, and the operator's delay has passed.
     fn is_due(&mut self, now_ns: u64, group: GroupId, members: &[&mut MemberActor]) -> bool {
         let majority = self.shared.topology.majority(group) as usize;
         let remembers = |actor: &&&mut MemberActor| actor.has_state();
         let hindered = |actor: &&mut MemberActor| {
             let replica = actor.member.replica();
-            // It promised a reset whose state is nowhere any more.
+            // The member promised a reset whose state is lost everywhere.
             let lacks = !replica.is_joining() && replica.incarnation().is_none();
             lacks || matches!(replica.hindrance(), Some(Hindrance::Remembered { .. }))
         };
@@ -166,7 +166,7 @@ impl Operator {
         self.shared.world.wake_at(me, now_ns);
     }
 
-    /// A group was seen in a new history.
+    /// Records that a member was seen in a new history of its group.
     pub(super) fn began(&mut self, now_ns: u64, group: GroupId, origins: &[Origin]) {
         let Some(origin) = origins.last().filter(|origin| origin.incarnation != Incarnation::FIRST) else { return };
         let kind = self.begun.get(&(group, origin.incarnation)).copied();
@@ -187,7 +187,7 @@ impl Operator {
         case.reset |= kind.is_some();
     }
 
-    /// The counts at the end of the run.
+    /// Returns the counts at the end of the run.
     pub(super) fn counts(&self) -> ForgetCounts {
         let reset = self.cases.iter().filter(|case| case.reset).count();
         ForgetCounts { two_reset: u64::from(reset > 1), ..self.counts }

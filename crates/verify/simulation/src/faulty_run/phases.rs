@@ -1,4 +1,4 @@
-//! The two phases of a run under a nemesis: one with faults, and one without, in which everything must come to its end.
+//! The two phases of a run under a nemesis: one with faults, and one without, in which everything must complete.
 
 use std::cell::RefCell;
 
@@ -7,21 +7,21 @@ use stentor_fabric_sim::{Due, World};
 use crate::nemesis::Nemesis;
 use crate::scenario::DEADLINE_NS;
 
-/// Steps of all processes within which everything is delivered after the faults stopped.
+/// Maximum number of steps of all processes until everything is delivered after the faults stopped.
 pub const RECOVERY_STEPS: u64 = 300_000;
 
-/// How far a run is.
+/// The progress of a run through its phases.
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
-    /// Steps of all processes.
+    /// Number of steps of all processes.
     steps: u64,
-    /// Steps when the faults stopped.
+    /// Number of steps when the faults stopped.
     stopped_at: Option<u64>,
 }
 
 impl Phases {
-    /// Lets the nemesis act until something else is due, and returns that. Stops the faults when their time is over. Returns `None` when
-    /// nothing is due before the deadline.
+    /// Lets the nemesis act until another event is due, and returns that event. Stops the faults at the end of the
+    /// first phase. Returns `None` if nothing is due before the deadline.
     pub(crate) fn next(&mut self, world: &World, nemesis: &RefCell<Nemesis>) -> Option<Due> {
         loop {
             let now = world.now_ns();
@@ -45,12 +45,12 @@ impl Phases {
         self.steps += 1;
     }
 
-    /// Returns the steps of all processes.
+    /// Returns the number of steps of all processes.
     pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Returns the steps since the faults stopped, or `None` while there are faults.
+    /// Returns the number of steps since the faults stopped, or `None` in the first phase.
     pub(crate) fn recovery_steps(&self) -> Option<u64> {
         self.stopped_at.map(|at| self.steps - at)
     }

@@ -1,4 +1,4 @@
-//! A member with an election by heartbeats: what a node's election driver does, in virtual time.
+//! A member with heartbeat election: the election driver of a node, in virtual time.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use stentor_multicast::{
 
 use super::{INTERVAL_NS, Shared, TIMEOUT_MAX_NS, TIMEOUT_MIN_NS};
 
-/// The longest time between two campaigns, in first ones.
+/// Maximum backoff between two campaigns, in multiples of the first one.
 const LONGEST_BACKOFF: u64 = 16;
 
 pub(super) struct Follower {
@@ -27,13 +27,13 @@ pub(super) struct Follower {
     campaign_at_ns: u64,
     backoff_ns: u64,
     ready: Option<stentor_multicast::Ballot>,
-    /// When it is told that others have died, ns.
+    /// Reports of deaths that the member will receive, with their times in nanoseconds.
     told: Vec<(u64, ProcessId)>,
     digest: u64,
     shared: Rc<Shared>,
 }
 
-/// The application: a digest of everything delivered, in order.
+/// The application of a member: a digest of all deliveries, in order.
 struct App<'a> {
     now_ns: u64,
     me: ProcessId,
@@ -57,7 +57,7 @@ impl Application for App<'_> {
         out.extend_from_slice(&self.digest.to_le_bytes());
     }
 
-    /// It was there all the time, but too far behind.
+    /// Installs a state. The process was up all the time, but too far behind.
     fn restore(&mut self, number: u64, state: &[u8]) {
         *self.digest = state.try_into().map_or(0, u64::from_le_bytes);
         let mut history = self.shared.history.borrow_mut();
@@ -109,11 +109,11 @@ impl Follower {
     }
 
     pub(super) fn hand_over(&mut self, to: ProcessId) {
-        // Refused as long as the other is not seen to be ready.
+        // The election refuses as long as the other member does not appear ready.
         let _ = self.election.hand_over(to);
     }
 
-    /// At that time it is told that another member has died.
+    /// Schedules a report that another member has died.
     pub(super) fn will_be_told(&mut self, at_ns: u64, of: ProcessId) {
         self.told.push((at_ns, of));
         self.shared.world.wake_at(self.me, at_ns);

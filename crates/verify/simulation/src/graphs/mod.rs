@@ -1,20 +1,21 @@
-//! One group whose members do not all reach each other, led by its own election by heartbeats.
+//! One group in which some members cannot reach each other, with its own heartbeat election.
 //!
-//! A run has five parts: the whole group settles, a chosen member takes over the leadership, links are cut as the graph
-//! says, the group has [`SETTLES_NS`] to find a leader and goes on for [`QUIET_NS`], and the links come back. A client that
-//! reaches every member multicasts all the time. Meanwhile [`run`] judges:
-//! - if some member is connected to a majority, exactly one member takes itself for the leader after the settling time, it
-//!   is connected to a majority, it is ready to lead in the protocol, and that does not change until the links are back;
-//! - it and the members that it reaches deliver what is multicast;
-//! - a leader that was connected to a majority all the time was not deposed;
-//! - if nobody is, nobody takes itself for the leader;
-//! - after the links are back everything is delivered everywhere, and every property of the multicast holds.
+//! A run has five parts. The whole group settles; a chosen member takes over the leadership; links are cut according to
+//! the graph; the group has [`SETTLES_NS`] to find a leader, and then runs for [`QUIET_NS`]; the links are restored. A
+//! client that reaches every member multicasts all the time. [`run`] judges:
+//! - If some member is connected to a majority, exactly one member considers itself the leader after the settling time.
+//!   It is connected to a majority and is ready to lead in the protocol, and this does not change until the links are
+//!   restored.
+//! - The leader and the members that it reaches deliver the multicast messages.
+//! - A leader that was connected to a majority all the time was not deposed.
+//! - If no member is connected to a majority, none considers itself the leader.
+//! - After the links are restored, everything is delivered by all members, and every property of the multicast holds.
 //!
-//! [`run_changing`] changes the graph at given times before the last graph is judged. [`run_told`] cuts nothing: members are told of
-//! deaths that are none, and after the last of them a group is judged as above.
+//! [`run_changing`] changes the graph at given times before the last graph is judged. [`run_told`] cuts nothing:
+//! members receive false reports of deaths, and after the last report the group is judged as above.
 //!
-//! Lost packets in one direction take away both: the answer to a request does not come back. So a one-way cut is an edge
-//! less, too, although what is written before the queue pair breaks may land.
+//! Packet loss in one direction disables both directions, because the answers to requests do not return. A one-way cut
+//! therefore removes an edge, too, although data that is written before the queue pair breaks may arrive.
 
 mod member;
 
@@ -31,34 +32,35 @@ use crate::progress::Progress;
 use crate::record::Record;
 use member::Follower;
 
-/// The interval at which members look at each other, ns.
+/// Interval at which members read each other's heartbeats, in nanoseconds.
 pub const INTERVAL_NS: u64 = 20_000;
-/// The shortest timeout, ns.
+/// Minimum election timeout, in nanoseconds.
 pub const TIMEOUT_MIN_NS: u64 = 400_000;
-/// The longest timeout, ns.
+/// Maximum election timeout, in nanoseconds.
 pub const TIMEOUT_MAX_NS: u64 = 800_000;
-/// The time from the cut within which one leader must lead, ns.
+/// Time from the cut until one leader must lead, in nanoseconds.
 pub const SETTLES_NS: u64 = 12 * TIMEOUT_MAX_NS;
-/// The time after that in which nothing may change, ns.
+/// Time after that without any change of the leader, in nanoseconds.
 pub const QUIET_NS: u64 = 24 * TIMEOUT_MAX_NS;
-/// A message that is multicast this long before the links come back must be delivered by then, ns.
+/// Time within which a message must be delivered while links are cut, in nanoseconds. It is multicast at least this
+/// long before the links are restored.
 const DELIVERED_NS: u64 = 4 * TIMEOUT_MAX_NS;
-/// The time within which a whole group has a leader, and within which everything is delivered at the end, ns.
+/// Time within which a whole group has a leader, and within which everything is delivered at the end, in nanoseconds.
 const WHOLE_NS: u64 = 40 * TIMEOUT_MAX_NS;
-/// The time between two multicasts of the client, ns.
+/// Time between two multicasts of the client, in nanoseconds.
 const PACE_NS: u64 = 40_000;
 const STREAM_OF_SALT: u64 = 0x6772_6170_6873;
 
-/// A graph of the pairs of members that reach each other.
+/// A graph of the members of a group, with an edge between each two that reach each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Graph {
     members: usize,
-    /// Pairs (from, to) whose packets from the first to the second are lost.
+    /// Pairs (from, to) of members. All packets from the first to the second are lost.
     cut: Vec<(u16, u16)>,
 }
 
 impl Graph {
-    /// Creates a group of `members` in which only these pairs reach each other.
+    /// Creates a graph of `members` members with these edges only.
     #[must_use]
     pub fn of_edges(members: usize, edges: &[(u16, u16)]) -> Self {
         let linked = |a: u16, b: u16| edges.contains(&(a, b)) || edges.contains(&(b, a));
@@ -67,27 +69,27 @@ impl Graph {
         Graph { members, cut: cut.filter(|(a, b)| !linked(*a, *b)).collect() }
     }
 
-    /// Creates a group of `members` in which nothing gets from the first to the second of these pairs.
+    /// Creates a graph of `members` members in which all packets from the first to the second of these pairs are lost.
     #[must_use]
     pub fn without(members: usize, cut: &[(u16, u16)]) -> Self {
         Graph { members, cut: cut.to_vec() }
     }
 
-    /// Creates a star: every member reaches the member `hub` alone.
+    /// Creates a star: every member reaches only the member `hub`.
     #[must_use]
     pub fn hub(members: usize, hub: u16) -> Self {
         let edges: Vec<_> = (0..members as u16).filter(|n| *n != hub).map(|n| (hub, n)).collect();
         Graph::of_edges(members, &edges)
     }
 
-    /// Creates a chain: every member reaches the ones before and behind it.
+    /// Creates a chain: every member reaches only the previous and the next one.
     #[must_use]
     pub fn chain(members: usize) -> Self {
         let edges: Vec<_> = (1..members as u16).map(|n| (n - 1, n)).collect();
         Graph::of_edges(members, &edges)
     }
 
-    /// Creates a chain whose ends reach each other.
+    /// Creates a chain whose two ends reach each other.
     #[must_use]
     pub fn ring(members: usize) -> Self {
         let members_ = members as u16;
@@ -95,14 +97,14 @@ impl Graph {
         Graph::of_edges(members, &edges)
     }
 
-    /// Returns whether packets get through both ways.
+    /// Returns whether packets pass in both directions between two members.
     #[must_use]
     pub fn reaches(&self, a: usize, b: usize) -> bool {
         let (a, b) = (a as u16, b as u16);
         !self.cut.contains(&(a, b)) && !self.cut.contains(&(b, a))
     }
 
-    /// Returns whether a member reaches a majority, itself included.
+    /// Returns whether a member reaches a majority of the group, including itself.
     #[must_use]
     pub fn is_connected_to_majority(&self, member: usize) -> bool {
         (0..self.members).filter(|other| self.reaches(member, *other)).count() > self.members / 2
@@ -114,23 +116,23 @@ impl Graph {
 pub struct GraphRun {
     /// The member that leads after the cut.
     pub leader: Option<usize>,
-    /// Leaders that resigned because they reached no majority.
+    /// Number of leaders that resigned because they reached no majority.
     pub resigned: u64,
-    /// Campaigns begun after the cut and before the links were back.
+    /// Number of campaigns begun after the cut and before the links were restored.
     pub campaigns: u64,
-    /// From the cut until the last change of any member's view of the leader, ns.
+    /// Time from the cut until the last change of any member's view of the leader, in nanoseconds.
     pub settled_ns: u64,
-    /// Messages multicast while the links were cut and the leader stood.
+    /// Number of messages multicast after the settling time, while the links were cut.
     pub messages: u64,
-    /// Members that stood aside, because they were cut off from the leader.
+    /// Number of members that stood aside because they were cut off from the leader.
     pub aside: u64,
-    /// Members that took over another one's state when the links were back.
+    /// Number of members that installed another member's state after the links were restored.
     pub caught_up: u64,
-    /// Descriptions of what was violated.
+    /// Descriptions of the violations.
     pub broken: Vec<String>,
 }
 
-/// What all processes of a run share.
+/// The state that all processes of a run share.
 struct Shared {
     world: World,
     history: RefCell<History>,
@@ -138,20 +140,20 @@ struct Shared {
     seen: RefCell<Seen>,
 }
 
-/// What members did, for the judge.
+/// Observations of the members, for the judge.
 #[derive(Default)]
 struct Seen {
-    /// By member: whether it takes itself for the leader.
+    /// For each member, whether it considers itself the leader.
     leads: Vec<bool>,
-    /// When a member's view of the leader changed last.
+    /// Time at which a member's view of the leader changed last, in nanoseconds.
     changed_ns: u64,
     resigned: u64,
     campaigns: u64,
     aside: u64,
     caught_up: u64,
-    /// By member: the last message delivered.
+    /// The last message that each member delivered.
     delivered: Vec<u64>,
-    /// Time and sequence of every message.
+    /// Time and sequence number of every multicast.
     multicast: Vec<(u64, u64)>,
     broken: Vec<String>,
 }
@@ -165,7 +167,7 @@ struct Caller {
     client: Client<stentor_fabric_sim::SimFabric>,
     me: ProcessId,
     due_ns: u64,
-    /// It multicasts no more.
+    /// `true` if the client must not multicast any more.
     stopped: Rc<std::cell::Cell<bool>>,
     shared: Rc<Shared>,
 }
@@ -201,26 +203,25 @@ impl Caller {
     }
 }
 
-/// Runs a graph: `leader` leads when the links are cut.
+/// Runs a graph. `leader` leads when the links are cut.
 ///
 /// # Errors
-/// [`NodeError`], if a node cannot start.
+/// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If the members of the graph are no possible group.
+/// If the members of the graph are not a valid group.
 pub fn run(seed: u64, graph: &Graph, leader: usize, mutant: stentor_election::Mutant) -> Result<GraphRun, NodeError> {
     run_changing(seed, &[(0, graph.clone())], leader, mutant)
 }
 
-/// Runs graphs that follow each other: `leader` leads when the links of the first graph are cut. Each graph has the time,
-/// in ns after the first cut, from which it holds; the times ascend. Only the last graph is judged, from the time on from
-/// which it holds.
+/// Runs a sequence of graphs. `leader` leads when the links of the first graph are cut. Each graph is given with its
+/// time in nanoseconds after the first cut, in ascending order. Only the last graph is judged, from its time on.
 ///
 /// # Errors
-/// [`NodeError`], if a node cannot start.
+/// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If there is no graph, if the graphs differ in their members, or if these are no possible group.
+/// If there is no graph, if the graphs have different members, or if these are not a valid group.
 pub fn run_changing(
     seed: u64,
     graphs: &[(u64, Graph)],
@@ -230,24 +231,25 @@ pub fn run_changing(
     run_with(seed, graphs, &[], leader, mutant)
 }
 
-/// A member is told that another one has died, which it has not.
+/// A false report that a member has died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FalseDeath {
-    /// When, ns after the chosen member leads.
+    /// Time of the report, in nanoseconds after the chosen member leads.
     pub at_ns: u64,
-    /// The member that is told.
+    /// The member that receives the report.
     pub to: u16,
-    /// The member that lives.
+    /// The member that is reported as dead but is up.
     pub of: u16,
 }
 
-/// Runs a group of `members` that all reach each other: `leader` leads, and then members are told of deaths that are none.
+/// Runs a group of `members` that all reach each other. `leader` leads, and then members receive the false reports in
+/// `told`.
 ///
 /// # Errors
-/// [`NodeError`], if a node cannot start.
+/// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If these are no possible group, or a death is of no pair of its members.
+/// If these are not a valid group, or if a report is not about two of its members.
 pub fn run_told(seed: u64, members: usize, leader: usize, told: &[FalseDeath]) -> Result<GraphRun, NodeError> {
     let known = |death: &FalseDeath| usize::from(death.to.max(death.of)) < members && death.to != death.of;
     assert!(told.iter().all(known), "deaths are of other members");
@@ -302,7 +304,7 @@ fn run_with(
 struct Judge<'a> {
     shared: Rc<Shared>,
     topology: Arc<Topology>,
-    /// The graphs with the times from which they hold, ns after the first cut.
+    /// The graphs, each with its time in nanoseconds after the first cut.
     graphs: &'a [(u64, Graph)],
     told: &'a [FalseDeath],
     /// The last graph, which is judged.
@@ -321,7 +323,7 @@ impl Judge<'_> {
         self.shared.world.run(&mut self.actors, until, |_, _| false);
     }
 
-    /// Who takes itself for the leader.
+    /// Returns the members that consider themselves the leader.
     fn leaders(&self) -> Vec<usize> {
         let seen = self.shared.seen.borrow();
         (0..self.graph.members).filter(|n| seen.leads[*n]).collect()
@@ -367,7 +369,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Cuts and heals links until those of the last graph are cut.
+    /// Cuts and restores links until those of the last graph are cut.
     fn change_graphs(&mut self) {
         let began = self.shared.world.now_ns();
         let mut last: Option<&Graph> = None;
@@ -393,7 +395,7 @@ impl Judge<'_> {
         (seen.resigned, seen.campaigns)
     }
 
-    /// Until the chosen member leads the whole group.
+    /// Runs until the chosen member leads the whole group. Returns whether it does.
     fn take_over(&mut self, leader: usize) -> bool {
         let end = self.shared.world.now_ns() + WHOLE_NS;
         while self.shared.world.now_ns() < end {
@@ -421,7 +423,7 @@ impl Judge<'_> {
                 if !self.member(one).leads_in_protocol() {
                     self.broken(format!("member {one} is named, and does not lead"));
                 }
-                // A leader that an earlier graph cut off may have been followed by another one.
+                // After an earlier graph has cut off a leader, another one may have succeeded it.
                 if self.graphs.len() == 1 && able.contains(&first) && one != first {
                     self.broken(format!("member {first} was followed by a majority, and {one} leads"));
                 }
@@ -430,7 +432,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whoever the leader reaches delivers what is multicast.
+    /// Checks that all members that the leader reaches deliver the multicast messages.
     fn judge_deliveries(&mut self, since: u64) {
         let Some(leader) = self.came.leader.filter(|leader| self.graph.is_connected_to_majority(*leader)) else {
             return;
@@ -453,7 +455,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Everything is delivered everywhere.
+    /// Checks that everything is delivered by all members.
     fn end(&mut self) {
         let end = self.shared.world.now_ns() + WHOLE_NS;
         while self.shared.world.now_ns() < end {
@@ -481,7 +483,7 @@ impl Judge<'_> {
         }
         let (report, _) = history.finish();
         let violated = report.violated().map(|property| format!("{property} is violated"));
-        // Without a leader nothing is delivered, and that has been said.
+        // Without a leader nothing is delivered, and this is already reported.
         came.broken.extend(violated.filter(|_| through));
         came
     }

@@ -1,4 +1,4 @@
-//! The processes of a run of the broadcast.
+//! The processes of a broadcast run.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use stentor_neb::{Liar, Node, Notice, ProcessSet};
 use super::history::History;
 use crate::chance::Chance;
 
-/// What all processes of a run share.
+/// The state that all processes of a run share.
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) history: RefCell<History>,
 }
 
-/// A correct process or a liar.
+/// A correct process or a Byzantine one.
 pub(crate) enum Actor {
     Correct(Box<Correct>),
     Liar(Box<Lying>),
@@ -32,11 +32,11 @@ pub(crate) struct Correct {
     pub(crate) longest: usize,
     pub(crate) pause_ns: u64,
     pub(crate) not_before_ns: u64,
-    /// By sender: outcomes so far.
+    /// Number of outcomes so far, by sender.
     pub(crate) heads: Vec<u64>,
     pub(crate) refused: u64,
     pub(crate) equivocations: u64,
-    /// Whose streams have come to the end that an operator's removal gave them.
+    /// The removed senders whose streams this process has completed.
     pub(crate) removed: ProcessSet,
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct Lying {
     pub(crate) until_ns: u64,
 }
 
-/// A liar acts at least this often while it lies, ns.
+/// Maximum time between two actions of a liar, in nanoseconds.
 const LIAR_PAUSE_NS: u64 = 1_500;
-/// A sender that is out of window tries again after this, ns.
+/// Time after which a sender with a full window tries again, in nanoseconds.
 const RETRY_NS: u64 = 20_000;
 
 impl stentor_fabric_sim::Actor for Actor {
@@ -63,7 +63,7 @@ impl stentor_fabric_sim::Actor for Actor {
 }
 
 impl Actor {
-    /// An operator asks.
+    /// Passes an operator's request to the process. Returns its answer.
     pub(crate) fn ask(&mut self, ask: &Ask) -> Answer {
         match self {
             Actor::Correct(correct) => {
@@ -79,7 +79,7 @@ impl Correct {
     fn step(&mut self, now_ns: u64) -> bool {
         let Correct { node, me, shared, heads, refused, equivocations, removed, .. } = self;
         let mut worked = node.housekeep();
-        // Clocks jump; histories are told in the world's time.
+        // The clocks of processes may jump, so histories use the world's time.
         let t = shared.world.now_ns();
         worked |= node.step(&mut |notice| {
             shared.history.borrow_mut().notice(t, *me, &notice);
@@ -121,7 +121,7 @@ impl Correct {
             self.wake_in(self.not_before_ns - now_ns);
             return false;
         }
-        // Drawn from the index, so that a broadcast that has to wait is the same one later.
+        // The payload is derived from the index, so that a broadcast that has to wait is unchanged later.
         let index = self.node.own_stream().next();
         let bytes = (index * 13 + 5) as usize % (self.longest + 1);
         let payload: Vec<u8> = (0..bytes as u64).map(|at| (at * 7 + index + u64::from(self.me.0)) as u8).collect();
@@ -135,7 +135,7 @@ impl Correct {
         true
     }
 
-    /// Its own clock may jump meanwhile; the world's does not.
+    /// Schedules a wake-up by the world's clock, since the process's own clock may jump.
     fn wake_in(&self, ns: u64) {
         self.shared.world.wake_at(self.me, self.shared.world.now_ns() + ns);
     }
@@ -146,11 +146,11 @@ impl Lying {
         let now_ns = self.shared.world.now_ns();
         let Lying { liar, chance, .. } = self;
         liar.step(|| chance.between(0, u64::MAX - 1), &mut |_| {});
-        // What others wait for it finishes.
+        // The liar finishes operations that other processes wait for.
         if now_ns < self.until_ns || liar.worked() {
             self.shared.world.wake_at(self.me, now_ns + LIAR_PAUSE_NS);
         }
-        // It would lie for ever: it runs when its time comes.
+        // The liar has always something to do, so it runs only at scheduled times.
         false
     }
 }

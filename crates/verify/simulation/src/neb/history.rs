@@ -1,4 +1,4 @@
-//! Hands what happens in a run of the broadcast to the checker.
+//! Records the events of a broadcast run in the checker.
 
 use stentor_checker as checker;
 use stentor_checker::{Cluster, EventKind, Label, Report};
@@ -11,7 +11,7 @@ use super::scenario::Scenario;
 use crate::judged::{Judged, process};
 use crate::record::Record;
 
-/// The history of a run, judged as it grows.
+/// The history of a run, which is judged as it grows.
 pub(crate) struct History {
     checker: Judged,
     regions: Label,
@@ -54,7 +54,7 @@ impl History {
             Notice::Equivocation(evidence) => {
                 let hash = |words: &[u64]| {
                     let value = Value::new(words, words.len() * 8, self.signed, self.limit);
-                    // What is no value at all has a hash, too.
+                    // Words that are no valid value need a hash, too.
                     value.map_or_else(
                         |_| words.iter().fold(1, |hash, word| hash ^ word),
                         |v| xxh3_64(v.payload()) ^ v.key(),

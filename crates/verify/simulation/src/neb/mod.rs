@@ -1,4 +1,4 @@
-//! Simulation of the broadcast: real nodes, and processes that lie, on simulated NICs.
+//! Simulation of the broadcast: real nodes and Byzantine processes on simulated NICs.
 
 mod actor;
 mod history;

@@ -1,4 +1,4 @@
-//! Operators who remove processes, die half-way and are followed by others.
+//! Operators who remove processes, may crash during a removal, and are succeeded by others.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::World;
@@ -9,23 +9,23 @@ use super::actor::Actor;
 use super::scenario::Removals;
 use crate::chance::Chance;
 
-/// A question that is on its way.
+/// A request in transit.
 struct Flying {
     at_ns: u64,
-    /// Whose, by number.
+    /// The index of the operator.
     operator: usize,
     to: ProcessId,
     ask: Ask,
 }
 
-/// One run of the command.
+/// One execution of the removal command.
 struct Run {
     removal: Removal,
-    /// It dies after so many answers.
+    /// Number of answers after which the operator crashes.
     dies_after: u64,
     answers: u64,
     is_over: bool,
-    /// Who was asked and has not answered.
+    /// The processes that have a request and have not answered it.
     asked: ProcessSet,
 }
 
@@ -37,15 +37,15 @@ pub(crate) struct Operators {
     runs: Vec<Run>,
     flying: Vec<Flying>,
     next_ns: u64,
-    /// All that remain go on without the removed.
+    /// `true` once all remaining processes continue without the removed ones.
     pub(crate) done: bool,
-    /// Operators that died.
+    /// Number of operators that crashed.
     pub(crate) died: u64,
-    /// Runs that were refused.
+    /// Number of executions that were refused.
     pub(crate) refused: u64,
 }
 
-/// Longest time of a question on its way, ns.
+/// Maximum time of a request in transit, in nanoseconds.
 const SLOW_NS: u64 = 30_000;
 
 impl Operators {
@@ -56,7 +56,7 @@ impl Operators {
         Operators { config: *config, plan, chance, runs, flying, next_ns, done: false, died: 0, refused: 0 }
     }
 
-    /// Does what is due; sees to it that there is a next time.
+    /// Performs the actions that are due, and schedules the next ones.
     pub(crate) fn round(&mut self, world: &World, actors: &mut [Option<Actor>]) {
         let now = world.now_ns();
         while let Some(place) = self.flying.iter().position(|flying| flying.at_ns <= now) {
@@ -74,7 +74,7 @@ impl Operators {
         }
     }
 
-    /// Begins a run, or asks somebody.
+    /// Starts an execution of the command, or sends requests.
     fn act(&mut self, now: u64) {
         let number = self.runs.len();
         let idle = self.runs.iter().all(|run| run.is_over);
@@ -95,7 +95,7 @@ impl Operators {
         }
     }
 
-    /// A question reaches a process; who asked may be dead.
+    /// Delivers a request to a process. The operator that sent it may have crashed.
     fn arrive(&mut self, operator: usize, to: ProcessId, ask: &Ask, world: &World, actors: &mut [Option<Actor>]) {
         let reached = *ask != Ask::Leave || self.plan.reached;
         let answer = match &mut actors[to.index()] {
@@ -118,7 +118,7 @@ impl Operators {
             self.refused += 1;
         } else if run.removal.is_done() {
             run.is_over = true;
-            // Another may have removed fewer.
+            // An earlier operator may have removed fewer processes.
             self.done = operator > 0 || self.plan.first == self.plan.targets;
         } else if run.answers >= run.dies_after {
             run.is_over = true;

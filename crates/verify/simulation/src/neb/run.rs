@@ -1,4 +1,4 @@
-//! One seed of the broadcast.
+//! Runs one seed of the broadcast.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,12 +16,12 @@ use crate::chance::Chance;
 use crate::record::{Record, Recorded};
 use crate::sets::Sets;
 
-/// The stream of what operators draw.
+/// The stream of the operators' random choices.
 const OPERATORS: u64 = 901;
-/// What of sets is counted besides.
+/// Name of the count of slow fan-out sets.
 pub(crate) const SLOW: &str = "sets found slow";
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
@@ -30,46 +30,46 @@ pub struct RunReport {
     pub broadcasts: u64,
     /// Deliveries at correct processes.
     pub deliveries: u64,
-    /// Of these, without a READ.
+    /// Deliveries without a READ.
     pub fast: u64,
     /// Equivocations reported.
     pub equivocations: u64,
     /// Indices skipped.
     pub skipped: u64,
-    /// Suspicions.
+    /// Suspicions of processes.
     pub suspicions: u64,
-    /// Registers read again because they were torn.
+    /// Registers that were read again because a read was torn.
     pub reread: u64,
-    /// Whether it was in mode `all`; the others are in mode `quorum`.
+    /// `true` for mode `all`, `false` for mode `quorum`.
     pub all: bool,
-    /// Whether what correct processes broadcast must be delivered everywhere.
+    /// `true` if the broadcasts of correct processes must be delivered by all correct processes.
     pub lively: bool,
-    /// Whether a run that must finish did.
+    /// `true` if the run completed, or need not.
     pub finished: bool,
     /// Steps of all processes.
     pub steps: u64,
-    /// Virtual time, ns.
+    /// Virtual time, in nanoseconds.
     pub virtual_ns: u64,
-    /// What went wrong, as planned.
+    /// The injected faults.
     pub faults: FaultCounts,
     /// Register WRITEs and broadcast WRITEs.
     pub writes: u64,
-    /// What the network did with sets, if the run has any.
+    /// The network's events with fan-out sets, if the run has any.
     pub sets: SetCounts,
-    /// Times that a write by a set took a correct process too long.
+    /// Number of writes by a fan-out set that took a correct process too long.
     pub slow_sets: u64,
-    /// What liars told.
+    /// The lies of the Byzantine processes.
     pub told: Told,
-    /// Removals that an operator brought to their end.
+    /// Removals that an operator completed.
     pub removals: u64,
-    /// Operators that died half-way.
+    /// Operators that crashed during a removal.
     pub operators_died: u64,
-    /// Operators that were refused, because another was at work or had been.
+    /// Operators that were refused, because another operator was active or had been.
     pub operators_refused: u64,
 }
 
 impl RunReport {
-    /// What is counted besides, by name.
+    /// Returns further counts, by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts = vec![
@@ -92,7 +92,7 @@ impl RunReport {
         counts
     }
 
-    /// The names of violated properties; `B2` also if a run that must finish did not.
+    /// Returns the names of violated properties. They include `B2` if a run that must complete did not.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "B2");
         self.report.violated().chain(stuck.then_some("B2"))
@@ -102,23 +102,23 @@ impl RunReport {
 /// Runs a seed.
 ///
 /// # Errors
-/// [`NodeError`], if the scenario is impossible; the drawn ones are not.
+/// Returns a [`NodeError`] if the scenario is invalid, which a drawn one never is.
 pub fn run_seed(seed: u64, severity: Severity, sets: Sets, mutant: Mutant) -> Result<RunReport, NodeError> {
     run_scenario(seed, &Scenario::draw(seed, severity, mutant).choose(seed, sets))
 }
 
-/// Runs a seed of a scenario that was not drawn.
+/// Runs a seed with a given scenario.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, NodeError> {
     Ok(run(seed, scenario, Record::Nothing)?.0)
 }
 
-/// Runs a seed and records what happens.
+/// Runs a seed and records its events.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn record_seed(
     seed: u64,
     severity: Severity,
@@ -187,8 +187,8 @@ fn actor(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> 
     })))
 }
 
-/// Whether every correct process that is up and remains has an outcome for everything that such processes broadcast, and
-/// has come to the end of the streams of those that are removed.
+/// Returns whether every correct process that is up and not removed has an outcome for all broadcasts of such
+/// processes, and has completed the streams of those that are removed.
 fn is_finished(actors: &[Option<Actor>], broadcasts: u64, removed: ProcessSet) -> bool {
     let remains = |place: usize| !removed.contains(ProcessId(place as u16));
     let correct = |actor: &Option<Actor>| matches!(actor, Some(Actor::Correct(_)));
@@ -203,7 +203,8 @@ fn is_finished(actors: &[Option<Actor>], broadcasts: u64, removed: ProcessSet) -
     })
 }
 
-/// Runs until all is done that must be, or time is over. Whether it came to an end as it must.
+/// Runs until everything that must complete has, or until a limit is reached. Returns whether everything that must
+/// complete has.
 fn drive(
     shared: &Shared,
     actors: &mut [Option<Actor>],

@@ -1,4 +1,4 @@
-//! The processes, the lies and the faults of one seed.
+//! The processes, the lies and the faults of one seed of the broadcast.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, FaultMix, FaultPlan, NetworkModel};
@@ -7,101 +7,103 @@ use stentor_neb::{Config, FaultModel, Lies, Mode, Mutant, ProcessSet};
 use crate::chance::Chance;
 use crate::sets::{self, Sets};
 
-/// What a run is about.
+/// The kind of faults in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Profile {
-    /// A sender lies, other hosts crash at most.
+    /// One sender equivocates. Other hosts at most crash.
     LyingSender,
-    /// Processes lie in every way.
+    /// Byzantine hosts lie in every way.
     LyingHosts,
-    /// The same, with signatures: liars delay nobody.
+    /// Byzantine hosts lie in every way, but values are signed, so that they delay no other process.
     Signed,
-    /// Everybody must answer; a sender lies, nobody crashes.
+    /// All processes must answer. One sender equivocates, and none crashes.
     All,
-    /// Everybody must answer; processes lie and crash, so not everything is delivered.
+    /// All processes must answer. Some lie and crash, so not everything is delivered.
     AllBroken,
-    /// Everybody must answer; one or two crash, lie or are only slow, and an operator removes them.
+    /// All processes must answer. One or two crash, lie or are only slow, and an operator removes them.
     Removal,
 }
 
-/// How much goes wrong.
+/// The severity of the faults in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Severity {
-    /// Partitions, stalls, crashes and lies, on NICs that keep the order of writes on a queue pair.
+    /// Partitions, stalls, crashes and lies, on NICs that preserve the order of writes on a queue pair.
     #[default]
     Usual,
-    /// Three times as many faults, that last longer; queue pairs that break sooner, writes that are later, half the time
-    /// in no order at all; clocks that jump; smaller rings and less patience; every liar tells every lie that it may.
+    /// Three times as many and longer faults. Queue pairs break sooner, and writes are delayed more, in half of the
+    /// runs without any order. Clocks jump, rings are smaller and timeouts shorter. Every liar tells every lie that its
+    /// fault model permits.
     Harsh,
 }
 
 named!(Severity { Usual = "usual", Harsh = "harsh" });
 
-/// Whom operators remove, and how.
+/// The removals of a run and their course.
 #[derive(Clone, Debug)]
 pub struct Removals {
-    /// When the first begins, ns.
+    /// Time at which the first operator begins, in nanoseconds.
     pub at_ns: u64,
-    /// Who is to go in the end.
+    /// The processes that are to be removed in the end.
     pub targets: ProcessSet,
-    /// Whom the first operator names.
+    /// The processes that the first operator removes.
     pub first: ProcessSet,
-    /// Whether those that are to go hear that they are.
+    /// `true` if the removed processes receive the request to leave.
     pub reached: bool,
-    /// After so many answers an operator dies, one after the other; whoever comes then does not.
+    /// For each of the first operators, the number of answers after which it crashes. Later operators do not crash.
     pub dies_after: Vec<u64>,
-    /// Whether one may begin before the one before is over.
+    /// `true` if an operator may begin before the previous one has ended.
     pub overlap: bool,
 }
 
-/// What one seed runs.
+/// The scenario of one seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it is about.
+    /// The kind of faults.
     pub profile: Profile,
-    /// Sizes and fault model.
+    /// The sizes and the fault model.
     pub config: Config,
-    /// Who lies, and how.
+    /// The Byzantine processes, each with its lies.
     pub liars: Vec<(ProcessId, Lies)>,
-    /// Of so many indices of a liar one is no good.
+    /// One in this number of a liar's indices is affected by its lies.
     pub every: u64,
-    /// Who mostly gets a liar's second value.
+    /// The processes that usually receive a liar's second value.
     pub other_side: ProcessSet,
-    /// Broadcasts of each correct process.
+    /// Number of broadcasts of each correct process.
     pub broadcasts: u64,
-    /// The longest payload that is sent, bytes.
+    /// Maximum size of a payload, in bytes.
     pub longest: usize,
-    /// Longest pause between two broadcasts, ns.
+    /// Maximum pause between two broadcasts, in nanoseconds.
     pub pause_ns: u64,
-    /// Delays and liberties.
+    /// The network's delays, and the reordering that it may do.
     pub network: NetworkModel,
-    /// Stalls and partitions.
+    /// The mix of stalls and partitions.
     pub mix: FaultMix,
-    /// Crashes, and cuts between correct processes.
+    /// The crashes, and the cuts between correct processes.
     pub plan: FaultPlan,
-    /// Who is removed.
+    /// The removals, if there are any.
     pub removal: Option<Removals>,
-    /// Whether what correct processes broadcast must be delivered everywhere.
+    /// `true` if the broadcasts of correct processes must be delivered by all correct processes.
     pub lively: bool,
 }
 
-/// The stream of what is drawn about lies that a stream ends with, and about old answers shown as new ones.
+/// The stream of random choices about lies that end a stream, and about old answers that are presented as new ones.
 const MORE_LIES: u64 = 900;
-/// The stream of what is drawn about removals.
+/// The stream of random choices about removals.
 const REMOVAL: u64 = 902;
-/// The streams of which runs have sets, of when these break, and of how long they are waited for.
+/// The streams of random choices about fan-out sets: the runs that have them, the times at which they break, and the
+/// timeout for slow ones.
 const SETS: [u64; 3] = [903, 904, 905];
-/// Sets break until then, besides when processes crash and are cut off, ns.
+/// Time until which fan-out sets break for reasons other than crashes and cuts, in nanoseconds.
 const SETS_BREAK_UNTIL_NS: u64 = 600_000;
-/// Lively runs take no longer than this, virtual time, ns.
+/// Maximum duration of a run that must complete, in nanoseconds of virtual time.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
-/// Others end after this.
+/// Duration of all other runs, in nanoseconds of virtual time.
 pub(crate) const SPAN_NS: u64 = 1_500_000;
-/// No run takes more steps, all processes together.
+/// Maximum number of steps of a run, for all processes together.
 pub(crate) const MOST_STEPS: u64 = 400_000;
 
 impl Scenario {
-    /// The kinds of fault that simulation runs of at least 100 seeds claim to survive.
+    /// Returns the names of the faults that a simulation run of at least 100 seeds must reach.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[
@@ -119,7 +121,8 @@ impl Scenario {
         ]
     }
 
-    /// What simulation runs of a severity claim besides, and that every lie is told and processes are removed.
+    /// Returns the names of all counts that a simulation run of a severity must reach, which include every lie and
+    /// removals.
     #[must_use]
     pub fn claims_under(severity: Severity) -> Vec<&'static str> {
         let more: &[&str] =
@@ -128,7 +131,8 @@ impl Scenario {
         [Self::claims(), more, &Lies::NAMES, &removals].concat()
     }
 
-    /// Draws a profile, sizes, lies, crashes, partitions one way and both, and suspicions of processes that are up.
+    /// Draws all parameters: profile, sizes, lies, crashes, partitions in one direction and in both, and suspicions of
+    /// processes that are up.
     #[must_use]
     pub fn draw(seed: u64, severity: Severity, mutant: Mutant) -> Self {
         let mut chance = Chance::new(seed, 0);
@@ -193,7 +197,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// With sets, or without.
+    /// Adds fan-out sets, if the run has them.
     #[must_use]
     pub fn choose(mut self, seed: u64, sets: Sets) -> Self {
         let [which, breaks, rounds] = SETS;
@@ -206,7 +210,7 @@ impl Scenario {
     }
 }
 
-/// All that a liar of these lies may tell within its fault model.
+/// Returns all lies that a liar may tell within its fault model.
 fn every(lies: Lies) -> Lies {
     Lies {
         rewrite: true,
@@ -214,7 +218,7 @@ fn every(lies: Lies) -> Lies {
         half: true,
         old_laps: true,
         overrun: true,
-        // Only who may lie about everything writes garbage.
+        // Only a liar without restrictions writes garbage.
         garbage: lies.host,
         ..lies
     }
@@ -223,7 +227,7 @@ fn every(lies: Lies) -> Lies {
 fn draw_network(severity: Severity, chance: &mut Chance) -> NetworkModel {
     let adversarial = NetworkModel::adversarial();
     match severity {
-        // Sometimes partitions outlast the retries: then live processes suspect each other.
+        // If partitions outlast the retries, processes that are up suspect each other.
         Severity::Usual => NetworkModel { retry_ns: chance.pick(&[25_000, 60_000, 1_000_000]), ..adversarial },
         Severity::Harsh => {
             let ordered = if chance.between(0, 1) == 0 { adversarial } else { NetworkModel::unordered() };
@@ -302,7 +306,7 @@ fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(Pr
         let sender = Lies { overrun: coin(), own_host: config.mode != Mode::All, ..sender };
         let anything = matches!(profile, Profile::LyingHosts | Profile::Signed | Profile::AllBroken);
         let lies = if anything {
-            // Where values are signed a liar gains nothing by that; elsewhere readers wait for it.
+            // With signed values a liar gains nothing by torn ones. Without signatures, readers would wait for them.
             let torn = config.signed && sender.half;
             Lies { host: true, garbage: coin(), torn, silent: chance.between(0, 5) == 0, ..sender }
         } else {
@@ -313,8 +317,8 @@ fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(Pr
     liars
 }
 
-/// Lies after which nothing more of a liar's is taken are rare, and then rare in its stream. Returns of how many indices
-/// one is no good.
+/// Draws the rare lies that end a liar's stream; in runs with such a lie, only few of the liar's indices are affected.
+/// Returns the number of indices of which one is affected.
 fn draw_more_lies(profile: Profile, config: &Config, liars: &mut [(ProcessId, Lies)], chance: &mut Chance) -> u64 {
     let replays = matches!(profile, Profile::LyingHosts | Profile::Signed) && config.mode != Mode::All;
     let mut ends = false;
@@ -327,7 +331,7 @@ fn draw_more_lies(profile: Profile, config: &Config, liars: &mut [(ProcessId, Li
     if ends { chance.between(2, 12) } else { 1 }
 }
 
-/// One is removed, or two of five: a liar, or one that crashes about then, or one that is well.
+/// Draws a removal of one process, or of two of five. Each is a liar, crashes at about that time, or is correct.
 fn draw_removal(config: &Config, liars: &[(ProcessId, Lies)], chance: &mut Chance, plan: &mut FaultPlan) -> Removals {
     let at_ns = chance.between(30_000, 250_000);
     let count = if config.processes == 5 { chance.between(1, 2) } else { 1 };
@@ -360,7 +364,7 @@ fn draw_removal(config: &Config, liars: &[(ProcessId, Lies)], chance: &mut Chanc
     }
 }
 
-/// For a while the correct processes of the two sides do not hear each other; liars hear everybody.
+/// Cuts the links between the correct processes of the two sides for some time. Liars reach all processes.
 fn cut_sides(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, plan: &mut FaultPlan) {
     if chance.between(0, 1) == 0 {
         return;
@@ -378,7 +382,7 @@ fn cut_sides(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance,
     }
 }
 
-/// Both sides again and again, and single links between correct processes, whatever their side.
+/// Cuts the two sides from each other repeatedly, and single links between correct processes of any side.
 fn cut_more(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, plan: &mut FaultPlan) {
     for _ in 0..3 {
         let later = plan.len();
@@ -395,7 +399,7 @@ fn cut_more(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, 
     }
 }
 
-/// Crashes as many correct processes as the fault model leaves. Returns how many.
+/// Crashes correct processes, at most as many as the fault model permits. Returns their number.
 fn crash(
     profile: Profile,
     config: &Config,
@@ -405,7 +409,7 @@ fn crash(
     plan: &mut FaultPlan,
 ) -> usize {
     let most = match profile {
-        // A lying sender may be silent for others' streams: then it is one of the f.
+        // A lying sender may be silent in the streams of others, so it counts among the f faulty processes.
         Profile::LyingSender => config.faults,
         Profile::LyingHosts | Profile::Signed => config.faults - liars.len(),
         Profile::All | Profile::Removal => 0,

@@ -1,22 +1,22 @@
-//! Who may still be taken away: of each group at most f = ⌊(n − 1)/2⌋ members are down or without memory at once.
+//! The budget of failures: in each group, at most f = ⌊(n − 1)/2⌋ members are down or without memory at once.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{ProcessRole, Topology};
 
-/// How a member stands.
+/// The health of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Health {
-    /// It has its group's state, or had it from the beginning.
+    /// The member has its group's state, or is in its first life.
     Well,
-    /// It will crash at one of its next posts.
+    /// The member will crash at one of its next posts.
     Doomed,
-    /// Down.
+    /// The member is down.
     Down,
-    /// Up again, without memory: it counts as failed until it has its group's state.
+    /// The member was restarted without memory. It counts as failed until it has its group's state.
     Memoryless,
 }
 
-/// The members of all groups.
+/// The health of the members of all groups.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     health: Vec<Health>,
@@ -35,13 +35,13 @@ impl Budget {
         self.health[member.index()] = health;
     }
 
-    /// Members of the same group that are not well.
+    /// Returns the number of members of the same group that are not well.
     pub(super) fn failed(&self, member: ProcessId, topology: &Topology) -> usize {
         let Some(ProcessRole::Member { group, .. }) = topology.role(member) else { return 0 };
         topology.members(group).filter(|other| self.health(*other) != Health::Well).count()
     }
 
-    /// Whether this member, which is well, may crash now.
+    /// Returns whether this member is well and may crash now.
     pub(super) fn allows(&self, member: ProcessId, topology: &Topology) -> bool {
         let Some(ProcessRole::Member { group, .. }) = topology.role(member) else { return false };
         let most = (topology.size(group) - 1) / 2;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minority_may_fail_and_who_has_no_memory_yet_counts() {
+    fn a_minority_may_fail_and_members_without_memory_count() {
         let topology = Topology::new(&[3, 5, 2, 1], 1).expect("a possible cluster");
         let mut budget = Budget::new(&topology);
         let (three, five) = ([0, 1, 2].map(ProcessId), [3, 4, 5, 6, 7].map(ProcessId));

@@ -1,4 +1,4 @@
-//! An election that says what the nemesis wants, true or not, and keeps only the rules of its stream.
+//! An election that reports whatever the nemesis wants, and obeys only the rules of its stream of changes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use stentor_election::{Change, Election, HandOverError};
 use stentor_fabric::ProcessId;
 
-/// What one process will be told, and when, ns.
+/// The changes that one process will receive, with their times in nanoseconds.
 #[derive(Clone, Debug, Default)]
 struct Inbox {
     script: VecDeque<(u64, Option<ProcessId>)>,
@@ -17,34 +17,34 @@ struct Inbox {
     pending: bool,
 }
 
-/// One process's election. Clones are handles of the same one.
+/// The election of one process. Clones are handles of the same election.
 #[derive(Clone, Debug)]
 pub struct Told {
     me: ProcessId,
     inbox: Rc<RefCell<Inbox>>,
-    /// The highest epoch of the group so far: the numbers of the election are one sequence, whoever hears of them.
+    /// The highest epoch of the group so far. Epochs of the group form one sequence over all processes.
     epoch: Rc<Cell<u64>>,
 }
 
 impl Told {
-    /// For a process, with the last epoch of its group.
+    /// Creates the election of a process. `epoch` is the last epoch of its group.
     pub(super) fn new(me: ProcessId, epoch: &Rc<Cell<u64>>) -> Self {
         Told { me, inbox: Rc::default(), epoch: Rc::clone(epoch) }
     }
 
-    /// Tells it at this time that this process leads; nobody does, with `None`. Times do not go back.
+    /// Schedules a report that `leader` leads, or that no process does. Times never decrease.
     pub(super) fn tell(&self, at_ns: u64, leader: Option<ProcessId>) {
         let mut inbox = self.inbox.borrow_mut();
         let at_ns = inbox.script.back().map_or(at_ns, |(last, _)| at_ns.max(*last));
         inbox.script.push_back((at_ns, leader));
     }
 
-    /// Forgets everything: the process lost its memory.
+    /// Drops all changes, because the process lost its memory.
     pub(super) fn forget(&self) {
         *self.inbox.borrow_mut() = Inbox::default();
     }
 
-    /// When there is something to hear, ns.
+    /// Returns the time of the next change, in nanoseconds.
     #[must_use]
     pub fn next_at(&self) -> Option<u64> {
         self.inbox.borrow().script.front().map(|(at, _)| *at)
@@ -85,7 +85,7 @@ impl Election for Told {
         inbox.changes.pop_front()
     }
 
-    /// Not heard: hand-overs are the nemesis's.
+    /// Fails: only the nemesis hands over leadership.
     fn hand_over(&mut self, _to: ProcessId) -> Result<(), HandOverError> {
         Err(HandOverError::Unsupported)
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_told_the_rules_of_the_stream_are_kept() {
+    fn any_script_obeys_the_rules_of_the_stream() {
         let epoch = Rc::new(Cell::new(1));
         let (me, other) = (ProcessId(0), ProcessId(1));
         let mut election = Told::new(me, &epoch);

@@ -1,204 +1,209 @@
-//! What the nemesis does, as data, and how often it did it.
+//! The faults of the nemesis, as data, and the counts of their occurrences.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{ClientId, GroupId};
 
-/// Who is hit. Leaders change, so a plan names them by what they are at that time.
+/// The process that a fault hits. A plan may name the leader at the time of the fault, since leaders change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// This process.
+    /// The process with this id.
     Process(ProcessId),
-    /// Whoever was last named leader of the group.
+    /// The process that was last named leader of the group.
     Leader(GroupId),
 }
 
-/// Something that goes wrong, with processes, with links or with the election. Times in ns of virtual time.
+/// A fault of processes, links or the election. Times are in nanoseconds of virtual time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The process and its memory are gone; it comes back later, or only when all faults are over.
+    /// The process crashes and loses its memory. It is restarted later, or only after all faults have stopped.
     Crash {
-        /// Who.
+        /// The process that crashes.
         who: Target,
-        /// When it is restarted, counted from the crash; `None`: when all faults are over.
+        /// Time from the crash to the restart. `None`: it is restarted when all faults have stopped.
         back_after_ns: Option<u64>,
     },
-    /// The same, right after its n-th post from now.
+    /// The process crashes right after its n-th post from now, and loses its memory.
     CrashAtPost {
-        /// Who.
+        /// The process that crashes.
         who: Target,
-        /// Posts until then, from 1.
+        /// Number of posts until the crash, from 1.
         post: u64,
-        /// When it is restarted, counted from the fault.
+        /// Time from the fault to the restart.
         back_after_ns: Option<u64>,
     },
-    /// A client crashes right after its n-th write from now; another process takes its place, or nobody ever.
+    /// A client crashes right after its n-th write from now. Another process takes over its client id, or no process
+    /// ever does.
     ClientCrashAfterWrite {
-        /// Which place.
+        /// The client id.
         client: ClientId,
-        /// Writes until then, from 1.
+        /// Number of writes until the crash, from 1.
         write: u64,
-        /// When the next process takes the place, counted from the crash; `None`: never.
+        /// Time from the crash until the next process takes over the id. `None`: never.
         back_after_ns: Option<u64>,
     },
-    /// Nothing gets from a client, which lives, to the members of a group; the other way is open.
+    /// All packets from a client, which is up, to the members of a group are lost. The other direction is unaffected.
     CutClient {
-        /// Which place.
+        /// The client id.
         client: ClientId,
-        /// To whom.
+        /// The group that the client cannot reach.
         group: GroupId,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// Nothing gets from a client to one member; the other way is open.
+    /// All packets from a client to one member are lost. The other direction is unaffected.
     CutMember {
-        /// Which place.
+        /// The client id.
         client: ClientId,
-        /// To whom.
+        /// The member that the client cannot reach.
         member: ProcessId,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// Nothing gets through between a group's leader and its other members, nor between it and the clients, either way, but for one client.
+    /// All packets between a group's leader and its other members, and between it and all clients except one, are lost
+    /// in both directions.
     PartLeader {
-        /// Which group.
+        /// The group.
         group: GroupId,
-        /// Who reaches everybody.
+        /// The client that still reaches all processes.
         except: ClientId,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// Nothing gets from `from` to `to`; the other way is open. `None` stands for everybody else.
+    /// All packets from `from` to `to` are lost. The other direction is unaffected. `None` stands for all other
+    /// processes.
     Cut {
-        /// Senders.
+        /// The senders.
         from: Option<Target>,
-        /// Receivers.
+        /// The receivers.
         to: Option<Target>,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// Nothing gets to the process or from it.
+    /// All packets to the process and from it are lost.
     Isolate {
-        /// Who.
+        /// The isolated process.
         who: Target,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// The process and its memory are gone, however many others have lost theirs; it comes back later.
+    /// The process crashes and loses its memory, independent of the number of others that have lost theirs. It is
+    /// restarted later.
     Lose {
-        /// Who: a member or a client.
+        /// The process, a member or a client.
         who: ProcessId,
-        /// When it is restarted, counted from the crash.
+        /// Time from the crash to the restart.
         back_after_ns: u64,
     },
-    /// A member that remembers does not run while the others of its group lose their memory.
+    /// A member with memory does not run while the other members of its group lose their memory.
     Survive {
-        /// Who.
+        /// The member.
         who: ProcessId,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// The process does not run; its NIC goes on serving its memory.
+    /// The process does not run. Its NIC continues to serve its memory.
     Stall {
-        /// Who.
+        /// The process.
         who: Target,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// No member of a group runs; their NICs go on serving their memory.
+    /// All members of a group do not run. Their NICs continue to serve their memory.
     Silence {
-        /// Which group.
+        /// The group.
         group: GroupId,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// The process does not run for longer than its windows and rings last; its NIC goes on serving its memory. Of each group
-    /// only a minority stands still at once.
+    /// The process does not run for longer than its windows and rings last. Its NIC continues to serve its memory. Only
+    /// a minority of each group is stopped at once.
     Stop {
-        /// Who.
+        /// The process.
         who: Target,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// The election names this process, whether the last leader is gone or not, and whether this one is there or not.
+    /// The election names this process as the leader, whether the last leader is up or not, and whether this process is
+    /// up or not.
     Suspect {
-        /// In which group.
+        /// The group.
         group: GroupId,
         /// The new leader.
         leader: ProcessId,
     },
-    /// The election changes its mind every period, at each process as it likes.
+    /// The election changes the leader in every period, independently at each process.
     Flap {
-        /// In which group.
+        /// The group.
         group: GroupId,
-        /// How often.
+        /// The period.
         period_ns: u64,
-        /// How long.
+        /// Duration of the fault.
         for_ns: u64,
     },
-    /// Somebody asks for another leader, for maintenance.
+    /// An operator requests another leader, for maintenance.
     HandOver {
-        /// In which group.
+        /// The group.
         group: GroupId,
         /// The new leader.
         to: ProcessId,
     },
 }
 
-/// A fault and its time.
+/// A fault with its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Planned {
-    /// When, ns of virtual time.
+    /// Time of the fault, in nanoseconds of virtual time.
     pub at_ns: u64,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
 stentor_fabric_sim::counts! {
-    /// How often the nemesis did what, and what came of it.
+    /// Number of each kind of fault, and of its effects.
     NemesisCounts {
         /// Leaders that crashed.
         leader_crashes,
         /// Other members that crashed.
         follower_crashes,
-        /// Members that crashed between two posts of one step.
+        /// Members that crashed at a post, in the middle of a step.
         member_crashes_at_a_post,
-        /// Members that crashed while another of their group was down or had no memory yet.
+        /// Members that crashed while another member of their group was down or without memory.
         double_crashes,
-        /// Members that crashed after another leader had been named and before one was ready.
+        /// Members that crashed after another leader was named and before one was ready.
         crashes_during_recovery,
-        /// Members that were restarted, without memory.
+        /// Members that were restarted without memory.
         member_restarts,
-        /// Members that got their group's state while clients were still sending.
+        /// Members that got their group's state while clients were sending.
         rejoins_under_load,
         /// Clients that crashed after one of their writes.
         client_crashes,
-        /// Of those, clients whose place nobody took any more.
+        /// Clients that crashed after a write and whose id no process took over.
         clients_gone,
-        /// Clients that were given up while they lived, and crashed when they heard of it.
+        /// Clients that were declared failed while they were up, and ended when they learnt it.
         clients_superseded,
-        /// Clients from which nothing got to one of the groups.
+        /// Clients whose packets to one of the groups were lost.
         clients_cut_off,
-        /// Leaders that were cut off from their group, and from all clients but one.
+        /// Leaders that were cut off from their group and from all clients except one.
         leaders_parted,
         /// Groups of which no member ran for some time.
         silent_groups,
-        /// Processes of clients that began while a group was silent.
+        /// Client processes that started while a group was silent.
         clients_begun_beside_a_silent_group,
-        /// Members to which nothing got from one client for a while.
+        /// Members that for some time received no packets from one client.
         late_links,
-        /// Bodies that a member held already, from another member, when the client's own write of them landed.
+        /// Bodies that a member had already received from another member when the client's own write arrived.
         bodies_held_already,
-        /// Credits that freed ring space and no slot.
+        /// Credits that freed ring space but no slot.
         space_credits,
-        /// Messages that a client put off because a ring was full.
+        /// Messages that a client delayed because a ring was full.
         ring_waits,
-        /// Leaders to which nothing came: they write on, and nobody can tell them to stop.
+        /// Leaders that received no packets: they continue to write, and cannot be told to stop.
         deaf_leaders,
-        /// Leaders from which nothing got out.
+        /// Leaders whose packets were lost.
         mute_leaders,
         /// Links that were cut in one direction.
         cut_links,
-        /// Processes that were cut off, both ways.
+        /// Processes that were cut off in both directions.
         isolations,
         /// Leaders that did not run for some time.
         slow_leaders,
@@ -206,31 +211,31 @@ stentor_fabric_sim::counts! {
         stalled_followers,
         /// Leaders that did not run for longer than windows and rings last.
         leaders_stopped,
-        /// Other members that did so.
+        /// Other members that did not run for longer than windows and rings last.
         followers_stopped,
-        /// Clients that did so.
+        /// Clients that did not run for longer than windows and rings last.
         clients_stopped,
-        /// Processes that were stopped so while another one was.
+        /// Processes that were stopped for so long while another process was.
         several_stopped,
-        /// Members that another member expelled, because they stood still.
+        /// Members that another member expelled because they did not run.
         members_expelled,
         /// Members that a client expelled.
         members_expelled_by_clients,
         /// Leaders that were deposed although they were up.
         false_suspicions,
-        /// Processes that were named although they were down or without memory.
+        /// Processes that were named leader although they were down or without memory.
         dead_leaders_named,
-        /// Changes of mind of flapping elections.
+        /// Changes of flapping elections.
         flaps,
         /// Leaders that were changed on request.
         hand_overs,
-        /// Processes that lost their memory, however many others had lost theirs.
+        /// Processes that lost their memory, independent of the number of others that had lost theirs.
         memories_lost,
         /// Clients that ended because a group had begun anew.
         clients_told_of_resets,
         /// Members that did not run while others lost their memory.
         survivors_silent,
-        /// Faults that were left out, because too much would have been down at once.
+        /// Faults that were omitted because too many members would have been down at once.
         beyond_the_budget,
     }
 }

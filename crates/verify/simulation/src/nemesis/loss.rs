@@ -1,4 +1,4 @@
-//! Draws which processes lose their memory in profile [`Profile::Forgets`], and when.
+//! Draws the processes that lose their memory in profile [`Profile::Forgets`], and the times.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{ClientId, GroupId, Topology};
@@ -6,13 +6,13 @@ use stentor_multicast::{ClientId, GroupId, Topology};
 use super::{Fault, Planned, Profile};
 use crate::chance::Chance;
 
-/// When memory is lost first, ns: messages are under way by then.
+/// Minimum and maximum time of the first loss, in nanoseconds. Messages are in flight by then.
 const FROM_NS: (u64, u64) = (200_000, 1_200_000);
-/// How long a process is down, ns. The least is more than [`AT_ONCE_NS`].
+/// Minimum and maximum time for which a process is down, in nanoseconds. The minimum is more than [`AT_ONCE_NS`].
 const BACK_NS: (u64, u64) = (25_000, 300_000);
-/// Processes that lose their memory at once lose it within this time, ns.
+/// Time within which processes lose their memory if they lose it at once, in nanoseconds.
 const AT_ONCE_NS: u64 = 20_000;
-/// How long a process that remembers is silent, ns.
+/// Minimum and maximum time for which a process with memory is silent, in nanoseconds.
 const SILENT_NS: (u64, u64) = (100_000, 2_000_000);
 
 /// Draws the losses of a seed.
@@ -68,7 +68,7 @@ impl Losses<'_> {
         self.plan.push(Planned { at_ns, fault: Fault::Lose { who, back_after_ns } });
     }
 
-    /// All members of a group lose their memory at once, but one if it survives.
+    /// Adds the loss of memory of all members of a group at once, except for the survivor.
     fn whole(&mut self, at_ns: u64, group: GroupId, survivor: Option<ProcessId>) {
         for member in self.topology.members(group).filter(|member| Some(*member) != survivor) {
             let at_ns = at_ns + self.chance.between(0, AT_ONCE_NS);
@@ -83,7 +83,7 @@ impl Losses<'_> {
         }
     }
 
-    /// A process that remembers stands still or is cut off, and comes back.
+    /// Adds a stall or an isolation of a process with memory.
     fn silence(&mut self, at_ns: u64, who: ProcessId) {
         let for_ns = self.chance.between(SILENT_NS.0, SILENT_NS.1);
         let fault = match self.chance.between(0, 1) {
@@ -93,7 +93,7 @@ impl Losses<'_> {
         self.plan.push(Planned { at_ns: at_ns - self.chance.between(0, 100_000), fault });
     }
 
-    /// Supervisors start members again, faster than they are taken in.
+    /// Adds repeated restarts of members, faster than the group admits them.
     fn one_after_the_other(&mut self, mut at_ns: u64, group: GroupId) {
         for _ in 0..self.chance.between(3, 10) {
             let member = self.member(group);

@@ -1,11 +1,13 @@
-//! What goes wrong with processes, links and elections in a run: a plan drawn from the seed, held to a budget.
+//! The nemesis: faults of processes, links and elections in a run, according to a plan drawn from the seed and limited
+//! by a budget.
 //!
-//! Of each group at most f = ⌊(n − 1)/2⌋ members are down or without memory at once; a fault that would take more is left
-//! out, and counted. Partitions, stalls and elections have no budget: they may never do harm. When the faults stop,
-//! everything heals, everybody comes back, and the election names one leader of each group for good.
+//! In each group, at most f = ⌊(n − 1)/2⌋ members are down or without memory at once. A fault that would exceed this is
+//! omitted and counted. Partitions, stalls and elections have no budget, because they must never violate a property.
+//! When the faults stop, all links heal, all processes restart, and the election names one final leader of each group.
 //!
-//! The election tells what the nemesis wants: after a crash it names another, later, as a real one would; it also suspects
-//! who is well, names who is gone, and changes its mind. To whom nothing gets through nobody tells anything.
+//! The election reports whatever the nemesis wants. After a crash it names another leader after some time, as a real
+//! election would. It also suspects leaders that are up, names processes that are down, and changes its choice. A
+//! partitioned process receives no election updates.
 
 mod budget;
 mod elect;
@@ -30,34 +32,35 @@ pub use fault::{Fault, NemesisCounts, Planned, Target};
 use plan::UNTIL_NS;
 pub use profile::Profile;
 
-/// How long it takes until an election misses a leader, ns.
+/// Minimum and maximum time until an election detects the loss of a leader, in nanoseconds.
 const MISSED_NS: (u64, u64) = (20_000, 150_000);
-/// How long it takes until a process hears of a new leader, ns.
+/// Maximum time until a process learns of a new leader, in nanoseconds.
 const HEARD_NS: u64 = 20_000;
-/// How long the place of a client that was superseded stays empty, ns.
+/// Time until the client id of a superseded process is taken over, in nanoseconds.
 const SUPERSEDED_NS: u64 = 50_000;
-/// The stream of choices of the nemesis; clients have those from 1 on.
+/// The stream of random choices of the nemesis. Clients have the streams from 1 on.
 const STREAM: u64 = 500;
-/// That of the cuts between clients and groups: a stream of its own, so that the other plans stay as they were.
+/// The stream of the cuts between clients and groups. Each of these streams is separate, so that the other plans remain
+/// unchanged.
 const STREAM_OF_CUTS: u64 = 501;
-/// That of the cuts between a client and one member.
+/// The stream of the cuts between a client and one member.
 const STREAM_OF_LATE_LINKS: u64 = 502;
-/// That of processes that stand still.
+/// The stream of stopped processes.
 const STREAM_OF_STOPS: u64 = 503;
-/// That of the groups that are silent while clients come and go.
+/// The stream of groups that are silent while clients crash and restart.
 const STREAM_OF_SILENCES: u64 = 504;
-/// That of whole groups that lose their memory.
+/// The stream of whole groups that lose their memory.
 const STREAM_OF_LOSSES: u64 = 505;
 
-/// What the nemesis does at some time.
+/// An action of the nemesis.
 #[derive(Clone, Debug)]
 enum Act {
     Fault(Fault),
-    /// Everybody in the group is told that this process leads.
+    /// The election reports to the whole group that this process leads.
     Name(GroupId, ProcessId),
-    /// Somebody else is named, if the leader is still the same.
+    /// The election names another leader if this process still leads.
     Depose(GroupId, ProcessId),
-    /// If the leader is not there, another one is named.
+    /// The election names another leader if the current one is down or stopped.
     Watch(GroupId),
     Flap {
         group: GroupId,
@@ -67,28 +70,28 @@ enum Act {
     Restart(ProcessId),
 }
 
-/// One process.
+/// The nemesis's view of a process.
 struct Victim {
     health: Health,
-    /// When it comes back if it crashes at a post.
+    /// Time from a crash at a post to the restart.
     back_after_ns: Option<u64>,
-    /// It does not come back before this, ns.
+    /// The earliest time of a restart, in nanoseconds.
     absent_until_ns: u64,
-    /// Nothing gets through to it until then, ns.
+    /// Time until which the process receives no packets, in nanoseconds.
     deaf_until_ns: u64,
-    /// It does not run until then, ns.
+    /// Time until which the process does not run, in nanoseconds.
     stopped_until_ns: u64,
-    /// It was told to crash at a post.
+    /// `true` if a crash at a post is scheduled.
     at_post: bool,
-    /// When it crashes, nobody takes its place any more.
+    /// `true` if no process takes over the client id after a crash.
     gone: bool,
 }
 
-/// One group.
+/// The nemesis's view of a group's leadership.
 struct Reign {
     epoch: Rc<Cell<u64>>,
     leader: ProcessId,
-    /// A leader was named, and none was ready since.
+    /// `true` if a leader was named and none has been ready since.
     recovering: bool,
 }
 
@@ -104,22 +107,22 @@ pub struct Nemesis {
     reigns: Vec<Reign>,
     elections: Vec<Told>,
     counts: NemesisCounts,
-    /// What really happened, as text.
+    /// The faults that occurred, as text.
     log: Vec<String>,
     stopped: bool,
-    /// Until when a group is silent, ns.
+    /// Time until which a group is silent, in nanoseconds.
     silent_until_ns: u64,
-    /// Whose place would stay empty comes back when the faults stop.
+    /// `true` if clients whose ids would not be taken over restart when the faults stop.
     fills_places: bool,
-    /// Whole groups may lose their memory.
+    /// `true` if whole groups may lose their memory.
     forgets: bool,
 }
 
 impl Nemesis {
-    /// When the faults of a drawn plan are over at the latest, ns.
+    /// Time by which the faults of a drawn plan have stopped, in nanoseconds.
     pub const UNTIL_NS: u64 = UNTIL_NS;
 
-    /// With the plan of a seed.
+    /// Creates the nemesis with the plan of a seed.
     ///
     /// # Panics
     /// Never: members come first in a topology.
@@ -172,7 +175,8 @@ impl Nemesis {
         nemesis
     }
 
-    /// Parts some leaders from their groups and from most clients, for so long that others are named. `chance` draws when.
+    /// Schedules cuts of some leaders from their groups and from most clients, long enough for others to be named.
+    /// `chance` draws the times.
     pub(crate) fn part_leaders(&mut self, chance: &mut Chance) {
         for _ in 0..chance.between(0, 3) {
             let (for_ns, group) = (chance.between(300_000, 900_000), chance.between(0, self.reigns.len() as u64 - 1));
@@ -182,45 +186,45 @@ impl Nemesis {
         }
     }
 
-    /// No client's place stays empty to the end.
+    /// Ensures that every client id is taken over by the end.
     pub fn fill_places(&mut self) {
         self.fills_places = true;
     }
 
-    /// A member's election.
+    /// Returns a member's election.
     ///
     /// # Panics
-    /// If the process is no member.
+    /// If the process is not a member.
     #[must_use]
     pub fn election(&self, member: ProcessId) -> Told {
         self.elections[member.index()].clone()
     }
 
-    /// When the nemesis acts next, ns.
+    /// Returns the time of the next action, in nanoseconds.
     #[must_use]
     pub fn next_at(&self) -> Option<u64> {
         self.agenda.keys().next().map(|(at, _)| *at)
     }
 
-    /// What happened so far.
+    /// Returns the counts of faults so far.
     #[must_use]
     pub fn counts(&self) -> NemesisCounts {
         self.counts
     }
 
-    /// What happened so far, in words.
+    /// Returns the log of faults so far, as text.
     #[must_use]
     pub fn log(&self) -> &[String] {
         &self.log
     }
 
-    /// Whether the faults have stopped.
+    /// Returns whether the faults have stopped.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Does what is due first. Nothing else happens before that.
+    /// Performs the next action. The caller must first process all earlier events of the world.
     pub fn act(&mut self) {
         let Some(((now, _), act)) = self.agenda.pop_first() else { return };
         match act {
@@ -282,7 +286,7 @@ impl Nemesis {
         self.group_of(process).is_some_and(|group| self.reign(group).leader == process)
     }
 
-    /// A member that is well.
+    /// Returns a random member that is up and runs, other than `but`.
     fn somebody(&mut self, group: GroupId, but: Option<ProcessId>) -> Option<ProcessId> {
         let members = self.topology.members(group).filter(|member| Some(*member) != but);
         let now = self.world.now_ns();
@@ -371,7 +375,7 @@ impl Nemesis {
         }
     }
 
-    /// A process does not run for a while.
+    /// Stalls a process for some time.
     fn stall(&mut self, now: u64, who: Target, for_ns: u64) {
         let who = self.resolve(who);
         *(if self.leads(who) { &mut self.counts.slow_leaders } else { &mut self.counts.stalled_followers }) += 1;
@@ -380,7 +384,7 @@ impl Nemesis {
         self.maybe_deposed(now, who, for_ns);
     }
 
-    /// A process stands still, unless that would take more than a minority of its group.
+    /// Stops a process for a long time, unless more than a minority of its group would be stopped.
     fn stop_process(&mut self, now: u64, who: Target, for_ns: u64) {
         let who = self.resolve(who);
         let stands = |process: ProcessId| self.victims[process.index()].stopped_until_ns > now;
@@ -403,25 +407,25 @@ impl Nemesis {
         self.counts.several_stopped += u64::from(several);
         self.note(now, format_args!("{who} stands still for {for_ns} ns"));
         let until = &mut self.victims[who.index()].stopped_until_ns;
-        // Who stands already does not go on sooner.
+        // A second stop does not shorten the first one.
         *until = (*until).max(now + for_ns);
         self.world.inject(now, SimFault::Stall { process: who, for_ns });
     }
 
-    /// Whether a process stands still.
+    /// Returns whether a process is stopped.
     #[must_use]
     pub fn stands(&self, now: u64, process: ProcessId) -> bool {
         self.victims[process.index()].stopped_until_ns > now
     }
 
-    /// Whether any client stands still.
+    /// Returns whether any client is stopped.
     #[must_use]
     pub fn client_stands(&self, now: u64) -> bool {
         (0..self.topology.clients() as u16)
             .any(|client| self.stands(now, self.topology.client_process(ClientId(client))))
     }
 
-    /// Whether this member may crash; then it counts as failed from now on.
+    /// Returns whether this member may crash. If it may, it counts as failed from now on.
     fn doom(&mut self, who: ProcessId, back_after_ns: Option<u64>) -> bool {
         if !self.budget.allows(who, &self.topology) {
             self.counts.beyond_the_budget += 1;
@@ -432,7 +436,8 @@ impl Nemesis {
         true
     }
 
-    /// A process and its memory are gone, whoever else is; it comes back. Returns whether it was up.
+    /// Crashes a process without memory, independent of the budget, and schedules its restart. Returns whether it was
+    /// up.
     fn lose_memory(&mut self, now: u64, who: ProcessId, back_after_ns: u64) -> bool {
         let victim = &mut self.victims[who.index()];
         victim.absent_until_ns = now + back_after_ns;
@@ -447,15 +452,15 @@ impl Nemesis {
         true
     }
 
-    /// A process ends because its group, or one that it multicast to, goes on without what it knows; its supervisor starts it
-    /// again. Returns whether it was up.
+    /// Restarts a process that ended because its group, or a group to which it multicast, continues without its state.
+    /// Returns whether it was up.
     pub fn lose(&mut self, now: u64, who: ProcessId) -> bool {
         self.note(now, format_args!("{who} ends: a group goes on without what it knows"));
         self.counts.clients_told_of_resets += u64::from(self.group_of(who).is_none());
         self.lose_memory(now, who, SUPERSEDED_NS)
     }
 
-    /// Adds to what happened.
+    /// Adds a line to the log.
     pub fn say(&mut self, now: u64, what: &str) {
         self.note(now, format_args!("{what}"));
     }
@@ -525,14 +530,14 @@ impl Nemesis {
         }
     }
 
-    /// Nobody can tell it anything for so long.
+    /// Records that a process receives no packets for some time.
     fn deafen(&mut self, now: u64, who: ProcessId, for_ns: u64) {
         let until = &mut self.victims[who.index()].deaf_until_ns;
         *until = (*until).max(now + for_ns);
         self.maybe_deposed(now, who, for_ns);
     }
 
-    /// The election may notice that a leader cannot be reached.
+    /// Lets the election notice, with some probability, that a leader cannot be reached.
     fn maybe_deposed(&mut self, now: u64, who: ProcessId, for_ns: u64) {
         if let Some(group) = self.group_of(who).filter(|group| self.reign(*group).leader == who)
             && self.chance.between(0, 2) > 0
@@ -542,7 +547,7 @@ impl Nemesis {
         }
     }
 
-    /// Everybody hears, sooner or later, that this process leads.
+    /// Names a leader. Every member of the group learns it after some time.
     fn name(&mut self, now: u64, group: GroupId, leader: ProcessId) {
         self.note(now, format_args!("{leader} is named leader of group {}", group.0));
         let reign = &mut self.reigns[usize::from(group.0)];
@@ -590,7 +595,7 @@ impl Nemesis {
         }
     }
 
-    /// A process crashed.
+    /// Records that a process crashed.
     pub fn crashed(&mut self, now: u64, process: ProcessId) {
         self.note(now, format_args!("{process} crashed"));
         if let Some(group) = self.group_of(process) {
@@ -614,7 +619,7 @@ impl Nemesis {
         }
     }
 
-    /// A client was told that it is superseded: its process ends, and the next one comes at once.
+    /// Records that a client process learnt that it is superseded. The process ends, and the next one follows at once.
     pub fn superseded(&mut self, now: u64, client: ProcessId) {
         self.note(now, format_args!("{client} is superseded"));
         self.counts.clients_superseded += 1;
@@ -624,19 +629,19 @@ impl Nemesis {
         self.world.inject(now, SimFault::Crash(client));
     }
 
-    /// A client's process multicasts its first message.
+    /// Records that a client process multicasts its first message.
     pub fn begun(&mut self, now: u64) {
         self.counts.clients_begun_beside_a_silent_group += u64::from(now < self.silent_until_ns);
     }
 
-    /// Whether a client's place stays empty to the end.
+    /// Returns whether a client id is not taken over until the end.
     #[must_use]
     pub fn is_gone(&self, client: ProcessId) -> bool {
         let victim = &self.victims[client.index()];
         victim.health == Health::Down && victim.gone
     }
 
-    /// A process is up again, without memory.
+    /// Records that a process is up again, without memory.
     pub fn restarted(&mut self, now: u64, process: ProcessId) {
         self.note(now, format_args!("{process} is back"));
         let Some(group) = self.group_of(process) else {
@@ -650,26 +655,26 @@ impl Nemesis {
         self.tell(now, process, Some(leader));
     }
 
-    /// A process has its group's state again.
+    /// Records that a process has its group's state again.
     pub fn synced(&mut self, now: u64, process: ProcessId, under_load: bool) {
         self.note(now, format_args!("{process} has its group's state"));
         self.counts.rejoins_under_load += u64::from(under_load);
         self.set(process, Health::Well);
         if let Some(group) = self.group_of(process).filter(|_| self.forgets) {
-            // Nobody may have been there when a leader was looked for.
+            // Possibly no member was up when the election last chose a leader.
             let at = now + self.chance.between(MISSED_NS.0, MISSED_NS.1);
             self.plan(at, Act::Watch(group));
         }
     }
 
-    /// A leader is ready.
+    /// Records that a leader is ready.
     pub fn ready(&mut self, now: u64, group: GroupId, leader: ProcessId) {
         self.note(now, format_args!("{leader} leads group {}", group.0));
         let reign = &mut self.reigns[usize::from(group.0)];
         reign.recovering &= reign.leader != leader;
     }
 
-    /// The end of the faults: partitions heal, who is down comes back, each group has one leader from now on.
+    /// Stops the faults: partitions heal, crashed processes restart, and each group gets a final leader.
     pub fn stop(&mut self, now: u64) {
         self.stopped = true;
         self.agenda.clear();
@@ -683,7 +688,7 @@ impl Nemesis {
                     (self.victims[at].at_post, self.victims[at].gone) = (false, false);
                     self.set(process, Health::Well);
                 }
-                // Nobody comes back there.
+                // This client id is not taken over.
                 Health::Down if self.victims[at].gone => {}
                 Health::Down => {
                     let back = now + self.chance.between(0, MISSED_NS.1);

@@ -1,4 +1,4 @@
-//! What the nemesis will try, drawn from the seed before the run.
+//! The plan of the nemesis, drawn from the seed before the run.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{ClientId, GroupId, Topology};
@@ -7,17 +7,17 @@ use super::profile::Weights;
 use super::{Fault, Planned, Profile, Target};
 use crate::chance::Chance;
 
-/// When the first fault happens at the earliest, ns: connections are made by then.
+/// The earliest time of a fault, in nanoseconds. All connections are established by then.
 pub(super) const FROM_NS: u64 = 60_000;
-/// How soon after a fault another one may follow on purpose, ns: less than it takes to recover.
+/// Maximum time until a deliberate successor of a fault, in nanoseconds. It is less than the time of a recovery.
 const SOON_NS: u64 = 80_000;
 
-/// When the faults stop, ns.
+/// Time at which the faults stop, in nanoseconds.
 pub(super) const UNTIL_NS: u64 = 3_000_000;
 
 type Draw = fn(&mut Drawing<'_>) -> Fault;
 
-/// The kinds of fault and how often they are drawn.
+/// Returns the kinds of faults with their weights.
 fn kinds(weights: &Weights) -> [(u64, Draw); 13] {
     [
         (weights.crash_leader, |draw| Fault::Crash { who: draw.leader(), back_after_ns: draw.back_after() }),
@@ -29,7 +29,7 @@ fn kinds(weights: &Weights) -> [(u64, Draw); 13] {
         (weights.client_crash, |draw| Fault::ClientCrashAfterWrite {
             client: ClientId(draw.chance.between(0, draw.topology.clients() as u64 - 1) as u16),
             write: draw.chance.between(1, 16),
-            // A quarter leave their places empty.
+            // A quarter of the client ids are not taken over.
             back_after_ns: Some(draw.chance.between(20_000, 793_000)).filter(|after| *after < 600_000),
         }),
         (weights.deafen, |draw| Fault::Cut { from: None, to: Some(draw.leader()), for_ns: draw.cut_ns() }),
@@ -64,13 +64,13 @@ fn kinds(weights: &Weights) -> [(u64, Draw); 13] {
 struct Drawing<'a> {
     chance: &'a mut Chance,
     topology: &'a Topology,
-    /// Groups that may lose somebody, or all if there is none.
+    /// Groups that may lose a member, or all groups if there is none.
     groups: Vec<GroupId>,
-    /// The last group that was hit: the next fault is likely to hit it, too.
+    /// The last group that was hit. The next fault is likely to hit it, too.
     last: Option<GroupId>,
 }
 
-/// The plan of a seed, in order of time.
+/// Draws the plan of a seed, in order of time.
 pub(super) fn draw(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     let kinds = kinds(&profile.weights());
     let total: u64 = kinds.iter().map(|(weight, _)| weight).sum();
@@ -92,7 +92,7 @@ pub(super) fn draw(chance: &mut Chance, profile: Profile, topology: &Topology) -
         let Some((_, fault)) = kind else { continue };
         let fault = fault(&mut drawing);
         plan.push(Planned { at_ns, fault });
-        // Half of them come while the one before is still felt, and often in the same group.
+        // Half of the faults occur while the previous one still has effects, and often in the same group.
         if drawing.chance.between(0, 1) == 0 {
             at_ns = (at_ns + drawing.chance.between(0, SOON_NS)).min(UNTIL_NS);
         } else {
@@ -104,9 +104,9 @@ pub(super) fn draw(chance: &mut Chance, profile: Profile, topology: &Topology) -
     plan
 }
 
-/// Where clients crash, some that live are cut off from a group, for longer than its leader waits before it looks for what
-/// it lacks, and for longer than a queue pair bears: what the client multicast meanwhile comes to the group through others,
-/// and has a gap before it.
+/// Draws a cut of a client, which stays up, from a group, in profiles in which clients crash. The cut lasts longer than
+/// the leader waits before it asks for missing messages, and longer than a queue pair retries. The client's messages of
+/// this time reach the group through other members, after a gap.
 pub(super) fn cut_client(chance: &mut Chance, profile: Profile, topology: &Topology) -> Option<Planned> {
     if profile.weights().client_crash == 0 || chance.between(0, 2) > 0 {
         return None;
@@ -118,7 +118,8 @@ pub(super) fn cut_client(chance: &mut Chance, profile: Profile, topology: &Topol
     Some(Planned { at_ns, fault: Fault::CutClient { client, group, for_ns } })
 }
 
-/// Where clients crash, a whole group is silent for a while in some runs, and clients come and go meanwhile.
+/// Draws a group that is silent for some time while clients crash and restart, in some runs of profiles in which
+/// clients crash.
 pub(super) fn silence_group(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     if profile.weights().client_crash == 0 || topology.groups() < 2 || chance.between(0, 2) > 0 {
         return Vec::new();
@@ -137,8 +138,8 @@ pub(super) fn silence_group(chance: &mut Chance, profile: Profile, topology: &To
     plan
 }
 
-/// Links from a client to one member that are cut for a while, of profile [`Profile::Rings`]: most for longer than a member
-/// waits before it asks others for what it lacks, and for less than a queue pair bears.
+/// Draws cuts of links from a client to one member, in profile [`Profile::Rings`]. Most last longer than a member waits
+/// before it asks others for missing messages, but not as long as a queue pair retries.
 pub(super) fn late_links(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     if profile != Profile::Rings {
         return Vec::new();
@@ -156,7 +157,7 @@ pub(super) fn late_links(chance: &mut Chance, profile: Profile, topology: &Topol
     (0..count).map(cut).collect()
 }
 
-/// Processes that stand still, of profile [`Profile::Stops`]: most of the time that faults last, members and clients.
+/// Draws stops of members and clients in profile [`Profile::Stops`]. They last for most of the time with faults.
 pub(super) fn stops(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     if profile != Profile::Stops {
         return Vec::new();
@@ -202,7 +203,7 @@ impl Drawing<'_> {
     }
 
     fn cut_ns(&mut self) -> u64 {
-        // Some are over before a queue pair breaks, some are not.
+        // Some cuts end before a queue pair breaks, and some do not.
         match self.chance.between(0, 2) {
             0 => self.chance.between(1_000, 100_000),
             _ => self.chance.between(100_000, 1_200_000),

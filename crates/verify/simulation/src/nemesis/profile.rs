@@ -1,45 +1,47 @@
-//! Which faults a simulation run is about.
+//! The fault profiles of simulation runs.
 
-/// A mix of faults.
+/// A fault profile: a mix of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Profile {
-    /// Nothing but what the network does.
+    /// No faults other than those of the network.
     #[default]
     Calm,
-    /// Members crash, come back without memory, are suspected; leaders are slow, changed on request, or change all the
-    /// time.
+    /// Members crash, restart without memory, and are suspected. Leaders are slow, are changed on request, or change
+    /// continuously.
     Failover,
-    /// One-way and two-way partitions, also of leaders that write on.
+    /// One-way and two-way partitions, including those of leaders that continue to write.
     Partition,
-    /// Clients crash after any of their writes; others take their places, or nobody. Some that live are cut off from a group.
+    /// Clients crash after any of their writes. Other processes take over their client ids, or none do. Some clients
+    /// that are up are cut off from a group.
     Clients,
-    /// All of it.
+    /// All faults of the profiles above.
     All,
-    /// Rings of a few records and large messages. Links from clients to members are cut again and again, mostly for less
-    /// time than it takes to break a queue pair: bodies come through another member before the client's own write lands.
+    /// Rings of a few records, and large messages. Links from clients to members are cut repeatedly, mostly for less
+    /// time than a queue pair retries. Bodies then arrive from another member before the client's own write does.
     Rings,
-    /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
-    /// brings.
+    /// Members crash and restart while clients fill their windows. The state of the leader then arrives later than the
+    /// entries of its stream.
     Rejoins,
-    /// The same with applications whose states are many times as large as a ring.
+    /// As `Rejoins`, with applications whose states are many times as large as a ring.
     States,
-    /// Members and clients stand still for longer than windows and rings last, several at a time, of each group a minority.
+    /// Members and clients do not run for longer than windows and rings last, several of them at a time, but only a
+    /// minority of each group.
     ///
-    /// A run fails if a client finds no room for longer than 0.9 ms of virtual time, or if a group owes a message and
-    /// delivers nothing for as long while faults last. Time in which a client stands still does not count: it may have
-    /// stopped with a message half-written, because its set or a connection broke just before. Others then wait until
-    /// it goes on, or, where members have a client timeout, until they give it up. Runs of this profile have no client
-    /// timeout.
+    /// A run fails if a client has no room for longer than 0.9 ms of virtual time, or if a group owes a message and
+    /// delivers nothing for as long while there are faults. Time in which a client is stopped does not count: it may
+    /// have stopped with a partially written message, because its fan-out set or a connection broke just before. The
+    /// others then wait until it continues or, if members have a client timeout, until they declare it failed. Runs of
+    /// this profile have no client timeout.
     Stops,
-    /// All of it, on hosts whose clocks differ: they are skewed, drift, are stepped, and one may be off by a year.
+    /// All faults, on hosts whose clocks differ: they have skew and drift, are stepped, and one may be off by a year.
     Clocks,
-    /// All members of a group lose their memory, at once or one after the other, or all but one that is silent meanwhile; members
-    /// of several groups; everybody. An operator resets groups that wait because somebody remembers them. Clients
-    /// crash, links are cut, members stand still.
+    /// All members of a group lose their memory, at once or one after the other, or all except one that is silent in
+    /// the meantime. The same may happen to members of several groups, or to all processes. An operator resets groups
+    /// that wait because some process remembers them. Clients crash, links are cut, and members stall.
     Forgets,
 }
 
-/// How often each kind of fault is drawn, relative to the others.
+/// The weights with which the kinds of faults are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Weights {
     pub(super) crash_leader: u64,
@@ -125,8 +127,8 @@ impl Profile {
         }
     }
 
-    /// The kinds of fault, as [`NemesisCounts`](super::NemesisCounts) names them, that a simulation run of this profile claims
-    /// to survive.
+    /// Returns the names of the [`NemesisCounts`](super::NemesisCounts) that a simulation run of this profile must
+    /// reach.
     #[must_use]
     pub fn claims(self) -> Vec<&'static str> {
         const FAILOVER: [&str; 12] = [

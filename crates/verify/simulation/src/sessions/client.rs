@@ -1,4 +1,4 @@
-//! A client with its session, as the library's client keeps it; it may die at any of its writes.
+//! A client with its session, as the library's client manages it. It may crash at any of its writes.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -21,9 +21,9 @@ use super::workload::{Begun, Next, Turn};
 use crate::chance::Chance;
 use crate::clocks::EPOCH_NS;
 
-/// A client looks after its connections and its session this often, ns.
+/// Time between a client's checks of its connections and its session, in nanoseconds.
 pub(super) const TICK_NS: u64 = 20_000;
-/// How far the clock of a client's host may be off, ns.
+/// Maximum clock error of a client's host, in nanoseconds.
 const SKEW_NS: u64 = 40_000;
 
 pub(super) const COMMAND: Wants = Wants { notify: true, sync: false, enveloped: true, not_before: 0 };
@@ -35,11 +35,11 @@ pub(super) struct Sent {
     pub(super) token: u64,
     pub(super) to: Vec<GroupId>,
     pub(super) sequence: u64,
-    /// When it was sent, ns.
+    /// Time at which the request was sent, in nanoseconds.
     pub(super) at_ns: u64,
-    /// When the last message that carries it was sent, ns.
+    /// Time at which the last message with the request was sent, in nanoseconds.
     pub(super) copied_ns: u64,
-    /// Since when it is known to be delivered, or was asked about, ns.
+    /// Time since which the request is known to be delivered, or of the last question about it, in nanoseconds.
     pub(super) delivered_ns: Option<u64>,
     pub(super) given_up: bool,
 }
@@ -51,14 +51,14 @@ pub(super) struct Asked {
     pub(super) at_ns: u64,
 }
 
-/// What the session is about to do.
+/// The stage of a client's session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// It opens a session, or takes one up.
+    /// The client opens a session, or takes one up.
     Beginning,
     /// Commands can begin.
     Open,
-    /// Everything is done.
+    /// All commands are done.
     Done,
 }
 
@@ -71,30 +71,30 @@ pub(super) struct ClientActor {
     pub(super) caller: Option<Caller>,
     pub(super) stage: Stage,
     pub(super) chance: Chance,
-    /// How far its wall clock is ahead, ns.
+    /// The offset of the client's wall clock, in nanoseconds.
     skew_ns: u64,
-    /// The largest time of the order that a reply has told.
+    /// The largest time of the order in any reply.
     pub(super) order_time: u64,
-    /// By group: where its history began, as replies have told.
+    /// For each group, the origin of its history, as reported in replies.
     origins: Vec<Incarnation>,
     pub(super) sent: Vec<Sent>,
     pub(super) asked: Vec<Asked>,
-    /// When the session's own command went out last, ns.
+    /// Time at which the session's own command was last sent, in nanoseconds.
     pub(super) said_ns: Option<u64>,
     pub(super) wanted: Vec<GroupId>,
     /// The destinations of the next command.
     next_to: Option<Vec<GroupId>>,
     not_before_ns: u64,
     next_look_ns: u64,
-    /// How often a table was full since the session was opened or widened last.
+    /// Number of refusals by a full table since the session was last opened or widened.
     pub(super) full: u32,
-    /// Until when it does not ask a table for room again, ns.
+    /// Time until which the client does not ask a table for room again, in nanoseconds.
     pub(super) rests_until_ns: u64,
     superseded: bool,
     pub(super) reads: Option<ClientReads>,
-    /// Reads that the workload asks for.
+    /// The reads that the workload requests.
     pub(super) scripted: Scripted,
-    /// Requests of the present generation to which groups have replied.
+    /// Requests of the current generation to which groups have replied.
     pub(super) replied: HashSet<(u64, GroupId)>,
     pub(super) shared: Rc<Shared>,
 }
@@ -159,12 +159,13 @@ impl ClientActor {
         worked
     }
 
-    /// Whether the process lives: it may have died at a post of this step, and what it does after that never happened.
+    /// Returns whether the process is up. It may have crashed at a post of this step, and its later actions never
+    /// happened.
     pub(super) fn is_up(&self) -> bool {
         self.shared.world.is_up(self.me)
     }
 
-    /// Returns the time of the order, as far as it can be known here.
+    /// Returns the client's estimate of the time of the order.
     pub(super) fn order_now(&self, now_ns: u64) -> u64 {
         self.order_time.max(EPOCH_NS - SKEW_NS + self.skew_ns + now_ns)
     }
@@ -186,7 +187,7 @@ impl ClientActor {
         to.iter().map(|group| Pair { group: *group, incarnation: origin(*group) }).collect()
     }
 
-    /// Multicasts, and notes for the judge who owes it.
+    /// Multicasts a message, and records for the judge that its destinations owe it.
     pub(super) fn submit(&mut self, to: &[GroupId], parts: &[&[u8]]) -> Result<u64, SubmitError> {
         let forgets = self.shared.mutant.forgets_what_it_heard();
         let wants = Wants { not_before: if forgets { 0 } else { self.order_time }, ..COMMAND };
@@ -255,8 +256,8 @@ impl ClientActor {
         any
     }
 
-    /// The session has ended in a group. The replies that the group has kept are gone with it, also if the session is widened into it again:
-    /// only a question tells what became of the other requests.
+    /// Handles the end of the session in a group. The replies that the group kept are lost with it, even if the session
+    /// is widened to the group again. Only a question can reveal the fate of the other requests.
     pub(super) fn has_ended_in(&mut self, group: GroupId) {
         let Some(caller) = &mut self.caller else { return };
         for sent in self.sent.iter_mut().filter(|sent| sent.to.contains(&group) && !sent.given_up) {
@@ -265,7 +266,7 @@ impl ClientActor {
         }
     }
 
-    /// It is known what became of a request.
+    /// Handles the known fate of a request.
     pub(super) fn finished(&mut self, now_ns: u64, session: SessionId, name: (u32, u64, u64), told: &Told) {
         if let Told::Applied(replies) = told {
             replies.iter().for_each(|(group, position, _)| self.note_place(*group, *position));
@@ -274,14 +275,14 @@ impl ClientActor {
         let mut disk = shared.disks[usize::from(self.id.0)].borrow_mut();
         let caller = self.caller.as_ref();
         let generation = caller.map_or(0, Caller::generation);
-        // One that was reported before may be reported again: it is no news then.
+        // A request may be reported again after it is removed. The second report is ignored.
         let Some(at) = disk.position(session, name) else { return };
         let token = disk.tickets[at].token;
         let is_own = name.0 == generation && caller.is_some_and(|caller| caller.word() == name.1);
         let is_settled = !is_own || caller.is_some_and(|caller| caller.ticket(name.2).is_none());
         let last = match told {
             Told::Applied(_) | Told::NotApplied => true,
-            // The process that has superseded this one asks.
+            // The process that superseded this one asks for the fate.
             Told::Unknown(Why::Superseded) => false,
             Told::Unknown(_) => is_settled,
         };
@@ -310,7 +311,7 @@ impl ClientActor {
 
     // ------------------------------------------------------------------------------------------------------- commands
 
-    /// Sends the next command, if it is time and there is room.
+    /// Sends the next command if it is due and there is room.
     fn submit_next(&mut self, now_ns: u64) -> bool {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let rests = disk.left == 0 || disk.is_to_end() || self.makes_room();
@@ -329,7 +330,7 @@ impl ClientActor {
             return self.submit_read(now_ns, read);
         }
         let Some(to) = self.next_to.take() else { return false };
-        // Most of those that wait for room do not begin.
+        // Most commands that would have to wait for room do not begin.
         if self.client.next_id(&to, &[]).is_err() && self.chance.between(0, 15) > 0 {
             self.next_to = Some(to);
             return false;
@@ -361,13 +362,13 @@ impl ClientActor {
         true
     }
 
-    /// Begins nothing for a while.
+    /// Starts no command for some time.
     pub(super) fn pause(&mut self, now_ns: u64) {
         let pause = self.shared.scenario.base.pause_ns;
         self.not_before_ns = now_ns + self.chance.between(0, pause);
     }
 
-    /// Asks what comes next.
+    /// Asks the workload for the next action.
     fn ask_next(&mut self, now_ns: u64) {
         let shared = Rc::clone(&self.shared);
         let Some(session) = self.caller.as_ref().map(Caller::id) else { return };
@@ -386,7 +387,7 @@ impl ClientActor {
         }
     }
 
-    /// Writes a command down that has begun, and sends it. Returns whether it was sent.
+    /// Writes a ticket of a begun command to the disk, and sends the command. Returns whether it was sent.
     fn begun(&mut self, now_ns: u64, request: u64, to: Vec<GroupId>) -> bool {
         let shared = Rc::clone(&self.shared);
         let Some(caller) = &self.caller else { return false };
@@ -420,7 +421,7 @@ impl ClientActor {
             self.sent.push(sent);
             return true;
         }
-        // It is not sent, and never will be.
+        // The command is not sent, and never will be.
         if self.is_up() && self.caller.as_mut().is_some_and(|caller| caller.not_sent(request).is_some()) {
             self.finished(now_ns, session, name, &Told::NotApplied);
             let mut counts = shared.counts.borrow_mut();
@@ -432,7 +433,7 @@ impl ClientActor {
         false
     }
 
-    /// Sends one message that carries a request. Returns its sequence, if there was room.
+    /// Sends a message that carries a request. Returns its sequence number, or `None` if there was no room.
     pub(super) fn send(&mut self, request: u64, token: u64, to: &[GroupId]) -> Option<u64> {
         let mut envelope = [0; Envelope::BYTES];
         if !self.caller.as_ref()?.envelope(request, &mut envelope) {
@@ -451,12 +452,13 @@ impl ClientActor {
         Turn { client, process: 0, session, now_ns: 0, groups, chance: &mut self.chance }.draw_groups()
     }
 
-    /// Whether it ends its session because groups have no room for it: clients that wait for each other's places would wait for ever.
+    /// Returns whether the client ends its session because groups have no room for it. Otherwise clients could wait for
+    /// each other's table entries forever.
     pub(super) fn makes_room(&self) -> bool {
         self.stage == Stage::Open && self.full > 1
     }
 
-    /// How it stands, in words.
+    /// Describes the state of the client.
     pub(super) fn stand(&self) -> String {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let caller = self.caller.as_ref();
@@ -493,7 +495,7 @@ fn told(fate: Fate<'_>) -> Told {
     }
 }
 
-/// What a client was told, in words.
+/// Describes the outcome of a call.
 pub(super) fn in_words(told: &Told, token: u64) -> String {
     match told {
         Told::Applied(replies) => {

@@ -1,35 +1,35 @@
-//! What a run visited.
+//! Counts of the events of a session run.
 
 stentor_fabric_sim::counts! {
-    /// Counts how often each event happened in a run.
+    /// Number of occurrences of each event in a run.
     SessionCounts {
         /// Sessions that were opened.
         sessions_opened,
-        /// Openings and widenings for which a table had no room.
+        /// Openings and widenings that a table refused for lack of room.
         tables_full,
-        /// Sessions that ran out at a member.
+        /// Sessions that expired at a member.
         sessions_run_out,
         /// Sessions that a process ended.
         sessions_ended,
         /// Sessions that a later process took up.
         sessions_taken_up,
-        /// Of those, with commands whose fate was not known.
+        /// Sessions that were taken up with commands of unknown fate.
         taken_up_with_commands_under_way,
-        /// Attempts to take a session up that were refused.
+        /// Refused attempts to take up a session.
         takings_up_refused,
-        /// Sessions that no group knew when a process wanted to take them up.
+        /// Sessions that no group knew when a process tried to take them up.
         sessions_gone,
         /// Sessions that were widened.
         sessions_widened,
-        /// Renewals.
+        /// Renewals of sessions.
         renewals,
-        /// Groups that did not know a session any more when it was renewed.
+        /// Groups that no longer knew a session when it was renewed.
         groups_dropped,
         /// Commands that were begun.
         commands,
-        /// Commands whose callers got every reply.
+        /// Commands whose callers received all replies.
         applied,
-        /// Of those, with a reply that was too long.
+        /// Applied commands with a reply that was too long.
         replies_too_long,
         /// Commands that were begun and not sent.
         not_sent,
@@ -37,63 +37,63 @@ stentor_fabric_sim::counts! {
         not_applied,
         /// Commands that were given up.
         given_up,
-        /// Commands whose fate stays unknown.
+        /// Commands whose fate remains unknown.
         unresolvable,
-        /// Questions what became of a command that is delivered and not answered.
+        /// Questions about commands that are delivered and not answered.
         questions,
         /// Questions about commands that were given up, or that an earlier process had sent.
         resolutions,
-        /// Further messages that carried a command.
+        /// Additional messages that carried a command.
         copies,
-        /// Copies of a command that a table answered with the reply that it kept.
+        /// Copies of a command that a table answered with the stored reply.
         duplicates_from_cache,
         /// Queries that a member answered.
         queries_answered,
-        /// Questions that a table answered with the reply that it kept.
+        /// Questions that a table answered with the stored reply.
         questions_from_cache,
-        /// Replies of a leader that crashed before the caller knew them.
+        /// Replies of a leader that crashed before the caller received them.
         replies_lost_with_leaders,
-        /// Records that were said again to clients.
+        /// Records that were sent to clients again.
         records_said_again,
         /// Rounds of a member after which records waited for room in a client's ring.
         reply_rings_full,
-        /// States with open sessions that a member took over.
+        /// States with open sessions that a member installed.
         states_with_sessions,
         /// Reads outside the order that clients sent.
         reads,
-        /// Those that were answered.
+        /// Reads outside the order that were answered.
         reads_answered,
-        /// Those that were given up.
+        /// Reads outside the order that were given up.
         reads_given_up,
         /// Reads that a leader answered.
         reads_led,
-        /// Those of them that waited for a delivery when the leader had seen that it led.
+        /// Reads at a leader that waited for a delivery after the leader had confirmed its leadership.
         reads_led_late,
-        /// Reads that a member answered that has applied a command.
+        /// Reads after a position that a member answered once it had applied a command.
         reads_after,
-        /// Those of them that waited for it.
+        /// Reads after a position that waited for the command.
         reads_after_late,
         /// Reads that a member answered at once.
         reads_local,
-        /// Reads that another member was to answer.
+        /// Reads that were redirected to another member.
         reads_elsewhere,
-        /// Time entries that were ordered because a read comes after a later time than the group had reached.
+        /// Time entries that were ordered because a read requested a later time than the group had reached.
         entries_for_reads,
-        /// Notifications that machines sent to open sessions.
+        /// Notifications that state machines sent to open sessions.
         notifications,
-        /// Those that clients got.
+        /// Notifications that clients received.
         notifications_heard,
-        /// Those of which clients were told that they were lost.
+        /// Notifications that were reported to clients as lost.
         notifications_missed,
-        /// Times that a client with nothing else to do waited to hear of notifications.
+        /// Number of times that an otherwise idle client waited for notifications.
         notifications_awaited,
-        /// Commands to more than one group that were applied.
+        /// Applied commands to more than one group.
         applied_in_several_groups,
     }
 }
 
 impl SessionCounts {
-    /// The rare states that a simulation run must reach.
+    /// Names of the rare events that a simulation run must reach.
     pub(super) const CLAIMS: [&'static str; 25] = [
         "tables_full",
         "sessions_run_out",

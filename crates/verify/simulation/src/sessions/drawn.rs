@@ -1,4 +1,4 @@
-//! The clients of a drawn run: commands with a number, to groups that the seed draws.
+//! The workload of a drawn run: commands with a number, to groups that are drawn from the seed.
 
 use stentor_multicast::ClientId;
 
@@ -6,7 +6,7 @@ use super::tally::is_query;
 use super::told::Told;
 use super::workload::{Begun, Next, Turn, Workload};
 
-/// Calls that are a number and some padding.
+/// A workload of calls that consist of a number and padding.
 pub(super) struct Drawn;
 
 impl Workload for Drawn {

@@ -1,4 +1,5 @@
-//! How a client keeps its session: it opens, widens, renews, takes up and ends it, and asks for what it does not know.
+//! The session management of a client: it opens, widens, renews, takes up and ends its session, and asks for unknown
+//! fates.
 
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use super::ledger::passes;
 use super::told::Told;
 
 impl ClientActor {
-    /// Looks after the session and after what is not answered.
+    /// Manages the session and the unanswered requests.
     pub(super) fn look(&mut self, now_ns: u64) {
         match self.stage {
             Stage::Beginning => self.begin_session(now_ns),
@@ -22,7 +23,7 @@ impl ClientActor {
         }
     }
 
-    /// Opens a session, or takes up the one that is written down.
+    /// Opens a session, or takes up the one on the disk.
     fn begin_session(&mut self, now_ns: u64) {
         if self.caller.as_ref().is_some_and(|caller| caller.message().is_some()) {
             return;
@@ -47,7 +48,7 @@ impl ClientActor {
         let mutant = self.shared.mutant.of_sessions();
         let config = self.config();
         if let Some(key) = key {
-            // One whose taking up was refused has learnt what it did not know.
+            // A caller whose attempt was refused has learnt the missing data from the refusal.
             let again = self.caller.take().filter(|caller| caller.id() == key.session && !caller.is_open());
             let mut caller = again.unwrap_or_else(|| Caller::resume(&key, config).with_mutant(mutant));
             if caller.take_up(word, until).is_err() {
@@ -64,12 +65,13 @@ impl ClientActor {
         self.said_ns = None;
     }
 
-    /// The groups in which a session is opened; all of them where tables were full, so that it is not widened while it takes places.
+    /// Returns the groups in which a session is opened. After refusals by full tables these are all groups, so that the
+    /// session need not be widened while it occupies entries.
     fn first_groups(&mut self) -> Vec<GroupId> {
         if self.full > 0 { self.shared.topology.group_ids().collect() } else { self.draw_groups() }
     }
 
-    /// Sends the session's own command that is under way, and again when nobody answers.
+    /// Sends the session's own command in progress, and sends it again if it is not answered.
     fn say_session(&mut self, now_ns: u64) {
         let Some(message) = self.caller.as_ref().and_then(Caller::message) else { return };
         let again = self.shared.scenario.again_ns;
@@ -81,7 +83,7 @@ impl ClientActor {
         }
     }
 
-    /// All groups have answered a command of the session.
+    /// Handles the answers of all groups to a command of the session.
     pub(super) fn answered(&mut self, now_ns: u64, kind: Kind, refused: Option<(GroupId, Outcome)>) {
         self.take_answer(now_ns, kind, refused);
         if let (Kind::Widen, Some((group, Outcome::SessionNotOpen))) = (kind, refused) {
@@ -162,7 +164,7 @@ impl ClientActor {
     fn keep_session(&mut self, now_ns: u64) {
         let Some(caller) = &self.caller else { return };
         if !caller.is_open() && caller.message().is_none() {
-            // Somebody took it up, a late message of an earlier process say.
+            // Another process took up the session, or a late message of an earlier process did.
             self.stage = Stage::Beginning;
             return;
         }
@@ -180,7 +182,7 @@ impl ClientActor {
         }
     }
 
-    /// Ends the session when everything is done.
+    /// Ends the session when all commands are done.
     fn look_for_end(&mut self) {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let is_over = disk.left == 0 || disk.is_to_end() || self.makes_room();
@@ -198,12 +200,12 @@ impl ClientActor {
         }
     }
 
-    /// Takes the groups into the session that are wanted and answer.
+    /// Widens the session to the requested groups that can be reached.
     fn widen(&mut self, now_ns: u64) {
         let mut wanted = self.wanted.clone();
         wanted.retain(|group| self.opens(*group));
         let may = self.caller.as_ref().is_some_and(|caller| caller.is_open() && caller.message().is_none());
-        // After a refusal the same is not asked for at once.
+        // After a refusal, the client waits before it asks again.
         let waits = self.said_ns.is_some_and(|said| now_ns - said < self.shared.scenario.again_ns);
         if wanted.is_empty() || !may || waits || now_ns < self.rests_until_ns {
             return;
@@ -216,7 +218,7 @@ impl ClientActor {
         }
     }
 
-    /// Whether a group can be multicast to; asks it to be let in, if not.
+    /// Returns whether the client can multicast to a group. If not, asks the group to admit it.
     fn opens(&mut self, group: GroupId) -> bool {
         self.client.is_connected(&[group]) || self.client.next_id(&[group], &[]).is_ok()
     }
@@ -228,12 +230,12 @@ impl ClientActor {
             caller.due(now_ns, order_now, |group, payload| due.push((group, payload.to_vec())));
         }
         for (group, payload) in due {
-            // One that is not sent is due again.
+            // A renewal that is not sent remains due.
             let _ = self.submit(&[group], &[&payload]);
         }
     }
 
-    /// Asks what became of the first request that is delivered and not answered for long.
+    /// Asks for the fate of the first request that was delivered some time ago and is not answered.
     fn ask_for_replies(&mut self, now_ns: u64) {
         let Some(unanswered) = self.shared.scenario.unanswered_ns else { return };
         let delivered = self.client.delivered_up_to();
@@ -262,7 +264,7 @@ impl ClientActor {
         }
     }
 
-    /// Sends copies of what is not answered, and gives up what is not answered for very long.
+    /// Sends unanswered requests again, and gives up those that are unanswered for too long.
     fn send_again(&mut self, now_ns: u64) {
         let (copies, patience) = (self.shared.scenario.copies_ns, self.shared.scenario.patience_ns);
         for at in 0..self.sent.len() {
@@ -296,7 +298,8 @@ impl ClientActor {
         }
     }
 
-    /// Asks what became of commands that were given up or are of an earlier process, and again when nobody answers.
+    /// Asks for the fate of commands that were given up or that an earlier process sent, and asks again if there is no
+    /// answer.
     fn resolve(&mut self, now_ns: u64) {
         let Some(caller) = &self.caller else { return };
         let (generation, word) = (caller.generation(), caller.word());
@@ -328,7 +331,7 @@ impl ClientActor {
         }
     }
 
-    /// Asks the groups of a ticket what became of it. Returns whether the question was sent.
+    /// Asks the groups of a ticket for the fate of its command. Returns whether the question was sent.
     fn ask(&mut self, ticket: &Ticket) -> bool {
         let mut question = Vec::new();
         let Some(caller) = &mut self.caller else { return false };

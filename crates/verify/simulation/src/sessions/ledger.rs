@@ -1,4 +1,4 @@
-//! The judge: what was applied where, and what callers were told.
+//! The judge of a session run: it compares the effects of commands with the reports to their callers.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,97 +14,100 @@ use super::read_ledger::ReadLedger;
 use super::tally::{is_query, state_in};
 use super::told::Told;
 
-/// What came of a call in one group.
+/// The application of a call in one group.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// Its number in the order of the group.
+    /// The number of the call in the order of the group.
     pub number: u64,
-    /// Its final timestamp.
+    /// The final timestamp of the call.
     pub timestamp: Timestamp,
-    /// The whole reply.
+    /// The complete reply.
     pub reply: Vec<u8>,
 }
 
-/// One place of a group's order.
+/// One position in a group's order.
 #[derive(Clone, Debug)]
 pub struct Passed {
-    /// The final timestamp of the message there.
+    /// The final timestamp of the message at this position.
     pub timestamp: Timestamp,
-    /// Its groups.
+    /// The destination groups of the message.
     pub groups: Vec<GroupId>,
-    /// Who multicast it. `None`: it is a time entry.
+    /// The client that multicast the message, or `None` for a time entry.
     pub client: Option<ClientId>,
-    /// The sessions that ran out by then, in the order in which members were told. They were told before timers fired.
+    /// The sessions that expired by then, in the order in which members were told. Members were told before timers
+    /// fired.
     pub ran_out: Vec<SessionId>,
-    /// Those that the message ended. Members were told after timers had fired.
+    /// The sessions that the message ended. Members were told after timers had fired.
     pub ended: Vec<SessionId>,
 }
 
 impl Passed {
-    /// All sessions that ended there.
+    /// Returns all sessions that ended at this position.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.ran_out.iter().chain(&self.ended).copied()
     }
 }
 
-/// A place in one group's order: the number of a delivery.
+/// A position in one group's order: the number of a delivery.
 pub(super) type Place = (GroupId, u64);
 
-/// Where each call was applied: by token and group.
+/// The applications of each call, by token and group.
 pub type AppliedCalls = BTreeMap<u64, BTreeMap<GroupId, Applied>>;
 
-/// A command.
+/// A command and its effects.
 #[derive(Clone, Debug)]
 struct Command {
     session: SessionId,
     to: Vec<GroupId>,
-    /// The time of the order up to which its caller had heard when it began.
+    /// The time of the order that the caller had observed when the command began.
     heard: u64,
     applied: BTreeMap<GroupId, Applied>,
-    /// Whether its caller knows its fate.
+    /// `true` if the caller knows the fate.
     is_known: bool,
-    /// Its caller was told that it is not applied.
+    /// `true` if the caller was told that the command is not applied.
     never: bool,
 }
 
-/// Everything that is judged in a run.
+/// The state of the judge of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Requests of earlier generations that a table keeps.
+    /// Number of requests of earlier generations that a table keeps.
     window: usize,
-    /// The longest reply that a table keeps.
+    /// Maximum size of a reply that a table keeps, in bytes.
     reply_bytes: usize,
-    /// Members replicate a [`Tally`](super::tally::Tally), whose replies tell its state.
+    /// `true` if members replicate a [`Tally`](super::tally::Tally), whose replies contain its state.
     of_tally: bool,
     commands: BTreeMap<u64, Command>,
-    /// By group and number of the delivery: table and value after it, and the first member that had them.
+    /// For each position: the hashes of table and value after the delivery, and the first member that had them.
     states: HashMap<Place, ([u64; 2], ProcessId)>,
-    /// The values of two members differ.
+    /// `true` if the values of two members differ.
     values_differ: bool,
-    /// Reads outside the order.
+    /// The judge of reads outside the order.
     pub(super) reads: ReadLedger,
-    /// Notifications.
+    /// The judge of notifications.
     pub(super) notes: NoteLedger,
-    /// Places whose effect is known.
+    /// Positions whose effects are known.
     seen: HashSet<Place>,
-    /// What each group has replied to the last command: digest and count.
+    /// The last reply of each group to a command: digest and count.
     last: HashMap<GroupId, [u64; 2]>,
-    /// Sessions that ended or ran out in a group.
+    /// Sessions that ended or expired in a group.
     ended: HashSet<(GroupId, SessionId)>,
-    /// The places at which sessions did, as far as members have applied the deliveries there; of a machine of somebody else's all places.
+    /// The positions at which sessions ended, as far as members have applied the deliveries there. For a machine other
+    /// than the tally, these are all positions.
     passed: BTreeMap<Place, Passed>,
     /// The first violation of each property.
     violations: BTreeMap<&'static str, String>,
-    /// Those that nobody has asked for yet.
+    /// Violations that were not fetched by [`news`](Ledger::news) yet.
     news: Vec<String>,
 }
 
 impl Ledger {
-    /// The properties, by name.
+    /// The names of the properties.
     pub(super) const PROPERTIES: [&'static str; 11] =
         ["X1", "X10", "X11", "X2", "X3", "X4", "X5", "X6", "X7", "X8", "X9"];
 
-    /// Returns the ledger of a run with these tables, of a [`Tally`](super::tally::Tally) or of another machine.
+    /// Creates the judge of a run with tables of these limits. `of_tally` is `true` for a
+    /// [`Tally`](super::tally::Tally).
     pub(super) fn new(limits: SessionLimits, of_tally: bool) -> Ledger {
         let (window, reply_bytes) = (limits.window as usize, limits.reply_bytes as usize);
         Ledger { window, reply_bytes, of_tally, ..Ledger::default() }
@@ -117,19 +120,19 @@ impl Ledger {
         }
     }
 
-    /// Takes the violations since the last time.
+    /// Returns the violations since the last call.
     pub(super) fn news(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news)
     }
 
-    /// A command was begun by a caller that had heard of the order up to a time.
+    /// Records that a caller began a command, and the time of the order that it had observed.
     pub(super) fn begun(&mut self, token: u64, session: SessionId, to: &[GroupId], heard: u64) {
         let command =
             Command { session, to: to.to_vec(), heard, applied: BTreeMap::new(), is_known: false, never: false };
         self.commands.insert(token, command);
     }
 
-    /// A member applied a command. Returns whether it is the first one.
+    /// Records that a member applied a command. Returns whether it is the first member.
     pub(super) fn applied(&mut self, place: Place, timestamp: Timestamp, token: u64, reply: &[u8]) -> bool {
         let is_first = self.seen.insert(place);
         if is_first {
@@ -166,8 +169,8 @@ impl Ledger {
         }
     }
 
-    /// Judges whether a query, and nothing but a query, left the state as it was. Every member takes deliveries in their order, so each place
-    /// is seen after those before it.
+    /// Judges whether a query left the state unchanged, and a command changed it. Every member applies deliveries in
+    /// order, so each position is judged after those before it.
     fn check_query(&mut self, group: GroupId, token: u64, reply: &[u8]) {
         let (told, last) = (state_in(reply), self.last.entry(group).or_default());
         let is_right = if is_query(token) { told == *last } else { told[1] == last[1] + 1 };
@@ -181,12 +184,13 @@ impl Ledger {
         }
     }
 
-    /// Sessions ended at a member.
+    /// Records that sessions ended at a member.
     pub(super) fn ended(&mut self, group: GroupId, sessions: impl IntoIterator<Item = SessionId>) {
         self.ended.extend(sessions.into_iter().map(|session| (group, session)));
     }
 
-    /// A member passes a place. Returns whether sessions ended there and it is the first one to be told.
+    /// Records that a member passes a position. Returns whether sessions ended there and this member is the first to
+    /// pass it.
     pub(super) fn passes(&mut self, place: Place, passed: Passed) -> bool {
         let have_ended = passed.sessions().next().is_some();
         if !have_ended && self.of_tally {
@@ -202,17 +206,17 @@ impl Ledger {
         is_first && have_ended
     }
 
-    /// Whether no member has applied what is at a place.
+    /// Returns whether no member has applied the delivery at a position.
     pub(super) fn is_new(&self, place: Place) -> bool {
         !self.states.contains_key(&place)
     }
 
-    /// Returns the place of a command in the order of a group, if a member has applied it there.
+    /// Returns the position of a command in the order of a group, if a member has applied it there.
     pub(super) fn place_of(&self, token: u64, group: GroupId) -> Option<u64> {
         Some(self.commands.get(&token)?.applied.get(&group)?.number)
     }
 
-    /// A member has this table and this value after this delivery.
+    /// Compares a member's table and value after a delivery with those of other members.
     pub(super) fn state(&mut self, place: Place, me: ProcessId, table: &[u8], value: &[u8]) {
         let hashes = [xxh3_64(table), xxh3_64(value)];
         let (first, other) = *self.states.entry(place).or_insert((hashes, me));
@@ -225,17 +229,18 @@ impl Ledger {
         }
     }
 
-    /// Whether the values of two members differ, and not only what they keep for sessions.
+    /// Returns whether the values of two members differ, and not only the data kept for sessions.
     pub(super) fn do_values_differ(&self) -> bool {
         self.values_differ
     }
 
-    /// Whether the caller knows the fate of a command.
+    /// Returns whether the caller knows the fate of a command.
     pub(super) fn is_known(&self, token: u64) -> bool {
         self.commands.get(&token).is_none_or(|command| command.is_known)
     }
 
-    /// A caller is told the fate of a command. `age` is how many generations ago it was sent, and `last` whether nobody asks again.
+    /// Judges the fate that is reported to a caller. `age` is the number of generations since the command was sent.
+    /// `last` is `true` if the caller does not ask again.
     pub(super) fn told(&mut self, token: u64, told: &Told, age: u32, last: bool) {
         let Some(command) = self.commands.get_mut(&token) else {
             return self.violate("X3", format!("a caller hears of command {token}, which nobody sent"));
@@ -263,14 +268,14 @@ impl Ledger {
         }
     }
 
-    /// Whether it is true what a caller was told for good.
+    /// Judges whether the final reason for an unknown fate is true.
     fn check_reason(&mut self, token: u64, why: Why, age: u32) {
         let command = &self.commands[&token];
         let session = command.session;
         let ended = |group: &GroupId| self.ended.contains(&(*group, session));
         let is_true = match why {
             Why::SessionEnded(_) => command.to.iter().any(ended),
-            // What a session has begun besides is what can push a request out.
+            // Only other requests of the session can have displaced the request from the table.
             Why::Forgotten(group) => {
                 let begun = self.commands.values().filter(|command| command.session == session).count();
                 ended(&group) || (age > 1 && (begun > self.window || age as usize > self.window))
@@ -282,12 +287,13 @@ impl Ledger {
         }
     }
 
-    /// Whether a session ended or ran out in a group.
+    /// Returns whether a session ended or expired in a group.
     pub(super) fn has_ended(&self, group: GroupId, session: SessionId) -> bool {
         self.ended.contains(&(group, session))
     }
 
-    /// Returns how many commands to several groups were applied in all of them. `finished`: nothing is under way any more.
+    /// Closes the judge. Returns the number of commands to several groups that were applied in all of them. `finished`
+    /// is `true` if nothing is in progress any more.
     pub(super) fn close(&mut self, finished: bool) -> u64 {
         let mut in_several = 0;
         let mut torn = None;
@@ -310,7 +316,7 @@ impl Ledger {
         in_several
     }
 
-    /// The verdicts, and the first violation in words.
+    /// Returns the verdicts, and a description of the first violation.
     pub(super) fn verdicts(&self) -> (BTreeMap<&'static str, Verdict>, Option<String>) {
         let verdict = |property: &&'static str| match self.violations.get(property) {
             Some(summary) => Verdict::Violated(CounterExample { summary: summary.clone(), lines: Vec::new() }),
@@ -321,7 +327,7 @@ impl Ledger {
         (verdicts, first)
     }
 
-    /// Returns where calls were applied, all places, and what machines notified sessions of there.
+    /// Returns the applications of calls, all positions, and the notifications that machines sent there.
     pub(super) fn into_places(self) -> (AppliedCalls, BTreeMap<Place, Passed>, BTreeMap<Place, Notes>) {
         let applied = self.commands.into_iter().map(|(token, command)| (token, command.applied)).collect();
         (applied, self.passed, self.notes.into_notes())
@@ -350,7 +356,7 @@ fn compare(command: &Command, replies: &[(GroupId, Position, Option<Vec<u8>>)], 
     Ok(())
 }
 
-/// Whether a refusal of a session's command passes when the command is given again.
+/// Returns whether a refused command of a session may succeed when it is repeated.
 pub(super) fn passes(outcome: Outcome) -> bool {
     !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen)
 }
@@ -378,7 +384,7 @@ mod tests {
         Told::Applied(vec![(GroupId(group), position, Some(bytes.to_vec()))])
     }
 
-    /// A whole reply.
+    /// Returns a complete reply of the tally.
     fn whole(digest: u64, count: u64) -> Vec<u8> {
         [digest.to_le_bytes(), count.to_le_bytes()].concat()
     }
@@ -401,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn each_property_is_violated_by_what_it_is_about() {
+    fn each_property_is_violated_by_its_own_fault() {
         let one = [GroupId(0)];
         let mut ledger = Ledger::new(LIMITS, true);
         ledger.begun(1, SESSION, &one, 0);

@@ -1,32 +1,34 @@
-//! The machine that members replicate, as a run sees it.
+//! The state machine that members replicate in a session run.
 
 use stentor_multicast::{ClientId, GroupId, Timestamp};
 use stentor_session::SessionId;
 
 /// A member's copy of a group's state.
 ///
-/// All copies of a group are given the same calls and ends of sessions in the same order, so what they reply and write must be equal.
+/// All copies of a group receive the same calls and ends of sessions in the same order, so their replies and written
+/// states must be equal.
 pub trait Machine {
-    /// Applies a command and writes the whole reply, however long it is.
+    /// Applies a command and writes the complete reply, whatever its size.
     fn apply(&mut self, at: &Place<'_>, command: &[u8], reply: &mut Vec<u8>);
 
-    /// Answers a query, which changes nothing.
+    /// Answers a query, which must not change the state.
     fn query(&mut self, at: &Place<'_>, query: &[u8], reply: &mut Vec<u8>);
 
-    /// Takes note that a session has ended or run out.
+    /// Notes that a session has ended or expired.
     fn session_ended(&mut self, at: &Place<'_>, session: SessionId);
 
-    /// Fires the timers that are due at a place. It comes behind the ends of sessions there, and before the call.
+    /// Fires the timers that are due at a position. Called after the ends of sessions at this position, and before the
+    /// call.
     fn fire_timers(&mut self, at: &Place<'_>) {
         let _ = at;
     }
 
-    /// Returns the earliest time of a timer.
+    /// Returns the earliest time of a timer, or `None` if there is no timer.
     fn next_timer(&mut self) -> Option<u64> {
         None
     }
 
-    /// Hands over the notifications that it has sent since the last time, in order: to whom, and what.
+    /// Passes the notifications since the last call to `each`, in order: the session and the bytes.
     fn take_notes(&mut self, each: &mut dyn FnMut(SessionId, &[u8])) {
         let _ = each;
     }
@@ -34,30 +36,30 @@ pub trait Machine {
     /// Writes the state for a member that lacks it.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Replaces the state by one that was written. Returns whether the bytes are one.
+    /// Replaces the state by a written one. Returns whether the bytes are a valid state.
     fn restore(&mut self, state: &[u8]) -> bool;
 
-    /// Writes what must be equal at all members after the same deliveries.
+    /// Writes the part of the state that must be equal at all members after the same deliveries.
     fn compared(&self, out: &mut Vec<u8>) {
         self.write(out);
     }
 }
 
-/// Where a call is applied, or a session ends.
+/// The position in a group's order at which a call is applied or a session ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// What tells the call from all others of the run; 0: a session ends, or a timer fires.
+    /// A number that identifies the call in the run. It is 0 for the end of a session and for timers.
     pub token: u64,
-    /// The group that applies it here.
+    /// The group of the member.
     pub group: GroupId,
-    /// All groups of the message.
+    /// All destination groups of the message.
     pub groups: &'a [GroupId],
-    /// The message's final timestamp.
+    /// The final timestamp of the message.
     pub timestamp: Timestamp,
-    /// Its number in the order of the group.
+    /// The number of the message in the order of the group.
     pub number: u64,
-    /// The client that multicast it. `None`: it is a time entry.
+    /// The client that multicast the message, or `None` for a time entry.
     pub client: Option<ClientId>,
-    /// The session of the call; `None`: a session ends, or a timer fires.
+    /// The session of the call, or `None` for the end of a session and for timers.
     pub session: Option<SessionId>,
 }

@@ -1,4 +1,4 @@
-//! A member with its table of sessions, which answers as a node does.
+//! A member with its table of sessions. It answers clients as a node does.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::clocks::BOUND_NS;
 use crate::faulty_run::Candidate;
 use crate::faulty_run::member::{TICK_NS, start};
 
-/// What is applied: the table and the machine below it.
+/// The application of a member: the table of sessions and the state machine.
 struct Applied {
     group: GroupId,
     sessions: Sessions,
     machine: Box<dyn Machine>,
-    /// The state with which the machine began.
+    /// The initial state of the machine.
     first: Vec<u8>,
-    /// What is to be said.
+    /// Replies that are to be sent.
     replies: AnswerBuffer,
-    /// Commands that were applied in this step.
+    /// Tokens of the commands that were applied in this step.
     tokens: Vec<u64>,
 }
 
@@ -38,16 +38,16 @@ pub(super) struct MemberActor {
     pub(super) member: Member<SimFabric>,
     me: ProcessId,
     candidate: Candidate,
-    /// Without memory, and not recorded as come back.
+    /// `true` if the process restarted without memory and its recovery is not recorded yet.
     absent: bool,
-    /// The nemesis counts it as failed.
+    /// `true` if the nemesis counts the member as failed.
     forgetful: bool,
-    /// The last ballot in which it led.
+    /// The last ballot in which the member led.
     led: Option<Ballot>,
     applied: Applied,
     answers: Answers,
     reads: Reads,
-    /// Commands whose replies it said as the leader.
+    /// Commands whose replies the member sent as the leader.
     said: Vec<u64>,
     shared: Rc<Shared>,
 }
@@ -111,7 +111,7 @@ impl MemberActor {
         worked || self.member.has_unflushed()
     }
 
-    /// Says what came of this step and what is to be said again, in the order of a node's round.
+    /// Sends the replies of this step and the repeated replies, in the order of a node's round.
     fn answer(&mut self) -> bool {
         let MemberActor { member, me, applied, answers, said, shared, .. } = self;
         let (mut again, number) = (0, member.applied());
@@ -150,7 +150,7 @@ impl MemberActor {
         worked
     }
 
-    /// Orders a time entry that reads wait for.
+    /// Orders a time entry if reads wait for one.
     fn order_for_reads(&mut self, now_ns: u64) -> bool {
         let MemberActor { member, me, absent, applied, reads, shared, .. } = self;
         let Some(time) = reads.early().filter(|_| shared.scenario.time_entries) else { return false };
@@ -159,7 +159,7 @@ impl MemberActor {
         ordered
     }
 
-    /// Adds up what it counted of reads.
+    /// Adds the member's counts of reads to the totals.
     pub(super) fn count_reads(&self) {
         let (read, counts) = (self.reads.counts(), &mut *self.shared.counts.borrow_mut());
         counts.reads_led += read.led;
@@ -170,7 +170,7 @@ impl MemberActor {
         counts.reads_elsewhere += read.elsewhere;
     }
 
-    /// Records that it is back, or ready to lead.
+    /// Records that the member has recovered, or is ready to lead.
     fn note(&mut self, now_ns: u64) {
         let (replica, shared) = (self.member.replica(), &self.shared);
         if self.absent && !replica.is_joining() {
@@ -187,14 +187,14 @@ impl MemberActor {
         }
     }
 
-    /// Notes which replies are lost with it.
+    /// Counts the replies that are lost with the member.
     pub(super) fn crashed(&self) {
         let ledger = self.shared.ledger.borrow();
         let lost = self.said.iter().filter(|token| !ledger.is_known(**token)).count();
         self.shared.counts.borrow_mut().replies_lost_with_leaders += lost as u64;
     }
 
-    /// How it stands, in words.
+    /// Describes the state of the member.
     pub(super) fn stand(&self) -> String {
         let replica = self.member.replica();
         let open: Vec<String> = replica.undelivered().take(4).map(|id| id.to_string()).collect();
@@ -211,7 +211,7 @@ impl MemberActor {
     }
 }
 
-/// Orders a time entry where a member leads, and a session ends or a timer is due by now. Returns whether one was ordered.
+/// Orders a time entry if the member leads and the end of a session or a timer is due. Returns whether one was ordered.
 fn order_what_is_due(member: &mut Member<SimFabric>, app: &mut App<'_>, now: Duration) -> bool {
     if !app.shared.scenario.time_entries {
         return false;
@@ -222,25 +222,25 @@ fn order_what_is_due(member: &mut Member<SimFabric>, app: &mut App<'_>, now: Dur
     has_come.is_some_and(|(due, _)| member.order_time(due.saturating_sub(1), app).is_some())
 }
 
-/// Where a message is delivered.
+/// Returns the position of a delivery.
 fn at<'a>(delivered: &Delivered<'_>, destinations: &'a [GroupId]) -> At<'a> {
     let Delivered { timestamp, number, origin, id, .. } = *delivered;
     At { time: timestamp, index: number, incarnation: origin, destinations, client: id.client.0 }
 }
 
-/// With which others a notification is counted.
+/// Returns the count that a notification belongs to.
 fn count_of(group: GroupId, answer: &Answer<'_>) -> Option<Count> {
     let ReplyRecord { session, generation, end, .. } = ReplyRecord::parse(answer.record).ok()?;
     Some(Count { session, group, generation, since: end })
 }
 
-/// What a machine sends, in words.
+/// Describes a notification.
 fn notifies(group: GroupId, number: u64, session: SessionId, bytes: &[u8]) -> String {
     let text = bytes[..bytes.len().min(60)].escape_ascii();
     format!("group {} notifies session {:08x} at {number}: \"{text}\"", group.0, session.0 >> 96)
 }
 
-/// The application of one step.
+/// The application during one step.
 struct App<'a> {
     now_ns: u64,
     me: ProcessId,
@@ -250,7 +250,7 @@ struct App<'a> {
 }
 
 impl App<'_> {
-    /// Judges a delivery by the table.
+    /// Processes a delivery in the table of sessions.
     fn apply(&mut self, delivered: &Delivered<'_>, done: &mut Done) {
         let Applied { group, sessions, machine, replies, .. } = &mut *self.applied;
         let groups: Vec<GroupId> = delivered.groups.iter().collect();
@@ -285,12 +285,12 @@ impl App<'_> {
             _ => {}
         }
         replies.push(&Answer::to(client, &judged));
-        // Those of mutants may end otherwise.
+        // A mutant may end other sessions here.
         let ends = judged.verdict == Verdict::CarriedOut(Kind::End);
         counts.sessions_run_out += (done.ran_out.len() + done.ended.len() - usize::from(ends)) as u64;
     }
 
-    /// Says what the machine has sent to sessions at a delivery, behind the answer.
+    /// Sends the machine's notifications at a delivery, after the reply.
     fn notify(&mut self, delivered: &Delivered<'_>) {
         let Applied { group, sessions, machine, replies, .. } = &mut *self.applied;
         let (group, shared, number) = (*group, self.shared, delivered.number);
@@ -328,7 +328,7 @@ impl App<'_> {
 
 impl Application for App<'_> {
     fn deliver(&mut self, delivered: &Delivered<'_>) {
-        // It may have died at a post of this step; what it does after that never happened.
+        // The process may have crashed at a post of this step. Its later actions never happened.
         if !self.shared.world.is_up(self.me) {
             return;
         }

@@ -1,27 +1,28 @@
-//! Simulation of exactly-once sessions: real members and clients on simulated NICs, with tables of sessions above them, under the faults of
-//! the multicast's profiles.
+//! Simulation of exactly-once sessions: real members and clients on simulated NICs, with tables of sessions, under the
+//! faults of the multicast's profiles.
 //!
-//! A drawn run ([`run_seed`]) has a small service and clients of its own. [`Service::run`] runs any other [`Machine`] under any other
-//! [`Workload`]; the properties are the same, but for the second half of X9.
+//! A drawn run ([`run_seed`]) uses a small service and its own clients. [`Service::run`] runs any other [`Machine`]
+//! under any other [`Workload`]. The properties are the same, except for the second half of X9.
 //!
-//! Members apply commands to the service through `Sessions`, and say replies by `Answers`, as nodes do. Clients use `Caller` as the
-//! library's client does: they ask for replies that do not come, renew and widen their session, write down tickets before they send, and a
-//! later process takes the session up and resolves what is open. Some send copies of commands, some give commands up, some never ask.
+//! Members apply commands to the service through `Sessions` and send replies by `Answers`, as nodes do. Clients use
+//! `Caller` as the library's client does. They ask for missing replies, renew and widen their session, and write
+//! tickets before they send commands. A later process takes up the session and resolves open commands. Some clients
+//! send copies of commands, some give commands up, and some never ask.
 //!
 //! # Properties
-//! | name | what |
+//! | name | meaning |
 //! |---|---|
 //! | X1 | a command is applied at most once in each of its groups, and in no other |
-//! | X2 | it is applied in all of its groups or in none |
-//! | X3 | the reply that a caller gets is that of the first application of its own command |
-//! | X4 | what was said to be not applied is applied nowhere, before or after |
-//! | X5 | a command whose fate stays unknown has a reason that `docs/sessions.md` names, and that reason is true |
+//! | X2 | a command is applied in all of its groups or in none |
+//! | X3 | a caller's reply is that of the first application of its own command |
+//! | X4 | a command reported as not applied is applied nowhere, before or after |
+//! | X5 | an unknown fate has a true reason that `docs/sessions.md` names |
 //! | X6 | members of a group have equal tables and services after the same deliveries |
-//! | X7 | when the faults have stopped every client comes to its end |
-//! | X8 | a command comes after everything that its caller had heard of when it began, in whatever groups |
-//! | X9 | a query is answered by the state after the commands before it, and changes nothing |
-//! | X10 | a read outside the order has what its guarantee says: see `read_ledger.rs` |
-//! | X11 | machines of a group send the same notifications; a session gets each once, in order, as it was sent, or is told that it was lost: see `note_ledger.rs` |
+//! | X7 | every client completes after the faults have stopped |
+//! | X8 | a command is ordered after everything that its caller had observed when it began |
+//! | X9 | a query is answered from the state after earlier commands, and changes nothing |
+//! | X10 | a read outside the order fulfils its guarantee: see `read_ledger.rs` |
+//! | X11 | sessions get their notifications once and in order: see `note_ledger.rs` |
 
 mod client;
 mod client_reads;

@@ -1,46 +1,46 @@
-//! Planted bugs of sessions and of what is around them.
+//! Mutants of sessions and of the code around them.
 
 use stentor_session as session;
 
 stentor_fabric::mutants! {
-    /// A request that has its reply already is applied again.
+    /// A request that already has its reply is applied again.
     AppliesDuplicates, "applies-duplicates", "X1";
-    /// A full table evicts the session that ends first.
+    /// A full table evicts the session with the earliest end.
     EvictsWhenFull, "evicts-when-full", "X2";
-    /// The replies of the generation before are dropped when a session is taken up.
+    /// Taking up a session drops the replies of the previous generation.
     ForgetsOnTakeUp, "forgets-on-take-up", "X5";
-    /// Each group judges by its own end of the session.
+    /// Each group uses its own end of the session.
     TableEnd, "table-end", "X2";
-    /// The caller takes a refusal of one copy for the fate of all copies.
+    /// The caller treats the refusal of one copy as the fate of all copies.
     OneCopySpeaksForAll, "one-copy-speaks-for-all", "X4";
-    /// A table has queries applied.
+    /// A table applies queries.
     AppliesQueries, "applies-queries", "X9";
-    /// A leader does not say replies again.
+    /// A leader does not repeat replies.
     SaysOnce, "says-once", "X7";
-    /// A member's state comes without its table of sessions.
+    /// A member's state is transferred without its table of sessions.
     TableLeftOut, "table-left-out", "X6";
-    /// A caller does not tell what it has heard of the order.
+    /// A caller does not send the time of the order that it has observed.
     ForgetsWhatItHeard, "forgets-what-it-heard", "X8";
-    /// A read does not say what its client has heard.
+    /// A read does not name the time that its client has observed.
     ReadsForgetTime, "reads-forget-time", "X10";
-    /// A leader answers a read before it has seen that it still leads.
+    /// A leader answers a read before it has confirmed its leadership.
     ReadUnconfirmed, "read-unconfirmed", "X10";
-    /// A leader answers a read before it has delivered what others may have delivered.
+    /// A leader answers a read before it has delivered the messages that others may have delivered.
     ReadIgnoresVectors, "read-ignores-vectors", "X10";
-    /// A leader answers a read whatever time it comes after.
+    /// A leader ignores the time that a read requests.
     ReadIgnoresTime, "read-ignores-time", "X10";
-    /// A read names a place before that whose state it shows.
+    /// The answer to a read names the position before that of its state.
     ReadMisplaced, "read-misplaced", "X10";
-    /// The number of notifications is not told with the replies that are said again.
+    /// Repeated replies do not contain the number of notifications.
     TellsNoNumber, "tells-no-number", "X11";
-    /// A notification keeps its number for the next one.
+    /// Two consecutive notifications get the same number.
     NumbersTwice, "numbers-twice", "X11";
-    /// A member counts a notification, and says it, twice.
+    /// A member counts and sends a notification twice.
     NotifiesTwice, "notifies-twice", "X11";
 }
 
 impl Mutant {
-    /// Returns what is switched on in tables and callers.
+    /// Returns the mutant of tables and callers.
     pub(super) fn of_sessions(self) -> session::Mutant {
         #[cfg(feature = "plants")]
         return match self {
@@ -58,7 +58,7 @@ impl Mutant {
         session::Mutant::None
     }
 
-    /// Returns what is switched on in members.
+    /// Returns the mutant of members.
     pub(super) fn of_multicast(self) -> stentor_multicast::Mutant {
         #[cfg(feature = "plants")]
         return match self {
@@ -113,7 +113,7 @@ impl Mutant {
         false
     }
 
-    /// Whether simulations find it.
+    /// Returns whether simulations must find the mutant.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn is_hunted(self) -> bool {

@@ -1,8 +1,9 @@
 //! The judge of notifications.
 //!
-//! The machines of a group send the same notifications at the same place. The session that one is for gets it with these bytes and this
-//! place, or is told that it was lost: in the order in which they were sent, and each once. Who is told of nothing any more, when nothing
-//! happens any more, knows of all.
+//! The machines of a group send the same notifications at the same position. The session of a notification receives it
+//! with the same bytes and position, or a report that it was lost. It receives notifications in the order in which they
+//! were sent, and each once. After the end of all activity, a session that receives no more reports has learnt of all
+//! notifications.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +13,14 @@ use stentor_session::SessionId;
 
 use super::told::News;
 
-/// A place in one group's order: the number of a delivery.
+/// A position in one group's order: the number of a delivery.
 type Place = (GroupId, u64);
 
-/// What a machine has sent at one place, in order: to whom, and what.
+/// The notifications of a machine at one position, in order: the session and the bytes.
 pub type Notes = Vec<(SessionId, Vec<u8>)>;
 
-/// Notifications that are counted together: those of a group to a session in one generation, which is open there since a time.
+/// A series of notifications that are counted together: those of a group to a session in one generation, which is open
+/// in the group since the time `since`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Count {
     pub(super) session: SessionId,
@@ -27,22 +29,24 @@ pub(super) struct Count {
     pub(super) since: u64,
 }
 
-/// What is known of notifications.
+/// The state of the judge of notifications.
 #[derive(Debug, Default)]
 pub(super) struct NoteLedger {
-    /// What the first machine sent at each place where it sent something or another one did, and which that was.
+    /// The notifications of the first machine at each position with notifications, and its member.
     at: BTreeMap<Place, (Notes, ProcessId)>,
-    /// What is to be heard: the number of the place, and the bytes.
+    /// The notifications of each series: the number of the position, and the bytes.
     sent: BTreeMap<Count, Vec<(u64, Vec<u8>)>>,
-    /// How many of these a process has heard of. A process that takes the session up hears, before all groups have agreed, of what a group
-    /// has sent to a process before it that took the session up in this group alone: both have the same generation.
+    /// Number of notifications of a series that a process has learnt of. While a process takes up a session, it may
+    /// receive a group's notifications to an earlier process that took up the session in this group only. Both
+    /// processes have the same generation, so they are counted separately.
     heard: BTreeMap<(Count, u64), usize>,
-    /// The count that goes on, by session and group.
+    /// The current series of each session and group.
     open: BTreeMap<(SessionId, GroupId), Count>,
 }
 
 impl NoteLedger {
-    /// A member has applied what is at a place, and its machine has sent these notifications. `is_first`: no other member has done so before.
+    /// Compares the notifications that a member's machine sent at a position. `is_first` is `true` if no other member
+    /// has applied the delivery there.
     pub(super) fn sent(&mut self, place: Place, me: ProcessId, notes: Notes, is_first: bool) -> Result<(), String> {
         if is_first {
             if !notes.is_empty() {
@@ -60,18 +64,18 @@ impl NoteLedger {
         Err(format!("group {} notifies at {number} of {mine} at {me}, and of {others} at {other}", group.0))
     }
 
-    /// A session that is open is to hear of a notification.
+    /// Records that an open session must learn of a notification.
     pub(super) fn counts(&mut self, count: Count, number: u64, bytes: &[u8]) {
         self.sent.entry(count).or_default().push((number, bytes.to_vec()));
         self.open.insert((count.session, count.group), count);
     }
 
-    /// A session has ended in a group: nobody hears of it there any more.
+    /// Records that a session has ended in a group, so it receives no further notifications there.
     pub(super) fn ended(&mut self, group: GroupId, session: SessionId) {
         self.open.remove(&(session, group));
     }
 
-    /// A process of a client has heard of notifications.
+    /// Judges the notifications that a client process received.
     pub(super) fn heard(&mut self, count: Count, process: u64, news: &News) -> Result<(), String> {
         let sent = self.sent.get(&count).map_or(&[][..], |sent| sent);
         let heard = self.heard.entry((count, process)).or_default();
@@ -90,7 +94,8 @@ impl NoteLedger {
         Err(format!("{who}, and the last one says \"{got}\" at {at}: the machine has sent \"{right}\" at {number}"))
     }
 
-    /// Returns what a process that has a session, in this generation, has not heard of and is to hear of.
+    /// Describes notifications that the process must receive for the session in this generation and has not, or returns
+    /// `None`.
     pub(super) fn unheard(&self, session: SessionId, generation: u32, process: u64) -> Option<String> {
         let of_session = self.open.range((session, GroupId(0))..=(session, GroupId(u16::MAX)));
         let mut counts = of_session.map(|(_, count)| count).filter(|count| count.generation == generation);
@@ -104,7 +109,7 @@ impl NoteLedger {
         })
     }
 
-    /// Returns what machines sent, by place.
+    /// Returns the notifications of machines, by position.
     pub(super) fn into_notes(self) -> BTreeMap<Place, Notes> {
         self.at.into_iter().map(|(place, (notes, _))| (place, notes)).collect()
     }
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_heard_once_and_in_order_or_told_as_lost() {
+    fn each_notification_is_received_once_and_in_order_or_reported_as_lost() {
         let none = News { one: None, ..one(2, 0, b"") };
         for (news, is_right) in [
             (vec![one(0, 3, b"a"), one(0, 3, b"b"), one(0, 8, b"a")], true),
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_heard_is_known_while_the_session_lives() {
+    fn missing_notifications_are_known_while_the_session_is_open() {
         let mut ledger = ledger();
         assert!(ledger.heard(COUNT, 1, &one(0, 3, b"a")).is_ok());
         assert!(ledger.unheard(COUNT.session, 1, 1).is_some_and(|text| text.contains("heard of 1 ")));
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_send_otherwise_are_named() {
+    fn machines_with_different_notifications_are_reported() {
         let (mut ledger, place) = (NoteLedger::default(), (GroupId(0), 3));
         let notes = |bytes: &[u8]| vec![(COUNT.session, bytes.to_vec())];
         assert_eq!(ledger.sent(place, ProcessId(0), notes(b"a"), true), Ok(()));

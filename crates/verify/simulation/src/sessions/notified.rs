@@ -1,4 +1,4 @@
-//! What a client hears of notifications.
+//! The notifications of a client.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::note_ledger::Count;
 use super::told::News;
 
 impl ClientActor {
-    /// Takes what a member has told of the notifications of its group.
+    /// Handles a member's report on notifications of its group.
     pub(super) fn take_news(&mut self, now_ns: u64, from: ProcessId, count: Count, news: &News) {
         let shared = Rc::clone(&self.shared);
         let mut ledger = shared.ledger.borrow_mut();
@@ -34,8 +34,9 @@ impl ClientActor {
         shared.workload.borrow_mut().notified(self.id, self.process, news);
     }
 
-    /// A command whose reply should have come before a notification. What was applied before the member said all replies again to this client
-    /// is not meant: those go behind what the member has applied in the same round.
+    /// Returns a command whose reply should have arrived before a notification. Commands that were applied before the
+    /// member repeated all replies to this client are exempt, because repeated replies follow the replies of the same
+    /// round.
     fn overtaken(&self, ledger: &Ledger, (from, index): (ProcessId, u64), news: &News) -> Option<u64> {
         let again = self.shared.said_again.borrow().get(&(from, self.id)).copied().unwrap_or_default();
         let is_before = |token: u64| {
@@ -47,13 +48,13 @@ impl ClientActor {
         overtaken.map(|sent| sent.token)
     }
 
-    /// What the session is to hear of, in words.
+    /// Describes the notifications that the session must receive and has not, or returns `None`.
     pub(super) fn unheard(&self) -> Option<String> {
         let caller = self.caller.as_ref()?;
         self.shared.ledger.borrow().notes.unheard(caller.id(), caller.generation(), self.process)
     }
 
-    /// The same, if the client has nothing else to do: it ends its session when it has heard of all.
+    /// Describes missing notifications if the client is otherwise idle. It ends its session only when none is missing.
     pub(super) fn awaits_notes(&self) -> Option<String> {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let is_idle = disk.left == 0 && disk.tickets.is_empty() && disk.reads.is_empty();

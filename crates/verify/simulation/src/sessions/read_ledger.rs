@@ -1,25 +1,25 @@
 //! The judge of reads outside the order.
 //!
-//! A read at the leader misses nothing that any member of the group had delivered when the read was sent, nor anything of the group up to
-//! the time that it comes after, whatever is ordered later. A read after a command has that command. What is answered is the state after
-//! some delivery of the group.
+//! A read at the leader misses nothing that any member of the group had delivered when the read was sent. It also
+//! misses no delivery of the group up to the time that the read requests, even one that is ordered later. A read after
+//! a command includes that command. Every answer is a state after some delivery of the group.
 
 use std::collections::BTreeMap;
 
 use stentor_multicast::{GroupId, Timestamp};
 use stentor_session::{Position, ReadGuarantee};
 
-/// A read that was answered.
+/// An answered read at a leader.
 #[derive(Clone, Debug)]
 struct Answered {
     group: GroupId,
-    /// The answer contains so many deliveries.
+    /// Number of deliveries that the answer includes.
     index: u64,
-    /// It comes after this time.
+    /// The time that the read requested.
     not_before: u64,
 }
 
-/// What is known of the deliveries of each group, and of the reads between them.
+/// The deliveries of each group, and the answered reads.
 #[derive(Debug, Default)]
 pub(super) struct ReadLedger {
     /// The timestamp of each delivery.
@@ -30,17 +30,17 @@ pub(super) struct ReadLedger {
 }
 
 impl ReadLedger {
-    /// A member delivered a message, perhaps as the first one.
+    /// Records a delivery of a member, which may be the first of its number.
     pub(super) fn delivered(&mut self, group: GroupId, number: u64, timestamp: Timestamp) {
         self.deliveries.entry((group, number)).or_insert(timestamp);
     }
 
-    /// A command or a query was answered from this state.
+    /// Records the state from which a command or a query was answered.
     pub(super) fn applied(&mut self, group: GroupId, number: u64, state: [u64; 2]) {
         self.states.entry((group, number)).or_insert(state);
     }
 
-    /// Returns the number of deliveries that some member of a group has made.
+    /// Returns the largest number of deliveries of a member of a group.
     pub(super) fn furthest(&self, group: GroupId) -> u64 {
         self.deliveries.range((group, 0)..=(group, u64::MAX)).next_back().map_or(0, |((_, number), _)| *number)
     }
@@ -50,8 +50,9 @@ impl ReadLedger {
         self.deliveries.get(&(group, number)).copied()
     }
 
-    /// A read was answered. `furthest`: how many deliveries some member had made when it was sent. `state`: what it shows, if that tells
-    /// the state of a [`Tally`](super::tally::Tally). `heard`: the time that the answer comes after.
+    /// Judges the answer to a read. `furthest` is the largest number of deliveries of a member when the read was sent.
+    /// `state` is the state in the answer, if the machine is a [`Tally`](super::tally::Tally). `heard` is the time that
+    /// the answer includes.
     pub(super) fn answered(
         &mut self,
         group: GroupId,
@@ -88,13 +89,13 @@ impl ReadLedger {
         Ok(())
     }
 
-    /// The number of the last delivery of a group that is not later.
+    /// Returns the number of a group's last delivery that is not later than the timestamp.
     fn last_before(&self, group: GroupId, timestamp: Timestamp) -> u64 {
         let mut deliveries = self.deliveries.range((group, 0)..=(group, u64::MAX));
         deliveries.rfind(|(_, at)| **at <= timestamp).map_or(0, |((_, number), _)| *number)
     }
 
-    /// Judges what was ordered behind reads, when nothing is ordered any more.
+    /// Judges the deliveries after answered reads, once no more messages are ordered.
     pub(super) fn close(&self) -> Option<String> {
         self.answered.iter().find_map(|Answered { group, index, not_before }| {
             let next = self.deliveries.get(&(*group, index + 1))?;
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_guarantee_is_held_to() {
+    fn each_guarantee_is_enforced() {
         let leader = |not_before| ReadGuarantee::Leader { not_before };
         let after = |index| ReadGuarantee::After { index, incarnation: Incarnation::FIRST };
         let past = |time| ReadGuarantee::Past { timestamp: at(time) };

@@ -13,18 +13,18 @@ use super::machine::{Machine, Place};
 use super::shared::Shared;
 use super::tally::state_in;
 
-/// After this a read is given up, ns.
+/// Time after which a read is given up, in nanoseconds.
 const PATIENCE_NS: u64 = 3_000_000;
 
 impl ClientActor {
-    /// Notes where an answer was applied.
+    /// Records the position in an answer.
     pub(super) fn note_place(&mut self, group: GroupId, position: Position) {
         if let Some(reads) = &mut self.reads {
             reads.known.insert(group, position);
         }
     }
 
-    /// Sends reads, and asks again what was lost.
+    /// Sends reads, and repeats lost ones.
     pub(super) fn read(&mut self, now_ns: u64) {
         let ClientActor { client, reads: Some(reads), shared, order_time, .. } = self else { return };
         let now = Duration::from_nanos(now_ns);
@@ -60,7 +60,7 @@ impl ClientActor {
         }
     }
 
-    /// Takes the answer to a read.
+    /// Handles the answer to a read.
     pub(super) fn take_read(&mut self, now_ns: u64, from: stentor_fabric::ProcessId, record: &ReplyRecord<'_>) {
         let (shared, Some(reads)) = (Rc::clone(&self.shared), &mut self.reads) else { return };
         let now = Duration::from_nanos(now_ns);
@@ -90,7 +90,8 @@ pub(super) fn answer(
     shared: &Shared,
 ) {
     let (group, index) = (member.replica().group(), member.applied());
-    // A member that took over a state knows the time of its last delivery, and not the group that gave it, as long as it delivers nothing.
+    // Until its next delivery, a member that installed a state knows the time of its last delivery but not the group
+    // that assigned it.
     let (client, last) = (read.client, member.last_timestamp());
     let known = shared.ledger.borrow().reads.timestamp(group, index);
     let timestamp = known.unwrap_or(Timestamp { time: last.time.max(time), ..last });
@@ -107,6 +108,6 @@ pub(super) fn answer(
     };
     let mut record = Vec::new();
     ReplyRecord::read(read.name, outcome, (position, read.time), bytes).write(&mut record);
-    // Where there is no room the client asks again.
+    // If there is no room, the client asks again.
     let _ = member.reply(client, &[&record]);
 }

@@ -1,4 +1,4 @@
-//! One seed of sessions: a time with faults, then a time without, in which every client comes to its end.
+//! One seed of sessions: a phase with faults, then a phase without, in which every client must complete.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::nemesis::{Nemesis, NemesisCounts, Profile};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct RunReport {
     /// The verdicts.
@@ -38,28 +38,28 @@ pub struct RunReport {
     pub messages: u64,
     /// Deliveries.
     pub deliveries: u64,
-    /// Whether every client came to its end.
+    /// `true` if every client completed.
     pub finished: bool,
     /// Steps of all processes.
     pub steps: u64,
-    /// Of these, those after the faults had stopped.
+    /// Steps after the faults had stopped.
     pub recovery_steps: u64,
-    /// Virtual time, ns.
+    /// Virtual time, in nanoseconds.
     pub virtual_ns: u64,
-    /// What the network did.
+    /// The faults of the network.
     pub faults: FaultCounts,
-    /// What the nemesis did.
+    /// The faults of the nemesis.
     pub nemesis: NemesisCounts,
-    /// What sessions went through.
+    /// The events of sessions.
     pub counts: SessionCounts,
     /// Remote writes of the protocol.
     pub writes: u64,
-    /// What the nemesis did, and who waits at the end, in words.
+    /// The log of the nemesis, and the waiting processes at the end.
     pub log: Vec<String>,
 }
 
 impl RunReport {
-    /// The names of violated properties.
+    /// Returns the names of violated properties.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.report.violated()
     }
@@ -68,15 +68,15 @@ impl RunReport {
 /// Runs a seed.
 ///
 /// # Errors
-/// [`NodeError`], if the scenario is impossible; the drawn ones are not.
+/// Returns a [`NodeError`] if the scenario is invalid, which a drawn one never is.
 pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
     Ok(record_seed(seed, mutant, Record::Nothing)?.0)
 }
 
-/// Runs a seed without the reads that it draws.
+/// Runs a seed without its drawn reads.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn run_seed_without_reads(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
     let scenario = Scenario { reads_ns: None, time_entries: false, ..Scenario::draw(seed) };
     Ok(run(seed, drawn(scenario), mutant, Record::Nothing)?.report)
@@ -88,7 +88,7 @@ enum Actor {
 }
 
 impl Actor {
-    /// The notifications without which a client does not end its session, in words.
+    /// Describes the notifications that a client awaits before it ends its session.
     fn awaits(&self) -> Option<String> {
         match self {
             Actor::Member(_) => None,
@@ -97,26 +97,26 @@ impl Actor {
     }
 }
 
-/// Everybody in a run.
+/// A run in progress: all its processes and its phase.
 struct Run {
     shared: Rc<Shared>,
     actors: Vec<Option<Actor>>,
-    /// By process.
+    /// The number of each process's current life.
     incarnations: Vec<u64>,
     writes: u64,
     phases: Phases,
 }
 
-/// Runs a seed and records what happens.
+/// Runs a seed and records its events.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
     let Ended { report, recorded, .. } = run(seed, drawn(Scenario::draw(seed)), mutant, record)?;
     Ok((report, recorded))
 }
 
-/// The small service of drawn runs.
+/// Returns the parts of a drawn run, with its small service.
 fn drawn(scenario: Scenario) -> Parts {
     Parts {
         scenario,
@@ -128,20 +128,20 @@ fn drawn(scenario: Scenario) -> Parts {
     }
 }
 
-/// What a run is made of beside the protocol.
+/// The parts of a run other than the protocol.
 pub(super) struct Parts {
     pub(super) scenario: Scenario,
-    /// The machine is a [`Tally`].
+    /// `true` if the machine is a [`Tally`].
     pub(super) of_tally: bool,
     pub(super) machine: Box<dyn Fn(GroupId) -> Box<dyn Machine>>,
     pub(super) workload: Rc<RefCell<dyn Workload>>,
-    /// Where it says in words what happens.
+    /// The log of the run in words, if it is requested.
     pub(super) story: Option<Story>,
-    /// Steps of all processes within which every client comes to its end when the faults have stopped.
+    /// Maximum number of steps of all processes until every client completes after the faults have stopped.
     pub(super) recovery_steps: u64,
 }
 
-/// A run that has ended.
+/// The results of a run that has ended.
 pub(super) struct Ended {
     pub(super) report: RunReport,
     pub(super) recorded: Recorded,
@@ -151,7 +151,7 @@ pub(super) struct Ended {
     pub(super) restores: u64,
 }
 
-/// Runs a seed of these parts.
+/// Runs a seed with these parts.
 pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Result<Ended, NodeError> {
     let Parts { scenario, of_tally, machine, workload, story, recovery_steps } = parts;
     let base = &scenario.base;
@@ -163,7 +163,7 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
     });
     let disk = |_| RefCell::new(Disk { left: scenario.commands, ends_at: scenario.ends_at, ..Disk::default() });
     let mut nemesis = Nemesis::new(seed, scenario.profile, &topology, &world);
-    // Somebody comes to each place, and resolves what those before it have written down.
+    // Every client id is taken over, so that the commands in earlier tickets are resolved.
     nemesis.fill_places();
     if scenario.reads_ns.is_some() || !of_tally {
         nemesis.part_leaders(&mut Chance::new(seed, super::scenario::READS + 1));
@@ -204,7 +204,7 @@ pub(super) fn run(seed: u64, parts: Parts, mutant: Mutant, record: Record) -> Re
 }
 
 impl Run {
-    /// A process of this place, in its present incarnation.
+    /// Creates a process in its current life.
     fn actor(&self, process: ProcessId) -> Result<Actor, NodeError> {
         let incarnation = self.incarnations[process.index()];
         Ok(match self.shared.topology.role(process) {
@@ -216,7 +216,7 @@ impl Run {
         })
     }
 
-    /// Whether every client came to its end within these steps after the faults.
+    /// Runs both phases. Returns whether every client completed within these steps after the faults.
     fn drive(&mut self, recovery_steps: u64) -> Result<bool, NodeError> {
         while let Some(due) = self.phases.next(&self.shared.world, &self.shared.nemesis) {
             match due {
@@ -263,7 +263,7 @@ impl Run {
     }
 
     fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
-        // Its fabric is taken anew by the actor.
+        // The new actor creates its own handle of the fabric.
         drop(self.shared.world.restart(process));
         self.incarnations[process.index()] += 1;
         self.shared.nemesis.borrow_mut().restarted(self.shared.world.now_ns(), process);
@@ -271,7 +271,7 @@ impl Run {
         Ok(())
     }
 
-    /// Adds up what a process counted.
+    /// Adds the counts of a process to the totals.
     fn count(&mut self, process: ProcessId) {
         let writes = |counts: &Counts| counts.protocol_writes();
         self.writes += match &self.actors[process.index()] {
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_does_the_same_each_time() {
+    fn a_seed_is_deterministic() {
         let hashes = |seed| {
             let (run, mut recorded) = record_seed(seed, Mutant::None, Record::Hashes).expect("a possible scenario");
             assert_eq!(run.violated().collect::<Vec<_>>(), [""; 0], "{:?}", run.report.counter_example);

@@ -1,4 +1,4 @@
-//! The cluster, the sessions and the faults of one seed.
+//! The cluster, the sessions and the faults of one seed of sessions.
 
 use stentor_multicast::Limits;
 use stentor_session::{Body, COMMAND_OVERHEAD, ReplyRecord, SessionLimits};
@@ -10,37 +10,38 @@ use crate::faulty_run::RECOVERY_STEPS;
 use crate::nemesis::Profile;
 use crate::scenario as multicast;
 
-/// The stream of choices of the scenario.
+/// The stream of random choices of the scenario.
 const STREAM: u64 = 700;
-/// The stream of what is drawn of reads.
+/// The stream of random choices about reads.
 pub(super) const READS: u64 = 701;
-/// A reply that has this many bytes at most is kept whole.
+/// Maximum size of a reply that is kept completely, in bytes.
 pub(super) const REPLY_BYTES: u32 = 40;
-/// Beside the head of a record: a reply, or the pairs of a session in four groups.
+/// Size of a record without its head, in bytes: a reply, or the pairs of a session in four groups.
 const RECORD_BYTES: usize = 80;
-/// The same for each group, where there are more.
+/// Size of a record per group, in bytes, for sessions in more than four groups.
 const RECORD_PAIR_BYTES: usize = 20;
-/// So many processes and so many calls of all clients are usual in drawn clusters.
+/// Usual number of processes (`PROCESSES`), and of calls of all clients (`CALLS`), in drawn clusters.
 const PROCESSES: u64 = 12;
 const CALLS: u64 = 120;
 
-/// The cluster of a service, and how much its clients call.
+/// The cluster of a service, and the load of its clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Members of each group.
+    /// Number of members of each group.
     pub groups: Vec<usize>,
-    /// Clients.
+    /// Number of clients.
     pub clients: u16,
-    /// The most calls of each client's place.
+    /// Maximum number of calls per client id.
     pub calls: u64,
-    /// The longest command or query.
+    /// Maximum size of a command or a query, in bytes.
     pub command_bytes: u32,
-    /// The longest reply.
+    /// Maximum size of a reply, in bytes.
     pub reply_bytes: u32,
 }
 
 impl Shape {
-    /// Returns the steps within which everything comes to its end: those of a drawn cluster, and more for more processes and calls.
+    /// Returns the maximum number of steps until everything completes. It grows with the numbers of processes and calls
+    /// relative to a drawn cluster.
     pub(super) fn recovery_steps(&self) -> u64 {
         let processes = self.groups.iter().sum::<usize>() as u64 + u64::from(self.clients);
         let calls = self.calls * u64::from(self.clients);
@@ -48,37 +49,39 @@ impl Shape {
     }
 }
 
-/// What one seed runs.
+/// The scenario of one seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scenario {
-    /// Groups, clients, network and limits of the multicast.
+    /// The groups, clients, network and limits of the multicast.
     pub base: multicast::Scenario,
-    /// The mix of faults.
+    /// The fault profile.
     pub profile: Profile,
-    /// Commands of each client's place.
+    /// Number of commands per client id.
     pub commands: u64,
-    /// When so many of them are left the session is ended, and another one opened; `None`: one session serves for all.
+    /// Number of remaining commands at which the session is ended and another one is opened. `None`: one session is
+    /// used for all commands.
     pub ends_at: Option<u64>,
-    /// Limits of all tables.
+    /// The limits of all tables.
     pub sessions: SessionLimits,
-    /// How long a session lives, ns.
+    /// Time to live of a session, in nanoseconds.
     pub ttl_ns: u64,
-    /// How long a delivered command may be without a reply before its client asks, ns; `None`: clients never ask.
+    /// Time for which a delivered command may be without a reply before its client asks, in nanoseconds. `None`:
+    /// clients never ask.
     pub unanswered_ns: Option<u64>,
-    /// After this a command of the session goes out again, ns.
+    /// Time after which the session's own command is sent again, in nanoseconds.
     pub again_ns: u64,
-    /// After this a command is given up, ns; `None`: never.
+    /// Time after which a command is given up, in nanoseconds. `None`: never.
     pub patience_ns: Option<u64>,
-    /// After this a copy of a command is sent, ns; `None`: never.
+    /// Time after which a copy of a command is sent, in nanoseconds. `None`: never.
     pub copies_ns: Option<u64>,
-    /// The mean time between two reads of a client, outside the order, ns; `None`: there are none.
+    /// Mean time between two reads of a client outside the order, in nanoseconds. `None`: there are no reads.
     pub reads_ns: Option<u64>,
-    /// Whether groups order time entries, where a session ends or a timer is due.
+    /// `true` if groups order time entries when the end of a session or a timer is due.
     pub time_entries: bool,
 }
 
 impl Scenario {
-    /// What a seed runs.
+    /// Draws the scenario of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let mut chance = Chance::new(seed, STREAM);
@@ -131,13 +134,14 @@ impl Scenario {
         }
     }
 
-    /// What a seed runs of another service: everything that [`draw`](Scenario::draw) draws, but for what the shape says.
+    /// Draws the scenario of a seed for another service. It equals that of [`draw`](Scenario::draw), except for the
+    /// parameters in the shape.
     #[must_use]
     pub fn of_shape(seed: u64, shape: &Shape) -> Self {
         let mut scenario = Scenario::draw(seed);
         let (limits, sessions) = (&mut scenario.base.limits, &mut scenario.sessions);
         let groups = shape.groups.len();
-        // What a table tells of a session is in a record, too.
+        // A record must also have room for the pairs of a session.
         let record = RECORD_BYTES.max(RECORD_PAIR_BYTES * groups).max(shape.reply_bytes as usize);
         limits.message_bytes = limits.message_bytes.max(COMMAND_OVERHEAD + TOKEN_BYTES + shape.command_bytes as usize);
         limits.message_bytes =
@@ -157,7 +161,7 @@ impl Scenario {
         scenario
     }
 
-    /// What must happen in a simulation run, by name.
+    /// Returns the names of the counts that a simulation run must reach.
     #[must_use]
     pub fn claims() -> &'static [&'static str] {
         &SessionCounts::CLAIMS

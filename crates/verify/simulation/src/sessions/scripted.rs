@@ -1,4 +1,4 @@
-//! Reads outside the order that the workload asks for.
+//! Reads outside the order that the workload requests.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::client_reads::{MOST_SCRIPTED, UnderWay};
 use super::told::Told;
 use super::workload::Begun;
 
-/// After this a read is given up, ns.
+/// Time after which a read is given up, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000;
 
 impl ClientActor {
-    /// Begins a read, if it can be asked now.
+    /// Begins a read if it can be sent now.
     pub(super) fn submit_read(&mut self, now_ns: u64, (group, guarantee): (GroupId, ReadGuarantee)) -> bool {
         let is_connected = |member| self.client.is_connected_to(member);
         if !self.shared.topology.members(group).any(is_connected) || self.scripted.reader.under_way() == MOST_SCRIPTED {
             self.scripted.next = Some((group, guarantee));
-            // A group that greets nobody yet is asked to let this client in.
+            // A group that has not sent its hello yet is asked to admit this client.
             let _ = self.client.next_id(&[group], &[]);
             return false;
         }
@@ -67,7 +67,7 @@ impl ClientActor {
         true
     }
 
-    /// Asks again what was lost, and gives up what nobody answers.
+    /// Repeats lost reads, and gives up unanswered ones.
     pub(super) fn look_for_scripted(&mut self, now_ns: u64) {
         self.forget_lost_reads(now_ns);
         if self.scripted.under_way.is_empty() {
@@ -84,7 +84,7 @@ impl ClientActor {
         }
     }
 
-    /// Says what became of reads of earlier processes: nobody hears their answers.
+    /// Reports the outcome of earlier processes' reads, whose answers no process receives.
     fn forget_lost_reads(&mut self, now_ns: u64) {
         let disk = self.shared.disks[usize::from(self.id.0)].borrow();
         let is_own = |token: &u64| self.scripted.under_way.values().any(|(own, _)| own == token);
@@ -93,7 +93,7 @@ impl ClientActor {
         lost.into_iter().for_each(|token| self.read_ended(now_ns, token, (None, &Told::NotApplied)));
     }
 
-    /// Takes the answer to a read.
+    /// Handles the answer to a read.
     pub(super) fn take_scripted(&mut self, now_ns: u64, from: ProcessId, record: &ReplyRecord<'_>) {
         let (shared, now) = (Rc::clone(&self.shared), Duration::from_nanos(now_ns));
         let Some((name, outcome)) = self.scripted.reader.on_reply(now, from, &shared.topology, record) else { return };
@@ -114,7 +114,7 @@ impl ClientActor {
         self.read_ended(now_ns, token, (Some(from), &told));
     }
 
-    /// It is known what became of a read. `from`: who has answered.
+    /// Handles the end of a read. `from` is the process that answered.
     fn read_ended(&mut self, now_ns: u64, token: u64, (from, told): (Option<ProcessId>, &Told)) {
         let shared = &self.shared;
         shared.disks[usize::from(self.id.0)].borrow_mut().reads.retain(|read| *read != token);

@@ -1,33 +1,33 @@
-//! The machine during one delivery.
+//! The state machine during one delivery.
 
 use stentor_session::{Call, Reply, Service, SessionId};
 
 use super::machine::{Machine, Place};
 
-/// Bytes in front of each command: its token.
+/// Size of the token in front of each command, in bytes.
 pub(super) const TOKEN_BYTES: usize = 8;
 
-/// What was done in one delivery, for the judge.
+/// The effects of one delivery, for the judge.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Token and whole reply of a command that was applied, or of a query.
+    /// Token and complete reply of an applied command or of a query.
     pub(super) applied: Option<(u64, Vec<u8>)>,
-    /// Sessions that ran out before the message.
+    /// Sessions that expired before the message.
     pub(super) ran_out: Vec<SessionId>,
-    /// Those that the message ended.
+    /// Sessions that the message ended.
     pub(super) ended: Vec<SessionId>,
 }
 
-/// The machine during one delivery.
+/// The state machine during one delivery.
 pub(super) struct Served<'a> {
     pub(super) machine: &'a mut dyn Machine,
-    /// Where that is, without token and session.
+    /// The position of the delivery, without token and session.
     pub(super) at: Place<'a>,
     pub(super) done: &'a mut Done,
 }
 
 impl Served<'_> {
-    /// Fires the timers that are due at this place. The sessions that have ended by now ran out.
+    /// Fires the timers that are due at this position. All sessions that have ended by now expired.
     pub(super) fn fire_timers(&mut self) {
         self.done.ran_out.append(&mut self.done.ended);
         self.machine.fire_timers(&self.at);

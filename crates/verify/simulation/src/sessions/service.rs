@@ -1,4 +1,4 @@
-//! A service of somebody else's under the faults of a seed.
+//! A user's service, which is run under the faults of a seed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,49 +16,49 @@ use super::story::Story;
 use super::workload::Workload;
 use crate::record::{Record, SeedHashes};
 
-/// A service, which is run under the faults of a seed.
+/// A service that is run under the faults of a seed.
 pub struct Service {
-    /// The cluster.
+    /// The cluster and the load.
     pub shape: Shape,
-    /// Makes a member's machine, in the state with which its group begins.
+    /// Creates a member's state machine, in the initial state of its group.
     pub machine: Box<dyn Fn(GroupId) -> Box<dyn Machine>>,
-    /// The clients.
+    /// The calls of the clients.
     pub workload: Rc<RefCell<dyn Workload>>,
-    /// A planted bug of what is around them.
+    /// A mutant of the code around the service.
     pub mutant: Mutant,
 }
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Debug)]
 pub struct ServiceRun {
-    /// What the properties say of it, and what happened how often.
+    /// The verdicts and the counts of the run.
     pub report: RunReport,
-    /// The hashes of the transcripts, if they were asked for.
+    /// The hashes of the transcripts, if they were requested.
     pub hashes: SeedHashes,
-    /// Where each call was applied.
+    /// The positions at which each call was applied.
     pub applied: AppliedCalls,
-    /// The places that members passed, by group and number.
+    /// The positions that members passed, by group and number.
     pub passed: BTreeMap<(GroupId, u64), Passed>,
-    /// What machines notified sessions of, by the same.
+    /// The notifications that machines sent, by group and number.
     pub notes: BTreeMap<(GroupId, u64), Notes>,
-    /// The values of two members differed, and not only what they keep for sessions.
+    /// `true` if the values of two members differed, and not only the data kept for sessions.
     pub values_differ: bool,
-    /// What happened, in words, if it was asked for; of a long run the end.
+    /// The story of the run in words, if it was requested. A long run keeps only the end.
     pub story: Vec<String>,
-    /// Times that a member became the leader of its group.
+    /// Number of times that a member became the leader of its group.
     pub leaders: u64,
-    /// States of others that members took over.
+    /// Number of states of other members that members installed.
     pub restores: u64,
 }
 
 impl Service {
-    /// Runs a seed. `tells`: with the story and the hashes.
+    /// Runs a seed. If `tells` is `true`, the result contains the story and the hashes.
     ///
     /// # Errors
-    /// [`NodeError`], if the shape is impossible.
+    /// Returns a [`NodeError`] if the shape is invalid.
     ///
     /// # Panics
-    /// If groups and clients of the shape are no [`Topology`](stentor_multicast::Topology).
+    /// If groups and clients of the shape are not a valid [`Topology`](stentor_multicast::Topology).
     pub fn run(self, seed: u64, tells: bool) -> Result<ServiceRun, NodeError> {
         let Service { shape, machine, workload, mutant } = self;
         let scenario = Scenario { time_entries: true, ..Scenario::of_shape(seed, &shape) };

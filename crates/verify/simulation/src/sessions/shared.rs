@@ -1,4 +1,4 @@
-//! What all processes of a run share.
+//! The state that all processes of a session run share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::clocks::Clocks;
 use crate::nemesis::Nemesis;
 use crate::progress::Progress;
 
-/// What all processes of a run share.
+/// The state that all processes of a run share.
 pub(super) struct Shared {
     pub(super) world: World,
     pub(super) progress: RefCell<Progress>,
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) clocks: RefCell<Clocks>,
     pub(super) ledger: RefCell<Ledger>,
     pub(super) counts: RefCell<SessionCounts>,
-    /// By client.
+    /// The persistent data of each client id.
     pub(super) disks: Vec<RefCell<Disk>>,
     pub(super) topology: Arc<Topology>,
     pub(super) scenario: Scenario,
@@ -40,39 +40,39 @@ pub(super) struct Shared {
     pub(super) deliveries: Cell<u64>,
     pub(super) tokens: Cell<u64>,
     pub(super) transcript: RefCell<Option<Transcript>>,
-    /// What members replicate, and what clients call.
+    /// Creates the state machine that members replicate.
     pub(super) machine: Box<dyn Fn(GroupId) -> Box<dyn Machine>>,
     pub(super) workload: Rc<RefCell<dyn Workload>>,
-    /// What happened, in words, if somebody asks for it.
+    /// The story of the run in words, if it is requested.
     pub(super) story: RefCell<Option<Story>>,
     /// The stamp of the last event of a client.
     pub(super) stamp: Cell<u64>,
-    /// Times that a member became the leader of its group.
+    /// Number of times that a member became the leader of its group.
     pub(super) leaders: Cell<u64>,
-    /// States of others that members took over.
+    /// Number of states of other members that members installed.
     pub(super) restores: Cell<u64>,
-    /// The place after which a member has said all replies again to a client last.
+    /// The position after which a member last repeated all replies to a client.
     pub(super) said_again: RefCell<BTreeMap<(ProcessId, ClientId), u64>>,
 }
 
 impl Shared {
-    /// An empty table of a group.
+    /// Returns an empty table of a group.
     pub(super) fn table(&self, group: GroupId) -> Sessions {
         Sessions::new(group, self.scenario.sessions).with_mutant(self.mutant.of_sessions())
     }
 
-    /// The client that multicast a message. `None`: it is a time entry.
+    /// Returns the client that multicast a message, or `None` for a time entry.
     pub(super) fn sender_of(&self, delivered: &Delivered<'_>) -> Option<ClientId> {
         Some(delivered.id.client).filter(|client| self.topology.entry_group(*client).is_none())
     }
 
-    /// The number of another command or query, from 1.
+    /// Returns the token of a new command or query, from 1.
     pub(super) fn next_token(&self) -> u64 {
         self.tokens.set(self.coming_token());
         self.tokens.get()
     }
 
-    /// The number that the next one will have.
+    /// Returns the token that the next call will have.
     pub(super) fn coming_token(&self) -> u64 {
         self.tokens.get() + 1
     }
@@ -81,13 +81,13 @@ impl Shared {
         self.disks.iter().all(|disk| disk.borrow().done)
     }
 
-    /// Returns a time that no other event of a client has: virtual time where it can be.
+    /// Returns a stamp that no other event of a client has. It is the virtual time if no other event has it.
     pub(super) fn next_stamp(&self) -> u64 {
         self.stamp.set(self.world.now_ns().max(self.stamp.get() + 1));
         self.stamp.get()
     }
 
-    /// Adds to what happened, behind what the nemesis has done by now.
+    /// Adds a line to the story, after the log of the nemesis up to now.
     pub(super) fn tell(&self, what: impl FnOnce() -> String) {
         if let Some(story) = &mut *self.story.borrow_mut() {
             story.follow(self.nemesis.borrow().log());
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Adds what was violated since to what happened.
+    /// Adds the violations since the last call to the story.
     pub(super) fn tell_violations(&self) {
         if self.story.borrow().is_some() {
             let mut news = self.ledger.borrow_mut().news();
@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// Adds to the transcript.
+    /// Adds a line to the transcript.
     pub(super) fn record(&self, what: &str, now_ns: u64, who: ProcessId, numbers: &[u64]) {
         if let Some(transcript) = &mut *self.transcript.borrow_mut() {
             transcript.line(what, &[&[now_ns, who.0.into()], numbers].concat(), &[]);

@@ -1,18 +1,18 @@
-//! What happened in a run, in words and in order.
+//! The story of a run: its events in words and in order.
 
-/// Lines that are kept of a run: of a longer one the first are dropped.
+/// Maximum number of lines of a story. A longer story loses its first lines.
 const MOST_LINES: usize = 4000;
 
-/// What happened in a run, in words and in order.
+/// The events of a run in words and in order.
 #[derive(Debug, Default)]
 pub(super) struct Story {
     lines: std::collections::VecDeque<String>,
-    /// Lines of the nemesis that are here.
+    /// Number of lines of the nemesis's log that are in the story.
     of_nemesis: usize,
 }
 
 impl Story {
-    /// Adds what the nemesis has done since.
+    /// Adds the new lines of the nemesis's log.
     pub(super) fn follow(&mut self, log: &[String]) {
         log[self.of_nemesis..].iter().for_each(|line| self.push(line.clone()));
         self.of_nemesis = log.len();

@@ -1,4 +1,4 @@
-//! The service of drawn runs: a digest and a count, and who is there.
+//! The service of drawn runs: a digest, a count, and the open sessions.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use stentor_session::SessionId;
 
 use super::machine::{Machine, Place};
 
-/// Whether a token is that of a query, which changes nothing.
+/// Returns whether the token is that of a query.
 pub(super) fn is_query(token: u64) -> bool {
     token % 5 == 4
 }
 
-/// The replicated state.
+/// The replicated state of the service.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tally {
     digest: u64,
     count: u64,
-    /// Commands of each session that lives.
+    /// Number of commands of each open session.
     sessions: BTreeMap<SessionId, u64>,
-    /// Notifications that nobody has taken.
+    /// Notifications that were not fetched yet.
     notes: Vec<(SessionId, Vec<u8>)>,
 }
 
@@ -32,7 +32,7 @@ impl Tally {
         self.answer(token)
     }
 
-    /// Answers a query, or a command that was applied.
+    /// Returns the reply to a query, or to a command that was applied.
     fn answer(&self, token: u64) -> Vec<u8> {
         let mut reply = self.digest.to_le_bytes().to_vec();
         reply.extend(self.count.to_le_bytes());
@@ -40,7 +40,7 @@ impl Tally {
         reply
     }
 
-    /// Reads what [`write`](Machine::write) wrote; `None` if it is cut off.
+    /// Reads a state that [`write`](Machine::write) wrote. Returns `None` if it is cut off.
     fn read(bytes: &[u8]) -> Option<Tally> {
         let (head, rest) = bytes.split_at_checked(16)?;
         let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
@@ -52,7 +52,8 @@ impl Tally {
         Some(Tally { digest: word(head)?, count: word(&head[8..])?, sessions, notes: Vec::new() })
     }
 
-    /// Notifies the session of some commands, and all sessions of others: of the state, and sometimes in more bytes than a table keeps.
+    /// Notifies the session of some commands, and all sessions of others, of the state. Some notifications have more
+    /// bytes than a table keeps.
     fn notify(&mut self, session: SessionId, token: u64) {
         let mut note = self.answer(0);
         note.resize(if token.is_multiple_of(9) { 64 } else { 24 }, token as u8);
@@ -65,7 +66,7 @@ impl Tally {
     }
 }
 
-/// Digest and count in a whole reply.
+/// Returns digest and count in a complete reply.
 pub(super) fn state_in(reply: &[u8]) -> [u64; 2] {
     [0, 8].map(|at| reply.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word)))
 }
@@ -79,13 +80,13 @@ impl Machine for Tally {
 
     fn query(&mut self, at: &Place<'_>, _: &[u8], reply: &mut Vec<u8>) {
         *reply = self.answer(at.token);
-        // A read outside the order has no token, and shows the state alone.
+        // A read outside the order has no token, and its reply contains only the state.
         if at.token == 0 {
             reply.truncate(16);
         }
     }
 
-    /// The first of those who are left hears of it.
+    /// Removes the session, and notifies the first remaining one.
     fn session_ended(&mut self, at: &Place<'_>, session: SessionId) {
         self.sessions.remove(&session);
         if let Some((first, _)) = self.sessions.first_key_value() {
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_answered_what_the_last_command_left() {
+    fn a_query_returns_the_state_of_the_last_command() {
         let mut tally = Tally::default();
         let reply = Tally::apply(&mut tally, SessionId(1), 7);
         let before = tally.clone();
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_read_as_it_was_written() {
+    fn a_written_tally_is_read_back() {
         let mut tally = Tally::default();
         for token in 1..20 {
             Tally::apply(&mut tally, SessionId(u128::from(token) % 3), token);

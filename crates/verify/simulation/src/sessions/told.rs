@@ -1,26 +1,28 @@
-//! What a caller was told of a call.
+//! The outcomes and notifications that are reported to clients.
 
 use stentor_multicast::GroupId;
 use stentor_session::{Position, Why};
 
-/// What a caller was told of a call.
+/// The outcome of a call, as reported to its caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
-    /// Group, place and reply, `None` if it was too long. Of a read outside the order: the place up to which the answer contains the order.
+    /// The call is applied: group, position and reply, which is `None` if it was too long. For a read outside the
+    /// order, the position is that up to which the answer includes the order.
     Applied(Vec<(GroupId, Position, Option<Vec<u8>>)>),
-    /// It is applied nowhere, and never will be. Of a read outside the order: nobody has answered in time, or to this process.
+    /// The call is applied nowhere and never will be. For a read outside the order: no answer arrived in time, or not
+    /// at this process.
     NotApplied,
-    /// Nobody knows.
+    /// It is unknown whether the call is applied.
     Unknown(Why),
 }
 
-/// What a client has heard of the notifications of a group.
+/// A report on the notifications of a group to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct News {
     /// The group.
     pub group: GroupId,
-    /// So many were lost before this.
+    /// Number of notifications that were lost before this one.
     pub missed: u64,
-    /// The place at which one was sent, and what it says. `None`: some were lost, and none has come.
+    /// The position at which the notification was sent, and its bytes. `None`: only losses are reported.
     pub one: Option<(Position, Vec<u8>)>,
 }

@@ -1,4 +1,4 @@
-//! What the clients of a run call.
+//! The calls of the clients of a run.
 
 use stentor_multicast::{ClientId, GroupId};
 use stentor_session::{ReadGuarantee, SessionId};
@@ -6,90 +6,94 @@ use stentor_session::{ReadGuarantee, SessionId};
 use super::told::{News, Told};
 use crate::chance::Chance;
 
-/// What the clients of a run call, one after the other. It outlives their processes, as what a program writes down does.
+/// The calls of the clients of a run, in sequence. A workload outlives the clients' processes, like data that a program
+/// stores.
 pub trait Workload {
-    /// Decides what a client does next. A call that it names is begun when there is room for it, perhaps by a later process of the
-    /// client; this is not asked again before that.
+    /// Decides what a client does next. The chosen call begins when there is room for it, possibly by a later process
+    /// of the client. `next` is not called again before that.
     fn next(&mut self, turn: &mut Turn<'_>) -> Next;
 
-    /// Whether the named call of a client is a query, if it begins as number `token`.
+    /// Returns whether the chosen call of a client is a query, if it begins with this token.
     fn is_query(&self, client: ClientId, token: u64) -> bool;
 
-    /// The named call of a client begins. It may be sent, or not be sent.
+    /// Notes that the chosen call of a client begins. It may still not be sent.
     fn begun(&mut self, begun: &Begun<'_>);
 
     /// Appends the bytes of a call that has begun.
     fn command(&self, token: u64, out: &mut Vec<u8>);
 
-    /// The client knows the fate of a call, or that it never will know it. `stamp`: see [`Begun::stamp`].
+    /// Notes that the client knows the fate of a call, or that it will never know it. For `stamp`, see
+    /// [`Begun::stamp`].
     fn told(&mut self, token: u64, told: &Told, stamp: u64);
 
-    /// A read outside the order comes after a time, which may be later than the place that its answer contains. Its fate is told next.
+    /// Notes that a read outside the order includes the order up to a time, which may be later than the position in its
+    /// answer. Its fate is reported next.
     fn comes_after(&mut self, token: u64, time: u64) {
         let _ = (token, time);
     }
 
-    /// A process of a client has heard of notifications to its session.
+    /// Notes that a client process received notifications to its session.
     fn notified(&mut self, client: ClientId, process: u64, news: &News) {
         let _ = (client, process, news);
     }
 
-    /// Takes what was found wrong since the last time, in words, for the story of the run.
+    /// Returns descriptions of the errors found since the last call, for the story of the run.
     fn news(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// The moment at which a client decides what to do next.
+/// The context in which a client decides what to do next.
 pub struct Turn<'a> {
     /// The client.
     pub client: ClientId,
-    /// The number of its process, from 1.
+    /// The number of the client's process, from 1.
     pub process: u64,
-    /// Its session.
+    /// The session of the client.
     pub session: SessionId,
-    /// Virtual time, ns.
+    /// Virtual time, in nanoseconds.
     pub now_ns: u64,
-    /// Groups of the cluster.
+    /// Number of groups of the cluster.
     pub(super) groups: usize,
-    /// Choices of the client's process.
+    /// The random choices of the client's process.
     pub(super) chance: &'a mut Chance,
 }
 
-/// What a client does next.
+/// The next action of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// It calls these groups.
+    /// The client calls these groups.
     Call(Vec<GroupId>),
-    /// It reads at a group, outside the order. A read at the leader comes after all that the client has heard of, whatever time is named.
+    /// The client reads at a group, outside the order. A read at the leader includes everything that the client has
+    /// observed, whatever time is named.
     Read(GroupId, ReadGuarantee),
-    /// It waits for an answer, and is asked again then.
+    /// The client waits for an answer, and is asked again then.
     Later,
-    /// It is asked again after so many ns.
+    /// The client waits for this time in nanoseconds, and is asked again then.
     Wait(u64),
-    /// It has nothing more to do.
+    /// The client is done.
     Done,
 }
 
-/// A call that begins, or a read outside the order.
+/// A call or a read outside the order that begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun<'a> {
-    /// What tells it from all others of the run.
+    /// A number that identifies the call in the run.
     pub token: u64,
     /// The client.
     pub client: ClientId,
-    /// Its session.
+    /// The session of the client.
     pub session: SessionId,
     /// The generation of the session.
     pub generation: u32,
-    /// Where it goes.
+    /// The destination groups.
     pub to: &'a [GroupId],
-    /// When, on a clock that no two events of the run share: virtual time in ns, and a little more where events coincide.
+    /// The time of the event in nanoseconds, unique in the run: virtual time, or slightly later if events coincide.
     pub stamp: u64,
 }
 
 impl Turn<'_> {
-    /// Draws some of the groups: most often one or two.
+    /// Draws some of the groups, usually one or two.
     pub(super) fn draw_groups(&mut self) -> Vec<GroupId> {
         let mut to: Vec<GroupId> = (0..self.groups as u16).map(GroupId).collect();
         let wanted = self.chance.pick(&[1, 1, 2, 2, to.len()]);

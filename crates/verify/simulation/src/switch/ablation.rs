@@ -1,8 +1,8 @@
-//! Acknowledgements in rounds with a bitmap, as an earlier draft had them, against the exact least: how often the last packet
-//! stays unacknowledged although nothing was lost, and what that costs.
+//! Compares two ways to aggregate acknowledgements: rounds with a bitmap, and the exact minimum. The measure is the
+//! fraction of runs in which the last packet remains unacknowledged although nothing was lost, and its cost.
 //!
-//! A sender sends so many packets, one per packet time; each receiver acknowledges each packet, after a packet time and a jitter
-//! by chance, in order. A stall ends when the sender's timeout does.
+//! A sender sends [`PACKETS`] packets, one per packet time. Each receiver acknowledges each packet, after one packet
+//! time plus a random jitter, in order. A stall ends with the sender's timeout.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use stentor_wire::{Aeth, Bth, Envelope, Headers, Message, Psn, Repr, Response, R
 
 use crate::chance::Chance;
 
-/// Packets of a run.
+/// Number of packets of a run.
 pub const PACKETS: u32 = 16;
-/// The sender's timeout, in packet times: 1.05 ms, of packets of 4096 bytes at 100 Gbit/s.
+/// The sender's timeout, in packet times. It is 1.05 ms for packets of 4096 bytes at 100 Gbit/s.
 pub const TIMEOUT: f64 = 3200.0;
 
 const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const FIRST: u32 = 0xff_fff8;
 
-/// What many runs come to.
+/// The result of many runs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Completion {
-    /// Runs in which the sender had to time out, as a part of all.
+    /// Fraction of the runs in which the sender timed out.
     pub stalls: f64,
-    /// Mean time until the sender has the last acknowledgement, from its first packet, in packet times.
+    /// Mean time from the sender's first packet until its last acknowledgement, in packet times.
     pub mean: f64,
 }
 
@@ -42,7 +42,7 @@ fn packet(from: Ipv4Addr, to: Ipv4Addr, repr: &Repr, payload: &[u8]) -> Vec<u8> 
     bytes
 }
 
-/// All passes of a packet.
+/// Processes a packet with all its passes.
 fn carry(switch: &mut Switch, bytes: &[u8]) {
     let mut bridge = None;
     loop {
@@ -53,7 +53,7 @@ fn carry(switch: &mut Switch, bytes: &[u8]) {
     }
 }
 
-/// A set of so many receivers whose sender, rank 0, has sent everything.
+/// Returns a switch with a set of `n` receivers whose sender, rank 0, has sent everything.
 fn sent(aggregation: Aggregation, n: u8) -> Switch {
     let mut switch = Switch::new(Config { aggregation, ..Config::new(FORWARD, BACKWARD) }, 1);
     let attachment = |rank, qpn, psn| Attachment { ip: address(rank), qpn, first_psn: Psn::new(psn) };
@@ -79,7 +79,7 @@ fn sent(aggregation: Aggregation, n: u8) -> Switch {
     switch
 }
 
-/// When the sender has the last acknowledgement; none if it never has.
+/// Returns the time of the sender's last acknowledgement, or `None` if it never arrives.
 fn completion(aggregation: Aggregation, n: u8, jitter: f64, chance: &mut Chance) -> Option<f64> {
     let mut switch = sent(aggregation, n);
     let mut part = || chance.between(0, (1 << 24) - 1) as f64 / f64::from(1 << 24);
@@ -105,7 +105,7 @@ fn completion(aggregation: Aggregation, n: u8, jitter: f64, chance: &mut Chance)
     None
 }
 
-/// So many runs with so many receivers; a jitter in packet times, from a seed.
+/// Simulates `runs` runs with this number of receivers. `jitter` is in packet times.
 #[must_use]
 pub fn many(aggregation: Aggregation, receivers: u8, jitter: f64, runs: u32, seed: u64) -> Completion {
     let mut chance = Chance::new(seed, receivers.into());
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_stall_and_the_exact_least_never_does() {
+    fn rounds_stall_and_the_exact_minimum_never_does() {
         for n in [2, 4, 8, 32] {
             let rounds = many(Aggregation::RoundBitmap, n, 2.0, 60, 1);
             let exact = many(Aggregation::ExactMin, n, 2.0, 60, 1);

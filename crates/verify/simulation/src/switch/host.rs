@@ -1,4 +1,4 @@
-//! A host of a set: a real endpoint with a queue pair that sends and one that receives, and a program that it carries out.
+//! A host of a set: a real endpoint with a sending and a receiving queue pair, and a program that the host executes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,59 +13,61 @@ use stentor_wire::{Envelope, IpPacket, Psn, RnrTimer};
 
 use super::program::{Kind, Op};
 
-/// Where the memory of receivers begins, as they count; different for each.
+/// The first virtual address of the receivers' memory, multiplied by the rank plus one.
 const VA: u64 = 0x1000_0000;
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// Endpoints have no clock of their own: their timers count from here.
+/// The time of all calls of endpoints, in nanoseconds. They have no clock of their own, so their timers count from
+/// here.
 pub(crate) const NOW: u64 = 1;
 
-/// A packet on its way.
+/// A packet in flight.
 pub type Flight = std::sync::Arc<[u8]>;
 
-/// How hosts are set up.
+/// The setup of all hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Setup {
-    /// Address of VRQPs.
+    /// The address of the switch's VRQPs.
     pub forward: Ipv4Addr,
-    /// Address of VSQPs.
+    /// The address of the switch's VSQPs.
     pub backward: Ipv4Addr,
-    /// The set.
+    /// The identifier of the set.
     pub gid: u16,
-    /// Path MTU; a control packet is one packet, so 1024 where more than 14 members are linked at once.
+    /// Path MTU in bytes. A control packet is a single packet, so the MTU is 1024 if more than 14 members are linked at
+    /// once.
     pub mtu: u16,
-    /// Memory of a receiver that senders write to, words of 8 bytes.
+    /// Size of the memory of a receiver that senders write to, in words of 8 bytes.
     pub words: usize,
-    /// Packets on their way at the same time.
+    /// Maximum number of packets in flight.
     pub window: u32,
-    /// Receives that are posted at first.
+    /// Number of receives that are posted initially.
     pub receives: u32,
-    /// Whether requests are posted without waiting for control packets before them.
+    /// `true` if requests are posted without waiting for preceding control packets.
     pub eager: bool,
-    /// Moves all first PSNs.
+    /// Offset of all first PSNs.
     pub numbers: u32,
 }
 
 impl Setup {
-    /// Address of a rank.
+    /// Returns the address of a rank.
     #[must_use]
     pub fn address(rank: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 1, 0, rank + 1)
     }
 
-    /// The first PSN that a rank sends and the first that it expects.
+    /// Returns the first PSN that a rank sends, and the first that it expects.
     #[must_use]
     pub fn firsts(&self, rank: u8) -> (u32, u32) {
         let rank = u32::from(rank);
         ((self.numbers + 1000 * rank) & 0xff_ffff, (self.numbers.wrapping_mul(7) + 100_000 * (rank + 1)) & 0xff_ffff)
     }
 
-    /// Numbers of a rank's queue pairs.
+    /// Returns the numbers of a rank's queue pairs.
     fn qpns(&self, rank: u8) -> (u32, u32) {
         let base = 0x1000 * (u32::from(self.gid) + 1);
         (base + u32::from(rank), base + 0x100 + u32::from(rank))
     }
 
-    /// What the control plane is told of a rank.
+    /// Returns the description of a rank for the control plane.
     #[must_use]
     pub fn description(&self, rank: u8) -> Description {
         let ((sends, receives), (sqpn, rqpn)) = (self.firsts(rank), self.qpns(rank));
@@ -82,28 +84,28 @@ pub struct Host {
     sqp: QpId,
     rqp: QpId,
     local: RegionId,
-    /// What it is to do, from the front.
+    /// The requests that the host has yet to post, in order.
     pub(crate) program: std::collections::VecDeque<Op>,
-    /// Requests posted and not completed.
+    /// Number of requests posted and not completed.
     pub(crate) open: u32,
-    /// Messages posted so far, control packets included.
+    /// Number of messages posted so far, including control packets.
     messages: u32,
-    /// A control packet is on its way and nothing else is posted.
+    /// `true` while a control packet is in flight and nothing else may be posted.
     waits: bool,
-    /// How the sending queue pair ended, if it did.
+    /// The status with which the sending queue pair broke, if it did.
     pub(crate) broke: Option<Status>,
-    /// Receives that completed and were not posted again.
+    /// Number of receives that completed and were not posted again.
     pub(crate) used: u32,
     receive_bytes: u32,
-    /// The members that it linked last.
+    /// The last list of members that the host linked.
     pub(crate) linked: Option<Op>,
 }
 
 impl Host {
-    /// A host whose queue pairs are ready.
+    /// Creates a host whose queue pairs are ready.
     ///
     /// # Panics
-    /// Never, with numbers that [`Setup`] makes.
+    /// Never, with the numbers that [`Setup`] assigns.
     #[must_use]
     pub fn new(rank: u8, setup: &Setup, program: Vec<Op>) -> Host {
         let mut endpoint = Endpoint::new();
@@ -129,7 +131,7 @@ impl Host {
             endpoint.init(qp).expect("it is reset");
             endpoint.ready_to_receive(qp, path).expect("a path");
         }
-        // Shorter than any probe waits: a timeout is what ends a silence.
+        // The timeout is shorter than the wait of any probe, so a timeout ends a silence.
         let sending = Sending { timeout: 5, window: setup.window, ..Sending::new(Psn::new(first_psn)) };
         endpoint.ready_to_send(sqp, sending).expect("it is ready to receive");
         let mut host = Host {
@@ -159,37 +161,37 @@ impl Host {
         0x100 + rank as u16
     }
 
-    /// Key to the memory of a rank.
+    /// Returns the key to the memory of a rank.
     const fn rkey(rank: u8) -> u32 {
         (Host::entropy(rank) as u32) << 16
     }
 
-    /// A member as a control packet names it: WRITEs go to its memory from so many bytes on.
+    /// Returns a member for a control packet. WRITEs to it start at this offset in its memory, in bytes.
     #[must_use]
     pub fn link(rank: u8, offset: u64) -> Link {
         Link { rank, rkey: Host::rkey(rank), base: Host::va(rank) + offset }
     }
 
-    /// Posts all receives again that were used.
+    /// Posts all used receives again.
     pub(crate) fn post_receives(&mut self) {
         for _ in 0..std::mem::take(&mut self.used) {
             let span = Span { region: self.local, offset: 0, bytes: self.receive_bytes };
-            // A broken queue pair takes none.
+            // A broken queue pair accepts no receive.
             let _ = self.endpoint.post_receive(self.rqp, span, 0);
         }
     }
 
-    /// Whether everything that it was to do is done, or its queue pair is broken.
+    /// Returns whether the program is complete, or the sending queue pair is broken.
     pub(crate) fn is_done(&self) -> bool {
         self.broke.is_some() || self.program.is_empty() && self.open == 0
     }
 
-    /// What it expects next as a receiver.
+    /// Returns the next PSN that the host expects as a receiver.
     pub(crate) fn expects(&self) -> u32 {
         self.endpoint.expected(self.rqp).map_or(0, Psn::get)
     }
 
-    /// Posts what it may; returns what that was.
+    /// Posts all requests that may be posted, and returns them.
     pub(crate) fn post(&mut self, setup: &Setup) -> Vec<Posted> {
         let mut posted = Vec::new();
         while self.broke.is_none() && (setup.eager || !self.waits && self.open < 2 * setup.window) {
@@ -251,7 +253,7 @@ impl Host {
         }
     }
 
-    /// Takes its completions in.
+    /// Processes the completions of the endpoint.
     fn poll(&mut self) {
         while let Some(done) = self.endpoint.poll() {
             if done.qp == self.rqp {
@@ -269,7 +271,7 @@ impl Host {
         while self.endpoint.next_broken().is_some() {}
     }
 
-    /// A packet arrives.
+    /// Processes an arriving packet.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if let Ok(packet) = IpPacket::new_checked(bytes) {
             let arrival =
@@ -278,7 +280,7 @@ impl Host {
         }
     }
 
-    /// Its next deadline is now. Whether it was a timeout, and no wait that the peer asked for.
+    /// Advances time to the next deadline. Returns whether it was a timeout, and not a wait that the peer requested.
     pub(crate) fn tick(&mut self) -> bool {
         let before = self.endpoint.counters().timeouts;
         let deadline = self.endpoint.next_deadline().unwrap_or(NOW);
@@ -287,7 +289,7 @@ impl Host {
         self.endpoint.counters().timeouts > before
     }
 
-    /// Everything that it sends now.
+    /// Sends all packets that can be sent now.
     pub(crate) fn transmit(&mut self, out: &mut Outbox, mut send: impl FnMut(Flight)) {
         loop {
             let more = self.endpoint.transmit(NOW, out);

@@ -1,4 +1,5 @@
-//! The switch with real endpoints around it: what may happen, step by step, and simulation runs that draw it.
+//! The switch with real endpoints around it: a model of all possible steps, and simulation runs that draw them.
+//! `tests/switch_model` explores the same model exhaustively.
 
 pub mod ablation;
 mod host;

@@ -1,8 +1,8 @@
-//! What hosts are to do.
+//! The programs of hosts.
 
 use stentor_switch::control::Link;
 
-/// How a message is sent.
+/// The operation by which a message is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// SEND.
@@ -13,34 +13,35 @@ pub enum Kind {
     WriteImm,
 }
 
-/// One request.
+/// A request of a host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// Takes the set, or goes on with other members.
+    /// Acquires the set, or changes the members.
     Link(Vec<Link>),
-    /// Gives it back.
+    /// Releases the set.
     Release,
-    /// Asks.
+    /// Queries the switch.
     Query,
     /// A message to the members.
     Message {
-        /// How.
+        /// The operation.
         kind: Kind,
-        /// Length.
+        /// Length, in bytes.
         bytes: u32,
-        /// Where to, from where the control packet says.
+        /// Target address, relative to the base in the control packet.
         va: u64,
     },
 }
 
 impl Op {
-    /// Whether the switch carries it out.
+    /// Returns whether the switch executes the request.
     #[must_use]
     pub fn is_control(&self) -> bool {
         !matches!(self, Op::Message { .. })
     }
 
-    /// Whether it is posted only when everything before it is done: a new list of members is, a release need not be.
+    /// Returns whether the request is posted only when all requests before it have completed. This holds for a new list
+    /// of members, but not for a release.
     #[must_use]
     pub fn waits(&self) -> bool {
         matches!(self, Op::Link(_))

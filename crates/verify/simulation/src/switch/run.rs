@@ -1,4 +1,4 @@
-//! One seed: a walk through what may happen, first with faults, then without.
+//! One seed of the switch: a random walk over the possible steps, first with faults, then without.
 
 use stentor_checker::switch::Finding;
 use stentor_checker::{CounterExample, Report, Verdict};
@@ -13,7 +13,7 @@ use super::world::World;
 use crate::chance::Chance;
 use crate::record::{Record, Recorded};
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunReport {
     /// The verdicts.
@@ -22,25 +22,26 @@ pub struct RunReport {
     pub posted: u64,
     /// Packets executed by receivers.
     pub executed: u64,
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// Passes through the pipeline.
+    /// Number of passes through the pipeline.
     pub passes: u64,
-    /// What happened, by name.
+    /// Counts of events, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
 
 impl RunReport {
-    /// The names of violated properties.
+    /// Returns the names of violated properties.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.report.violated()
     }
 }
 
-/// How often the control plane makes everything anew in a run.
+/// Maximum number of times that the control plane recreates the set in a run.
 const MOST_ERAS: u64 = 3;
 
-/// Steps between two early timeouts of a host, for each host: in so many a packet is acknowledged by all.
+/// Minimum number of steps between two early timeouts of a host, multiplied by the number of hosts. Within this time a
+/// packet is acknowledged by all members.
 const PATIENCE: u64 = 60;
 
 #[derive(Default)]
@@ -68,22 +69,22 @@ struct Walk<'a> {
     tally: Tally,
     troubled: bool,
     steps: u64,
-    /// When a timeout came too early for each host.
+    /// The step of each host's last early timeout.
     hurried: Vec<u64>,
 }
 
 /// Runs a seed.
 ///
 /// # Errors
-/// [`CreateError`], if the scenario is impossible; the drawn ones are not.
+/// Returns a [`CreateError`] if the scenario is invalid, which a drawn one never is.
 pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, CreateError> {
     Ok(record_seed(seed, mutant, Record::Nothing)?.0)
 }
 
-/// Runs a seed and records what happens. There is no trace: time is what steps make of it.
+/// Runs a seed and records its events. There is no trace, because steps have no time.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// As for [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), CreateError> {
     run(seed, &Scenario::draw(seed, mutant), record)
 }
@@ -113,7 +114,7 @@ fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Rec
 }
 
 impl Walk<'_> {
-    /// One step; whether there was one.
+    /// Performs one step. Returns whether there was one.
     fn step(&mut self) -> Result<bool, CreateError> {
         let lost = matches!(self.world.state(), State::Poisoned | State::Silent);
         if lost && (self.world.is_quiet() || self.once_in(50)) {
@@ -134,7 +135,7 @@ impl Walk<'_> {
         self.troubled && self.once_in(once_in)
     }
 
-    /// What the set was lost with is judged, and everything made anew.
+    /// Judges the set up to its loss, and recreates it.
     fn begin_anew(&mut self) -> Result<bool, CreateError> {
         self.tally.poisoned += u64::from(self.world.state() == State::Poisoned);
         if self.tally.anew >= MOST_ERAS {
@@ -146,7 +147,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Takes over what the judge of this life of the set found.
+    /// Collects the findings on the current set.
     fn take(&mut self) {
         let report = self.world.watch().report(false, true);
         self.tally.posted += report.counts.messages;
@@ -154,7 +155,7 @@ impl Walk<'_> {
         self.tally.findings.extend_from_slice(self.world.watch().findings());
     }
 
-    /// What happens to no packet.
+    /// Performs the rare faults that do not affect a packet.
     fn rare(&mut self) {
         let trouble = self.scenario.trouble;
         if self.trouble(trouble.leases) {
@@ -172,7 +173,7 @@ impl Walk<'_> {
         let mut steps = Vec::with_capacity(2 * ranks + 1);
         let (_, looping, _) = self.world.lengths(0);
         if looping > 0 {
-            // Passes are quicker than links.
+            // Passes are faster than links.
             steps.extend([Step::Loop; 4]);
         }
         for rank in 0..ranks {
@@ -194,7 +195,8 @@ impl Walk<'_> {
         Some(self.worsen(step))
     }
 
-    /// Receives are posted again; or, when nothing else can happen, or too early, somebody's deadline comes.
+    /// Draws a step without a packet: used receives are posted again, or a host's deadline arrives because nothing else
+    /// is possible, or too early.
     fn idle(&mut self, idle: bool) -> Option<Step> {
         let ranks = self.world.ranks();
         let used: Vec<u8> =
@@ -212,7 +214,7 @@ impl Walk<'_> {
         }
         let rank = self.chance.pick(&waiting);
         if !idle {
-            // A sender gives up after seven timeouts in a row, and should not without a reason.
+            // A sender gives up after seven consecutive timeouts, and must not do so without a reason.
             let place = &mut self.hurried[usize::from(rank)];
             if self.steps < *place + PATIENCE * ranks as u64 {
                 return None;
@@ -223,7 +225,7 @@ impl Walk<'_> {
         Some(Step::Timer(rank))
     }
 
-    /// The packet of a step may meet trouble.
+    /// Replaces the step of a packet by a fault of the packet, with some probability.
     fn worsen(&mut self, step: Step) -> Step {
         let trouble = self.scenario.trouble;
         let byte = self.chance.between(0, 255) as u8;
@@ -293,7 +295,7 @@ impl Walk<'_> {
         (run, recorded.unwrap_or_default())
     }
 
-    /// How the run ended, for its transcript.
+    /// Returns a description of the run's end in numbers, for its transcript.
     fn end(&self, run: &RunReport) -> Vec<u64> {
         let causes = Cause::ALL.iter().map(|cause| self.world.switch().counters().of(*cause));
         [run.steps, run.passes, run.posted, run.executed].into_iter().chain(causes).collect()

@@ -1,4 +1,4 @@
-//! What a seed is about.
+//! The hosts, their programs and the faults of one seed of the switch.
 
 use stentor_switch::{Aggregation, Mutant};
 
@@ -6,57 +6,57 @@ use super::host::{Host, Setup};
 use super::program::{Kind, Op};
 use crate::chance::Chance;
 
-/// How much goes wrong: each once in so many steps, 0 for never.
+/// The frequency of each fault: it occurs once in this number of steps, or never if it is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trouble {
     /// Packets lost on links.
     pub losses: u64,
-    /// Mirror copies lost.
+    /// Mirror copies lost in the loop.
     pub loop_losses: u64,
-    /// Packets that come twice.
+    /// Packets that arrive twice.
     pub repeats: u64,
-    /// Packets that overtake.
+    /// Packets that overtake others.
     pub delays: u64,
-    /// Damaged packets.
+    /// Packets damaged on links.
     pub damages: u64,
-    /// Timeouts while something is on its way.
+    /// Timeouts while packets are in flight.
     pub early_timers: u64,
-    /// Leases that end.
+    /// Leases that expire.
     pub leases: u64,
     /// Restarts of the switch.
     pub restarts: u64,
 }
 
-/// The set, what its hosts do, and what goes wrong.
+/// The set, the programs of its hosts, and the faults.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: u8,
-    /// Members of the largest session.
+    /// Number of members of the largest session.
     pub receivers: u8,
-    /// Hosts that send.
+    /// Number of hosts that send.
     pub senders: u8,
-    /// What each host is to do.
+    /// The program of each host.
     pub programs: Vec<Vec<Op>>,
-    /// What goes wrong.
+    /// The frequencies of faults.
     pub trouble: Trouble,
-    /// How hosts are set up.
+    /// The setup of the hosts.
     pub setup: Setup,
-    /// How acknowledgements become one.
+    /// The aggregation of acknowledgements.
     pub aggregation: Aggregation,
-    /// Whether the switch checks data.
+    /// `true` if the switch verifies the ICRC of data.
     pub check_data: bool,
-    /// Steps until nothing goes wrong any more.
+    /// Number of steps with faults.
     pub safety_steps: u64,
-    /// A mutant, if any.
+    /// The mutant, if any.
     pub mutant: Mutant,
 }
 
-/// Steps in which everything must be done when nothing goes wrong any more.
+/// Maximum number of steps until everything completes after the faults have stopped.
 pub(crate) const MOST_STEPS: u64 = 400_000;
 
 impl Scenario {
-    /// Draws what a seed is about.
+    /// Draws the scenario of a seed.
     #[must_use]
     pub fn draw(seed: u64, mutant: Mutant) -> Scenario {
         let mut chance = Chance::new(seed, 1);
@@ -69,7 +69,7 @@ impl Scenario {
         let mut programs = vec![Vec::new(); usize::from(hosts)];
         let mut receivers = 0;
         for (rank, program) in programs.iter_mut().enumerate().take(usize::from(senders)) {
-            // The first member list of the first sender is everybody.
+            // In half of the runs, the first list of the first sender contains all hosts.
             let all = rank == 0 && chance.between(0, 1) == 0;
             let (ops, most) = draw_program(&mut chance, hosts, all, senders > 1);
             (*program, receivers) = (ops, most.max(receivers));
@@ -86,7 +86,7 @@ impl Scenario {
             numbers: chance.pick(&[0, 0xff_fff0, 0x7f_fff8, 12345]),
         };
         let trouble = if calm { Trouble::default() } else { draw_trouble(&mut chance, hosts) };
-        // A damaged header may count as another packet where data is not checked.
+        // If data is not verified, a damaged header may count as another packet.
         let check_data = trouble.damages > 0 || chance.between(0, 1) == 0;
         let aggregation =
             if !calm && chance.between(0, 4) == 0 { Aggregation::RoundBitmap } else { Aggregation::ExactMin };
@@ -94,7 +94,7 @@ impl Scenario {
         Scenario { hosts, receivers, senders, programs, trouble, setup, aggregation, check_data, safety_steps, mutant }
     }
 
-    /// What must happen in a simulation run, by name.
+    /// Returns the names of the counts that a simulation run must reach.
     #[must_use]
     pub fn claims() -> &'static [&'static str] {
         &[
@@ -116,7 +116,7 @@ impl Scenario {
 }
 
 fn draw_trouble(chance: &mut Chance, hosts: u8) -> Trouble {
-    // A chain of passes is as long as there are members, and every loss begins it anew.
+    // The number of passes of a packet grows with the number of members, and every loss restarts it.
     let chains = if hosts == 32 { 10 } else { 2 };
     let mut often = |rare: u64| {
         let frequent = [0, 20, 50, 200];
@@ -134,7 +134,7 @@ fn draw_trouble(chance: &mut Chance, hosts: u8) -> Trouble {
     }
 }
 
-/// Some sessions of a sender, and how many members the largest has.
+/// Draws some sessions of a sender. Returns its program and the number of members of the largest session.
 fn draw_program(chance: &mut Chance, hosts: u8, all: bool, releases: bool) -> (Vec<Op>, u8) {
     let (mut ops, mut largest) = (Vec::new(), 0);
     for session in 0..chance.between(1, 4) {

@@ -1,13 +1,13 @@
-//! What may happen at once.
+//! The steps of the model of the switch and its hosts.
 
-/// A step.
+/// A step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
-    /// The packet at this place of a host's link arrives at the switch.
+    /// The packet at this index of a host's link arrives at the switch.
     Up(u8, u8),
-    /// The first packet in the loop goes through the pipeline.
+    /// The first packet in the loop passes through the pipeline.
     Loop,
-    /// The packet at this place of a link arrives at the host.
+    /// The packet at this index of a link arrives at the host.
     Down(u8, u8),
     /// A packet to the switch is lost.
     LoseUp(u8),
@@ -15,19 +15,19 @@ pub enum Step {
     LoseLoop,
     /// A packet to a host is lost.
     LoseDown(u8),
-    /// A packet arrives at the switch, and will once more.
+    /// A packet arrives at the switch, and will arrive once more.
     RepeatUp(u8),
-    /// A packet arrives at a host, and will once more.
+    /// A packet arrives at a host, and will arrive once more.
     RepeatDown(u8),
-    /// A packet to the switch is damaged: the bit of this byte, counted from its end, is another.
+    /// A packet to the switch is damaged: one bit of this byte, counted from its end, is inverted.
     DamageUp(u8, u8),
     /// A packet to a host is damaged.
     DamageDown(u8, u8),
-    /// A host's next deadline has come.
+    /// A host's next deadline arrives.
     Timer(u8),
-    /// So much time passes at the switch that every lease ends of who is silent.
+    /// Advances the switch's clock until every idle holder's lease has expired.
     Lease,
-    /// A host posts the receives again that were used.
+    /// A host posts its used receives again.
     Receives(u8),
     /// The switch loses its memory.
     Restart,

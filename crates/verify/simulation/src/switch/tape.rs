@@ -1,4 +1,4 @@
-//! What is recorded of a run of the switch: its packets, and its registers after each step.
+//! The transcripts of a switch run: its packets, and its registers after each step.
 
 use stentor_fabric_sim::Transcript;
 use stentor_switch::Departure;
@@ -13,35 +13,36 @@ pub(crate) struct Tape {
     packets: Transcript,
     registers: Transcript,
     steps: u64,
-    /// The registers as they were written last.
+    /// The registers in the last line of `registers`.
     seen: Vec<u64>,
 }
 
 impl Tape {
-    /// Creates an empty tape; `None` if nothing is to be recorded.
+    /// Creates an empty tape. Returns `None` if nothing is to be recorded.
     pub(crate) fn new(record: Record) -> Option<Box<Tape>> {
         let (packets, registers) = (record.transcript()?, record.transcript()?);
         Some(Box::new(Tape { packets, registers, steps: 0, seen: Vec::new() }))
     }
 
-    /// A step begins.
+    /// Records the beginning of a step.
     pub(super) fn begin(&mut self, step: Step) {
         self.steps += 1;
         let [kind, rank, more] = step_numbers(step);
         self.packets.line("step", &[self.steps, kind, rank, more], &[]);
     }
 
-    /// A host put a packet on its link.
+    /// Records a packet that a host put on its link.
     pub(super) fn sent(&mut self, rank: usize, packet: &[u8]) {
         self.packets.line("sent", &[rank as u64], packet);
     }
 
-    /// A packet arrived at a host.
+    /// Records a packet that arrived at a host.
     pub(super) fn delivered(&mut self, rank: usize, packet: &[u8]) {
         self.packets.line("delivered", &[rank as u64], packet);
     }
 
-    /// A packet went through the pipeline: the packet that left, if one did, and its cause by its place among all causes.
+    /// Records a packet that passed through the pipeline: the packet that left, if one did, and the number of its
+    /// cause.
     pub(super) fn passed(&mut self, packet: &[u8], departure: &Departure) {
         let looped = departure.mirror.as_ref().map_or([0; 3], |bridge| [1, bridge.epoch.into(), bridge.slot.into()]);
         let numbers = [&[departure.cause as u64], &looped[..]].concat();
@@ -49,7 +50,7 @@ impl Tape {
         self.packets.line("passed", &numbers, &left);
     }
 
-    /// A step is over: the registers of the set, if the step changed any.
+    /// Records the end of a step: the registers of the set, if the step changed any.
     pub(super) fn end(&mut self, view: &View<'_>, hosts: usize) {
         let numbers = register_numbers(view, hosts);
         if numbers != self.seen {
@@ -65,7 +66,7 @@ impl Tape {
     }
 }
 
-/// Returns a step as numbers, which mean the same in every version.
+/// Returns a step as numbers that are stable across versions.
 fn step_numbers(step: Step) -> [u64; 3] {
     match step {
         Step::Up(rank, place) => [1, rank.into(), place.into()],
@@ -85,7 +86,7 @@ fn step_numbers(step: Step) -> [u64; 3] {
     }
 }
 
-/// Returns the registers of a set in a fixed order; of arrays by rank so many places as there are hosts.
+/// Returns the registers of a set in a fixed order. Arrays by rank contain one entry per host.
 fn register_numbers(view: &View<'_>, hosts: usize) -> Vec<u64> {
     let (session, progress) = (view.session, view.progress);
     let state = match session.state {

@@ -1,8 +1,9 @@
-//! A switch, hosts and the links between them: what may happen, one step at a time. Searches try every step;
-//! simulation runs draw them.
+//! A switch, its hosts and the links between them, as a state machine of single steps. Searches try every possible
+//! step; simulation runs draw steps at random.
 //!
-//! Links keep their order unless a step says otherwise. Endpoints send and programs go on as soon as they can. Time is what a
-//! timer's step makes of it: endpoints wait until a step says that a deadline has come, and leases end by a step.
+//! Links preserve the order of packets unless a step reorders them. After each step, endpoints send and programs post
+//! all that they can. Time does not pass by itself: a timer step advances a host to its next deadline, and a lease step
+//! lets leases expire.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,25 +22,25 @@ use super::program::Op;
 use super::step::Step;
 use super::tape::Tape;
 
-/// How long a lease is, units of the switch's clock that a step of time is longer than.
+/// Duration of a lease. [`Step::Lease`] advances the switch's clock by more than this.
 const LEASE: Duration = Duration::from_millis(100);
 
-/// Sets that the switch has room for: so often it may be created anew, and once more.
+/// Number of sets that the switch has room for: the first one, and those that replace it after losses.
 const SETS: usize = 4;
 
-/// What waits in the loop.
+/// A packet that waits in the loop for its next pass.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Looping {
     flight: Flight,
     bridge: Bridge,
-    /// Passes and copies so far.
+    /// Number of passes and of copies so far.
     passes: u32,
     copies: u32,
-    /// Members when it came.
+    /// Number of members when the packet arrived.
     members: u32,
 }
 
-/// Everything.
+/// A switch, its hosts, and the links between them.
 #[derive(Clone)]
 pub struct World {
     pub(crate) setup: Setup,
@@ -50,13 +51,13 @@ pub struct World {
     looping: VecDeque<Looping>,
     pub(crate) watch: SetWatch,
     now_ns: u64,
-    /// Timeouts of senders.
+    /// Number of timeouts of senders.
     pub(crate) timeouts: u64,
-    /// Whether anything was lost, repeated, damaged, delayed or out of order.
+    /// `true` if any step was not an in-order arrival, a pass of the loop, or a timer.
     pub(crate) disturbed: bool,
-    /// Whether a session was taken from its holder.
+    /// `true` if a session began after leases expired, so that a holder may have lost its session.
     pub(crate) stolen: bool,
-    /// What is recorded, if anything is.
+    /// The transcripts, if they are recorded.
     pub(crate) tape: Option<Box<Tape>>,
 }
 
@@ -82,17 +83,17 @@ impl std::hash::Hash for World {
 }
 
 impl World {
-    /// All that matters for what comes: counters do not.
+    /// Returns the part of the world that determines its future. Counters are not part of it.
     fn key(&self) -> impl PartialEq + std::hash::Hash + '_ {
         let registers = self.switch.arrays();
         let flights = (&self.up, &self.down, &self.looping);
         (registers, &self.hosts, flights, &self.watch, self.now_ns, (self.timeouts > 0, self.disturbed, self.stolen))
     }
 
-    /// Hosts with these programs, by rank.
+    /// Creates a world with one host per program. The index of a program is the rank of its host.
     ///
     /// # Errors
-    /// [`CreateError`], if there are none or too many.
+    /// Returns a [`CreateError`] if there are no programs or too many.
     pub fn new(setup: Setup, config: Config, programs: Vec<Vec<Op>>, out: &mut Outbox) -> Result<World, CreateError> {
         let ranks = 0..programs.len().min(256) as u8;
         let mut switch = Switch::new(config, usize::from(setup.gid) + SETS);
@@ -123,7 +124,7 @@ impl World {
         Ok(world)
     }
 
-    /// Records what happens from now on, and what is on links to the switch already.
+    /// Records all steps from now on, and the packets that are already on the links to the switch.
     pub(crate) fn record(&mut self, tape: Option<Box<Tape>>) {
         self.tape = tape;
         if let Some(tape) = &mut self.tape {
@@ -132,50 +133,50 @@ impl World {
         }
     }
 
-    /// What was found.
+    /// Returns the judge of the properties, with its findings.
     #[must_use]
     pub fn watch(&self) -> &SetWatch {
         &self.watch
     }
 
-    /// The switch.
+    /// Returns the switch.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.switch
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether no packet is in flight.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.looping.is_empty() && self.up.iter().chain(&self.down).all(VecDeque::is_empty)
     }
 
-    /// Whether a host waits for a deadline.
+    /// Returns whether a host waits for a deadline.
     #[must_use]
     pub fn waits(&self, rank: usize) -> bool {
         self.hosts.get(rank).is_some_and(|host| host.endpoint.next_deadline().is_some())
     }
 
-    /// Packets on the link to the switch, in the loop, and on the link to the host.
+    /// Returns the number of packets on the link to the switch, in the loop, and on the link to the host.
     #[must_use]
     pub fn lengths(&self, rank: usize) -> (usize, usize, usize) {
         let len = |links: &[VecDeque<Flight>]| links.get(rank).map_or(0, VecDeque::len);
         (len(&self.up), self.looping.len(), len(&self.down))
     }
 
-    /// Hosts.
+    /// Returns the number of hosts.
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.hosts.len()
     }
 
-    /// The PSN that a host expects next as a receiver.
+    /// Returns the PSN that a host expects next as a receiver.
     #[must_use]
     pub fn expects(&self, rank: usize) -> Option<u32> {
         self.hosts.get(rank).map(|host| host.expects())
     }
 
-    /// Gives a host more to do, behind what it has to do already.
+    /// Appends requests to a host's program.
     pub fn ask(&mut self, rank: usize, ops: impl IntoIterator<Item = Op>, out: &mut Outbox) {
         if let Some(host) = self.hosts.get_mut(rank) {
             Arc::make_mut(host).program.extend(ops);
@@ -183,19 +184,19 @@ impl World {
         }
     }
 
-    /// Receives of a host that completed and were not posted again.
+    /// Returns the number of receives of a host that completed and were not posted again.
     #[must_use]
     pub fn used_receives(&self, rank: usize) -> u32 {
         self.hosts.get(rank).map_or(0, |host| host.used)
     }
 
-    /// What the set is doing.
+    /// Returns the state of the set.
     #[must_use]
     pub fn state(&self) -> State {
         self.switch.arrays().view(self.setup.gid).map_or(State::Silent, |view| view.session.state)
     }
 
-    /// Whether somebody holds the set who will not be heard of again.
+    /// Returns whether the set has a holder that will send nothing more.
     #[must_use]
     pub fn holder_is_gone(&self) -> bool {
         let Some(view) = self.switch.arrays().view(self.setup.gid) else { return false };
@@ -203,13 +204,14 @@ impl World {
         held && self.hosts.get(usize::from(view.session.holder)).is_some_and(|host| host.is_done())
     }
 
-    /// Whether all hosts have done what they were to do, or cannot.
+    /// Returns whether every host has completed its program or cannot continue.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.hosts.iter().all(|host| host.is_done())
     }
 
-    /// What is not finished and has no excuse: a set that is poisoned or silent is one, and so is a session that was taken.
+    /// Describes work that is unfinished without an excuse, if there is any. A poisoned or silent set is an excuse, and
+    /// so is a session that another host took over.
     #[must_use]
     pub fn unfinished(&self) -> Option<String> {
         if matches!(self.state(), State::Poisoned | State::Silent) {
@@ -219,13 +221,13 @@ impl World {
         if let Some(host) = stuck {
             return Some(format!("rank {} waits for {} requests, set {:?}", host.rank, host.open, self.state()));
         }
-        // Whose session was taken is refused what it sends more.
+        // After another host has taken over the session, the switch rejects further packets of the former holder.
         let excused = |status| self.stolen && status == Status::RemoteOperational;
         let broke = self.hosts.iter().find(|host| host.broke.is_some_and(|status| !excused(status)))?;
         Some(format!("rank {}'s queue pair ended: {:?}, set {:?}", broke.rank, broke.broke, self.state()))
     }
 
-    /// Carries out a step that is possible; one that is not does nothing.
+    /// Executes a step. A step that is not possible has no effect.
     pub fn step(&mut self, step: Step, out: &mut Outbox) {
         if let Some(tape) = &mut self.tape {
             tape.begin(step);
@@ -279,7 +281,7 @@ impl World {
         }
     }
 
-    /// A packet arrives at a host.
+    /// Delivers a packet to a host.
     fn deliver(&mut self, rank: u8, place: usize, out: &mut Outbox) {
         let rank = usize::from(rank);
         let Some(flight) = self.down[rank].remove(place) else { return };
@@ -293,7 +295,7 @@ impl World {
         self.go_on(rank, out);
     }
 
-    /// A host's program goes on, and its endpoint sends.
+    /// Lets a host post and send all that it can.
     fn go_on(&mut self, rank: usize, out: &mut Outbox) {
         let setup = self.setup;
         let host = Arc::make_mut(&mut self.hosts[rank]);
@@ -309,7 +311,7 @@ impl World {
                 }
                 link.push_back(flight);
             });
-            // Completions may let the program go on.
+            // Completions may permit the program to continue.
             if host.open == open {
                 return;
             }
@@ -327,7 +329,7 @@ impl World {
         }
     }
 
-    /// One pass, and everything that is to be said of it.
+    /// Passes a packet through the pipeline once, and reports the results to the judge.
     fn pass(&mut self, flight: &Flight, bridge: Option<Bridge>, (passes, copies, members): (u32, u32, u32)) {
         let arrival = Arrival { bytes: flight, bridge, now_ns: self.now_ns };
         let departure = self.switch.step(&arrival);
@@ -354,7 +356,7 @@ impl World {
         }
     }
 
-    /// Tells the judge what the registers are.
+    /// Reports the registers to the judge.
     fn look(&mut self, foreign: bool) {
         let Some(view) = self.switch.arrays().view(self.setup.gid) else { return };
         let member = |member: &stentor_switch::registers::Member| MemberView {
@@ -378,10 +380,10 @@ impl World {
         self.watch.registers(&registers, foreign);
     }
 
-    /// Tells the judge of a packet that left.
+    /// Reports a packet that left the switch to the judge.
     fn say(&mut self, came: &[u8], left: &[u8], copies: &mut u32) {
         let (Ok(before), Ok(after)) = (IpPacket::new_checked(came), IpPacket::new_checked(left)) else { return };
-        // An answer is a packet of the switch's own; a copy is as damaged as what it is of.
+        // The switch builds a response itself, so it must be intact. A copy of a damaged packet is damaged as well.
         let is_copy = !after.packet.opcode().is_response();
         self.watch.left(before.is_intact() || !is_copy, after.is_intact());
         let (Ok(old), Ok(new)) = (Repr::parse(&before.packet), Repr::parse(&after.packet)) else { return };
@@ -407,7 +409,7 @@ impl World {
         }
     }
 
-    /// Tells the judge that a packet is through.
+    /// Reports to the judge that a packet has completed its passes.
     fn ended(&mut self, flight: &Flight, passes: u32, copies: u32, n: u32) {
         let Ok(packet) = IpPacket::new_checked(flight) else { return };
         let control = Control::is_one(packet.packet.reth());
@@ -415,11 +417,11 @@ impl World {
         self.watch.looped(passes, copies, if control { n.max(linked) } else { n }, control);
     }
 
-    /// The control plane makes everything anew after the set was lost: queue pairs with other numbers, a set with another
-    /// number. Who has not done all that it was to do goes on with the members that it had.
+    /// Recreates the set after its loss, as the control plane does: with new numbers of queue pairs and a new number of
+    /// the set. A host with unfinished requests first links its previous members again.
     ///
     /// # Errors
-    /// [`CreateError`]; not for the hosts that there are.
+    /// Returns a [`CreateError`], which does not occur with the hosts of a world.
     pub(crate) fn create_anew(&mut self, out: &mut Outbox) -> Result<(), CreateError> {
         self.switch.remove(self.setup.gid);
         self.setup.gid += 1;
@@ -442,7 +444,7 @@ impl World {
         Ok(())
     }
 
-    /// The end of a run.
+    /// Reports the end of the run to the judge.
     pub(crate) fn end(&mut self) {
         let unfinished = if self.is_over() || self.is_quiet() { self.unfinished() } else { Some("steps".to_owned()) };
         self.watch.end(unfinished, self.timeouts, self.disturbed);

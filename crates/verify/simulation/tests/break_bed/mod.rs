@@ -1,4 +1,4 @@
-//! A simulated cluster whose clients the test itself holds.
+//! A simulated cluster whose clients the test calls directly.
 #![allow(dead_code, unreachable_pub, reason = "every test uses its own part")]
 
 use std::sync::Arc;
@@ -18,9 +18,9 @@ pub struct Bed {
     pub limits: Limits,
     pub members: Vec<Member<SimFabric>>,
     pub clients: Vec<Option<Client<SimFabric>>>,
-    /// By member: what it delivered.
+    /// The deliveries of each member, indexed by member.
     pub delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
-    /// Of the last process that was started.
+    /// The life of the process that was started last.
     pub incarnation: u64,
 }
 
@@ -51,7 +51,7 @@ impl Bed {
         Client::new(fabric, topology, ClientId(client), self.limits, SALT, incarnation).expect("a possible client")
     }
 
-    /// The process of a client place dies; another one takes the place.
+    /// Crashes the process of a client id, and starts another process with the same client id.
     pub fn replace_client(&mut self, client: u16) {
         let process = self.topology.client_process(ClientId(client));
         let fabric = self.world.restart(process);
@@ -59,7 +59,7 @@ impl Bed {
         self.clients[usize::from(client)] = Some(self.client_on(fabric, client, self.incarnation));
     }
 
-    /// Runs for `ns`; without the clients if `clients` is false.
+    /// Runs the cluster for `ns` nanoseconds. The clients do not step if `clients` is `false`.
     pub fn run(&mut self, ns: u64, clients: bool) {
         let until = self.world.now_ns() + ns;
         while let Some(due) = self.world.next(until) {
@@ -75,7 +75,7 @@ impl Bed {
             };
             self.world.stepped(process, worked);
         }
-        // Time passes also when nothing happens.
+        // Time passes even if no event is due.
         self.world.advance(until - self.world.now_ns());
     }
 

@@ -1,4 +1,4 @@
-//! What may happen: the steps of a [`World`], as far as a budget of faults allows them.
+//! The model: the steps of a [`World`], as far as a budget of faults permits them.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use stentor_simulation::switch::{Host, Kind, Op, Setup, Step, World};
 use stentor_switch::registers::State as SetState;
 use stentor_switch::{Aggregation, Config, Mutant};
 
-/// How often what may happen.
+/// The number of faults of each kind that may occur.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Budget {
     /// Packets lost on links.
@@ -17,13 +17,13 @@ pub(crate) struct Budget {
     pub(crate) loop_losses: u8,
     /// Packets that arrive twice.
     pub(crate) repeats: u8,
-    /// Packets that the next one overtakes.
+    /// Packets that the next packet overtakes.
     pub(crate) delays: u8,
-    /// Timeouts although something is on its way.
+    /// Timeouts while a packet is in flight.
     pub(crate) early_timers: u8,
-    /// Leases that end.
+    /// Leases that expire.
     pub(crate) leases: u8,
-    /// The switch loses its memory.
+    /// Restarts of the switch, which lose its memory.
     pub(crate) restarts: u8,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Search {
     pub(crate) name: &'static str,
     pub(crate) programs: Vec<Vec<Op>>,
     pub(crate) budget: Budget,
-    /// Without timers everything must be done when nothing is on its way: SL2.
+    /// `true` if timers may expire. Without timers, all work must complete once no packet is in flight (SL2).
     pub(crate) timers: bool,
     pub(crate) aggregation: Aggregation,
     pub(crate) mutant: Mutant,
@@ -42,7 +42,7 @@ pub(crate) struct Search {
     pub(crate) window: u32,
 }
 
-/// A state.
+/// A state: the world, and the faults that may still occur.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
     pub(crate) world: World,
@@ -78,18 +78,18 @@ impl Search {
             window: self.window,
             receives: self.receives,
             eager: self.eager,
-            // Senders' numbers go over their end.
+            // The senders' PSNs wrap around.
             numbers: 0xff_fffe,
         }
     }
 }
 
-/// A control packet that links these.
+/// Returns a control packet that links these ranks.
 pub(crate) fn link(ranks: &[u8]) -> Op {
     Op::Link(ranks.iter().map(|rank| Host::link(*rank, 0)).collect())
 }
 
-/// The same with other addresses.
+/// Returns a control packet that links these ranks, with addresses that begin at an offset in bytes.
 pub(crate) fn link_at(ranks: &[u8], offset: u64) -> Op {
     Op::Link(ranks.iter().map(|rank| Host::link(*rank, offset)).collect())
 }
@@ -193,7 +193,7 @@ impl Model for Search {
 }
 
 impl Search {
-    /// Whether nothing can happen any more, and something should; or a sender gave up.
+    /// Returns whether work is left although no step is possible, or a sender gave up.
     fn is_stuck(&self, state: &State) -> bool {
         let world = &state.world;
         let gave_up = world.is_over() && world.unfinished().is_some();

@@ -1,4 +1,4 @@
-//! The searches find mutants, by the name of the property that they break.
+//! The searches find mutants by the names of the properties that they break.
 
 use stateright::{Checker, HasDiscoveries, Model};
 use stentor_simulation::switch::Op;
@@ -19,7 +19,7 @@ fn found(search: Search, property: &'static str) -> Result<(), String> {
     Ok(())
 }
 
-/// The unsound readings of the notes, and the other hazards.
+/// The mutants of the switch, each with programs and faults that reveal it.
 #[test]
 fn hazards_are_found() {
     let two = || vec![vec![link(&[1, 2]), write(1), send(), send()], vec![], vec![]];
@@ -66,7 +66,8 @@ fn hazards_are_found() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// The draft's rounds are no mutant but a variant; what they lack is found the same way.
+/// Aggregation by round bitmap is a variant, not a mutant. The same search shows its weakness: it needs timeouts
+/// without a loss.
 #[test]
 fn rounds_need_timeouts_without_a_loss() {
     let programs = vec![vec![link(&[1, 2]), write(1), send(), send()], vec![], vec![]];

@@ -5,10 +5,10 @@ use stentor_switch::Aggregation;
 
 use crate::model::{Budget, Search, link, link_at, send, write, write_imm};
 
-/// What must be possible.
+/// The property that some state must satisfy.
 const DONE: &str = "everything done";
 
-/// Searches everything and prints how much that was.
+/// Searches all states, prints statistics, and returns the number of states.
 fn search(search: Search) -> usize {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (name, begin) = (search.name, std::time::Instant::now());
@@ -31,12 +31,12 @@ fn search(search: Search) -> usize {
 const NONE: Budget =
     Budget { losses: 0, loop_losses: 0, repeats: 0, delays: 0, early_timers: 0, leases: 0, restarts: 0 };
 
-/// Whether what takes long is asked for, too.
+/// Returns whether the longest searches are enabled, too.
 fn large() -> bool {
     std::env::var("STENTOR_MODEL").is_ok_and(|size| size == "large")
 }
 
-/// One control packet and three of data, to two receivers.
+/// Returns the programs of a sender and two receivers. The sender posts one control packet and three data packets.
 fn three() -> Vec<Vec<stentor_simulation::switch::Op>> {
     vec![vec![link(&[1, 2]), write(1), send(), write_imm()], vec![], vec![]]
 }
@@ -49,7 +49,7 @@ fn without_losses_no_timeout_is_needed() {
 }
 
 #[test]
-fn a_loss() {
+fn one_loss_is_recovered() {
     search(Search { budget: Budget { losses: 1, ..NONE }, ..Search::new("1 loss", three()) });
     let round = Search { aggregation: Aggregation::RoundBitmap, ..Search::new("1 loss, rounds", three()) };
     search(Search { budget: Budget { losses: 1, ..NONE }, ..round });
@@ -57,7 +57,7 @@ fn a_loss() {
 }
 
 #[test]
-fn two_senders() {
+fn two_senders_share_a_set() {
     let programs = vec![vec![link(&[2]), write(1), stentor_simulation::switch::Op::Release]; 2];
     let programs = [programs, vec![vec![]]].concat();
     search(Search::new("2 senders", programs));
