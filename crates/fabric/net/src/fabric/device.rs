@@ -64,10 +64,10 @@ pub enum Waiting {
 ///
 /// struct Loopback {
 ///     capabilities: Capabilities,
-///     /// Memory by region, and the keys of grants: the key of region n is n + 1.
 ///     /// Memory by region. The key of a grant of region n is n + 1.
-///     /// By queue pair: whether it is alive.
+///     regions: Vec<Box<[Word]>>,
 ///     /// `true` for queue pairs that are alive.
+///     pairs: Vec<bool>,
 ///     completions: VecDeque<Completion>,
 /// }
 ///
