@@ -1,4 +1,4 @@
-//! Accounts, and which group has which.
+//! Accounts and their mapping to groups.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use stentor::Group;
 pub struct Account(pub u64);
 
 impl Account {
-    /// Returns the group that has this account: the one whose place among `groups`, in the order of the configuration, is the account's number
-    /// modulo their number. `None` if there are no groups.
+    /// Returns the group that has this account. Its index in `groups`, in the order of the configuration, is the
+    /// account's number modulo the number of groups. Returns `None` if there are no groups.
     #[must_use]
     pub fn home(self, groups: &[Group]) -> Option<Group> {
         let place = self.0.checked_rem(groups.len() as u64)?;

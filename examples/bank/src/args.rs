@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `bank`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub(crate) struct Arguments {
     pub(crate) action: Action,
 }
 
-/// Which cluster.
+/// The arguments that select the cluster.
 #[derive(Args, Debug)]
 pub(crate) struct Where {
     /// The configuration of the cluster; `stentor config init` writes one
     #[arg(long, global = true, default_value = "cluster.toml", value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// Where the processes of this host have their sockets, if not where it is usual
+    /// Directory of the sockets of this host's processes, if it is not the default one
     #[arg(long, global = true, value_name = "DIRECTORY")]
     pub(crate) sockets: Option<PathBuf>,
 }
@@ -47,9 +47,9 @@ pub(crate) enum Action {
     Demo(Demo),
     /// Run one node
     Node {
-        /// Its name in the configuration
+        /// The node's name in the configuration
         id: String,
-        /// End when the standard input ends, which it does when the process that started this one dies
+        /// End when the standard input ends, as it does when the process that started this one dies
         #[arg(long, hide = true)]
         with_parent: bool,
     },
@@ -59,7 +59,7 @@ pub(crate) enum Action {
     /// Open an account
     Open {
         account: u64,
-        /// The amount that is deposited at once
+        /// The amount of a first deposit
         #[arg(default_value_t = 0)]
         amount: u64,
     },
@@ -69,14 +69,14 @@ pub(crate) enum Action {
     Withdraw { account: u64, amount: u64 },
     /// Transfer from one account to another
     Transfer { from: u64, to: u64, amount: u64 },
-    /// Print the sums of all groups at one place in their order
+    /// Print the sums of all groups at one position of their order
     Sum,
     /// End transfers that their clients have left in flight
     Finish {
-        /// Only those that were begun so long ago
+        /// Only transfers that began at least this long ago
         #[arg(long, default_value = "10s", value_name = "TIME")]
         older_than: Time,
-        /// Take them back instead of paying them out
+        /// Take the transfers back instead of paying them out
         #[arg(long)]
         cancel: bool,
     },
@@ -96,28 +96,29 @@ pub(crate) struct Demo {
     /// Clients that transfer at the same time
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub(crate) clients: u8,
-    /// Kill the process that leads a group, and then a client, and start them again: so many times, one group after the other
+    /// Number of times to kill and restart the process that leads a group and then a client, with one group after the
+    /// other
     #[arg(long, value_name = "TIMES", num_args = 0..=1, default_value_t = 0, default_missing_value = "1")]
     pub(crate) kills: u16,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TellerArguments {
-    /// The file of its journal
+    /// The file of the client's journal
     #[arg(long)]
     pub(crate) journal: PathBuf,
-    /// After how many transfers it ends, those of its earlier processes included
+    /// Number of transfers after which the client ends, including those of its earlier processes
     #[arg(long)]
     pub(crate) transfers: u64,
-    /// The first accounts, from 0 to this number, are those that it uses
+    /// Number of accounts to use: those from 0 to below this number
     #[arg(long)]
     pub(crate) accounts: u64,
-    /// The number that its choices follow from
+    /// The seed of the random choices
     #[arg(long)]
     pub(crate) seed: u64,
 }
 
-/// A fabric that needs nothing but this host.
+/// A fabric that works on every host without devices.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fabric {
     /// Shared memory
@@ -126,7 +127,7 @@ pub(crate) enum Fabric {
     Roce,
 }
 
-/// A length of time: a number and `ms` or `s`.
+/// A duration: a number with the unit `ms` or `s`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Time(Duration);
 

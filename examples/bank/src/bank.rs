@@ -7,15 +7,16 @@ use stentor::{Context, Frozen, ReadContext, Reply, StateMachine};
 
 use crate::{Command, Ledger, Query, Refusal, Side, TransferId, Verdict};
 
-/// A leg in an answer takes fewer bytes.
+/// Upper bound of the encoded size of a leg in an answer, in bytes.
 const LEG_BYTES: usize = 300;
 
-/// A [`Ledger`] that changes by [`Command`]s and answers [`Query`]s. A frozen one shares the ledger, which is copied when the next command changes it.
+/// A [`Ledger`] that [`Command`]s change and that answers [`Query`]s. A frozen copy shares the ledger. The next command
+/// that changes the ledger copies it first.
 #[derive(Clone, Debug, Default)]
 pub struct Bank(Arc<Ledger>);
 
 impl Bank {
-    /// Returns what the bank has.
+    /// Returns the accounts and the legs of the bank.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.0
@@ -59,9 +60,9 @@ impl From<Ledger> for Bank {
     }
 }
 
-/// Writes a verdict. If the reply has no room for it, the client gets `CallError::ReplyTooLong`.
+/// Writes a verdict. If the reply has no room for it, the client receives `CallError::ReplyTooLong`.
 fn write(verdict: Result<Verdict, Refusal>, reply: &mut Reply) {
-    // Numbers and names are always written.
+    // The encoding of numbers and names cannot fail.
     if let Ok(bytes) = serde_json::to_vec(&verdict.unwrap_or_else(Verdict::Refused)) {
         reply.extend(&bytes);
     }

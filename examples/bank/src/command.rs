@@ -1,4 +1,5 @@
-//! Commands, queries and replies of the bank. They are JSON, so that histories and observers can be read.
+//! Commands, queries and replies of the bank. They are encoded as JSON, so that the histories of a simulation and the
+//! output of observers are readable.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,11 +16,12 @@ pub struct Order {
     pub from: Account,
     /// The account that is paid.
     pub to: Account,
-    /// How much, in the bank's smallest unit.
+    /// The amount, in the bank's smallest unit.
     pub amount: u64,
 }
 
-/// The name of a transfer between two groups: the session that reserved it, and that session's number for it.
+/// The name of a transfer between two groups: the session that reserved the transfer, and the number that this session
+/// has assigned to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TransferId {
@@ -68,26 +70,27 @@ impl TryFrom<String> for TransferId {
     }
 }
 
-/// A change.
+/// A command that changes the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// Opens an empty account. To the account's group.
+    /// Opens an empty account. Sent to the account's group.
     Open(Account),
-    /// Pays money in. To the account's group.
+    /// Pays money in. Sent to the account's group.
     Deposit(Account, u64),
-    /// Pays money out. To the account's group.
+    /// Pays money out. Sent to the account's group.
     Withdraw(Account, u64),
-    /// Transfers between two accounts of the group that gets this.
+    /// Transfers between two accounts of the group that applies this command.
     Pay(Order),
-    /// Begins a transfer between two groups. To both. The number is the sender's own, and another one for each transfer of its session.
+    /// Begins a transfer between two groups. Sent to both. The client assigns the number, which differs for each
+    /// transfer of its session.
     Reserve(u64, Order),
-    /// Ends a transfer that one group holds and the other one expects. To both.
+    /// Ends a transfer that one group holds and the other one expects. Sent to both groups.
     Settle(TransferId),
-    /// Takes a transfer back. To both.
+    /// Takes a transfer back. Sent to both groups.
     Cancel(TransferId),
 }
 
-/// A question.
+/// A query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Query {
     /// The sums of a group.
@@ -96,7 +99,8 @@ pub enum Query {
     Balance(Account),
     /// The group's leg of a transfer that is not closed.
     Leg(TransferId),
-    /// The transfers that are not closed, in the order of their names: as many of those behind this one as a reply has room for.
+    /// The transfers after the given one that are not closed, ordered by their names. The reply holds as many as it has
+    /// room for.
     Legs(Option<TransferId>),
 }
 
@@ -107,37 +111,37 @@ pub struct Leg {
     pub order: Order,
     /// The part of this group.
     pub side: Side,
-    /// When it was reserved, nanoseconds of the order's time.
+    /// Time of the reservation, in nanoseconds of the order's time.
     pub since: u64,
 }
 
-/// The part of a group in a transfer.
+/// The part that a group has in a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Side {
-    /// It holds the amount.
+    /// The group holds the amount.
     Held,
-    /// It credits the amount if the transfer is settled.
+    /// The group credits the amount if the transfer is settled.
     Expected,
-    /// Nothing, for this reason.
+    /// The group has refused the transfer for this reason, and holds nothing.
     Refused(Refusal),
 }
 
-/// Why a group does not do what was asked.
+/// The reason for which a group refuses a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It has no such account.
+    /// The group has no such account.
     NoAccount(Account),
-    /// It has the account already.
+    /// The group has the account already.
     Exists(Account),
-    /// The account has only this balance.
+    /// The account has less than the amount. The field is its balance.
     Insufficient(u64),
-    /// The amount is 0, or more than a group takes.
+    /// The amount is 0, or larger than a group accepts.
     Amount(u64),
     /// Another transfer with this number is not closed.
     NumberInUse(u64),
-    /// Both accounts are of this group: use `Pay`.
+    /// Both accounts belong to this group. The client has to send `Pay`.
     OneGroup,
-    /// The command is no command of a bank, or came without a session.
+    /// The command is not a command of the bank, or was sent without a session.
     NotUnderstood,
 }
 
@@ -161,10 +165,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A reply, or an answer to a question.
+/// A reply to a command, or an answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Verdict {
-    /// It was done, and so much is on the account now. After [`Command::Pay`], on the account that paid.
+    /// The command has been carried out, and the account now has this balance. After [`Command::Pay`] it is the payer's
+    /// balance.
     Balance(u64),
     /// The payer's group holds the amount.
     Held,
@@ -174,9 +179,9 @@ pub enum Verdict {
     Settled,
     /// This group has taken back its part of a transfer.
     Cancelled,
-    /// This group has no such transfer any more: another process closed it before.
+    /// This group does not have the transfer any more, because another process has closed it.
     Closed,
-    /// It was not done.
+    /// The group has refused the command.
     Refused(Refusal),
     /// The answer to [`Query::Totals`].
     Totals(Totals),

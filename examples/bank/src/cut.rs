@@ -1,4 +1,4 @@
-//! The sums of all groups at one place in the order.
+//! The sums of all groups at one position of their order.
 
 use std::fmt;
 
@@ -8,30 +8,30 @@ use crate::teller::TellerError;
 use crate::transfer::{WrongReply, verdict};
 use crate::{Query, Totals, Verdict};
 
-/// The sums of all groups at one place in their order.
+/// The sums of all groups at one position of their order.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// The place.
+    /// The position.
     pub position: Position,
     /// The sums, by group.
     pub totals: Vec<(Group, Totals)>,
 }
 
 impl Cut {
-    /// Reads the sums of these groups at one place.
+    /// Reads the sums of these groups at one position.
     ///
     /// # Errors
-    /// If they do not answer within the client's patience.
+    /// If the groups do not answer within the client's patience.
     pub fn read(client: &Client, groups: &[Group]) -> Result<Cut, TellerError> {
         let query = serde_json::to_vec(&Query::Totals).map_err(WrongReply::from)?;
         let answer: Answer = client.read(groups, &query, Consistency::Ordered).wait()?;
         Ok(Cut::of(answer.position(), answer.replies())?)
     }
 
-    /// Takes the replies to [`Query::Totals`] of one read for a cut.
+    /// Makes a cut of the replies to [`Query::Totals`] of one read.
     ///
     /// # Errors
-    /// If one of them is something else.
+    /// If one of them is another reply.
     pub fn of<'a>(position: Position, replies: impl Iterator<Item = (Group, &'a [u8])>) -> Result<Cut, WrongReply> {
         let total = |(group, bytes): (Group, &[u8])| match verdict(bytes)? {
             Verdict::Totals(totals) => Ok((group, totals)),
@@ -40,22 +40,22 @@ impl Cut {
         Ok(Cut { position, totals: replies.map(total).collect::<Result<_, _>>()? })
     }
 
-    /// Returns what is on all accounts and in flight.
+    /// Returns the sum of all balances and of all amounts in flight.
     #[must_use]
     pub fn sum(&self) -> u128 {
         self.totals.iter().map(|(_, of)| u128::from(of.balances) + u128::from(of.held)).sum()
     }
 
-    /// Returns what is in flight.
+    /// Returns the sum of the amounts in flight.
     #[must_use]
     pub fn held(&self) -> u128 {
         self.totals.iter().map(|(_, of)| u128::from(of.held)).sum()
     }
 
-    /// Judges the cut: what is there must be what was deposited less what was withdrawn. Returns the sum.
+    /// Checks the cut: the sum must equal the deposits less the withdrawals. Returns the sum.
     ///
     /// # Errors
-    /// If it is more or less.
+    /// If the sum is larger or smaller.
     pub fn check(&self) -> Result<u128, WrongCut> {
         let deposited: u128 = self.totals.iter().map(|(_, of)| u128::from(of.deposited)).sum();
         let withdrawn: u128 = self.totals.iter().map(|(_, of)| u128::from(of.withdrawn)).sum();
@@ -64,7 +64,7 @@ impl Cut {
     }
 }
 
-/// A cut at which money was made or lost.
+/// The error of a cut at which money has been created or lost.
 #[derive(Clone, Debug)]
 pub struct WrongCut {
     cut: Cut,

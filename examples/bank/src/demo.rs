@@ -1,4 +1,5 @@
-//! The demonstration: a cluster of real processes, clients that transfer, one that reads cuts, and processes that are killed.
+//! The demonstration. It starts a cluster of real processes and clients that transfer money, kills nodes and clients,
+//! and checks the sum at cuts that an auditor reads meanwhile.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -20,18 +21,18 @@ use crate::processes::{Running, Starter};
 
 /// Members of each group.
 const MEMBERS: u8 = 3;
-/// Accounts of each group, and what is on each at the beginning.
+/// Number of accounts of each group. `AMOUNT` is the initial balance of each account.
 const ACCOUNTS: u64 = 4;
 const AMOUNT: u64 = 1000;
-/// Nothing takes longer, unless it hangs.
+/// Time after which a wait counts as a hang. Every step of the demonstration takes less.
 const LONG: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(2);
-/// The pause between two cuts: as many as can be read would take the processors from the transfers.
+/// Pause between two cuts. An auditor that reads without a pause takes processor time from the transfers.
 const BETWEEN_CUTS: Duration = Duration::from_millis(1);
-/// How long a killed node is away.
+/// Time between the kill of a node and its restart.
 const AWAY: Duration = Duration::from_millis(200);
 
-/// Runs it. The code is 1 if a cut was wrong.
+/// Runs the demonstration. The exit code is 1 if a cut was wrong.
 pub(crate) fn run(demo: &Demo) -> Result<ExitCode> {
     let begin = Instant::now();
     let directory = Directory::new()?;
@@ -78,7 +79,7 @@ fn configuration(demo: &Demo) -> String {
         Fabric::Shm => "fabric = \"shm\"\n",
         Fabric::Roce => "fabric = \"roce\"\nkey = \"file:key\"\n",
     };
-    // Demonstrations at the same time have addresses of their own, in most cases.
+    // Demonstrations that run at the same time have different addresses in most cases.
     let network = 64 + std::process::id() % 128;
     let member =
         |group: u8, n: u8| format!("{{ id = \"g{group}.{n}\", address = \"127.{network}.{group}.{n}:7101\" }}");
@@ -105,7 +106,7 @@ fn open_accounts(client: &Client, groups: &[Group], accounts: u64) -> Result<()>
     Ok(())
 }
 
-/// A directory that goes with the demonstration.
+/// A directory that is removed when the demonstration ends.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -115,7 +116,7 @@ impl Directory {
             let path = std::env::temp_dir().join(format!("stentor-bank-{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Directory(path)),
-                // A killed process of the same number has left it.
+                // A killed process with the same process id has left this directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
             }
@@ -125,12 +126,12 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed stays among the temporary files.
+        // If the removal fails, the directory stays among the temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The processes of the nodes, by name.
+/// The node processes, by node name.
 struct Nodes(Vec<(String, Running)>);
 
 impl Nodes {
@@ -140,7 +141,7 @@ impl Nodes {
         Ok(Nodes(names.map(start).collect::<Result<_>>()?))
     }
 
-    /// Kills the node that leads this group, and starts it again when it was away for a while.
+    /// Kills the node that leads this group, waits for [`AWAY`], and restarts the node.
     fn kill_leader(&mut self, cluster: &Cluster, group: Group, starter: &Starter) -> Result<()> {
         let is_member = |name: &str| cluster.members(group).any(|member| member == name);
         let since = Instant::now();
@@ -169,14 +170,14 @@ fn start_node(starter: &Starter, name: &str) -> Result<Running> {
     starter.start(&["node", name, "--with-parent"])
 }
 
-/// The client processes that transfer.
+/// The client processes that transfer money.
 struct Tellers(Vec<(Vec<String>, Running)>);
 
 impl Tellers {
     fn start(demo: &Demo, accounts: u64, directory: &Path, starter: &Starter) -> Result<Tellers> {
         let clients = u64::from(demo.clients);
         let start = |n: u64| {
-            // The first ones take what the division leaves.
+            // The first clients do one more transfer each if the division has a remainder.
             let transfers = demo.transfers / clients + u64::from(n < demo.transfers % clients);
             let journal = directory.join(format!("teller-{n}")).display().to_string();
             let (accounts, transfers, n) = (accounts.to_string(), transfers.to_string(), n.to_string());
@@ -188,7 +189,7 @@ impl Tellers {
         Ok(Tellers((0..clients).map(start).collect::<Result<_>>()?))
     }
 
-    /// Waits until so many transfers have ended, or all clients have.
+    /// Waits until `transfers` transfers have ended, or until all clients have ended.
     fn wait_until(&mut self, transfers: u64) -> Result<()> {
         let since = Instant::now();
         loop {
@@ -207,7 +208,7 @@ impl Tellers {
         }
     }
 
-    /// Kills a client that has not ended, and starts it again.
+    /// Kills a client that has not ended, and restarts it.
     fn kill_one(&mut self, starter: &Starter) -> Result<()> {
         for (words, teller) in &mut self.0 {
             if !teller.has_ended()? {
@@ -221,7 +222,7 @@ impl Tellers {
         Ok(())
     }
 
-    /// Waits for all, and adds up what they did.
+    /// Waits for all clients and returns the sum of their counts.
     fn end(mut self) -> Result<Counts> {
         self.wait_until(u64::MAX)?;
         let mut all = Counts::default();
@@ -236,7 +237,7 @@ impl Tellers {
     }
 }
 
-/// Reads a line of a client; one that has printed none has done nothing.
+/// Parses a line that a client printed. The line is empty if the client has printed nothing; the counts are 0 then.
 fn counts(line: &str) -> Counts {
     serde_json::from_str(line).unwrap_or_default()
 }
@@ -245,7 +246,7 @@ fn counts(line: &str) -> Counts {
 #[derive(Debug, Default)]
 struct Seen {
     cuts: u64,
-    /// The most that was in flight at a cut.
+    /// The largest amount that was in flight at a cut.
     most_held: u128,
     /// The longest time between two cuts.
     longest: Duration,

@@ -1,4 +1,4 @@
-//! Ends transfers that nobody else ends.
+//! Ends transfers whose clients have left them in flight.
 
 use std::time::Duration;
 
@@ -8,22 +8,23 @@ use crate::teller::{TellerError, ask, call};
 use crate::transfer::{WrongReply, verdict};
 use crate::{Command, Leg, Query, Side, TransferId, Verdict};
 
-/// How many transfers were ended, and how.
+/// Numbers of transfers that [`finish_old`] has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Finished {
-    /// The money went to the payee.
+    /// Number of transfers whose money went to the payee.
     pub settled: u64,
-    /// It went back to the payer, or there was none.
+    /// Number of transfers that were taken back, so that the payer has its money.
     pub cancelled: u64,
 }
 
-/// Ends all transfers that were reserved so long ago: settles those for which money is held, and takes the others back. With `cancels` it takes all back.
+/// Ends all transfers that were reserved at least `age` ago. Settles the transfers for which money is held and
+/// expected, and takes the others back. If `cancels` is set, takes all of them back.
 ///
-/// The decision of a group about a transfer does not change while the transfer is open. So it does not matter that one group is asked after the
-/// other. A client that was only slow is replied [`Verdict::Closed`].
+/// The decision of a group about a transfer does not change while the transfer is open. So the groups may be asked one
+/// after the other. A slow client that still works on its transfer receives [`Verdict::Closed`].
 ///
 /// # Errors
-/// If a group does not answer. Those that were ended stay so.
+/// If a group does not answer. The transfers that have been ended until then stay ended.
 pub fn finish_old(client: &Client, groups: &[Group], age: Duration, cancels: bool) -> Result<Finished, TellerError> {
     let mut finished = Finished::default();
     for group in groups {
@@ -41,7 +42,7 @@ pub fn finish_old(client: &Client, groups: &[Group], age: Duration, cancels: boo
                     match end(client, groups, id, leg, cancels)? {
                         Verdict::Settled => finished.settled += 1,
                         Verdict::Cancelled => finished.cancelled += 1,
-                        // Its own client was faster.
+                        // The transfer's client has closed it first.
                         _ => {}
                     }
                 }
@@ -51,13 +52,14 @@ pub fn finish_old(client: &Client, groups: &[Group], age: Duration, cancels: boo
     Ok(finished)
 }
 
-/// The time of a group. A read of the order has a place in it, so the time goes on also where nothing else happens.
+/// Returns the time of a group. An ordered read has a position in the order, so the time advances even if there are no
+/// commands.
 fn now(client: &Client, group: Group) -> Result<u64, TellerError> {
     let query = serde_json::to_vec(&Query::Totals).map_err(WrongReply::from)?;
     Ok(client.read(group, &query, Consistency::Ordered).wait()?.position().time)
 }
 
-/// Ends one transfer. Returns what its groups say.
+/// Ends one transfer. Returns the verdict of its groups.
 fn end(client: &Client, groups: &[Group], id: TransferId, leg: Leg, cancels: bool) -> Result<Verdict, TellerError> {
     let homes = [leg.order.from.home(groups), leg.order.to.home(groups)];
     let [Some(from), Some(to)] = homes else { return Err(TellerError::NoGroups) };

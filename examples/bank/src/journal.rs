@@ -1,4 +1,4 @@
-//! The file in which a teller writes down its steps.
+//! The file in which a teller records its steps.
 
 use std::fs;
 use std::io;
@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Counts, Transfer};
 
-/// The state of a teller between two steps: enough for another process to go on.
+/// The state of a teller between two steps. It is all that another process needs to continue.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// The session, as [`stentor::Session::to_bytes`] gives it.
+    /// The session, encoded by [`stentor::Session::to_bytes`].
     pub(crate) session: Option<Vec<u8>>,
     /// The number of the last transfer.
     pub(crate) number: u64,
-    /// The transfer that has not ended.
+    /// The transfer that is under way.
     pub(crate) transfer: Option<Transfer>,
-    /// The ticket of its command that was sent, or is about to be.
+    /// The ticket of the transfer's command that has been sent or is about to be sent.
     pub(crate) ticket: Option<Vec<u8>>,
     pub(crate) counts: Counts,
 }
 
-/// A file that holds the last entry that was written, and never half of one. Or no file, for a teller that nobody follows.
+/// A file that holds the last entry, and never a part of one. A teller that no process continues has no file.
 #[derive(Debug)]
 pub struct Journal(Option<PathBuf>);
 
 impl Journal {
-    /// Keeps a journal in this file. One process at a time may have it.
+    /// Returns a journal in this file. Only one process at a time may use the file.
     #[must_use]
     pub fn at(path: impl AsRef<Path>) -> Journal {
         Journal(Some(path.as_ref().to_owned()))
     }
 
-    /// Keeps none: what a teller has begun when it dies, [`finish_old`](crate::finish_old) ends.
+    /// Returns a journal without a file. If the teller dies, [`finish_old`](crate::finish_old) ends its transfer.
     #[must_use]
     pub fn none() -> Journal {
         Journal(None)
     }
 
-    /// Reads the last entry; an empty one if there is no file.
+    /// Reads the last entry. Returns an empty entry if there is no file.
     pub(crate) fn read(&self) -> io::Result<Entry> {
         let Some(path) = &self.0 else { return Ok(Entry::default()) };
         match fs::read(path) {
@@ -49,7 +49,7 @@ impl Journal {
         }
     }
 
-    /// Writes an entry in the place of the last one. A kill leaves the old one or the new one.
+    /// Replaces the last entry. After a kill the file holds either the old entry or the new one.
     pub(crate) fn write(&self, entry: &Entry) -> io::Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
         let new = path.with_extension("new");
@@ -57,7 +57,7 @@ impl Journal {
         fs::rename(new, path)
     }
 
-    /// Returns where it is, for errors.
+    /// Returns the path of the file, for errors.
     pub(crate) fn place(&self) -> String {
         self.0.as_ref().map_or_else(|| "no journal".to_owned(), |path| path.display().to_string())
     }

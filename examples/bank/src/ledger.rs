@@ -1,4 +1,4 @@
-//! The accounts of one group, and its legs of transfers that are not closed.
+//! The accounts of one group, and the group's legs of transfers that are not closed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Account, Leg, Order, Refusal, Side, Totals, TransferId};
 
-/// The most that a group takes in all its deposits together. With up to 1024 groups all money is below 2^63, so no credit overflows.
+/// Maximum sum of all deposits of a group. With up to 1024 groups all money is below 2^63, so no credit overflows.
 pub const DEPOSITS: u64 = 1 << 53;
 
-/// The accounts of one group. Its invariants, whatever comes:
+/// The accounts of one group. These invariants hold after every operation:
 ///
-/// - Only [`deposit`](Ledger::deposit) and [`withdraw`](Ledger::withdraw) change the counts of what was deposited and withdrawn, and by what they
-///   change a balance.
-/// - [`reserve`](Ledger::reserve) and [`cancel`](Ledger::cancel) leave the sum of balances and of what is held as it is.
-///   [`settle`](Ledger::settle) lowers it in the payer's group by as much as it raises it in the payee's.
+/// - Only [`deposit`](Ledger::deposit) and [`withdraw`](Ledger::withdraw) change the sums of deposits and withdrawals.
+///   They change a balance by the same amount.
+/// - [`reserve`](Ledger::reserve) and [`cancel`](Ledger::cancel) do not change the sum of the balances and the held
+///   amounts. [`settle`](Ledger::settle) lowers this sum in the payer's group by as much as it raises the sum in the
+///   payee's group.
 /// - No amount is lost by an overflow.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Ledger {
@@ -30,7 +31,7 @@ impl Ledger {
     /// Opens an empty account.
     ///
     /// # Errors
-    /// If it is open.
+    /// If the account is open already.
     pub fn open(&mut self, account: Account) -> Result<u64, Refusal> {
         match self.accounts.entry(account) {
             Entry::Occupied(_) => Err(Refusal::Exists(account)),
@@ -38,10 +39,10 @@ impl Ledger {
         }
     }
 
-    /// Pays in, and returns the balance.
+    /// Pays money in, and returns the new balance.
     ///
     /// # Errors
-    /// If there is no such account, or the group takes no such amount.
+    /// If there is no such account, or the group does not accept the amount.
     pub fn deposit(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
         let deposited = self.deposited.checked_add(amount).filter(|all| *all <= DEPOSITS);
         let deposited = deposited.filter(|_| amount > 0).ok_or(Refusal::Amount(amount))?;
@@ -50,21 +51,21 @@ impl Ledger {
         Ok(balance)
     }
 
-    /// Pays out, and returns the balance.
+    /// Pays money out, and returns the new balance.
     ///
     /// # Errors
-    /// If there is no such account, or less on it.
+    /// If there is no such account, or its balance is below the amount.
     pub fn withdraw(&mut self, account: Account, amount: u64) -> Result<u64, Refusal> {
         let balance = self.debit(account, amount)?;
-        // It is below what was deposited in all groups.
+        // This sum cannot overflow: it is at most the sum of the deposits in all groups.
         self.withdrawn += amount;
         Ok(balance)
     }
 
-    /// Transfers between two accounts of this group, and returns the balance of the payer.
+    /// Transfers between two accounts of this group, and returns the new balance of the payer.
     ///
     /// # Errors
-    /// If one of them is not here, or the payer has less.
+    /// If one of the accounts is not in this group, or the payer's balance is below the amount.
     pub fn pay(&mut self, order: Order) -> Result<u64, Refusal> {
         if !self.accounts.contains_key(&order.to) {
             return Err(Refusal::NoAccount(order.to));
@@ -74,10 +75,11 @@ impl Ledger {
         self.balance(order.from).ok_or(Refusal::NoAccount(order.from))
     }
 
-    /// Makes the leg of a transfer between two groups.
+    /// Creates the leg of a transfer between two groups.
     ///
     /// # Errors
-    /// If a leg of this name is there. Then nothing has changed, in both groups: they have the same legs.
+    /// If there is already a leg with this name. Then nothing has changed in either group, because both groups have
+    /// legs for the same transfers.
     pub fn reserve(&mut self, id: TransferId, number: u64, order: Order, since: u64) -> Result<Side, Refusal> {
         if self.legs.contains_key(&id) {
             return Err(Refusal::NumberInUse(number));
@@ -88,14 +90,15 @@ impl Ledger {
             (true, false) => self.debit(order.from, order.amount).map_or_else(Side::Refused, |_| Side::Held),
             (false, true) if order.amount <= DEPOSITS => Side::Expected,
             (false, true) => Side::Refused(Refusal::Amount(order.amount)),
-            // It is one of the two that should be here.
+            // One of the two accounts should be here, but the group cannot know which one.
             (false, false) => Side::Refused(Refusal::NoAccount(order.from)),
         };
         self.legs.insert(id, Leg { order, side, since });
         Ok(side)
     }
 
-    /// Ends a transfer: drops what is held, or credits what is expected. Returns whether there was a leg of it.
+    /// Ends a transfer: drops the held amount, or credits the expected amount. Returns whether there was a leg of the
+    /// transfer.
     pub fn settle(&mut self, id: TransferId) -> bool {
         let Some(leg) = self.legs.remove(&id) else { return false };
         if leg.side == Side::Expected {
@@ -104,7 +107,7 @@ impl Ledger {
         true
     }
 
-    /// Takes a transfer back: what is held goes back to its account. Returns whether there was a leg of it.
+    /// Takes a transfer back: credits a held amount to the payer. Returns whether there was a leg of the transfer.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         let Some(leg) = self.legs.remove(&id) else { return false };
         if leg.side == Side::Held {
@@ -113,25 +116,25 @@ impl Ledger {
         true
     }
 
-    /// Returns what is on an account.
+    /// Returns the balance of an account, or `None` if the account is not in this group.
     #[must_use]
     pub fn balance(&self, account: Account) -> Option<u64> {
         self.accounts.get(&account).copied()
     }
 
-    /// Returns the leg of a transfer that is not closed.
+    /// Returns the leg of a transfer, or `None` if there is none.
     #[must_use]
     pub fn leg(&self, id: TransferId) -> Option<Leg> {
         self.legs.get(&id).copied()
     }
 
-    /// Returns the legs behind this one, in the order of their names.
+    /// Returns the legs after the given transfer, ordered by their names.
     pub fn legs_behind(&self, id: Option<TransferId>) -> impl Iterator<Item = (TransferId, Leg)> + '_ {
         let from = id.map_or(Bound::Unbounded, Bound::Excluded);
         self.legs.range((from, Bound::Unbounded)).map(|(id, leg)| (*id, *leg))
     }
 
-    /// Adds everything up.
+    /// Returns the sums of this group.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let held = self.legs.values().filter(|leg| leg.side == Side::Held);
@@ -160,7 +163,8 @@ impl Ledger {
         Ok(*balance)
     }
 
-    /// Credits what was promised. The account is there, because none is ever closed, and it has room: see [`DEPOSITS`].
+    /// Credits an amount that was promised earlier. The account exists, because accounts are never closed. The credit
+    /// cannot overflow: see [`DEPOSITS`].
     fn pay_in(&mut self, account: &Account, amount: u64) {
         if let Some(balance) = self.accounts.get_mut(account) {
             *balance = balance.saturating_add(amount);
@@ -181,7 +185,7 @@ mod tests {
         TransferId::new(SessionId::from_bytes([1; 16]), number)
     }
 
-    /// The payer's group with 10 on its account, and the payee's.
+    /// Returns the payer's group with a balance of 10, and the payee's group.
     fn both() -> (Ledger, Ledger) {
         let (mut payer, mut payee) = (Ledger::default(), Ledger::default());
         payer.open(HERE).unwrap();
@@ -207,7 +211,7 @@ mod tests {
         assert_eq!((sum(&both), both.0.totals().held, both.0.balance(HERE)), (10, 4, Some(6)));
         assert!(both.0.settle(id(1)) && both.1.settle(id(1)));
         assert_eq!((sum(&both), both.0.totals().held, both.1.balance(THERE)), (10, 0, Some(4)));
-        // Another process is late.
+        // Another process settles and cancels too late.
         assert!(!both.0.cancel(id(1)) && !both.1.cancel(id(1)) && !both.0.settle(id(1)) && !both.1.settle(id(1)));
         assert_eq!(sum(&both), 10);
     }
@@ -228,7 +232,7 @@ mod tests {
         let refused = Side::Refused(Refusal::Insufficient(10));
         assert_eq!(both.0.reserve(id(1), 1, order(11), 5), Ok(refused));
         assert_eq!(both.1.reserve(id(1), 1, order(11), 5), Ok(Side::Expected));
-        // Nobody may use the name with another amount meanwhile: one group would have the one, and the other one the other.
+        // The name cannot be reserved with another amount meanwhile. Otherwise the legs of the two groups could differ.
         assert_eq!(both.0.reserve(id(1), 1, order(2), 5), Err(Refusal::NumberInUse(1)));
         assert!(both.0.cancel(id(1)) && both.1.cancel(id(1)));
         assert_eq!(sum(&both), 10);

@@ -1,37 +1,44 @@
 //! A bank whose accounts are spread over several groups.
 //!
-//! Account `n` belongs to group number `n mod G` of the `G` groups of the cluster ([`Account::home`]). A group sees its own accounts only.
+//! Account `n` belongs to group number `n mod G` of the `G` groups of the cluster ([`Account::home`]). A group sees
+//! only its own accounts.
 //!
 //! # A transfer between two groups
-//! One command to both groups has one place in the order of both, but each of them decides by its own value: the group of the payer knows
-//! the balance, and the group of the payee does not. So one command cannot both ask for the money and pay it out. A transfer takes two commands, each
-//! to both groups:
+//! One command to both groups has one position in the order of both, but each group decides by its own value. Only the
+//! payer's group knows the balance. So one command cannot both check for the money and pay it out. A transfer takes two
+//! commands, each to both groups:
 //!
-//! 1. [`Command::Reserve`]: the group of the payer takes the amount out of the account and **holds** it, or refuses. The group of the payee notes that it
-//!    **expects** the amount, or refuses because it has no such account. Each group keeps a [`Leg`] for the transfer, also where it refuses.
-//! 2. If one replied [`Verdict::Held`] and the other one [`Verdict::Expected`], [`Command::Settle`]: the first drops what it holds, and the second
-//!    credits it. Otherwise [`Command::Cancel`]: what is held goes back to its account. Both remove the leg.
+//! 1. [`Command::Reserve`]: the payer's group takes the amount out of the account and **holds** it, or refuses. The
+//!   payee's group notes that it **expects** the amount, or refuses because it has no such account. Each group keeps a
+//!   [`Leg`] for the transfer, even if it refuses.
+//! 2. If one group replied [`Verdict::Held`] and the other one [`Verdict::Expected`], the client sends
+//!   [`Command::Settle`]: the first group drops the held amount, and the second group credits it. Otherwise the client
+//!   sends [`Command::Cancel`]: the held amount goes back to its account. Both commands remove the legs.
 //!
-//! The second command cannot fail. Accounts are never closed, so what was expected can be credited later, and credits cannot overflow
-//! ([`DEPOSITS`]).
+//! The second command cannot fail. Accounts are never closed, so an expected amount can be credited later, and credits
+//! cannot overflow ([`DEPOSITS`]).
 //!
-//! Both legs of a transfer are made at one place in the order and removed at one place. So of several processes that settle and cancel the same
-//! transfer the first decides, in both groups alike, and the others are replied [`Verdict::Closed`].
+//! Both legs of a transfer are created at one position of the order and removed at one position. If several processes
+//! settle and cancel the same transfer, the first command decides in both groups alike. The other processes receive
+//! [`Verdict::Closed`].
 //!
-//! A client that dies between the two commands leaves the money in flight. It is counted, and it is not lost: the client's next process goes on
-//! from its journal ([`Teller`]), or anybody finishes what is old ([`finish_old`]).
+//! A client that dies between the two commands leaves the money in flight. The money is counted at every cut, and it is
+//! not lost. Either the client's next process continues from its journal ([`Teller`]), or any process finishes old
+//! transfers ([`finish_old`]).
 //!
 //! # Invariants
-//! At every cut, which is one place in the order of all groups, over all groups:
+//! A cut is one position of the order of all groups. At every cut, over all groups:
 //!
-//! - The balances and what is held are together what was deposited less what was withdrawn ([`Cut::check`]). Transfers change neither side.
-//! - No balance is below zero. Its type has no such value, and each subtraction is checked.
-//! - A transfer has a leg in both of its groups, or in none.
+//! - The sum of the balances and of the held amounts equals the deposits less the withdrawals ([`Cut::check`]).
+//!   Transfers change neither side.
+//! - No balance is below zero. The type has no negative values, and each subtraction is checked.
+//! - A transfer has a leg in both of its groups or in none.
 //!
-//! # What the groups trust their clients with
-//! The group of the payee cannot know what the group of the payer replied. A client that settles a transfer which was refused makes money. [`Transfer`]
-//! decides that in one place, for tellers and for simulated clients. Where clients are strangers, a server that is a
-//! member of a group would run it for them (`Node::client` of the crate `stentor`).
+//! # Trust in clients
+//! The payee's group cannot know what the payer's group replied. A client that settles a refused transfer creates
+//! money. [`Transfer`] is the only place that makes this decision, for tellers and for simulated clients. If clients
+//! are not trusted, a server that is a member of a group would run the transfers for them (`Node::client` of the crate
+//! `stentor`).
 #![forbid(unsafe_code)]
 
 mod account;

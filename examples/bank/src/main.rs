@@ -61,7 +61,7 @@ fn connect(place: &Where) -> Result<(Client, Vec<Group>, Cluster)> {
     Ok((client, groups, cluster))
 }
 
-/// Sends one command to the group of an account, and prints what is on it.
+/// Sends one command to the group of an account, and prints the account's new balance.
 fn change(place: &Where, account: u64, command: Command) -> Result<()> {
     let (client, groups, cluster) = connect(place)?;
     let home = Account(account).home(&groups).context("the cluster has no groups: add a [[group]]")?;
@@ -87,7 +87,7 @@ fn transfer(place: &Where, order: Order) -> Result<()> {
     Ok(())
 }
 
-/// Prints the sums at one cut. The code is 1 if they are wrong.
+/// Prints the sums at one cut. The exit code is 1 if they are wrong.
 fn sum(place: &Where) -> Result<ExitCode> {
     let (client, groups, cluster) = connect(place)?;
     let cut = Cut::read(&client, &groups)?;

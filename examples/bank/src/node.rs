@@ -1,4 +1,4 @@
-//! A process that is a node.
+//! The process of a node.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use stentor::Cluster;
 use stentor_bank::Bank;
 
-/// How often the process looks whether it is to end, and who leads.
+/// Interval at which the process checks whether to end and whether it leads.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The line that a node prints when it begins to lead, and the one when it does not lead any more.
+/// The lines that a node prints when it becomes leader and when it stops to lead.
 pub(crate) const LEADS: &str = "leads";
 pub(crate) const FOLLOWS: &str = "follows";
 
-/// Runs a node until SIGTERM or SIGINT, `stentor stop`, or the end of the input if `with_parent`. A node that leads hands over first.
+/// Runs a node until SIGTERM or SIGINT, `stentor stop`, or the end of the standard input if `with_parent` is set. A
+/// leader hands over its leadership first.
 pub(crate) fn run(cluster: &Cluster, id: &str, with_parent: bool) -> Result<()> {
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -28,14 +29,14 @@ pub(crate) fn run(cluster: &Cluster, id: &str, with_parent: bool) -> Result<()> 
     if with_parent {
         let is_over = Arc::clone(&is_over);
         thread::spawn(move || {
-            // An input that cannot be read has ended, too.
+            // A read error counts as the end of the input.
             let _ = io::stdin().read_to_end(&mut Vec::new());
             is_over.store(true, Ordering::Relaxed);
         });
     }
     let mut leads = false;
     while !is_over.load(Ordering::Relaxed) && !node.has_ended() {
-        // One that has just ended has no status; `stop` says why.
+        // A node that has just ended has no status. `stop` returns the reason.
         let now = node.status().is_ok_and(|status| status.leads);
         if now != leads {
             leads = now;

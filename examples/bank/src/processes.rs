@@ -1,4 +1,4 @@
-//! Processes of this program that a demonstration starts. It ends no others.
+//! The child processes of a demonstration. No other process is ever killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How long a process may take to end when it is asked to.
+/// Maximum time that a process may take to end after a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How processes of one demonstration are started.
+/// The program and the directory of the processes of one demonstration.
 #[derive(Clone, Debug)]
 pub(crate) struct Starter {
     program: PathBuf,
@@ -21,13 +21,13 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Starts processes whose cluster is described in `cluster.toml` of this directory.
+    /// Returns a starter for processes whose cluster is described in `cluster.toml` of this directory.
     pub(crate) fn new(directory: &Path) -> Result<Starter> {
         let program = std::env::current_exe().context("the path of this program, to start its processes")?;
         Ok(Starter { program, directory: directory.to_owned() })
     }
 
-    /// Starts a process with these words.
+    /// Starts a process with these arguments.
     pub(crate) fn start(&self, words: &[&str]) -> Result<Running> {
         let config = self.directory.join("cluster.toml");
         let mut command = Command::new(&self.program);
@@ -48,7 +48,7 @@ impl Starter {
     }
 }
 
-/// A process that runs. It is killed when this is dropped.
+/// A running process. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -58,24 +58,24 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Returns the last line that it printed.
+    /// Returns the last line that the process has printed.
     pub(crate) fn last_line(&self) -> String {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns whether it has ended.
+    /// Returns whether the process has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Ends its input, which ends a node, and waits for it. Returns its last line.
+    /// Closes the input of the process, which ends a node, and waits for the process. Returns its last line.
     pub(crate) fn end(mut self) -> Result<String> {
         drop(self.child.stdin.take());
         let since = Instant::now();
@@ -87,7 +87,8 @@ impl Running {
             }
         };
         if let Some(reader) = self.reader.take() {
-            // Its last line is there when the reader has ended. A reader that panicked has read what there was.
+            // The last line is stored when the reader thread has ended. A thread that panicked has stored the lines
+            // until then.
             let _ = reader.join();
         }
         if !status.success() {
@@ -99,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended is none the worse.
+        // A kill has no effect on a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A client that transfers, also over its own death.
+//! A client that transfers money. A transfer survives the death of its client process.
 
 use std::io;
 use std::thread;
@@ -14,37 +14,39 @@ use crate::journal::Entry;
 use crate::transfer::verdict;
 use crate::{Command, Journal, Order, Outcome, Query, Transfer, Verdict, WrongReply};
 
-/// How long a teller tries what passes: a group without a leader, a place that is taken.
+/// Time for which a teller retries after a temporary failure, such as a group without a leader or a client id in use.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it waits between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Counts of a teller, over all its processes.
+/// Counts of a teller, including those of its earlier processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Transfers that moved money.
     pub done: u64,
     /// Transfers that were refused.
     pub refused: u64,
-    /// Commands whose fate was unknown, because a wait or a process had ended, and was found out.
+    /// Commands whose outcome was unknown at first, because a wait timed out or a process died, and was found out
+    /// later.
     pub resolved: u64,
-    /// Transfers of which this teller cannot say what became of them: its session had ended, or another process has closed them. Those that began
-    /// and are not closed are in flight: see [`finish_old`](crate::finish_old).
+    /// Transfers whose outcome this teller cannot know: its session has ended, or another process has closed them.
+    /// Those that began and are not closed are in flight: see [`finish_old`](crate::finish_old).
     pub given_up: u64,
 }
 
 impl Counts {
-    /// Returns how many transfers have ended.
+    /// Returns the number of transfers that have ended.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.done + self.refused + self.given_up
     }
 }
 
-/// A client that transfers.
+/// A client that transfers money.
 ///
-/// It writes each step down before it sends the command. Its next process takes up the session, asks what became of the command, and ends the
-/// transfer, so each order that was begun is carried out once or refused.
+/// The teller records each step in its journal before it sends the command. Its next process takes over the session,
+/// asks for the outcome of the command, and ends the transfer. So each order that was begun is either carried out once
+/// or refused.
 #[derive(Debug)]
 pub struct Teller {
     client: Client,
@@ -53,17 +55,17 @@ pub struct Teller {
     entry: Entry,
 }
 
-/// Why a teller cannot go on.
+/// The reason for which a teller cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TellerError {
-    /// It cannot connect, or its client has ended.
+    /// The teller cannot connect, or its client has ended.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A command was not applied, or nobody can say.
+    /// A command was not applied, or its outcome is unknown.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A reply is no reply of a bank.
+    /// A reply is not a reply of the bank.
     #[error(transparent)]
     Reply(#[from] WrongReply),
     /// The journal cannot be read or written.
@@ -71,7 +73,7 @@ pub enum TellerError {
     Journal {
         /// The file.
         place: String,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The cluster has no groups, so no account has a home.
@@ -80,7 +82,8 @@ pub enum TellerError {
 }
 
 impl Teller {
-    /// Connects. If the journal names a session, takes it up, and ends the transfer that was under way.
+    /// Connects to the groups. If the journal names a session, takes the session over and ends the transfer that was
+    /// under way.
     ///
     /// # Errors
     /// If the groups cannot be reached, or the journal cannot be read.
@@ -103,25 +106,26 @@ impl Teller {
         &self.client
     }
 
-    /// Returns what it has done.
+    /// Returns the counts of this teller.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.entry.counts
     }
 
-    /// Transfers. `None`: nobody can say whether it began, because the session has ended.
+    /// Transfers money. Returns `None` if the session has ended, so that it is unknown whether the transfer began.
     ///
     /// # Errors
-    /// If the groups do not answer, or the journal cannot be written. The next process of this journal ends the transfer.
+    /// If the groups do not answer, or the journal cannot be written. The next process with this journal ends the
+    /// transfer.
     pub fn transfer(&mut self, order: Order) -> Result<Option<Outcome>, TellerError> {
-        // One that failed before is ended first.
+        // A transfer that failed earlier is ended first.
         self.go_on(true)?;
         self.entry.number += 1;
         self.entry.transfer = Some(Transfer::new(order, self.entry.number));
         self.finish()
     }
 
-    /// Ends the session, if no transfer is under way; its journal is of no use then.
+    /// Ends the session if no transfer is under way. The journal is useless afterwards.
     ///
     /// # Errors
     /// If the groups do not answer.
@@ -129,7 +133,7 @@ impl Teller {
         Ok(self.client.close()?)
     }
 
-    /// Ends what an earlier process has begun.
+    /// Ends the transfer that an earlier process has begun.
     fn go_on(&mut self, is_the_same_session: bool) -> Result<(), TellerError> {
         let Some(transfer) = self.entry.transfer else { return self.write() };
         match self.entry.ticket.take() {
@@ -138,7 +142,7 @@ impl Teller {
                 self.entry.ticket = Some(bytes);
                 self.resolve(&ticket)?;
             }
-            // Its session has ended, so nobody can be asked. A command that names the transfer may be sent again.
+            // The session has ended, so no group knows the ticket. A command that names the transfer may be sent again.
             Some(_) if !transfer.may_be_sent_again() => self.give_up(),
             Some(_) | None => {}
         }
@@ -146,7 +150,7 @@ impl Teller {
         self.finish().map(drop)
     }
 
-    /// Sends one command after the other until the transfer has ended.
+    /// Sends the due commands one after the other until the transfer has ended.
     fn finish(&mut self) -> Result<Option<Outcome>, TellerError> {
         let since = Instant::now();
         loop {
@@ -175,14 +179,14 @@ impl Teller {
             Some(Outcome::Done) => self.entry.counts.done += 1,
             Some(Outcome::Refused(_)) => self.entry.counts.refused += 1,
             Some(Outcome::ClosedByAnother) => self.entry.counts.given_up += 1,
-            // It was counted when it was given up.
+            // `give_up` has counted this transfer already.
             None => {}
         }
         self.write()?;
         Ok(outcome)
     }
 
-    /// Finds out what became of the command that was sent.
+    /// Finds out the outcome of the command that was sent.
     fn resolve(&mut self, ticket: &Ticket) -> Result<(), TellerError> {
         let since = Instant::now();
         loop {
@@ -191,7 +195,7 @@ impl Teller {
                     self.entry.counts.resolved += 1;
                     return self.take(&answer);
                 }
-                // It never will be applied: it is due again.
+                // The command will never be applied, so it is due again.
                 Err(CallError::NotApplied(_)) => {
                     self.entry.counts.resolved += 1;
                     self.entry.ticket = None;
@@ -237,7 +241,7 @@ impl Teller {
     }
 }
 
-/// Connects to all groups, under this session if it is still there. Returns whether it is.
+/// Connects to all groups, under the given session if it still exists. Returns whether it does.
 fn connect(cluster: &Cluster, groups: &[Group], session: Option<&[u8]>) -> Result<(Client, bool), TellerError> {
     let mut session = session.map(Session::from_bytes).transpose()?;
     let since = Instant::now();
@@ -273,19 +277,19 @@ fn may_be_asked_again(why: Why) -> bool {
     matches!(why, Why::TimedOut | Why::NotAsked(Refused::Busy(_) | Refused::Unavailable(_)))
 }
 
-/// Sends one command to the home of an account, and returns what the bank says.
+/// Sends one command to these groups, and returns the bank's verdict.
 ///
 /// # Errors
-/// If it was not applied, or nobody can say: then the error has the ticket.
+/// If the command was not applied, or its outcome is unknown. In the second case the error has the ticket.
 pub fn call(client: &Client, to: impl Into<Groups>, command: Command) -> Result<Verdict, TellerError> {
     let bytes = serde_json::to_vec(&command).map_err(WrongReply::from)?;
     Ok(verdict(client.call(to, &bytes).wait()?.bytes())?)
 }
 
-/// Asks one group.
+/// Sends a query to one group, and returns the bank's verdict.
 ///
 /// # Errors
-/// If its leader does not answer within the client's patience.
+/// If the group's leader does not answer within the client's patience.
 pub fn ask(client: &Client, group: Group, query: Query) -> Result<Verdict, TellerError> {
     let bytes = serde_json::to_vec(&query).map_err(WrongReply::from)?;
     Ok(verdict(client.read(group, &bytes, Consistency::Leader).wait()?.bytes())?)

@@ -1,4 +1,4 @@
-//! A client process of the demonstration.
+//! The client process of the demonstration.
 
 use anyhow::Result;
 use stentor::Cluster;
@@ -6,13 +6,14 @@ use stentor_bank::{Account, Journal, Order, Teller};
 
 use crate::args::TellerArguments;
 
-/// After how many transfers a line is printed.
+/// Number of transfers between two printed lines.
 const LINE: u64 = 10;
 
-/// Transfers at random until so many have ended, and prints the counts as JSON, now and then and at the end.
+/// Transfers between random accounts until the given number of transfers has ended. Prints the counts as JSON, every
+/// [`LINE`] transfers and at the end.
 pub(crate) fn run(cluster: &Cluster, arguments: &TellerArguments) -> Result<()> {
     let mut teller = Teller::open(cluster, Journal::at(&arguments.journal))?;
-    // Another process of the same teller goes on with other numbers.
+    // A restarted process of the same teller draws other random numbers.
     let mut random = Random(arguments.seed.wrapping_add(teller.counts().ended() << 32));
     loop {
         let ended = teller.counts().ended();
@@ -29,7 +30,7 @@ pub(crate) fn run(cluster: &Cluster, arguments: &TellerArguments) -> Result<()> 
     Ok(teller.close()?)
 }
 
-/// SplitMix64: orders need no better numbers.
+/// The generator SplitMix64, which is good enough for random orders.
 struct Random(u64);
 
 impl Random {

@@ -1,34 +1,35 @@
-//! One transfer, as its client sees it.
+//! The steps of one transfer from the client's point of view.
 
 use serde::{Deserialize, Serialize};
 use stentor::{Group, Groups, SessionId};
 
 use crate::{Account, Command, Order, Refusal, TransferId, Verdict};
 
-/// The end of a transfer.
+/// The outcome of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// The money has moved.
     Done,
-    /// Nothing has changed, for this reason.
+    /// Nothing has changed. The transfer was refused for this reason.
     Refused(Refusal),
-    /// Another process has closed it: settled or taken back, in both groups alike.
+    /// Another process has settled the transfer or taken it back, in both groups alike.
     ClosedByAnother,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Stage {
-    /// It is to be paid in one group, or reserved in two.
+    /// The first command is due: `Pay` for one group, `Reserve` for two.
     Begin,
     Settle(TransferId),
     Cancel(TransferId, Refusal),
     Ended(Outcome),
 }
 
-/// The steps of one transfer. It sends nothing itself: [`next`](Transfer::next) says which command is due, and [`answered`](Transfer::answered) takes
-/// the replies. A command that is known not to be applied is due again.
+/// The state of one transfer. It sends nothing itself: [`next`](Transfer::next) returns the command that is due, and
+/// [`answered`](Transfer::answered) processes the replies. A command that is known to be not applied is due again.
 ///
-/// Its invariant is that of the bank: it settles only what one group holds and the other one expects.
+/// It keeps the invariant of the bank: it settles a transfer only if one group holds the amount and the other one
+/// expects it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Transfer {
     order: Order,
@@ -37,13 +38,13 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Begins a transfer. The number is another one for each transfer of a session.
+    /// Begins a transfer. The number must differ for each transfer of a session.
     #[must_use]
     pub fn new(order: Order, number: u64) -> Transfer {
         Transfer { order, number, stage: Stage::Begin }
     }
 
-    /// Returns the command that is due, and the groups that it goes to. `None`: the transfer has ended.
+    /// Returns the command that is due and its groups, or `None` if the transfer has ended.
     #[must_use]
     pub fn next(&self, groups: &[Group]) -> Option<(Groups, Command)> {
         let home = |account: Account| account.home(groups);
@@ -58,10 +59,10 @@ impl Transfer {
         })
     }
 
-    /// Takes the replies to the command that was due. `session` is that under which it was sent.
+    /// Processes the replies to the command that was due. `session` is the session under which the command was sent.
     ///
     /// # Errors
-    /// If no bank replies so. The transfer stays as it is.
+    /// If the replies are not replies of the bank. The transfer does not change then.
     pub fn answered<'a>(
         &mut self,
         session: SessionId,
@@ -78,14 +79,14 @@ impl Transfer {
             (Stage::Begin, [Verdict::Refused(why @ Refusal::NumberInUse(_)), _]) => {
                 Stage::Ended(Outcome::Refused(*why))
             }
-            // The payee's group has neither account, and does not know which of them should be there.
+            // The payee's group has neither account, and does not know which of the two it should have.
             (Stage::Begin, [Verdict::Held, Verdict::Refused(_)] | [Verdict::Refused(_), Verdict::Held]) => {
                 Stage::Cancel(id, Refusal::NoAccount(self.order.to))
             }
             (Stage::Begin, [Verdict::Refused(why), _] | [_, Verdict::Refused(why)]) => Stage::Cancel(id, *why),
             (Stage::Settle(_), [Verdict::Settled, Verdict::Settled]) => Stage::Ended(Outcome::Done),
             (Stage::Cancel(_, why), [Verdict::Cancelled, Verdict::Cancelled]) => Stage::Ended(Outcome::Refused(why)),
-            // Nothing was held, so it does not matter who took it back.
+            // No amount was held, so it does not matter which process took the transfer back.
             (Stage::Cancel(_, why), [Verdict::Closed, Verdict::Closed]) => Stage::Ended(Outcome::Refused(why)),
             (Stage::Settle(_), [Verdict::Closed, Verdict::Closed]) => Stage::Ended(Outcome::ClosedByAnother),
             _ => return Err(WrongReply::Together(verdicts)),
@@ -93,7 +94,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Returns how it ended, if it has.
+    /// Returns the outcome if the transfer has ended.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         match self.stage {
@@ -102,22 +103,22 @@ impl Transfer {
         }
     }
 
-    /// Returns whether the command that is due may be sent again under another session, whatever became of an earlier one: it names the transfer,
-    /// and is void when the transfer is closed.
+    /// Returns whether the command that is due may be sent again under another session, whatever the outcome of an
+    /// earlier attempt. It may if it names the transfer, because it has no effect once the transfer is closed.
     #[must_use]
     pub fn may_be_sent_again(&self) -> bool {
         matches!(self.stage, Stage::Settle(_) | Stage::Cancel(..))
     }
 }
 
-/// A reply that no bank gives.
+/// The error of a reply that a bank cannot have sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrongReply {
-    /// It cannot be read.
+    /// The reply cannot be parsed.
     #[error("a reply of the bank cannot be read: {0}: do nodes and clients run the same version?")]
     Json(#[from] serde_json::Error),
-    /// It answers something else.
+    /// The reply does not belong to the request.
     #[error("the bank replied {0:?}, which is no answer to what was asked: do nodes and clients run the same version?")]
     Verdict(Verdict),
     /// The groups of a transfer disagree about it.
@@ -127,7 +128,7 @@ pub enum WrongReply {
     Together(Vec<Verdict>),
 }
 
-/// Reads a reply.
+/// Parses a reply.
 pub(crate) fn verdict(bytes: &[u8]) -> Result<Verdict, WrongReply> {
     Ok(serde_json::from_slice(bytes)?)
 }

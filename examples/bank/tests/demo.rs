@@ -1,4 +1,4 @@
-//! The demonstration runs with real processes, and so do single commands.
+//! Tests that run the demonstration and single commands with real processes.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -33,12 +33,12 @@ fn sum_stays_over_roce_too() {
     demo(&["--kills", "--transfers", "600", "--fabric", "roce"]);
 }
 
-/// A node that ends with the test.
+/// A node process that is killed when the test drops it.
 struct Node(Child);
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It has ended already, or nobody needs it any more.
+        // Both calls may fail if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

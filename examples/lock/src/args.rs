@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `lock`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,22 +23,22 @@ pub(crate) struct Arguments {
     pub(crate) action: Action,
 }
 
-/// Which cluster.
+/// The arguments that select the cluster.
 #[derive(Args, Debug)]
 pub(crate) struct Where {
     /// The configuration of the cluster, whose first group has the locks; `stentor config init` writes one
     #[arg(long, global = true, default_value = "cluster.toml", value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// Where the processes of this host have their sockets, if not where it is usual
+    /// Directory of the sockets of this host's processes, if it is not the default one
     #[arg(long, global = true, value_name = "DIRECTORY")]
     pub(crate) sockets: Option<PathBuf>,
-    /// `clock_bound_ms` of the configuration: how far the clocks of nodes may be from the right one
+    /// `clock_bound_ms` of the configuration: the maximum error of the nodes' clocks
     #[arg(long, global = true, default_value = "1000ms", value_name = "TIME")]
     pub(crate) clock_bound: Time,
 }
 
 impl Where {
-    /// Reads the configuration. Returns the group that has the locks, too.
+    /// Reads the configuration. Returns the cluster and its first group, which has the locks.
     pub(crate) fn cluster(&self) -> Result<(Cluster, Group)> {
         let cluster = Cluster::load(&self.config)?;
         let cluster = match &self.sockets {
@@ -52,23 +52,24 @@ impl Where {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Action {
-    /// Show with real processes how the lock of a stopped holder goes on, and how the old holder is refused
+    /// Show with real processes how a stopped holder loses its lock, and how the resource refuses its late write
     Demo {
-        /// How many holders are stopped, one after the other; from the second on, a node is killed before and started again
+        /// Number of holders to stop, one after the other; before each stop but the first, a node is killed and started
+        /// again
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
         rounds: u16,
     },
     /// Run one node
     Node {
-        /// Its name in the configuration
+        /// The node's name in the configuration
         id: String,
-        /// End when the standard input ends, which it does when the process that started this one dies
+        /// End when the standard input ends, as it does when the process that started this one dies
         #[arg(long, hide = true)]
         with_parent: bool,
     },
-    /// Wait for a lock, and hold it until the standard input ends; the lease is renewed each third of its length
+    /// Wait for a lock, and hold it until the standard input ends; the lease is renewed after each third of its length
     Hold(Hold),
-    /// Print each time that a lock becomes free, and why, until the standard input ends
+    /// Print each end of a lease of a lock with its reason, until the standard input ends
     Watch {
         /// The lock
         name: String,
@@ -89,7 +90,7 @@ pub(crate) struct Hold {
     pub(crate) resource: Option<PathBuf>,
 }
 
-/// A length of time: a number and `ms` or `s`.
+/// A duration: a number with the unit `ms` or `s`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Time(Duration);
 

@@ -1,4 +1,5 @@
-//! Commands, queries and replies of the lock service. They are JSON, so that histories and observers can be read.
+//! Commands, queries and replies of the lock service. They are encoded as JSON, so that the histories of a simulation
+//! and the output of observers are readable.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,79 +7,81 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stentor::SessionId;
 
-/// The longest name of a lock, in bytes.
+/// Maximum length of a lock's name, in bytes.
 pub const LONGEST_NAME: usize = 100;
-/// The longest lease.
+/// Maximum length of a lease.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(86_400);
 
-/// A change. Leases are nanoseconds of the order's time.
+/// A command that changes the value. Lengths of leases are in nanoseconds of the order's time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// Takes a lock if it is free.
+    /// Acquires a lock if it is free.
     Acquire {
         /// The lock.
         name: String,
-        /// For how long.
+        /// Length of the lease.
         lease: u64,
     },
-    /// Prolongs a lease from now on. A lease is never shortened.
+    /// Renews a lease, which then ends `lease` after this command. A lease is never shortened.
     Renew {
         /// The lock.
         name: String,
         /// The token that was granted.
         token: u64,
-        /// For how long from now on.
+        /// Length of the lease from this command on.
         lease: u64,
     },
-    /// Frees a lock.
+    /// Releases a lock.
     Release {
         /// The lock.
         name: String,
         /// The token that was granted.
         token: u64,
     },
-    /// Notifies the session each time that this lock becomes free, until the session ends.
+    /// Subscribes the session to this lock: it is notified each time that the lock becomes free, until the session
+    /// ends.
     Watch(String),
-    /// Does not notify the session of this lock any more.
+    /// Ends the session's subscription to this lock.
     Unwatch(String),
 }
 
-/// A question.
+/// A query.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Query {
     /// The holder of this lock.
     Lock(String),
-    /// The locks that are held, in the order of their names: as many of those behind this one as an answer has room for.
+    /// The locks that are held, with names after the given one and ordered by name. The answer holds as many as it has
+    /// room for.
     Held(Option<String>),
 }
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Held {
     /// The fencing token.
     pub token: u64,
-    /// When the lease ends, nanoseconds of the order's time.
+    /// Time at which the lease ends, in nanoseconds of the order's time.
     pub ends: u64,
-    /// The holder's session, as [`SessionId::to_bytes`] gives it.
+    /// The holder's session, encoded by [`SessionId::to_bytes`].
     pub session: [u8; 16],
 }
 
 impl Held {
-    /// Returns who has the lock.
+    /// Returns the session that holds the lock.
     #[must_use]
     pub fn holder(&self) -> SessionId {
         SessionId::from_bytes(self.session)
     }
 }
 
-/// Why a lock became free.
+/// The reason for which a lock became free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Cause {
-    /// Its holder released it.
+    /// The holder released the lock.
     Released,
-    /// Nobody renewed the lease in time.
+    /// The holder did not renew the lease in time.
     RanOut,
-    /// The session of its holder ended, or ran out.
+    /// The session of the holder ended or expired.
     SessionEnded,
 }
 
@@ -99,20 +102,20 @@ pub struct End {
     pub name: String,
     /// The token that is not valid any more.
     pub token: u64,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// When, nanoseconds of the order's time.
+    /// Time of the end, in nanoseconds of the order's time.
     pub at: u64,
 }
 
-/// Why a command makes no sense.
+/// The reason for which a command is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
     /// The name is empty or too long.
     Name,
     /// The lease is 0 or too long.
     Lease,
-    /// The command is no command of this service, or came without a session.
+    /// The command is not a command of this service, or was sent without a session.
     NotUnderstood,
 }
 
@@ -128,21 +131,21 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A reply, or an answer to a question.
+/// A reply to a command, or an answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The session has the lock, as this says. The token is an earlier one if it had the lock already.
+    /// The session holds the lock. The token is an earlier one if the session held the lock already.
     Granted(Held),
     /// Another session has the lock.
     Taken(Held),
-    /// The token is not valid any more; why, if that is known still.
+    /// The token is not valid any more. The field is the end of its lease, if the service still remembers it.
     Lost(Option<End>),
-    /// The lock is free.
+    /// The lock has been released.
     Released,
-    /// The session watches the lock, or does not any more. Who has the lock now.
+    /// The subscription of the session has begun or ended. The field is the present holder of the lock.
     Lock(Option<Held>),
     /// The answer to [`Query::Held`].
     Held(Vec<(String, Held)>),
-    /// It makes no sense.
+    /// The command is not valid.
     Refused(Refusal),
 }

@@ -1,4 +1,5 @@
-//! The demonstration: a holder is stopped, its lease runs out, another one gets the lock, and the old one is refused when it goes on.
+//! The demonstration. It stops a holder until its lease runs out and another holder gets the lock. When the first
+//! holder continues, the resource refuses its write.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -17,14 +18,14 @@ use crate::resource::{ResourceServer, WriteAttempt};
 
 const MEMBERS: u8 = 3;
 const LOCK: &str = "door";
-/// The length of the leases, and the bound of the clocks. All processes are on one host and have one clock.
+/// Length of the leases, and bound of the clock error. All processes run on one host and share its clock.
 const LEASE: &str = "1500ms";
 const CLOCK_BOUND_MS: &str = "200";
-/// Nothing takes longer, unless it hangs.
+/// Time after which a wait counts as a hang. Every step of the demonstration takes less.
 const LONG: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Runs it. The code is 1 if something else happens than what should.
+/// Runs the demonstration. The exit code is 1 if it does not show what it should.
 pub(crate) fn run(rounds: usize) -> Result<ExitCode> {
     let stage = Stage::set()?;
     stage.say("three nodes are started; a resource waits for writes, and remembers the largest token that it has seen");
@@ -56,7 +57,8 @@ pub(crate) fn run(rounds: usize) -> Result<ExitCode> {
     Ok(judge(&stage.resource.writes(), rounds))
 }
 
-/// Judges what came to the resource: one holder after the other, and one write of each that was stopped after the first of the next.
+/// Checks the writes that the resource received. The tokens of admitted writes must rise. Each stopped holder must have
+/// one write that was refused, after the first write of the next holder.
 fn judge(writes: &[WriteAttempt], stopped: usize) -> ExitCode {
     let mut admitted: Vec<u64> = writes.iter().filter(|write| write.is_admitted).map(|write| write.token).collect();
     let rise = admitted.is_sorted();
@@ -73,7 +75,7 @@ fn judge(writes: &[WriteAttempt], stopped: usize) -> ExitCode {
     }
 }
 
-/// The directory, the resource and the clock that all processes share.
+/// The directory, the resource and the clock that all processes of the demonstration share.
 struct Stage {
     directory: Directory,
     starter: Starter,
@@ -106,7 +108,7 @@ impl Stage {
         self.client(name, &["hold", LOCK, "--lease", LEASE, "--resource", &resource])
     }
 
-    /// Starts a client whose lines are printed, but for those that come again and again.
+    /// Starts a client and prints its lines, except for lines that are repeated.
     fn client(&self, name: &'static str, words: &[&str]) -> Result<Running> {
         let bound = format!("{CLOCK_BOUND_MS}ms");
         let begin = self.begin;
@@ -119,9 +121,9 @@ impl Stage {
         })
     }
 
-    /// Stops the first one, which holds the lock, until the second one has it, and then lets the first one go on.
+    /// Stops the first process, which holds the lock, until the second one has the lock. Then continues the first one.
     fn stop_holder(&self, [(name, holds), (other, waits)]: &[(&str, Running); 2]) -> Result<()> {
-        // Behind its look at the lease, where it cannot know.
+        // The process is stopped after it has checked its lease. It cannot notice the pause before its write.
         let works = holds.count(WORKS);
         self.until(&format!("{name} to prepare a write"), || holds.count(WORKS) > works)?;
         let written = waits.count("writes");
@@ -155,7 +157,7 @@ fn print(begin: Instant, what: &str) {
     println!("{:6.2} s  {what}", begin.elapsed().as_secs_f64());
 }
 
-/// A directory that goes with the demonstration.
+/// A directory that is removed when the demonstration ends.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -165,7 +167,7 @@ impl Directory {
             let path = std::env::temp_dir().join(format!("stentor-lock-{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Directory(path)),
-                // A killed process of the same number has left it.
+                // A killed process with the same process id has left this directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
             }
@@ -175,7 +177,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed stays among the temporary files.
+        // If the removal fails, the directory stays among the temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,34 +1,36 @@
 //! The check of fencing tokens at a resource.
 
-/// The gate of a resource that one holder at a time may use. It remembers the largest token that it has seen, and refuses smaller ones.
+/// The gate of a resource that only one holder at a time may use. It remembers the largest token that it has seen, and
+/// refuses smaller ones.
 ///
-/// A resource that forgets it, because it is started again for example, lets one old holder in. So keep the token with what it guards.
+/// A resource that forgets this token, for example in a restart, admits an old holder once. So store the token together
+/// with the resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TokenGate {
     largest: u64,
 }
 
-/// A token that is older than one that was seen.
+/// The error of a token that is smaller than one that the gate has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("token {token} is older than {largest}, which was seen already: the lock was lost; acquire it again")]
 pub struct Stale {
     /// The token.
     pub token: u64,
-    /// The largest that was seen.
+    /// The largest token that the gate has seen.
     pub largest: u64,
 }
 
 impl TokenGate {
-    /// Opens a gate that has seen tokens up to this one; 0 for none.
+    /// Returns a gate that has seen tokens up to `largest`; 0 if it has seen none.
     #[must_use]
     pub fn new(largest: u64) -> TokenGate {
         TokenGate { largest }
     }
 
-    /// Lets a token in, and refuses smaller ones from now on.
+    /// Admits a token. Smaller tokens are refused from then on.
     ///
     /// # Errors
-    /// If a larger one was seen.
+    /// If the gate has seen a larger token.
     pub fn admit(&mut self, token: u64) -> Result<(), Stale> {
         if token < self.largest {
             return Err(Stale { token, largest: self.largest });
@@ -37,7 +39,7 @@ impl TokenGate {
         Ok(())
     }
 
-    /// Returns the largest token that was seen.
+    /// Returns the largest token that the gate has seen.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.largest

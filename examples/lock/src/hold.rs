@@ -1,4 +1,4 @@
-//! A process that holds a lock.
+//! The process that holds a lock.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -14,17 +14,17 @@ use crate::args::Hold;
 use crate::node::until_told;
 use crate::resource::{ADMITTED, REFUSED};
 
-/// How long one use of the resource takes to prepare, between the look at the lease and the act.
+/// Time between the check of the lease and the write to the resource. It stands for the preparation of the write.
 const WORK: Duration = Duration::from_millis(60);
-/// The line that is printed before it.
+/// The line that is printed before this preparation.
 pub(crate) const WORKS: &str = "looks at its lease and prepares a write";
 
-/// Takes the lock, holds it until the input ends, and takes it again if it is lost.
+/// Acquires the lock and holds it until the standard input ends. If the lock is lost, acquires it again.
 pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
     let is_over = until_told(true)?;
     let mut resource = hold.resource.as_deref().map(Resource::connect).transpose()?;
     let (name, length) = (&hold.name, hold.lease.into());
-    // An input that has ended already leaves time for one attempt.
+    // Even if the input has ended already, the process tries once.
     loop {
         let mut waits_for = 0;
         let waits = |held: &Held| {
@@ -51,7 +51,7 @@ pub(crate) fn run(holder: &Holder, hold: &Hold) -> Result<()> {
     Ok(())
 }
 
-/// The reason why a process does not use a lock any more.
+/// The reason for which the process does not hold the lock any more.
 enum Lost {
     Lease(HolderError),
     All(anyhow::Error),
@@ -69,7 +69,7 @@ impl From<HolderError> for Lost {
     }
 }
 
-/// Renews the lease and uses the resource until the input ends. Returns the lease.
+/// Renews the lease and uses the resource until the standard input ends. Returns the lease.
 fn keep(
     holder: &Holder,
     mut lease: Lease,
@@ -82,7 +82,8 @@ fn keep(
             renewed = Instant::now();
             lease = holder.renew(&lease)?;
         }
-        // The process may be stopped from here on, and go on when the lock is somebody else's. So the token goes with the act.
+        // From here on the process may be stopped, and continue when another process holds the lock. So the write
+        // carries the token.
         if resource.is_some() && lease.is_sure() {
             println!("{WORKS}");
         }
@@ -91,7 +92,7 @@ fn keep(
             match resource.write(lease.token())? {
                 Some(why) => {
                     println!("is refused by the resource: {why}");
-                    // The service says why it is lost.
+                    // The service returns the reason for which the lock was lost.
                     lease = holder.renew(&lease)?;
                 }
                 None => println!("writes with token {}", lease.token()),
@@ -113,7 +114,7 @@ impl Resource {
         Ok(Resource { from: BufReader::new(to.try_clone()?), to })
     }
 
-    /// Writes under a token. Returns why it was refused, if it was.
+    /// Writes with a token. Returns the resource's reason if it refuses the write.
     fn write(&mut self, token: u64) -> Result<Option<String>> {
         let mut line = String::new();
         writeln!(self.to, "{token}")

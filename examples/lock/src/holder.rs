@@ -1,4 +1,4 @@
-//! A client that takes locks.
+//! A client that acquires locks.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,13 @@ use stentor::{CallError, Client, ClientError, Consistency, Group, Notification};
 
 use crate::{Command, End, Held, Lease, Query, Refusal, Verdict};
 
-/// After so long a client that waits for a lock asks again, whatever it was notified of. It needs not: this is for the case that it is wrong.
+/// Time after which a client that waits for a lock tries again without a notification. Notifications suffice; this
+/// bounds the wait if the program is wrong about that.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// How often it looks whether it is to wait on.
+/// Interval at which a waiting client checks whether to wait on.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A client that takes, renews and releases locks of one group.
+/// A client that acquires, renews and releases locks of one group.
 #[derive(Clone, Debug)]
 pub struct Holder {
     client: Client,
@@ -19,44 +20,44 @@ pub struct Holder {
     clock_bound: Duration,
 }
 
-/// The outcome of an attempt to take a lock.
+/// The outcome of an attempt to acquire a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attempt {
-    /// This process has it.
+    /// This process holds the lock.
     Got(Lease),
-    /// Another one has it.
+    /// Another process holds the lock.
     Taken(Held),
 }
 
-/// Why a holder cannot go on.
+/// The reason for which a holder cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HolderError {
-    /// The client has ended, and with it its session and all that it held.
+    /// The client has ended. Its session and all its locks have ended with it.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A command was not applied, or nobody can say.
+    /// A command was not applied, or its outcome is unknown.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The service refuses.
+    /// The service refuses the command.
     #[error("the lock service refuses: {0}")]
     Refused(Refusal),
-    /// The lease is so short that the clocks of the nodes leave nothing of it.
+    /// The lease is so short that nothing is left of it after the clock error of the nodes is subtracted.
     #[error(
         "a lease of {length:?} is over at once for clocks that are {bound:?} apart: ask for more than {least:?}, or set \
          `clock_bound_ms` in [limits] of the configuration",
         least = 2 * *bound
     )]
     Short {
-        /// The length.
+        /// The length of the lease.
         length: Duration,
-        /// The bound.
+        /// The bound of the clock error.
         bound: Duration,
     },
     /// The token is not valid any more.
     #[error("the lock is lost: {}", .0.as_ref().map_or("nobody remembers why".to_owned(), |end| format!("its lease {}", end.cause)))]
     Lost(Option<End>),
-    /// The reply is none of a lock service.
+    /// The reply is not a reply of a lock service.
     #[error(
         "the lock service replied `{0}`, which is no answer to what was asked: do nodes and clients run the same version?"
     )]
@@ -64,7 +65,8 @@ pub enum HolderError {
 }
 
 impl Holder {
-    /// Uses a client. `clock_bound` is `clock_bound_ms` in `[limits]` of the cluster's configuration.
+    /// Returns a holder that uses this client. `clock_bound` is `clock_bound_ms` in `[limits]` of the cluster's
+    /// configuration.
     #[must_use]
     pub fn new(client: Client, group: Group, clock_bound: Duration) -> Holder {
         Holder { client, group, clock_bound }
@@ -76,7 +78,8 @@ impl Holder {
         &self.client
     }
 
-    /// Takes a lock, if it is free. A session that holds it already gets the same token again, and the lease is not prolonged.
+    /// Acquires a lock if it is free. A session that holds the lock already receives the same token again. Its lease is
+    /// renewed if it is an earlier one.
     ///
     /// # Errors
     /// If the group does not answer, or the lease is too short.
@@ -91,14 +94,15 @@ impl Holder {
             other => return Err(wrong(other)),
         };
         let lease = Lease::new(name, held.token, length, sure, sent);
-        // A lease that ends earlier is an earlier one of this session.
+        // A lease that ends earlier was granted by an earlier command of this session.
         let is_new = u128::from(held.ends) >= u128::from(time) + length.as_nanos();
         if is_new { Ok(Attempt::Got(lease)) } else { self.renew(&lease).map(Attempt::Got) }
     }
 
-    /// Waits for a lock and takes it. While another one has it, asks `waits` some twenty times a second whether to go on; `None` if not.
+    /// Waits for a lock and acquires it. While another session holds the lock, calls `waits` about 20 times a second.
+    /// Returns `None` when `waits` returns `false`.
     ///
-    /// It uses the notifications of the client.
+    /// The wait consumes the notifications of the client.
     ///
     /// # Errors
     /// If the group does not answer, or the lease is too short.
@@ -116,14 +120,14 @@ impl Holder {
                 Attempt::Taken(held) => held,
             };
             if !watches {
-                // It may have become free before the service knew of the watch.
+                // The lock may have become free before the service registered the watch.
                 watches = true;
                 if self.watch(name)?.is_none() {
                     continue;
                 }
             }
             let since = Instant::now();
-            // Any notification may mean that the lock is free now. One that was lost arrives as `Missed`.
+            // Any notification may mean that the lock is free now. A lost notification arrives as `Missed`.
             while notifications.recv_timeout(LOOK).is_none() && since.elapsed() < ASK_AGAIN {
                 if notifications.is_ended() {
                     self.client.failure().map_or(Ok(()), Err)?;
@@ -139,10 +143,10 @@ impl Holder {
         Ok(got)
     }
 
-    /// Prolongs a lease from now on.
+    /// Renews a lease. Its full length begins anew.
     ///
     /// # Errors
-    /// [`HolderError::Lost`] if it has ended.
+    /// [`HolderError::Lost`] if the lease has ended.
     pub fn renew(&self, lease: &Lease) -> Result<Lease, HolderError> {
         let (name, token, length) = (lease.name(), lease.token(), lease.length());
         let sure = self.sure(length)?;
@@ -154,10 +158,10 @@ impl Holder {
         }
     }
 
-    /// Frees a lock.
+    /// Releases a lock.
     ///
     /// # Errors
-    /// [`HolderError::Lost`] if the lease has ended before.
+    /// [`HolderError::Lost`] if the lease has ended already.
     pub fn release(&self, lease: &Lease) -> Result<(), HolderError> {
         match self.call(&Command::Release { name: lease.name().to_owned(), token: lease.token() })?.0 {
             Verdict::Released => Ok(()),
@@ -166,7 +170,7 @@ impl Holder {
         }
     }
 
-    /// Has this client notified each time that the lock becomes free. Returns who has it now.
+    /// Subscribes this client to notifications that the lock has become free. Returns the present holder.
     ///
     /// # Errors
     /// If the group does not answer.
@@ -177,10 +181,11 @@ impl Holder {
         }
     }
 
-    /// Reads a notification: the end of a lease. `None` if some were missed: read the locks again.
+    /// Parses a notification, which reports the end of a lease. Returns `None` if notifications were missed; the caller
+    /// should read the locks again.
     ///
     /// # Errors
-    /// If it is no notification of a lock service.
+    /// If the notification is not one of a lock service.
     pub fn end_of(notification: &Notification) -> Result<Option<End>, HolderError> {
         match notification {
             Notification::Sent { bytes, .. } => match serde_json::from_slice(bytes) {
@@ -212,7 +217,8 @@ impl Holder {
         Lease::sure_for(length, self.clock_bound).ok_or(HolderError::Short { length, bound: self.clock_bound })
     }
 
-    /// Sends a command, and finds out what became of it if that is not known. Returns the order's time of it, too.
+    /// Sends a command, and resolves its outcome if it is unknown. Returns the verdict and the command's time in the
+    /// order.
     fn call(&self, command: &Command) -> Result<(Verdict, u64), HolderError> {
         let bytes = serde_json::to_vec(command).map_err(|error| HolderError::Reply(error.to_string()))?;
         let answer = match self.client.call(self.group, &bytes).wait() {

@@ -1,8 +1,8 @@
-//! A lease, as its holder sees it.
+//! A lease from the holder's point of view.
 
 use std::time::{Duration, Instant};
 
-/// A lock that this process holds, until others may have it.
+/// A lock that this process holds, with the time until which no other session can have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
     name: String,
@@ -12,13 +12,14 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease that was granted or renewed by a command that was sent at `sent`.
+    /// Returns the lease of a grant or a renewal whose command was sent at `sent`.
     pub(crate) fn new(name: &str, token: u64, length: Duration, sure: Duration, sent: Instant) -> Lease {
         Lease { name: name.to_owned(), token, length, sure_until: sent + sure }
     }
 
-    /// Returns how long a lease of this length is sure, from the moment at which its command was sent. The clocks of the nodes are at most
-    /// `clock_bound` from the right one. `None` if nothing is left.
+    /// Returns the time, counted from the sending of the command, for which a lease of this length is certain. The
+    /// clocks of the nodes are at most `clock_bound` from the right time. Returns `None` if nothing is left of the
+    /// lease.
     #[must_use]
     pub fn sure_for(length: Duration, clock_bound: Duration) -> Option<Duration> {
         let margin = length / 2000 + 2 * clock_bound;
@@ -31,25 +32,26 @@ impl Lease {
         &self.name
     }
 
-    /// Returns the fencing token. Send it with whatever needs the lock.
+    /// Returns the fencing token. Each act that needs the lock should carry it.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// Returns the length that was asked for.
+    /// Returns the requested length of the lease.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.length
     }
 
-    /// Returns the moment until which surely nobody else has the lock.
+    /// Returns the moment until which surely no other session has the lock.
     #[must_use]
     pub fn sure_until(&self) -> Instant {
         self.sure_until
     }
 
-    /// Returns whether surely nobody else has the lock now. A process that stands still behind this call does not know it any more.
+    /// Returns whether surely no other session has the lock now. The result is out of date if the process is stopped
+    /// after this call.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         Instant::now() < self.sure_until

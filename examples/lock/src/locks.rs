@@ -1,4 +1,4 @@
-//! The replicated value: who has which lock, and who watches.
+//! The replicated value: the held locks with their holders, and the watchers of each lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
@@ -9,24 +9,24 @@ use stentor::{Context, Frozen, ReadContext, Reply, SessionId, StateMachine};
 
 use crate::{Cause, Command, End, Held, LONGEST_LEASE, LONGEST_NAME, Query, Refusal, Verdict};
 
-/// How many ends of leases are remembered, for holders that come too late.
+/// Number of ended leases that are remembered, so that late holders learn the reason.
 const ENDS: usize = 64;
-/// A lock in an answer takes fewer bytes, name apart.
+/// Upper bound of the encoded size of a lock in an answer, without its name, in bytes.
 const HELD_BYTES: usize = 200;
 
-/// The locks. Its invariants:
+/// The locks of the group. Its invariants are:
 ///
-/// - `last` is the largest token that was ever granted, and rises with each grant. It is not below the order's time of that grant, so it rises also if the
-///   group begins from nothing.
-/// - Each lock that is held has one timer, with its token as the id, at the end of its lease. No other timers are set.
+/// - `last` is the largest token that was ever granted, and rises with each grant. It is at least the order's time of
+///   that grant. So tokens rise even if the group is reset and begins with an empty value.
+/// - Each held lock has one timer, whose id is the token, at the end of its lease. No other timers are set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Locks {
     last: u64,
     held: BTreeMap<String, Held>,
-    /// The last leases that ended.
+    /// The leases that ended last, the latest one first.
     ended: VecDeque<End>,
     watchers: BTreeMap<String, BTreeSet<[u8; 16]>>,
-    /// The names of the locks that are held, by token: it follows from `held`.
+    /// The names of the held locks, by token. They are derived from `held`.
     #[serde(skip)]
     names: BTreeMap<u64, String>,
 }
@@ -81,7 +81,7 @@ impl Locks {
         Ok(Verdict::Granted(held))
     }
 
-    /// The lock, if this session holds it with this token.
+    /// Returns the lock if this session holds it with this token.
     fn of(&mut self, name: &str, token: u64, session: SessionId) -> Option<&mut Held> {
         self.held.get_mut(name).filter(|held| held.token == token && held.holder() == session)
     }
@@ -96,7 +96,7 @@ impl Locks {
         self.names.remove(&held.token);
         at.clear_timer(held.token);
         let end = End { name: name.to_owned(), token: held.token, cause, at: at.time() };
-        // Numbers and names are always written.
+        // The encoding of numbers and names cannot fail.
         if let Ok(bytes) = serde_json::to_vec(&end) {
             for watcher in self.watchers.get(name).into_iter().flatten() {
                 at.notify(SessionId::from_bytes(*watcher), &bytes);
@@ -122,14 +122,14 @@ impl Locks {
                 let behind = |name: &String| behind.as_ref().is_none_or(|last| name > last);
                 let held = self.held.iter().filter(|(name, _)| behind(name));
                 let held = held.map(|(name, held)| (name.clone(), *held));
-                // A byte of a name may be written as six.
+                // JSON may encode a byte of a name as six bytes.
                 Verdict::Held(held.take((room / (HELD_BYTES + 6 * LONGEST_NAME)).max(1)).collect())
             }
         })
     }
 }
 
-/// The end of a lease of this length that begins here.
+/// Returns the end of a lease of this length that begins at the present position.
 fn end(at: &Context<'_>, lease: u64) -> Result<u64, Refusal> {
     let length = Duration::from_nanos(lease);
     let ends = at.time().checked_add(lease).filter(|_| !length.is_zero() && length <= LONGEST_LEASE);
@@ -141,7 +141,7 @@ fn checked(name: &str) -> Result<&str, Refusal> {
 }
 
 fn write(verdict: Result<Verdict, Refusal>, reply: &mut Reply) {
-    // Numbers and names are always written.
+    // The encoding of numbers and names cannot fail.
     if let Ok(bytes) = serde_json::to_vec(&verdict.unwrap_or_else(Verdict::Refused)) {
         reply.extend(&bytes);
     }
@@ -162,7 +162,7 @@ impl StateMachine for Locks {
         let is_its = |held: &Held| held.holder() == session;
         let names: Vec<String> =
             self.held.iter().filter(|(_, held)| is_its(held)).map(|(name, _)| name.clone()).collect();
-        // It watches nothing any more, so it is not notified of its own locks.
+        // The watches are removed first, so that the session is not notified of its own locks.
         for name in self.watchers.keys().cloned().collect::<Vec<_>>() {
             self.unwatch(&name, session);
         }
@@ -171,7 +171,7 @@ impl StateMachine for Locks {
         }
     }
 
-    /// A lease has run out. A lock that was freed meanwhile has another token, or none.
+    /// Frees the lock whose lease has run out. A lock that was freed meanwhile has another token or none.
     fn timer(&mut self, at: &Context<'_>, token: u64) {
         if let Some(name) = self.names.get(&token).cloned() {
             self.free(at, &name, Cause::RanOut);

@@ -18,7 +18,7 @@ use stentor_lock::{End, Holder};
 
 use args::{Action, Arguments, Where};
 
-/// How often a watcher looks whether it is to end.
+/// Interval at which a watcher checks whether to end.
 const LOOK: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
@@ -69,7 +69,8 @@ fn watch(holder: &Holder, name: &str) -> Result<()> {
     while !is_over.load(Ordering::Relaxed) {
         match notifications.recv_timeout(LOOK).map(|notification| Holder::end_of(&notification)).transpose()? {
             Some(Some(End { token, cause, .. })) => println!("{name} is free: the lease of token {token} {cause}"),
-            // Some were missed, so what was said may be old. To watch a lock again says who has it.
+            // Notifications were missed, so the last printed line may be out of date. Another `Watch` returns the
+            // present holder.
             Some(None) => say(holder.watch(name)?),
             None => {}
         }

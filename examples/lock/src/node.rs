@@ -1,4 +1,4 @@
-//! A process that is a node.
+//! The process of a node.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use stentor::Cluster;
 use stentor_lock::Locks;
 
-/// How often the process looks whether it is to end.
+/// Interval at which the process checks whether to end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs a node until SIGTERM or SIGINT, `stentor stop`, or the end of the input if `with_parent`. A node that leads hands over first.
+/// Runs a node until SIGTERM or SIGINT, `stentor stop`, or the end of the standard input if `with_parent` is set. A
+/// leader hands over its leadership first.
 pub(crate) fn run(cluster: &Cluster, id: &str, with_parent: bool) -> Result<()> {
     let is_over = until_told(with_parent)?;
     let node = cluster.node(id, Locks::default()).spawn()?;
@@ -25,7 +26,8 @@ pub(crate) fn run(cluster: &Cluster, id: &str, with_parent: bool) -> Result<()> 
     Ok(())
 }
 
-/// Returns what is true when the process is to end: after SIGTERM or SIGINT, or at the end of the input if `with_input`.
+/// Returns a flag that is set when the process has to end: after SIGTERM or SIGINT, or at the end of the standard input
+/// if `with_input` is set.
 pub(crate) fn until_told(with_input: bool) -> Result<Arc<AtomicBool>> {
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -34,7 +36,7 @@ pub(crate) fn until_told(with_input: bool) -> Result<Arc<AtomicBool>> {
     if with_input {
         let is_over = Arc::clone(&is_over);
         thread::spawn(move || {
-            // An input that cannot be read has ended, too.
+            // A read error counts as the end of the input.
             let _ = io::stdin().read_to_end(&mut Vec::new());
             is_over.store(true, Ordering::Relaxed);
         });

@@ -1,4 +1,4 @@
-//! Processes of this program that a demonstration starts. It ends no others.
+//! The child processes of a demonstration. No other process is ever killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a process may take to end when it is asked to.
+/// Maximum time that a process may take to end after a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How processes of one demonstration are started.
+/// The program and the directory of the processes of one demonstration.
 #[derive(Clone, Debug)]
 pub(crate) struct Starter {
     program: PathBuf,
@@ -22,13 +22,13 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Starts processes whose cluster is described in `cluster.toml` of this directory.
+    /// Returns a starter for processes whose cluster is described in `cluster.toml` of this directory.
     pub(crate) fn new(directory: &Path) -> Result<Starter> {
         let program = std::env::current_exe().context("the path of this program, to start its processes")?;
         Ok(Starter { program, directory: directory.to_owned() })
     }
 
-    /// Starts a process with these words. Each line that it prints is handed to `each`.
+    /// Starts a process with these arguments. Calls `each` for each line that it prints.
     pub(crate) fn start(&self, words: &[&str], each: impl Fn(&str) + Send + 'static) -> Result<Running> {
         let config = self.directory.join("cluster.toml");
         let mut command = Command::new(&self.program);
@@ -50,7 +50,7 @@ impl Starter {
     }
 }
 
-/// A process that runs. It is killed when this is dropped.
+/// A running process. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -59,19 +59,19 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Returns how many of the lines that it printed begin so.
+    /// Returns the number of printed lines that begin with `begin`.
     pub(crate) fn count(&self, begin: &str) -> usize {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|line| line.starts_with(begin)).count()
     }
 
-    /// Stops it with SIGSTOP, or lets it go on with SIGCONT.
+    /// Stops the process with SIGSTOP, or continues it with SIGCONT.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the id of a process")?;
         kill_process(id, signal).with_context(|| format!("cannot signal `{}`", self.name))
     }
 
-    /// Ends its input, which ends it, and waits for it.
+    /// Closes the input of the process, which ends the process, and waits for it.
     pub(crate) fn end(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         let since = Instant::now();
@@ -91,7 +91,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended is none the worse.
+        // A kill has no effect on a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

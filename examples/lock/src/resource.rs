@@ -1,4 +1,4 @@
-//! A resource that checks fencing tokens: a socket on which each line is a write under a token.
+//! A resource that checks fencing tokens. It is a socket on which each line is a write with a token.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,7 +13,7 @@ use stentor_lock::TokenGate;
 pub(crate) const ADMITTED: &str = "admitted";
 pub(crate) const REFUSED: &str = "refused";
 
-/// One write that came to the resource.
+/// A write that the resource has received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WriteAttempt {
     pub(crate) token: u64,
@@ -39,14 +39,14 @@ impl ResourceServer {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let serving = serving.clone();
-                // A connection that breaks is a client that has ended.
+                // An error of a connection means that the client has ended.
                 thread::spawn(move || serving.serve(stream).is_ok());
             }
         });
         Ok(server)
     }
 
-    /// Returns what came so far.
+    /// Returns the writes that the resource has received so far.
     pub(crate) fn writes(&self) -> Vec<WriteAttempt> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).writes.clone()
     }

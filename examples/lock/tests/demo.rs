@@ -1,4 +1,4 @@
-//! The demonstration runs with real processes, and so do single commands.
+//! Tests that run the demonstration and single commands with real processes.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -22,12 +22,12 @@ fn stopped_holder_is_refused_and_another_one_goes_on() {
     }
 }
 
-/// A process that ends with the test.
+/// A process that is killed when the test drops it.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already, or nobody needs it any more.
+        // Both calls may fail if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -65,7 +65,7 @@ fn commands_do_one_step_each() {
     };
     let (code, text) = run(&["show"]);
     assert!(code == Some(0) && text.starts_with(&format!("door: token {token}, until ")), "{text}");
-    // With a bound of the clocks of 1 s nothing would be left of it.
+    // A clock bound of 1 s leaves nothing of this lease.
     let (code, text) = run(&["hold", "gate", "--lease", "2s"]);
     assert!(code == Some(2) && text.contains("ask for more than 2s"), "{text}");
     drop(holder.0.stdin.take());

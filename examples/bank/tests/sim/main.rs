@@ -1,4 +1,4 @@
-//! The bank under simulation: every fault that Stentor survives, and the sum is the same at every cut.
+//! Simulates the bank. Under every fault that Stentor tolerates, the sum must be the same at every cut.
 
 mod naive;
 mod script;
@@ -11,7 +11,7 @@ use stentor_bank::Bank;
 use naive::NaiveBank;
 use script::{Found, script};
 
-/// Replies have as much room as those of a cluster that says nothing about it.
+/// Size of a reply, in bytes. It is the default of a cluster.
 const REPLY_BYTES: usize = 1024;
 
 fn cluster<S: stentor::StateMachine>(machine: fn() -> S, found: &Rc<Found>) -> SimCluster<S> {
@@ -30,10 +30,10 @@ fn sum_is_the_same_at_every_cut() {
     assert!(done.get() > 1000 && refused.get() > 100 && closed.get() > 10, "{found:?}");
 }
 
-/// The bank that a newcomer writes: one command, in which each group does its part at once.
+/// A mutant: a naive bank that transfers with one command, in which each group does its part at once.
 #[test]
 fn transfer_by_one_command_is_found_to_make_money() {
-    let error = cluster(NaiveBank::default, &Rc::default()).run(0..150).expect_err("a planted bug");
+    let error = cluster(NaiveBank::default, &Rc::default()).run(0..150).expect_err("the mutant is found");
     let failure = error.failure().unwrap_or_else(|| panic!("{error}"));
     println!("{failure}");
     assert_eq!(failure.property(), SimProperty::Script);

@@ -1,12 +1,13 @@
-//! The planted bug.
+//! The mutant.
 
 use std::io::{self, Read};
 
 use stentor::{Context, ReadContext, Reply, StateMachine};
 use stentor_bank::{Bank, Command, Ledger, Side, TransferId, Verdict};
 
-/// A bank that carries out a transfer with the first command: the payer's group debits the account, if it has enough, and the payee's group credits
-/// its own. Where the payer's group refuses, the payee's group does not know.
+/// A mutant of the bank that carries out a transfer with the first command. The payer's group debits the account if it
+/// has enough money, and the payee's group credits the payee. The payee's group does not know whether the payer's group
+/// has refused.
 #[derive(Clone, Default)]
 pub(crate) struct NaiveBank {
     sound: Bank,

@@ -1,4 +1,4 @@
-//! The script of a simulated client, and its judgement of the replies.
+//! The script of a simulated client, and its checks of the replies.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use stentor_bank::{Account, Command, Cut, Order, Outcome, Query, Transfer, Trans
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) cuts: Cell<u64>,
-    /// Cuts at which something was in flight.
+    /// Cuts at which an amount was in flight.
     pub(crate) in_flight: Cell<u64>,
     pub(crate) done: Cell<u64>,
     pub(crate) refused: Cell<u64>,
@@ -24,19 +24,20 @@ fn count(cell: &Cell<u64>) {
     cell.set(cell.get() + 1);
 }
 
-/// A client that opens two accounts, and then transfers, pays in and out, reads sums, and takes transfers of others back.
+/// A client that opens two accounts. Then it transfers, pays in and out, reads sums, and takes transfers of other
+/// clients back.
 struct Client {
     found: Rc<Found>,
-    /// Commands with which it begins.
+    /// The first commands of the client, in reverse order.
     first: Vec<(Account, Command)>,
     number: u64,
     transfer: Option<Transfer>,
-    /// Whether the call that is under way is the transfer's.
+    /// `true` if the call that is under way belongs to the transfer.
     is_transfer: bool,
     judged: usize,
 }
 
-/// Makes the script of a client.
+/// Returns the script of a client.
 pub(crate) fn script(client: usize, found: Rc<Found>) -> impl FnMut(&mut Turn<'_>) -> Next {
     let own = [client as u64, client as u64 + 3].map(Account);
     let first =
@@ -63,7 +64,7 @@ impl Client {
         if let Some((account, command)) = self.first.pop() {
             return Ok(Next::call(account.home(&groups).expect("there are groups"), bytes(command)));
         }
-        // Between the two commands of a transfer others look, and take it back.
+        // Between the two commands of a transfer other clients read it, and take it back.
         match turn.random().below(10) {
             0 => return Ok(Next::Wait(Duration::from_micros(50))),
             1..=2 => return Ok(Next::read(&groups[..], bytes(Query::Totals))),
@@ -90,7 +91,7 @@ impl Client {
         })
     }
 
-    /// Judges a call that has ended. Returns a transfer of somebody that is to be taken back.
+    /// Checks a call that has ended. Returns a transfer of another client that this client has to take back.
     fn judge(&mut self, call: &Seen) -> Result<Option<(TransferId, Order)>, String> {
         let is_transfer = std::mem::take(&mut self.is_transfer);
         match call.fate() {
@@ -114,7 +115,7 @@ impl Client {
                     other => Err(format!("{other:?}")),
                 }
             }
-            // Nobody can say whether it began; another client takes it back if it did.
+            // It is unknown whether the transfer began. If it did, another client takes it back.
             Fate::Unknown if is_transfer && self.transfer.is_some_and(|transfer| !transfer.may_be_sent_again()) => {
                 self.transfer = None;
                 Ok(None)

@@ -1,4 +1,4 @@
-//! The judge over all clients of a seed.
+//! The checks over all clients of a seed.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ pub(crate) struct Found {
     pub(crate) notified: u64,
 }
 
-/// All that the clients of one seed know. They learn of it in another order than that in which it happened.
+/// The facts that the clients of one seed have learned. They learn them in another order than that of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     /// The session that was granted a token.
     owners: BTreeMap<u64, [u8; 16]>,
-    /// Which token was valid, by lock and place in the order.
+    /// The token that was valid, by lock and position of the order.
     valid: BTreeMap<(String, u64), u64>,
     /// The latest end of a lease that a reply to its holder named, by token.
     promised: BTreeMap<u64, u64>,
-    /// When leases ran out, by token.
+    /// The time at which a lease ran out, by token.
     ran_out: BTreeMap<u64, u64>,
 }
 
 impl Judge {
-    /// At this place the lock was held so.
+    /// Records that the lock was held at this position. Fails if that contradicts what is known.
     pub(crate) fn was_held(&mut self, name: &str, place: u64, held: &Held) -> Result<(), String> {
         let owner = *self.owners.entry(held.token).or_insert(held.session);
         if owner != held.session {
@@ -44,7 +44,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A reply to the holder of a token named this end of the lease.
+    /// Records the end of a lease that a reply to the token's holder named. Fails if the lease ran out before.
     pub(crate) fn was_promised(&mut self, held: &Held) -> Result<(), String> {
         let promised = self.promised.entry(held.token).or_default();
         *promised = held.ends.max(*promised);

@@ -1,4 +1,4 @@
-//! The lock service under simulation: every fault that Stentor survives, and no two holders at a time.
+//! Simulates the lock service. Under every fault that Stentor tolerates, a lock must not have two holders at a time.
 
 mod judge;
 mod script;
@@ -19,7 +19,7 @@ fn cluster<S: StateMachine>(machine: fn() -> S, found: &Rc<RefCell<Found>>) -> S
     let (found, judge) = (Rc::clone(found), Rc::new(RefCell::new(Judge::default())));
     let cluster = SimCluster::new(machine, move |client| {
         if client == 0 {
-            // Another seed begins.
+            // A new seed begins.
             *judge.borrow_mut() = Judge::default();
         }
         script(Rc::clone(&judge), Rc::clone(&found))
@@ -37,10 +37,11 @@ fn lock_has_one_holder_at_a_time() {
     assert!(found.ran_out > 100 && found.notified > 300, "{found:?}");
 }
 
-/// A lease that ends before the moment that the reply to its holder named: two may hold the lock, each sure that it is alone.
+/// The mutant ends a lease before the time that the reply to its holder named. Two sessions may then hold the lock,
+/// each certain that it is alone.
 #[test]
 fn renewal_that_does_not_move_the_timer_is_found() {
-    let error = cluster(RenewsInVain::default, &Rc::default()).run(0..200).expect_err("a planted bug");
+    let error = cluster(RenewsInVain::default, &Rc::default()).run(0..200).expect_err("the mutant is found");
     let failure = error.failure().unwrap_or_else(|| panic!("{error}"));
     println!("{failure}");
     assert_eq!(failure.property(), SimProperty::Script);

@@ -17,13 +17,13 @@ const NAMES: [&str; 2] = ["door", "gate"];
 struct Client {
     judge: Rc<RefCell<Judge>>,
     found: Rc<RefCell<Found>>,
-    /// The tokens that it has got last, by lock. They may not be valid any more.
+    /// The last token that the client was granted, by lock. It may not be valid any more.
     tokens: BTreeMap<&'static str, u64>,
     judged: usize,
     notified: usize,
 }
 
-/// Makes the script of a client.
+/// Returns the script of a client.
 pub(crate) fn script(judge: Rc<RefCell<Judge>>, found: Rc<RefCell<Found>>) -> impl FnMut(&mut Turn<'_>) -> Next {
     let mut client = Client { judge, found, tokens: BTreeMap::new(), judged: 0, notified: 0 };
     move |turn| match client.judge(turn) {

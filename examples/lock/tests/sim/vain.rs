@@ -1,11 +1,12 @@
-//! The planted bug.
+//! The mutant.
 
 use std::io::{self, Read};
 
 use stentor::{Context, ReadContext, Reply, SessionId, StateMachine};
 use stentor_lock::{Command, Locks};
 
-/// Locks whose renewals are answered, and do not prolong the lease: the timer fires at the next place.
+/// A mutant of the locks that acknowledges renewals but does not prolong the lease: the timer fires at the next
+/// position.
 #[derive(Clone, Default)]
 pub(crate) struct RenewsInVain(Locks);
 
