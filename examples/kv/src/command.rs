@@ -1,26 +1,26 @@
-//! What clients ask for: the words of a request become an item for the machines of one group or of several.
+//! The requests of clients. The words of a request become an item for the state machines of one group or several.
 
 use crate::machine::decimal;
 use crate::partition::group_of;
 use crate::store::LONGEST;
 use crate::wire::{Ends, Op, SetOptions, put_item};
 
-/// How the values of the groups become one reply.
+/// The way in which the values of the groups become one reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// The value as it is.
+    /// The value without a change.
     Plain,
-    /// Milliseconds as seconds.
+    /// A value in milliseconds, as seconds.
     Seconds,
-    /// Whether it is there, as a type.
+    /// The existence of a key, as the name of its type.
     Type,
-    /// Whether it was done, as 1 or 0.
+    /// 1 if the change was made, or 0.
     Flag,
-    /// The sum of numbers, or that all is done.
+    /// The sum of the groups' numbers, or OK.
     Sum,
-    /// Values of keys: for each, the group that has it.
+    /// The values of keys. The numbers are the groups of the keys.
     Values(Vec<u16>),
-    /// A step of a scan in a group, with the pattern of the keys that are wanted.
+    /// A step of a scan in a group, with the pattern of the wanted keys.
     Scan(u16, Option<Vec<u8>>),
     /// The replies of a transaction.
     Exec(Vec<Shape>),
@@ -28,36 +28,36 @@ pub enum Shape {
     Watch(Vec<Vec<u8>>),
 }
 
-/// To which groups an item goes.
+/// The groups to which an item is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// One.
+    /// One group.
     One(u16),
-    /// Several, by rising number; each does what concerns its keys.
+    /// Several groups, sorted by number. Each of them handles its own keys.
     Several(Vec<u16>),
 }
 
-/// An item that is ready to be sent.
+/// The description of an item that is ready to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prepared {
-    /// What it does.
+    /// The operation of the item.
     pub op: Op,
-    /// Where it goes.
+    /// The groups to which it is sent.
     pub target: Target,
-    /// How it is answered.
+    /// The shape of its reply.
     pub shape: Shape,
 }
 
-/// What a request is.
+/// A parsed request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// The machines know: the item is written.
+    /// The state machines answer the request. Its item has been written.
     Item(Prepared),
-    /// The gateway answers by itself.
+    /// The gateway answers the request by itself.
     Own(Own),
 }
 
-/// What the gateway knows by itself.
+/// The requests that the gateway answers by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are those of the protocol")]
 pub enum Own {
@@ -79,21 +79,21 @@ pub enum Own {
     Unwatch,
 }
 
-/// Why a request is refused: an error of the protocol.
+/// The reason for which a request is refused, as an error of the protocol.
 pub type Refusal = std::borrow::Cow<'static, str>;
 
 const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
 const NOT_AN_INTEGER: Refusal = Refusal::Borrowed("ERR value is not an integer or out of range");
 
 impl Own {
-    /// Whether it is carried out at once also where requests are queued.
+    /// Returns whether the request is carried out at once even between MULTI and EXEC.
     #[must_use]
     pub fn ends_a_transaction(self) -> bool {
         matches!(self, Own::Multi | Own::Exec | Own::Discard | Own::Watch | Own::Reset | Own::Quit)
     }
 }
 
-/// What the gateway answers by itself, and how many arguments it has, at least and at most.
+/// The requests that the gateway answers by itself, with the minimum and maximum number of their arguments.
 const OWN: [(&str, Own, usize, usize); 16] = [
     ("ping", Own::Ping, 0, 1),
     ("multi", Own::Multi, 0, 0),
@@ -113,7 +113,8 @@ const OWN: [(&str, Own, usize, usize); 16] = [
     ("time", Own::Time, 0, 0),
 ];
 
-/// What the machines answer, and how many arguments it has, at least and at most. The most frequent ones first.
+/// The requests that the state machines answer, with the minimum and maximum number of their arguments. Frequent
+/// requests come first.
 const ITEMS: [(&str, usize, usize); 32] = [
     ("get", 1, 1),
     ("set", 2, 7),
@@ -149,17 +150,17 @@ const ITEMS: [(&str, usize, usize); 32] = [
     ("unlink", 1, usize::MAX),
 ];
 
-/// Returns the names of all requests, in small letters.
+/// Returns the names of all requests, in lower case.
 pub fn names() -> impl ExactSizeIterator<Item = &'static str> {
     let own = OWN.iter().map(|(name, ..)| *name);
     let all: Vec<_> = ITEMS.iter().map(|(name, ..)| *name).chain(own).collect();
     all.into_iter()
 }
 
-/// Reads a request for so many groups. What the machines are asked is written over `item`.
+/// Parses a request for a store of `groups` groups. Overwrites `item` with the item for the state machines.
 ///
 /// # Errors
-/// Why it is refused.
+/// The reason for which the request is refused.
 pub fn read(words: &[&[u8]], groups: u16, item: &mut Vec<u8>) -> Result<Wanted, Refusal> {
     item.clear();
     let mut name = [0; 16];
@@ -252,7 +253,7 @@ impl<'a> Reader<'a, '_> {
         Ok(prepared)
     }
 
-    /// An item about the first word, which is a key.
+    /// Makes an item for the group of the first word, which is a key.
     fn one(&mut self, op: Op, shape: Shape, arguments: &[&[u8]]) -> Prepared {
         put_item(op, arguments.iter().copied(), self.item);
         Prepared { op, target: Target::One(group_of(self.words[0], self.groups)), shape }
@@ -309,7 +310,7 @@ impl<'a> Reader<'a, '_> {
         Ok(self.one(Op::Expire, Shape::Plain, &[self.words[0], &options.to_bytes()]))
     }
 
-    /// An item about all words, which are keys.
+    /// Makes an item for the groups of all words, which are keys.
     fn each(&mut self, op: Op, shape: Shape) -> Prepared {
         put_item(op, self.words.iter().copied(), self.item);
         self.spread(op, shape, 1)
@@ -335,7 +336,7 @@ impl<'a> Reader<'a, '_> {
         Prepared { op, target: Target::Several((0..self.groups).collect()), shape: Shape::Sum }
     }
 
-    /// A cursor names a group in its upper bits.
+    /// Makes an item for a step of a scan. The upper bits of a cursor name a group.
     fn scan(&mut self) -> Result<Prepared, Refusal> {
         let cursor = std::str::from_utf8(self.words[0]).ok().and_then(|text| text.parse::<u64>().ok());
         let cursor = cursor.ok_or("ERR invalid cursor")?;
@@ -363,7 +364,7 @@ impl<'a> Reader<'a, '_> {
             }
         }
         if others {
-            // There are strings alone: no key matches.
+            // All values are strings, so no key matches another type.
             pattern = Some(b"[]".to_vec());
         }
         put_item(Op::Scan, [&place.to_le_bytes()[..], &count.to_le_bytes()], self.item);
@@ -375,7 +376,7 @@ fn integer(word: &[u8]) -> Result<i64, Refusal> {
     decimal(word).ok_or(NOT_AN_INTEGER)
 }
 
-/// Reads a duration or a time, in milliseconds.
+/// Parses a duration or a time, and converts it to milliseconds.
 fn duration(word: &[u8], unit: i64, name: &str) -> Result<i64, Refusal> {
     let ms = integer(word)?.checked_mul(unit).filter(|ms| *ms > 0);
     ms.ok_or_else(|| format!("ERR invalid expire time in '{name}' command").into())
@@ -430,7 +431,7 @@ mod tests {
         let known: std::collections::BTreeSet<&str> = names().collect();
         assert_eq!(known.len(), names().len());
         for (name, least, _) in ITEMS {
-            // Numbers are right for every argument.
+            // A number is valid for every argument.
             let text = (0..least).fold(name.to_owned(), |text, _| text + " 1");
             assert!(matches!(wanted(&text, 1), Ok(Wanted::Item(_))), "{text}: {:?}", wanted(&text, 1));
         }

@@ -1,4 +1,4 @@
-//! A whole store on this host: its nodes, each a process, and a gateway.
+//! A whole store on this host: its node processes and a gateway.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -9,25 +9,26 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// What a demonstration consists of.
+/// The composition of a demonstration's cluster.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// `shm` or `roce`.
+    /// Name of the fabric: `shm` or `roce`.
     pub fabric: String,
-    /// Partitions.
+    /// Number of partitions.
     pub groups: u16,
-    /// Members of each.
+    /// Number of members of each partition's group.
     pub replicas: u16,
 }
 
-/// The sizes that a store needs: a value of 64 KiB and the answer to a batch of queries. Batches make a small window enough.
+/// Limits for values of 64 KiB and for the answers to batches of queries. A small window suffices, because requests are
+/// sent in batches.
 const LIMITS: &str = "[limits]\nmessage_bytes = 1179648\nwindow = 64\nclients = 8\nbody_ring_kib = 2304\nreply_bytes = 131072\n\
                       reply_ring_kib = 1024\nsessions = 64\n";
 
-/// Returns the configuration of such a cluster. On `roce` each process has a loopback address of its own.
+/// Returns the configuration of a cluster of this shape. On `roce` each process has its own loopback address.
 ///
 /// # Errors
-/// If there are more groups or replicas than addresses.
+/// If the number of groups or replicas is out of range.
 pub fn configuration(shape: &Shape) -> Result<String> {
     ensure!((1..=200).contains(&shape.groups), "from 1 to 200 groups, not {}", shape.groups);
     ensure!((1..=9).contains(&shape.replicas), "from 1 to 9 replicas, not {}", shape.replicas);
@@ -45,7 +46,7 @@ pub fn configuration(shape: &Shape) -> Result<String> {
     Ok(text)
 }
 
-/// Writes 32 random bytes that only this user can read.
+/// Writes a file with 32 random bytes that only this user can read.
 fn write_key(path: &Path) -> io::Result<()> {
     let mut key = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
@@ -53,10 +54,10 @@ fn write_key(path: &Path) -> io::Result<()> {
     file.write_all(&key)
 }
 
-/// Nodes that run. They end with this.
+/// The running node processes. Dropping this value kills them.
 #[derive(Debug)]
 pub struct Nodes {
-    /// Each with its name.
+    /// The processes, with the names of their nodes.
     pub children: Vec<(String, Child)>,
     program: PathBuf,
     directory: PathBuf,
@@ -66,12 +67,12 @@ impl Nodes {
     /// Writes the configuration into a directory, and starts all nodes there.
     ///
     /// # Errors
-    /// If the directory cannot be written, or a process not be started.
+    /// If the directory cannot be written, or a process cannot be started.
     pub fn start(program: &Path, directory: &Path, shape: &Shape) -> Result<Nodes> {
         Nodes::start_configured(program, directory, shape, &configuration(shape)?)
     }
 
-    /// The same, with this text as the configuration of such a cluster.
+    /// Writes the given configuration for a cluster of this shape into a directory, and starts all nodes there.
     ///
     /// # Errors
     /// As [`start`](Nodes::start).
@@ -94,7 +95,7 @@ impl Nodes {
         let log = File::options().append(true).create(true).open(self.directory.join(format!("{name}.log")))?;
         let mut node = Command::new(&self.program);
         node.args(["node", name, "--config"]).arg(self.directory.join("cluster.toml"));
-        // Two demonstrations do not meet there.
+        // Each demonstration has its own directory for sockets, so that two of them do not collide.
         node.arg("--directory").arg(self.directory.join("sockets"));
         node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         node.spawn().with_context(|| format!("cannot start {}", self.program.display()))
@@ -103,7 +104,7 @@ impl Nodes {
     /// Kills a node, as `kill -9` does.
     ///
     /// # Errors
-    /// If it was not started here.
+    /// If no node of this name was started.
     pub fn kill(&mut self, name: &str) -> Result<()> {
         let (_, child) = self.children.iter_mut().find(|(known, _)| known == name).context("no such node")?;
         child.kill()?;
@@ -111,10 +112,10 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts a node again that was killed.
+    /// Restarts a node that was killed.
     ///
     /// # Errors
-    /// If it was not started here, or the process cannot be started.
+    /// If no node of this name was started, or the process cannot be started.
     pub fn restart(&mut self, name: &str) -> Result<()> {
         let child = self.spawn(name)?;
         let (_, known) = self.children.iter_mut().find(|(known, _)| known == name).context("no such node")?;
@@ -126,7 +127,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for (_, child) in &mut self.children {
-            // One that has ended already is only waited for.
+            // The kill has no effect on a process that has ended.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,10 +1,10 @@
-//! The state machine of a group: what each operation does.
+//! The state machine of a group. It carries out the operations.
 //!
 //! # Invariants
-//! - Items of a batch are carried out in order. One whose answer finds no room is not carried out, and neither is any behind it: they are
-//!   answered [`Value::Again`], and the gateway sends them again.
-//! - A command to several groups is about the keys that each of them has. Whether it is carried out depends on no key of another group,
-//!   so all groups carry it out, or none.
+//! - The items of a batch are carried out in order. An item whose answer has no room is not carried out, and neither
+//!   are the items after it. They are answered [`Value::Again`], and the gateway sends them again.
+//! - In a command to several groups, each group handles its own keys. No key of another group decides whether the
+//!   command is carried out, so either all groups carry it out or none.
 
 use std::io::{self, Read};
 
@@ -15,13 +15,13 @@ use crate::store::{Entry, FrozenStore, LONGEST, SCAN_END, Store};
 use crate::wire::{Arguments, Ends, Item, Items, Op, SMALL, SetOptions, Sink, Value};
 
 const MS: u64 = 1_000_000;
-/// The only timer: the next key ends.
+/// The only timer. It fires when the next key expires.
 const TIMER: u64 = 0;
-/// Keys that one scan hands over, at most.
+/// Maximum number of keys that one scan returns.
 const SCANNED: u32 = 1000;
-/// Room for the longest value, and for the items behind it.
+/// Room for the longest value and for the answers to the items after it, in bytes.
 const ROOMY: usize = LONGEST + 2 * SMALL + BEHIND as usize;
-/// Room that a scan leaves for the items behind it.
+/// Room that a scan leaves for the answers to the items after it, in bytes.
 const BEHIND: u16 = 1024;
 
 const NOT_AN_INTEGER: Value<'_> = Value::Error("ERR value is not an integer or out of range");
@@ -30,31 +30,31 @@ const MALFORMED: Value<'_> = Value::Error("ERR the gateway and the nodes are of 
 const TOO_LONG: Value<'_> = Value::Error("ERR the answer is longer than `reply_bytes` allows: ask for fewer keys");
 const VALUE_TOO_LONG: Value<'_> = Value::Error("ERR string exceeds maximum allowed size (64 KiB)");
 
-/// The machine.
+/// The state machine of one group.
 #[derive(Debug)]
 pub struct Machine {
     store: Store,
-    /// For when the timer is set.
+    /// The time for which the timer is set.
     timer: Option<u64>,
 }
 
-/// A place in the order.
+/// A position in the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Its time.
+    /// Its time, in nanoseconds.
     pub time: u64,
     /// Its index.
     pub index: u64,
 }
 
 impl Machine {
-    /// A machine without keys.
+    /// Returns a machine without keys.
     #[must_use]
     pub fn new(partition: Partition) -> Self {
         Machine { store: Store::new(partition), timer: None }
     }
 
-    /// Carries a batch out at a place.
+    /// Carries out a batch at this position.
     pub fn carry_out(&mut self, at: Place, batch: &[u8], out: &mut impl Sink) {
         self.store.expire(at.time);
         let Some(mut items) = Items::of_batch(batch) else { return MALFORMED.write(out) };
@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// Answers a batch of queries at a time.
+    /// Answers a batch of queries at this time.
     pub fn answer(&self, time: u64, batch: &[u8], out: &mut impl Sink) {
         let Some(mut items) = Items::of_batch(batch) else { return MALFORMED.write(out) };
         let mut room = Room { total: out.room(), is_full: false };
@@ -84,7 +84,8 @@ impl Machine {
         }
     }
 
-    /// Returns how long the answer to an item may be. `room`: where even the longest value would fit, no key is looked up.
+    /// Returns the maximum length of the answer to an item. If `room` suffices for the longest value, no key is looked
+    /// up.
     fn longest(&self, item: &Item<'_>, room: usize) -> usize {
         let length = |key: &[u8]| self.store.get(key, 0).map_or(0, |entry| entry.value.len()) + 5;
         let mut arguments = item.arguments;
@@ -99,13 +100,13 @@ impl Machine {
                 _ if gives => arguments.next().map_or(0, length),
                 Op::Mget => arguments.map(length).sum(),
                 Op::Scan => LONGEST + SMALL + usize::from(BEHIND),
-                // Another group may carry it out: it is not refused for its answer.
+                // A transaction is not refused for the length of its answer, because another group may carry it out.
                 Op::Exec => return 0,
                 _ => 0,
             }
     }
 
-    /// Carries out a transaction: checks the versions of the keys that were watched, then does everything.
+    /// Carries out a transaction: checks the versions of the watched keys, then carries out all commands.
     fn exec(&mut self, at: Place, arguments: Arguments<'_>, out: &mut impl Sink) {
         let (mut arguments, mut unchanged) = (arguments, true);
         while arguments.count() >= 3 {
@@ -131,7 +132,7 @@ impl Machine {
         item.arguments.count() > 0 && keys.into_iter().all(|key| !self.store.partition.has(key))
     }
 
-    /// Carries out anything but a transaction.
+    /// Carries out an item that is not a transaction.
     fn item(&mut self, at: Place, item: &Item<'_>, out: &mut impl Sink) {
         if !item.op.is_write() {
             return self.query(at.time, item, out);
@@ -260,7 +261,7 @@ impl Machine {
         Value::Integer(1).write(out);
     }
 
-    /// Answers an item that changes nothing.
+    /// Answers a read-only item.
     fn query(&self, time: u64, item: &Item<'_>, out: &mut impl Sink) {
         if !matches!(item.op, Op::Dbsize | Op::Scan) && self.has_none_of(item) {
             return Value::Elsewhere.write(out);
@@ -308,7 +309,7 @@ impl Machine {
         let (Some(cursor), Some(count)) = (cursor, count) else { return MALFORMED.write(out) };
         let (mut keys, mut room) = (Vec::new(), out.room().saturating_sub(SMALL + usize::from(BEHIND)));
         let next = self.store.scan(cursor as u64, count.clamp(1, SCANNED), time, |key| {
-            // The first one always has room: without it no scan would go on.
+            // The first key is always returned. Otherwise the scan would not advance.
             let fits = keys.is_empty() || key.len() + 5 <= room;
             if fits {
                 room = room.saturating_sub(key.len() + 5);
@@ -321,7 +322,7 @@ impl Machine {
         keys.into_iter().for_each(|key| Value::Bytes(key).write(out));
     }
 
-    /// Has the timer at the end of the next key.
+    /// Sets the timer to the time at which the next key expires.
     fn wind(&mut self, at: &Context<'_>) {
         let next = self.store.next_end();
         if next == self.timer {
@@ -342,8 +343,9 @@ struct Room {
 }
 
 impl Room {
-    /// Answers an item that needs so much room, with so many items behind it, if there is not enough. From the first one on that is sent
-    /// again, all are. One that has no room in an empty reply has none ever.
+    /// Refuses an item that needs `needs` bytes for its answer, with `behind` items after it, if there is not enough
+    /// room. After the first item that has to be sent again, all items have to be. An item whose answer has no room
+    /// even in an empty reply is refused permanently.
     fn refuses(&mut self, needs: usize, behind: usize, out: &mut impl Sink) -> bool {
         if !self.is_full && needs + behind <= out.room() {
             return false;
@@ -358,7 +360,7 @@ fn number(bytes: &[u8]) -> Option<i64> {
     bytes.try_into().ok().map(i64::from_le_bytes)
 }
 
-/// Reads a decimal number in the only form in which it is written: no plus sign, no zeros in front, no blanks.
+/// Parses a decimal number in its only canonical form: without plus sign, leading zeros and blanks.
 #[must_use]
 pub fn decimal(bytes: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(bytes).ok()?;
@@ -368,7 +370,7 @@ pub fn decimal(bytes: &[u8]) -> Option<i64> {
     if plain { text.parse().ok() } else { None }
 }
 
-/// When a key ends, in the time of the order; 0: never.
+/// Returns the time of the order at which a key expires, or 0 if it never does.
 fn end_of(ends: Ends, time: u64) -> u64 {
     let ns = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(MS);
     match ends {
@@ -403,7 +405,7 @@ impl StateMachine for Machine {
 
     fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         self.store.restore(from)?;
-        // The group's timer is set for the next end: it is part of the same state.
+        // The group's timer is part of the same state, so it is set for this time already.
         self.timer = self.store.next_end();
         Ok(())
     }
@@ -416,7 +418,7 @@ mod tests {
 
     const ALL: Partition = Partition { index: 0, of: 1 };
 
-    /// A reply with a limit.
+    /// A reply with a limit of its length.
     struct Limited(Vec<u8>, usize);
 
     impl Sink for Limited {
@@ -457,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_first_item_on_that_has_no_room_nothing_is_carried_out() {
+    fn no_item_is_carried_out_after_one_without_room() {
         let mut machine = Machine::new(ALL);
         let long = set(&mut machine, b"long", 600);
         let options = SetOptions::default().to_bytes();
@@ -479,7 +481,7 @@ mod tests {
         let answers = carried_out(&mut machine, 1000, &[(Op::Mget, &[long, long]), (Op::Strlen, &[long])]);
         assert!(answers[0].starts_with("Error(\"ERR the answer is longer"), "{answers:?}");
         assert_eq!(answers[1], "Integer(600)");
-        // Where there is plenty of room nothing is looked up, and the answer is the same.
+        // With plenty of room no key is looked up, and the answer is the same.
         assert_eq!(carried_out(&mut machine, 1 << 20, &[(Op::Get, &[long])]), ["600 bytes"]);
     }
 

@@ -26,7 +26,7 @@ struct Arguments {
 enum Kind {
     /// Start everything on this host: nodes and a gateway; Ctrl-C ends it
     Demo {
-        /// Where the gateway listens
+        /// Address at which the gateway listens
         #[arg(long, default_value = "127.0.0.1:6380")]
         listen: String,
         /// The fabric between the nodes
@@ -38,13 +38,13 @@ enum Kind {
         /// Nodes of each group
         #[arg(long, default_value_t = 3)]
         replicas: u16,
-        /// A directory for the configuration and the nodes' logs; a new one if it is not given
+        /// Directory for the configuration and the nodes' logs; a new one if it is not given
         #[arg(long)]
         directory: Option<PathBuf>,
     },
     /// Run one node
     Node {
-        /// Its name in the configuration
+        /// The node's name in the configuration
         name: String,
         /// The configuration
         #[arg(long, default_value = "cluster.toml")]
@@ -58,7 +58,7 @@ enum Kind {
     },
     /// Run a gateway
     Gateway {
-        /// Where it listens
+        /// Address at which the gateway listens
         #[arg(long, default_value = "127.0.0.1:6380")]
         listen: String,
         /// The configuration
@@ -67,13 +67,14 @@ enum Kind {
         /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
         #[arg(long, value_name = "DIR")]
         directory: Option<PathBuf>,
-        /// The address of this host that it uses on the fabric (roce)
+        /// Address of this host that the gateway uses on the fabric (roce)
         #[arg(long)]
         bind: Option<IpAddr>,
         /// How the gateway waits for the cluster
         #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
         wait: Wait,
-        /// Serve a store in this process instead, of so many partitions: nothing is replicated. It shows what the gateway itself costs
+        /// Serve a store in this process instead, with this number of partitions and without replication, to measure
+        /// the gateway alone
         #[arg(long, value_name = "GROUPS")]
         alone: Option<u16>,
     },
@@ -91,7 +92,7 @@ enum Wait {
     Adaptive,
     /// Sleep when there is nothing to do
     Block,
-    /// Poll all the time: a processor for each process
+    /// Poll all the time, which takes a processor for each process
     Poll,
 }
 
@@ -137,7 +138,7 @@ fn load(config: &Path, directory: Option<&Path>) -> Result<Cluster> {
     })
 }
 
-/// The number of the group that a node belongs to, and how many there are.
+/// Returns the index of the group that a node belongs to, and the number of groups.
 fn partition(cluster: &Cluster, name: &str) -> Result<Partition> {
     let of = cluster.groups().count() as u16;
     let index = cluster.groups().position(|group| cluster.members(group).any(|member| member == name));
@@ -159,7 +160,7 @@ fn node(name: &str, cluster: &Cluster, wait: Wait) -> Result<()> {
     Ok(())
 }
 
-/// A flag that SIGTERM and SIGINT set.
+/// Returns a flag that SIGTERM and SIGINT set.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {

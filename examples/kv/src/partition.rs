@@ -1,17 +1,18 @@
-//! Which group has a key.
+//! The mapping of keys to groups.
 //!
-//! As in a Redis cluster, a key has one of 16384 slots: the CRC16 of the key, or of what stands between its first `{` and the next `}` if
-//! that is not empty. So `{user7}.name` and `{user7}.mail` are in one group. Group number g of n has the slots s with s·n / 16384 = g.
+//! As in a Redis cluster, a key has one of 16384 slots. It is the CRC16 of the key, or of the text between the key's
+//! first `{` and the next `}` if this text is not empty. So `{user7}.name` and `{user7}.mail` are in one group. Group
+//! number g of n has the slots s with s·n / 16384 = g.
 
-/// Slots of all keys.
+/// Number of slots.
 const SLOTS: u32 = 16384;
 
-/// The part of all keys that one group has.
+/// The part of the keys that one group has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Partition {
     /// The group's number, from 0.
     pub index: u16,
-    /// How many groups there are, at least 1.
+    /// The number of groups, at least 1.
     pub of: u16,
 }
 
@@ -24,7 +25,7 @@ impl Partition {
     }
 }
 
-/// Returns the number of the group that has a key, of so many.
+/// Returns the number of the group that has a key, if there are `groups` groups.
 #[inline]
 #[must_use]
 pub fn group_of(key: &[u8], groups: u16) -> u16 {
@@ -49,7 +50,7 @@ fn tag_of(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM, the one that Redis uses: polynomial 0x1021, nothing reflected.
+/// Returns the CRC-16/XMODEM of the bytes, as Redis uses it: polynomial 0x1021, without reflection.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| crc << 8 ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // From the Redis cluster specification and `CLUSTER KEYSLOT`.
+        // These values are from the Redis cluster specification and `CLUSTER KEYSLOT`.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         for (key, slot) in
             [(&b"foo"[..], 12182), (b"somekey", 11058), (b"foo{hash_tag}", 2515), (b"bar{hash_tag}", 2515)]

@@ -1,26 +1,27 @@
-//! The Redis protocol: requests are read, replies are written.
+//! The Redis protocol: parses requests and writes replies.
 //!
-//! A request is an array of bulk strings, or one line with words (an *inline* request). That is all that clients send, so it is all that is
-//! read: in place, in one pass, with every length bounded. A general parser of the protocol takes nested arrays to any depth, and no inline
-//! requests.
+//! A request is an array of bulk strings, or one line with words (an *inline* request). Clients send nothing else, so
+//! this parser reads nothing else: in place, in one pass, with all lengths bounded. A general parser of the protocol
+//! accepts nested arrays of any depth, and no inline requests.
 
 use crate::store::LONGEST;
 
-/// Words of one request, at most.
+/// Maximum number of words in a request.
 const MOST_WORDS: usize = 4096;
-/// Bytes of an inline request, at most, and of the line with a length.
+/// Maximum size of an inline request and of a line with a length, in bytes.
 const LONGEST_LINE: usize = 16_384;
-/// Bytes of one request, at most.
+/// Maximum size of a request, in bytes.
 pub const LONGEST_REQUEST: usize = 16 * LONGEST;
 
-/// What is wrong with a request. Nothing behind it can be read.
+/// The error of a malformed request. No bytes after it can be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 
-/// Reads the first request, as places of its words in `bytes`, into `words`. Returns how many bytes it has; `None`: not all of it is there.
+/// Parses the first request, and writes the offsets of its words in `bytes` to `words`. Returns the request's size in
+/// bytes, or `None` if it is incomplete.
 ///
 /// # Errors
-/// If it is no request.
+/// If the bytes are not a request.
 pub fn read_request(bytes: &[u8], words: &mut Vec<(usize, usize)>) -> Result<Option<usize>, Malformed> {
     words.clear();
     match bytes.first() {
@@ -56,7 +57,7 @@ pub fn read_request(bytes: &[u8], words: &mut Vec<(usize, usize)>) -> Result<Opt
     Ok(Some(at))
 }
 
-/// Reads a number up to the end of its line. Returns it, and where the next line begins.
+/// Parses a number up to the end of its line. Returns it with the offset of the next line.
 fn read_number(bytes: &[u8], at: usize) -> Result<Option<(i64, usize)>, Malformed> {
     let rest = &bytes[at..];
     let window = &rest[..rest.len().min(24)];
@@ -94,62 +95,62 @@ fn read_inline(bytes: &[u8], words: &mut Vec<(usize, usize)>) -> Result<Option<u
 /// The version of the protocol in which replies are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Version {
-    /// What a connection begins with.
+    /// The version at the start of a connection.
     #[default]
     Two,
     /// After `HELLO 3`.
     Three,
 }
 
-/// Writes replies.
+/// A writer of replies.
 #[derive(Debug)]
 pub struct Writer<'a> {
     /// The version of the protocol.
     pub version: Version,
-    /// Where they go.
+    /// The destination of the replies.
     pub out: &'a mut Vec<u8>,
 }
 
 impl Writer<'_> {
-    /// A short text without line ends.
+    /// Writes a short text without line ends.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: its kind in capital letters, a blank, and what it is.
+    /// Writes an error: its kind in capital letters, a blank, and its description.
     pub fn error(&mut self, text: &str) {
         let clean: Vec<u8> = text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect();
         self.line(b'-', &clean);
     }
 
-    /// A number.
+    /// Writes a number.
     pub fn integer(&mut self, number: i64) {
         self.number(b':', number);
     }
 
-    /// Bytes.
+    /// Writes a byte string.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.number(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Nothing.
+    /// Writes a null value.
     pub fn nil(&mut self) {
         self.out.extend_from_slice(if self.version == Version::Three { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// A transaction that was not carried out.
+    /// Writes the reply of a transaction that was not carried out.
     pub fn nil_array(&mut self) {
         self.out.extend_from_slice(if self.version == Version::Three { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// So many replies follow.
+    /// Writes the head of an array. `count` replies follow.
     pub fn array(&mut self, count: usize) {
         self.number(b'*', count as i64);
     }
 
-    /// So many pairs of replies follow.
+    /// Writes the head of a map. `pairs` pairs of replies follow.
     pub fn map(&mut self, pairs: usize) {
         match self.version {
             Version::Three => self.number(b'%', pairs as i64),
@@ -189,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// The length of a request, and its words.
+    /// The size of a request in bytes, and its words.
     type Request<'a> = (usize, Vec<&'a [u8]>);
 
     fn read(bytes: &[u8]) -> Result<Option<Request<'_>>, Malformed> {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_at_once() {
+    fn malformed_requests_are_refused_at_once() {
         for bad in [
             &b"*1000000000\r\n"[..],
             b"*1\r\n$-1\r\n",
@@ -240,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..300), head in "[*$0-9\r\n]{0,20}") {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), head in "[*$0-9\r\n]{0,20}") {
             for bytes in [&bytes[..], &[head.as_bytes(), &bytes].concat()] {
                 if let Ok(Some((length, words))) = read(bytes) {
                     prop_assert!(length <= bytes.len() && words.len() <= MOST_WORDS);

@@ -1,12 +1,13 @@
 //! The part of the keys that one group has, with their values.
 //!
 //! # Invariants
-//! - The store depends on the commands and on the time of the order, and on nothing else. The order in which a hash table is gone through
-//!   is never seen: [`scan`](Store::scan) goes by a hash that is the same everywhere.
-//! - A key whose end has come is not there. It is taken away at the next place in the order, and the machine has a timer for that, so
-//!   an idle group forgets keys in time.
-//! - `freeze` costs one pointer for each of 1024 shards. A shard is copied when it changes while a frozen one lives.
-//! - `ends` has a pair for each key that ends, and nothing else.
+//! - The store depends only on the commands and on the time of the order. The iteration order of hash tables is never
+//!   visible: [`scan`](Store::scan) goes by a hash that is the same on all nodes.
+//! - A key that has expired is not visible. It is removed at the next position of the order. The machine has a timer
+//!   for that, so that an idle group drops expired keys in time.
+//! - `freeze` copies one pointer for each of 1024 shards. A shard is copied if it changes while a frozen store shares
+//!   it.
+//! - `ends` has one pair for each key that expires, and no others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
@@ -14,23 +15,23 @@ use std::sync::Arc;
 
 use crate::partition::{Partition, slot_of};
 
-/// Parts that are copied by themselves.
+/// Number of shards. Each shard is copied separately.
 const SHARDS: u16 = 1024;
 
-/// Where a [scan](Store::scan) ends.
+/// The cursor at the end of a [scan](Store::scan).
 pub const SCAN_END: u64 = (SHARDS as u64) << 32;
 
-/// The longest key and the longest value, bytes.
+/// Maximum length of a key and of a value, in bytes.
 pub const LONGEST: usize = 65_536;
 
-/// A value.
+/// The value of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Its bytes.
+    /// The bytes of the value.
     pub value: Vec<u8>,
-    /// The index of the command that changed it last. It rises with each change.
+    /// The index of the command that changed the value last. It rises with each change.
     pub version: u64,
-    /// When it ends, in the time of the order; 0: never.
+    /// Time of the order at which the key expires, or 0 if it never does.
     pub ends: u64,
 }
 
@@ -39,7 +40,7 @@ type Shard = HashMap<Box<[u8]>, Entry, foldhash::fast::RandomState>;
 /// Keys and their values.
 #[derive(Debug)]
 pub struct Store {
-    /// The keys that it may have.
+    /// The keys that the store may have.
     pub partition: Partition,
     shards: Vec<Arc<Shard>>,
     keys: u64,
@@ -47,20 +48,20 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store.
+    /// Returns an empty store.
     #[must_use]
     pub fn new(partition: Partition) -> Self {
         let shards = (0..SHARDS).map(|_| Arc::default()).collect();
         Store { partition, shards, keys: 0, ends: BTreeSet::new() }
     }
 
-    /// Returns how many keys it has. Keys whose end has come count until they are taken away.
+    /// Returns the number of keys. Expired keys count until they are removed.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Returns a value at a time.
+    /// Returns the value of a key at this time.
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8], time: u64) -> Option<&Entry> {
@@ -80,7 +81,7 @@ impl Store {
         self.move_end(key, before.unwrap_or(0), ends);
     }
 
-    /// Changes a value that is there, and sets its version.
+    /// Changes an existing value, and sets its version.
     pub fn change<R>(&mut self, key: &[u8], version: u64, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         let entry = Arc::make_mut(&mut self.shards[shard_of(key)]).get_mut(key)?;
         let before = entry.ends;
@@ -91,7 +92,7 @@ impl Store {
         Some(result)
     }
 
-    /// Takes a key away.
+    /// Removes a key.
     pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let at = shard_of(key);
         if !self.shards[at].contains_key(key) {
@@ -103,7 +104,7 @@ impl Store {
         Some(entry)
     }
 
-    /// Takes everything away.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         *self = Store::new(self.partition);
     }
@@ -120,27 +121,28 @@ impl Store {
         }
     }
 
-    /// Takes the keys away whose end has come.
+    /// Removes the keys that have expired.
     pub fn expire(&mut self, time: u64) {
         while let Some((ends, _)) = self.ends.first()
             && *ends <= time
             && let Some((_, key)) = self.ends.pop_first()
         {
-            // Its end is not in `ends` any more.
+            // The pair has been removed from `ends` already.
             if Arc::make_mut(&mut self.shards[shard_of(&key)]).remove(&key).is_some() {
                 self.keys -= 1;
             }
         }
     }
 
-    /// Returns when the next key ends.
+    /// Returns the time at which the next key expires.
     #[must_use]
     pub fn next_end(&self) -> Option<u64> {
         self.ends.first().map(|(ends, _)| *ends)
     }
 
-    /// Goes through the keys from a cursor on (0 at first), and hands over about `count` of them. `take` returns `false` if it has no room.
-    /// Returns the next cursor, [`SCAN_END`] at the end. A key that is there all the time is handed over at least once.
+    /// Visits about `count` keys from a cursor on, which is 0 at first. `take` returns `false` if it has no room.
+    /// Returns the next cursor, which is [`SCAN_END`] at the end. A key that exists during the whole scan is visited at
+    /// least once.
     pub fn scan<'a>(&'a self, cursor: u64, count: u32, time: u64, mut take: impl FnMut(&'a [u8]) -> bool) -> u64 {
         let (mut taken, mut from) = (0u32, cursor);
         for (at, shard) in self.shards.iter().enumerate().skip((cursor >> 32) as usize) {
@@ -153,7 +155,7 @@ impl Store {
             keys.sort_unstable();
             let mut last = None;
             for (place, key) in keys {
-                // Keys of one place go together.
+                // Keys with the same cursor are visited together.
                 if (taken >= count && last != Some(place)) || !take(key) {
                     return place;
                 }
@@ -167,16 +169,16 @@ impl Store {
         from.max(cursor.min(SCAN_END))
     }
 
-    /// Returns the values as they are now.
+    /// Returns a copy of the present values.
     #[must_use]
     pub fn freeze(&self) -> FrozenStore {
         FrozenStore { shards: self.shards.clone(), keys: self.keys }
     }
 
-    /// Replaces everything by what a frozen store wrote.
+    /// Replaces all keys by those that a frozen store wrote.
     ///
     /// # Errors
-    /// If the bytes are none of a store.
+    /// If the bytes are not those of a store.
     pub fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let mut store = Store::new(self.partition);
         for _ in 0..read_u64(from)? {
@@ -210,7 +212,7 @@ fn read_bytes(from: &mut dyn Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Values as they were.
+/// A copy of the values at one moment.
 #[derive(Debug)]
 pub struct FrozenStore {
     shards: Vec<Arc<Shard>>,

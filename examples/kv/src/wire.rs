@@ -1,10 +1,10 @@
-//! What a gateway and the machines of a group say to each other.
+//! The encoding of batches and values between a gateway and the state machines of a group.
 //!
 //! A *batch* is a number of items (16 bits) and the items. It is one command of the multicast, or one query. An *item* is an operation
 //! (8 bits), a number of arguments (16 bits), and for each a length (32 bits) and the bytes. All numbers are little-endian. The answer has
 //! one *value* for each item, in order.
 
-/// What an item does.
+/// The operation of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Op {
@@ -12,21 +12,21 @@ pub enum Op {
     Get = 1,
     /// key → length.
     Strlen,
-    /// key… → how many are there.
+    /// key… → number of those that exist.
     Exists,
     /// key… → values.
     Mget,
-    /// key → milliseconds until it ends; -1: it does not; -2: it is not there.
+    /// key → milliseconds until it expires; -1 if it never does; -2 if there is no such key.
     Ttl,
-    /// → how many keys there are.
+    /// → number of keys.
     Dbsize,
     /// cursor (8 bytes), count (4 bytes) → the next cursor (integer) and keys.
     Scan,
-    /// key → its version; 0: it is not there.
+    /// key → its version; 0 if there is no such key.
     Version,
-    /// key, value, [`SetOptions`] → ok, nil, or the value before.
+    /// key, value, [`SetOptions`] → ok, nil, or the previous value.
     Set = 32,
-    /// key… → how many were there.
+    /// key… → number of those that existed.
     Del,
     /// key, difference (8 bytes) → the new value.
     IncrBy,
@@ -34,15 +34,15 @@ pub enum Op {
     Append,
     /// (key, value)… → ok.
     Mset,
-    /// (key, value)… → 1 if none was there and all are set, or 0. All keys are in one group.
+    /// (key, value)… → 1 if no key existed and all are set, or 0. All keys are in one group.
     Msetnx,
-    /// key, [`SetOptions`] → 1 if the end was set, or 0.
+    /// key, [`SetOptions`] → 1 if the time of expiry was set, or 0.
     Expire,
-    /// key → 1 if the end was taken away, or 0.
+    /// key → 1 if the time of expiry was removed, or 0.
     Persist,
-    /// key → the value, which is taken away.
+    /// key → the value; the key is removed.
     Getdel,
-    /// → ok; nothing is there any more.
+    /// → ok; all keys are removed.
     Flush,
     /// (key, version)…, a batch → nil, or the values of the batch.
     Exec,
@@ -74,49 +74,49 @@ impl Op {
         ALL.into_iter().find(|op| *op as u8 == byte)
     }
 
-    /// Returns whether it changes anything.
+    /// Returns whether the operation is a write.
     #[must_use]
     pub fn is_write(self) -> bool {
         self as u8 >= Op::Set as u8
     }
 }
 
-/// When a key ends, and under what condition it is set.
+/// The time at which a key expires, and the conditions under which it is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetOptions {
-    /// Only if it is not there.
+    /// Only if the key does not exist.
     pub nx: bool,
-    /// Only if it is there.
+    /// Only if the key exists.
     pub xx: bool,
-    /// The answer is the value before.
+    /// The answer is the previous value.
     pub get: bool,
-    /// The end stays as it is.
+    /// The time of expiry does not change.
     pub keep_ttl: bool,
-    /// Only if the end is later than the one that is set; never counts as the latest.
+    /// Only if the new time of expiry is later than the present one. A key that never expires counts as the latest.
     pub gt: bool,
-    /// Only if the end is earlier.
+    /// Only if the new time of expiry is earlier than the present one.
     pub lt: bool,
-    /// When it ends.
+    /// The time of expiry.
     pub ends: Ends,
 }
 
-/// When a key ends.
+/// The time at which a key expires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Ends {
     /// Never.
     #[default]
     Never,
-    /// So many milliseconds after the time of the order.
+    /// This number of milliseconds after the time of the order.
     In(i64),
-    /// At this time, milliseconds since 1970.
+    /// This time, in milliseconds since 1970.
     At(i64),
 }
 
 impl SetOptions {
-    /// Bytes of an argument with options.
+    /// Size of the encoded options, in bytes.
     pub const BYTES: usize = 10;
 
-    /// As bytes.
+    /// Encodes the options.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let (unit, ms) = match self.ends {
@@ -132,7 +132,7 @@ impl SetOptions {
         bytes
     }
 
-    /// Reads what [`to_bytes`](SetOptions::to_bytes) wrote.
+    /// Decodes the bytes of [`to_bytes`](SetOptions::to_bytes).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<SetOptions> {
         let ([flags, unit], rest) = bytes.split_first_chunk()?;
@@ -165,7 +165,7 @@ pub fn put_item<'a>(op: Op, arguments: impl IntoIterator<Item = &'a [u8]>, out: 
 /// An item of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// Its arguments.
     pub arguments: Arguments<'a>,
@@ -191,7 +191,7 @@ impl<'a> Iterator for Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    /// Returns how many there are.
+    /// Returns the number of arguments that are left.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.count)
@@ -203,29 +203,29 @@ fn take_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// The items of a batch that are not read yet.
+/// The items of a batch that have not been read yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Items<'a> {
-    /// How many there are.
+    /// The number of items that are left.
     pub left: u16,
     bytes: &'a [u8],
 }
 
 impl<'a> Items<'a> {
-    /// Reads the head of a batch.
+    /// Reads the header of a batch.
     #[must_use]
     pub fn of_batch(batch: &'a [u8]) -> Option<Items<'a>> {
         let (count, bytes) = batch.split_first_chunk()?;
         Some(Items { left: u16::from_le_bytes(*count), bytes })
     }
 
-    /// Returns how many bytes are not read yet.
+    /// Returns the number of bytes that have not been read yet.
     #[must_use]
     pub fn unread(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Reads the next item. `None`: there is none, or the bytes are none.
+    /// Reads the next item. Returns `None` if there is none or it is malformed.
     #[inline]
     pub fn next_item(&mut self) -> Option<Item<'a>> {
         self.left = self.left.checked_sub(1)?;
@@ -241,12 +241,12 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Where values are written.
+/// The destination of values.
 pub trait Sink {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Returns how many bytes there is still room for.
+    /// Returns the number of bytes that still have room.
     fn room(&self) -> usize;
 }
 
@@ -260,7 +260,7 @@ impl Sink for stentor::Reply {
     }
 }
 
-/// Without limit.
+/// A sink without a limit.
 impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
@@ -280,32 +280,32 @@ const ERROR: u8 = b'-';
 const ELSEWHERE: u8 = b'>';
 const AGAIN: u8 = b'~';
 
-/// Bytes of the longest value, but for those that carry bytes of a key or a value.
+/// Maximum size of a value that has no bytes of a key or a value, in bytes.
 pub const SMALL: usize = 128;
 
-/// A value, without those that it contains.
+/// A value, without the values that it contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
-    /// There is nothing.
+    /// There is no value.
     Nil,
-    /// It is done.
+    /// The operation was carried out.
     Ok,
     /// A number.
     Integer(i64),
     /// Bytes.
     Bytes(&'a [u8]),
-    /// So many values follow.
+    /// An array of this many values, which follow.
     Array(u32),
-    /// Why it was not done.
+    /// The operation was not carried out, for this reason.
     Error(&'a str),
-    /// The item is about keys of other groups alone.
+    /// The item concerns only keys of other groups.
     Elsewhere,
-    /// Nothing was done, because there was no room for the answer. The same holds for all items behind it.
+    /// The item was not carried out, because there was no room for its answer. This also holds for all items after it.
     Again,
 }
 
 impl<'a> Value<'a> {
-    /// Writes it.
+    /// Writes the value.
     #[inline]
     pub fn write(self, out: &mut impl Sink) {
         match self {
@@ -324,7 +324,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Reads the first one. Returns it, and what follows.
+    /// Reads the first value. Returns it, and the bytes after it.
     #[inline]
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<(Value<'a>, &'a [u8])> {
@@ -354,7 +354,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Skips the first one, and all that it contains. Returns what follows.
+    /// Skips the first value with all values that it contains. Returns the bytes after them.
     #[must_use]
     pub fn skip(bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (mut left, mut rest) = (1u64, bytes);
@@ -437,7 +437,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Some(mut items) = Items::of_batch(&bytes) {
                 while let Some(item) = items.next_item() {
                     prop_assert!(item.arguments.map(<[u8]>::len).sum::<usize>() <= bytes.len());

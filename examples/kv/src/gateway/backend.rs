@@ -1,4 +1,4 @@
-//! Who answers batches: the groups of a cluster, or, to measure a gateway by itself, a store in this process.
+//! The store that answers batches: the groups of a cluster, or a store in this process for measuring the gateway alone.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,36 +10,36 @@ use stentor::{Cluster, Consistency, Group, LocalClient, Outcome, Refused, Reques
 use crate::machine::{Machine, Place};
 use crate::partition::Partition;
 
-/// How a batch is answered.
+/// The way in which a batch is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum How {
-    /// It has a place in the order.
+    /// The batch has a position in the order.
     Ordered,
-    /// It changes nothing, and has a place in the order.
+    /// The batch is read-only and has a position in the order.
     Query,
-    /// It changes nothing, and the leader answers it.
+    /// The batch is read-only, and the leader answers it.
     Leader,
 }
 
-/// The name of a batch that is under way.
+/// The identity of a batch in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Name {
     Cluster(Request),
     Own(u64),
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub(super) enum Answered<'a> {
-    /// Each group's number and reply.
+    /// The number of each group with its reply.
     Replies(Vec<(u16, &'a [u8])>),
-    /// It was not applied, and never will be.
+    /// The batch was not applied, and never will be.
     NotApplied(Refused),
-    /// Nobody knows, or the reply is lost.
+    /// The outcome is unknown, or the reply is lost.
     Unknown(String),
 }
 
-/// A cluster, or a store of its own.
+/// A cluster, or a store in this process.
 pub(super) enum Backend {
     Cluster(Box<Remote>),
     Own(Box<OwnStore>),
@@ -53,7 +53,7 @@ pub(super) struct Remote {
     client: LocalClient,
 }
 
-/// How long a batch waits for a majority of its groups.
+/// Time that a batch waits for a majority of its groups.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn connect(cluster: &Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> Result<LocalClient> {
@@ -67,7 +67,7 @@ fn connect(cluster: &Cluster, bind: Option<IpAddr>, wait: Option<WaitMode>) -> R
     Ok(client.connect_local()?)
 }
 
-/// The name of a batch, and each group's reply.
+/// The identity of a batch, and the reply of each group.
 type OwnAnswer = (u64, Vec<(u16, Vec<u8>)>);
 
 pub(super) struct OwnStore {
@@ -91,7 +91,7 @@ impl Backend {
     /// Sends a batch to groups.
     ///
     /// # Errors
-    /// Why it is not sent, and never will be.
+    /// The reason for which the batch is not sent, and never will be.
     pub(super) fn send(&mut self, to: &[u16], batch: &[u8], how: How) -> Result<Name, Refused> {
         match self {
             Backend::Cluster(remote) => remote.send(to, batch, how).map(Name::Cluster),
@@ -99,10 +99,11 @@ impl Backend {
         }
     }
 
-    /// Does one round. Each answer is handed over as it comes. Returns until when the gateway may sleep; `None`: not at all.
+    /// Does one round of work. Calls `each` for each outcome. Returns the time until which the gateway may sleep, or
+    /// `None` if it may not sleep.
     ///
     /// # Errors
-    /// Why the client has ended. Nothing is known of what was under way.
+    /// The reason for which the cluster's client has ended. The outcomes of all batches in flight are unknown then.
     pub(super) fn turn(&mut self, mut each: impl FnMut(Name, Answered<'_>)) -> Result<Option<Instant>> {
         match self {
             Backend::Cluster(remote) => {
@@ -123,7 +124,7 @@ impl Backend {
         }
     }
 
-    /// Connects anew, with another session.
+    /// Reconnects with another session.
     pub(super) fn reconnect(&mut self) -> Result<()> {
         if let Backend::Cluster(remote) = self {
             remote.client = connect(&remote.cluster, remote.bind, remote.wait)?;
@@ -158,7 +159,7 @@ impl Remote {
 }
 
 fn answered<'a>(groups: &[Group], outcome: &Outcome<'a>) -> Answered<'a> {
-    // Groups rise in the order of the configuration.
+    // The handles of groups are sorted in the order of the configuration.
     let number = |group: Group| groups.binary_search(&group).unwrap_or_default() as u16;
     match outcome {
         Outcome::Applied(replies) => {

@@ -1,15 +1,17 @@
-//! One TCP client.
+//! The connection of one TCP client.
 //!
 //! # States
-//! *reading* → *waiting* (a burst of requests is under way) → *reading* …, or → *closing* (the last replies go out). A client that has ended its
-//! side is answered what it has asked, and closed then.
+//! *reading* → *waiting* (a burst of requests is in flight) → *reading* …, or → *closing* (the last replies are sent).
+//! If a client has shut down its side, its requests are answered before the connection is closed.
 //!
 //! # Invariants
-//! - Requests of one client take effect in the order in which they were sent, and replies come in that order. All requests that are there,
-//!   up to [`MOST`], make a *burst*; the next one begins when the burst is answered.
-//! - In a burst, a group gets either queries alone, which its leader answers, or everything in one order. So a client that pipelines GET
-//!   behind SET reads what it wrote, and one that only reads costs no place in the order.
-//! - A request to several groups, a transaction and WATCH are a burst of their own.
+//! - Requests of one client take effect in the order in which they were sent, and the replies have this order. All
+//!   requests that have been received, up to [`MOST`], form a *burst*. The next burst begins when all requests of this
+//!   one are answered.
+//! - In a burst, a group receives either only queries, which its leader answers, or all requests in one order. So a
+//!   client that pipelines GET after SET reads the value that it wrote, and a client that only reads needs no position
+//!   in the order.
+//! - A request to several groups, a transaction and WATCH each form a burst of their own.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -23,23 +25,23 @@ use crate::partition::group_of;
 use crate::resp::{LONGEST_REQUEST, Version, Writer, read_request};
 use crate::wire::{Op, Value, put_item};
 
-/// Requests of one burst.
+/// Maximum number of requests in a burst.
 const MOST: usize = 1024;
-/// Replies that wait for a client that does not read: nothing more is read from it.
+/// Limit of unread replies, in bytes. Above it the gateway reads no requests from the client.
 const MOST_UNREAD: usize = 1 << 20;
 
-/// Bytes of a buffer that a connection keeps.
+/// Capacity of a buffer that a connection keeps, in bytes.
 const KEPT: usize = 16 << 10;
 
-/// A reply that is not there, or has not gone out.
+/// A reply that is missing or has not been sent yet.
 #[derive(Default)]
 struct Slot {
-    /// `None`: it is there.
+    /// `None` if the reply has arrived.
     shape: Option<Shape>,
     reply: Vec<u8>,
 }
 
-/// Requests between MULTI and EXEC.
+/// The requests between MULTI and EXEC.
 #[derive(Default)]
 struct Transaction {
     commands: Vec<(Prepared, Vec<u8>)>,
@@ -51,56 +53,58 @@ pub(super) struct Connection {
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
     pub(super) version: Version,
-    /// For what readiness the socket is watched.
+    /// The events for which epoll watches the socket.
     pub(super) watched_for: Interest,
     input: Vec<u8>,
     from: usize,
     output: Vec<u8>,
     sent: usize,
     slots: Vec<Slot>,
-    /// Slots that are used in the burst, that are not answered, and whose replies are in the output.
+    /// The number of slots in the burst. `missing` counts the unanswered ones, and `out` the ones whose replies are in
+    /// the output.
     used: usize,
     missing: usize,
     out: usize,
     transaction: Option<Transaction>,
-    /// Keys with their versions. All are in one group.
+    /// Watched keys with their versions. All of them are in one group.
     watched: Vec<(Vec<u8>, i64)>,
     closing: bool,
-    /// The client sends nothing more.
+    /// `true` if the client has shut down its side.
     ended: bool,
     words: Vec<(usize, usize)>,
 }
 
-/// For what readiness a socket is watched.
+/// The events for which a socket is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Interest {
     pub(super) reads: bool,
     pub(super) writes: bool,
 }
 
-/// What a connection needs of the gateway to go on.
+/// The parts of the gateway that a connection needs to proceed.
 pub(super) struct Desk<'a> {
     pub(super) queues: &'a mut Queues,
     pub(super) groups: u16,
     pub(super) now: Instant,
-    /// The place of the connection, and which one has it.
+    /// The number of the connection and its generation.
     pub(super) me: (u32, u32),
     pub(super) facts: own::Facts,
-    /// Requests since the start.
+    /// Number of requests since the start.
     pub(super) requests: &'a mut u64,
     pub(super) item: &'a mut Vec<u8>,
-    /// Items of the burst for one group each: the group, whether it changes something, the slot, and the bytes up to there.
+    /// The items of the burst that go to one group each: the group, whether the item is a write, the slot, and the end
+    /// of the item in `bytes`.
     pub(super) singles: &'a mut Vec<(u16, bool, u32, usize)>,
     pub(super) bytes: &'a mut Vec<u8>,
 }
 
-/// What becomes of a request.
+/// The effect of a request on its burst.
 enum Step {
-    /// The next one can be read.
+    /// The next request can be read.
     Next,
-    /// The burst ends before it.
+    /// The burst ends before this request.
     Wait,
-    /// The burst ends with it.
+    /// The burst ends after this request.
     End,
 }
 
@@ -128,17 +132,17 @@ impl Connection {
         }
     }
 
-    /// Reads what has come, through a buffer that connections share: most of them are idle.
+    /// Reads the available bytes. All connections share the buffer, because most of them are idle.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the connection is broken.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         while self.reads() {
             match self.stream.read(buffer) {
                 Ok(0) => self.ended = true,
                 Ok(count) => {
                     self.input.extend_from_slice(&buffer[..count]);
-                    // What did not fill the buffer was all that there is.
+                    // A read that does not fill the buffer has drained the socket.
                     if count < buffer.len() {
                         return Ok(());
                     }
@@ -151,28 +155,29 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether more is read: not while the client owes its part, since an event that nobody takes would come again at once.
+    /// Returns whether the gateway reads from this client. It does not while the client's input or output buffer is
+    /// full: an epoll event that is not handled would return at once.
     fn reads(&self) -> bool {
         let has_room = self.input.len() - self.from < 2 * LONGEST_REQUEST;
         !self.closing && !self.ended && has_room && !self.is_full()
     }
 
-    /// For what readiness the socket is to be watched.
+    /// Returns the events for which the socket should be watched.
     pub(super) fn interest(&self) -> Interest {
         Interest { reads: self.reads(), writes: self.sent < self.output.len() }
     }
 
-    /// Whether the client has not read so much that nothing more is begun for it.
+    /// Returns whether the client has so many unread replies that no more requests are started for it.
     pub(super) fn is_full(&self) -> bool {
         self.output.len() - self.sent >= MOST_UNREAD
     }
 
-    /// Begins the next burst, if none is under way and there are requests.
+    /// Begins the next bursts, as long as none is in flight and there are requests.
     pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
         while self.missing == 0 && !self.closing && !self.is_full() && self.begin_burst(desk) {}
     }
 
-    /// Returns whether there was a request.
+    /// Begins a burst. Returns `false` if there was no request.
     fn begin_burst(&mut self, desk: &mut Desk<'_>) -> bool {
         desk.singles.clear();
         desk.bytes.clear();
@@ -222,7 +227,8 @@ impl Connection {
         any
     }
 
-    /// Hands the items for one group each to the queues. A group gets queries alone, or all in one order.
+    /// Pushes the items for one group each into the queues. A group receives either only queries or all items in one
+    /// order.
     fn send_burst(&mut self, desk: &mut Desk<'_>) {
         let Desk { queues, singles, bytes, now, me, .. } = desk;
         let mut from = 0;
@@ -274,7 +280,7 @@ impl Connection {
 
     fn send_item(&mut self, prepared: Prepared, desk: &mut Desk<'_>) -> Step {
         let Prepared { op, target, shape } = prepared;
-        // A time to live is as of now, so it has a place in the order.
+        // A time to live is relative to the present time of the order, so the query needs a position in the order.
         let ordered = op.is_write() || op == Op::Ttl;
         match target {
             Target::One(group) => {
@@ -306,7 +312,8 @@ impl Connection {
         self.answer_with(|writer| writer.simple("QUEUED"));
     }
 
-    /// A client counts the replies of a transaction, so what is not queued breaks it.
+    /// Rejects a request between MULTI and EXEC. It breaks the transaction, because the client counts on one reply for
+    /// each command.
     fn refuse_in_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.broken = true;
@@ -435,7 +442,7 @@ impl Connection {
         }
     }
 
-    /// Uses the next slot for a reply that the machines give.
+    /// Uses the next slot for a reply of the state machines.
     fn wait_for(&mut self, shape: Shape) -> u32 {
         self.next_slot().shape = Some(shape);
         self.missing += 1;
@@ -458,14 +465,14 @@ impl Connection {
         write(&mut Writer { version, out: &mut self.next_slot().reply });
     }
 
-    /// The machines have answered an item.
+    /// Stores the answer of the state machines to an item.
     pub(super) fn answered(&mut self, slot: u32, parts: &[Part<'_>], groups: u16) {
         let (version, at) = (self.version, slot as usize);
         let Some(shape) = self.slots.get_mut(at).and_then(|slot| slot.shape.take()) else { return };
         if let Shape::Watch(keys) = &shape {
             self.note_versions(keys, parts);
         }
-        // The next one that goes out needs no copy.
+        // The next reply to be sent goes into the output without a copy.
         let is_next = at == self.out;
         let out = if is_next { &mut self.output } else { &mut self.slots[at].reply };
         reply::write(&shape, parts, groups, &mut Writer { version, out });
@@ -476,7 +483,7 @@ impl Connection {
         }
     }
 
-    /// Nobody answers an item.
+    /// Answers an item with an error, because no group answers it.
     pub(super) fn failed(&mut self, slot: u32, why: &str) {
         let Some(slot) = self.slots.get_mut(slot as usize).filter(|slot| slot.shape.is_some()) else { return };
         slot.shape = None;
@@ -505,10 +512,10 @@ impl Connection {
         }
     }
 
-    /// Writes what the client takes now.
+    /// Writes as many bytes as the socket accepts.
     ///
     /// # Errors
-    /// If the client is gone, or was to go, and has got everything.
+    /// If the connection is broken, or is closing and all replies are written.
     pub(super) fn write(&mut self) -> io::Result<()> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {

@@ -1,9 +1,10 @@
-//! Patterns of keys, as Redis has them: `*`, `?`, `[a-c]`, `[^a]` and `\` before a byte that is meant as it is.
+//! Patterns of keys with the syntax of Redis: `*`, `?`, `[a-c]`, `[^a]` and `\` before a literal byte.
 
-/// Returns whether a pattern matches all of a text. The time is at most that of one try for each `*` and byte of the text.
+/// Returns whether a pattern matches a whole text. The time is at most one attempt for each pair of a `*` and a byte of
+/// the text.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // Behind the last star: where to go on, in the pattern and in the text.
+    // The positions in the pattern and in the text at which to retry after a mismatch. They are after the last star.
     let mut again: Option<(usize, usize)> = None;
     loop {
         if pattern.get(at) == Some(&b'*') {
@@ -26,7 +27,7 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Returns how many bytes of the pattern match a byte.
+/// Returns the number of bytes of the pattern that match this byte, or `None` if they do not match it.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),

@@ -1,7 +1,7 @@
-//! A gateway: many TCP clients that speak the Redis protocol, one client of the cluster.
+//! A gateway. It serves many TCP clients over the Redis protocol as one client of the cluster.
 //!
-//! One thread does everything. In each round it reads what clients have sent, hands their requests to the groups in batches, takes what
-//! the groups have answered, and writes the replies. It sleeps when there is nothing of all that.
+//! One thread does all the work. In each round it reads requests of clients, sends them to the groups in batches,
+//! receives answers of the groups, and writes replies. It sleeps when there is nothing to do.
 
 mod backend;
 mod connection;
@@ -32,46 +32,47 @@ const LISTENER: u64 = u64::MAX;
 const CLUSTER: u64 = u64::MAX - 1;
 const EVENTS: usize = 1024;
 const READ_BYTES: usize = 64 << 10;
-/// The gateway looks at its surroundings that often.
+/// Maximum time that the gateway sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
-/// Between two attempts to reach the cluster again.
+/// Pause between two attempts to reconnect to the cluster.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long nobody is let in when descriptors have run out.
+/// Time for which no client is accepted after descriptors have run out.
 const DEAF: Duration = Duration::from_millis(200);
 
-/// What a gateway serves.
+/// The store behind a gateway.
 pub enum Serves {
     /// A cluster.
     Cluster {
-        /// It.
+        /// The cluster.
         cluster: Cluster,
         /// The address of this host on the fabric.
         bind: Option<IpAddr>,
-        /// How the gateway waits for it.
+        /// The way in which the gateway waits for the cluster.
         wait: Option<WaitMode>,
     },
-    /// A store in this process, of so many partitions. Nothing is replicated: it shows what the gateway itself costs.
+    /// A store in this process with this number of partitions. Nothing is replicated. It measures the cost of the
+    /// gateway itself.
     Own(u16),
 }
 
-/// A gateway that listens.
+/// A listening gateway.
 pub struct Gateway {
     listener: TcpListener,
     epoll: OwnedFd,
     backend: Backend,
     clients: Clients,
     buffer: Vec<u8>,
-    /// There was no descriptor for a client: nobody is let in before.
+    /// The time until which no client is accepted, because descriptors have run out.
     deaf_until: Option<Instant>,
     stop: Arc<AtomicBool>,
 }
 
-/// The TCP clients, and what they wait for.
+/// The TCP clients and their pending requests.
 struct Clients {
     groups: u16,
     places: Vec<(u32, Option<Connection>)>,
     free: Vec<u32>,
-    /// Those that have something to be written or begun.
+    /// The connections that may have bytes to write or requests to start.
     touched: Vec<u32>,
     queues: Queues,
     began: Instant,
@@ -84,10 +85,10 @@ struct Clients {
 }
 
 impl Gateway {
-    /// Listens at an address, and connects to the cluster. Ends when `stop` is set.
+    /// Listens at an address, and connects to the cluster. The gateway ends when `stop` is set.
     ///
     /// # Errors
-    /// If the address is taken, or no majority of a group is there in time.
+    /// If the address is in use, or no majority of a group is reachable in time.
     pub fn new(listen: &str, serves: Serves, stop: Arc<AtomicBool>) -> Result<Gateway> {
         raise_limit();
         let listener =
@@ -124,16 +125,16 @@ impl Gateway {
         Ok(Gateway { listener, epoll, backend, clients, buffer: vec![0; READ_BYTES], deaf_until: None, stop })
     }
 
-    /// Returns the port at which it listens.
+    /// Returns the port at which the gateway listens.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.clients.port
     }
 
-    /// Serves clients until it is told to stop.
+    /// Serves clients until `stop` is set.
     ///
     /// # Errors
-    /// If the operating system refuses what it needs, or the cluster cannot be reached for a long time.
+    /// If a system call fails, or the cluster cannot be reached for a long time.
     pub fn run(mut self) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         let mut sleeps_until = None;
@@ -189,7 +190,7 @@ impl Gateway {
                     self.deaf_until = Some(Instant::now() + DEAF);
                     return Ok(());
                 }
-                // The client is gone already.
+                // The client has closed the connection already.
                 Err(_) => {}
             }
         }
@@ -211,7 +212,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Begins what can begin, takes what is answered, and writes. Returns until when there is nothing to do; `None`: there is.
+    /// Starts requests, handles answers, and writes replies. Returns the time until which there is nothing to do, or
+    /// `None` if there is work left.
     fn round(&mut self) -> Result<Option<Instant>> {
         self.go_on();
         let Gateway { backend, clients, .. } = self;
@@ -240,12 +242,12 @@ impl Gateway {
             std::thread::sleep(RETRY);
         }
         if let Some(descriptor) = self.backend.descriptor() {
-            // The descriptor before went with its client.
+            // The old descriptor was removed from epoll when its client was dropped.
             let _ = epoll::add(&self.epoll, descriptor, EventData::new_u64(CLUSTER), EventFlags::IN);
         }
     }
 
-    /// Writes to clients, and begins their next requests.
+    /// Writes to clients, and starts their next requests.
     fn go_on(&mut self) {
         let mut touched = std::mem::take(&mut self.clients.touched);
         for place in touched.drain(..) {
@@ -253,16 +255,17 @@ impl Gateway {
                 self.close(place);
             }
         }
-        // Those that were touched meanwhile are looked at in the next round.
+        // Connections that were touched meanwhile are handled in the next round.
         if self.clients.touched.is_empty() {
             self.clients.touched = touched;
         }
     }
 
-    /// Writes to a client, and begins its next requests; those that waited until it had read, too.
+    /// Writes to a client, and starts its next requests. They include requests that waited until the client had read
+    /// replies.
     ///
     /// # Errors
-    /// If it is gone, or was to go.
+    /// If the connection is broken, or has been closed after its last reply.
     fn go_on_with(&mut self, place: u32) -> io::Result<()> {
         loop {
             self.clients.begin(place);
@@ -295,10 +298,10 @@ impl Gateway {
     }
 }
 
-/// Allows as many clients as the system lets this process have.
+/// Raises the limit of open files, so that as many clients as possible can connect.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // With the limit that there is, fewer clients are served.
+    // If that fails, the gateway serves fewer clients.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -313,7 +316,7 @@ impl Clients {
         self.places.get_mut(place as usize)?.1.as_mut()
     }
 
-    /// Begins a client's next requests.
+    /// Starts a client's next requests.
     fn begin(&mut self, place: u32) {
         let clients = self.places.len() - self.free.len();
         let Clients { groups, places, queues, began, requests, port, item, singles, bytes, .. } = self;
@@ -353,7 +356,7 @@ impl Clients {
         }
     }
 
-    /// The client of the cluster has ended. Nobody knows what became of what was under way.
+    /// Handles the end of the cluster's client. The outcomes of all batches in flight are unknown.
     fn lose(&mut self, why: &str) {
         let Clients { places, queues, touched, .. } = self;
         for batch in queues.lose() {

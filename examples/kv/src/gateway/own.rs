@@ -1,4 +1,4 @@
-//! What a gateway answers by itself.
+//! The requests that a gateway answers by itself.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,10 +7,10 @@ use super::glob::matches;
 use crate::command::{Own, names};
 use crate::resp::{Version, Writer};
 
-/// The version of Redis whose behaviour the replies have.
+/// Version of Redis whose behaviour the replies follow.
 const REDIS_VERSION: &str = "7.0.0";
 
-/// What a gateway says of itself.
+/// Facts about a gateway, for INFO.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) clients: usize,
@@ -20,14 +20,14 @@ pub(super) struct Facts {
     pub(super) port: u16,
 }
 
-/// What a gateway says of a client.
+/// Facts about a TCP client, for CLIENT.
 pub(super) struct Known {
     pub(super) number: u64,
     pub(super) name: Vec<u8>,
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Reads HELLO: the version that is asked for, and the client's name.
+/// Reads HELLO. Returns the requested version and the client's name.
 pub(super) fn version_of(words: &[&[u8]], now: Version) -> Result<(Version, Option<Vec<u8>>), &'static str> {
     let version = match words.get(1).copied() {
         None => now,
@@ -65,7 +65,7 @@ pub(super) fn hello(number: u64, writer: &mut Writer<'_>) {
     writer.array(0);
 }
 
-/// Answers CLIENT. Returns the name that the client has given itself.
+/// Answers CLIENT. Returns a name that the client has set for itself.
 pub(super) fn client(words: &[&[u8]], known: &Known, writer: &mut Writer<'_>) -> Option<Vec<u8>> {
     let line = || {
         let address = known.address.map_or_else(String::new, |address| address.to_string());
@@ -90,7 +90,7 @@ pub(super) fn client(words: &[&[u8]], known: &Known, writer: &mut Writer<'_>) ->
     None
 }
 
-/// Answers what depends on the gateway alone.
+/// Answers a request that depends only on the gateway.
 pub(super) fn answer(own: Own, words: &[&[u8]], facts: &Facts, writer: &mut Writer<'_>) {
     match own {
         Own::Ping => match words.get(1) {
@@ -109,7 +109,7 @@ pub(super) fn answer(own: Own, words: &[&[u8]], facts: &Facts, writer: &mut Writ
         Own::Config => config(words, writer),
         Own::Info => info(facts, writer),
         Own::Command => command(words, writer),
-        // The connection answers these.
+        // `Connection` answers the other requests.
         _ => writer.error("ERR unknown command"),
     }
 }
@@ -160,7 +160,7 @@ fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
             names().for_each(|name| writer.bulk(name.as_bytes()));
         }
         Some(b"docs") => writer.map(0),
-        // Clients use it for hints alone.
+        // Clients use this reply only for hints.
         None | Some(b"info") => writer.array(0),
         Some(_) => writer.error("ERR of COMMAND there are COUNT, LIST, DOCS and INFO"),
     }

@@ -1,9 +1,10 @@
-//! Items of many clients go to a group together: as batches.
+//! The queues in which items of many clients wait for a group, and the batches in which they are sent.
 //!
 //! # Invariants
-//! - Items of one client to one group keep their order: they are in one batch, or a later one is not sent before the earlier ones are
-//!   answered. Connections see to that ([`connection`](super::connection)); here nothing overtakes within a queue.
-//! - A batch that is refused was applied nowhere, so its items go back to where they were.
+//! - Items of one client to one group keep their order: they are in one batch, or a later item is not sent before the
+//!   earlier ones are answered. [`Connection`](super::connection) ensures this. Within a queue no item overtakes
+//!   another.
+//! - A refused batch was applied nowhere, so its items return to their places in the queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,34 +14,34 @@ use stentor::Refused;
 use super::backend::{Backend, How, Name};
 use crate::wire::{Items, Value};
 
-/// Items of one batch, at most.
+/// Maximum number of items in a batch.
 const MOST_ITEMS: usize = 512;
-/// Bytes of one batch, unless one item has more.
+/// Maximum number of bytes in a batch, unless it is a single longer item.
 const MOST_BYTES: usize = 32 << 10;
-/// Batches that are under way to one group at a time. While they are, the next one gathers more.
+/// Maximum number of batches that are in flight to one group. While they are, the next batch grows.
 const UNDER_WAY: usize = 4;
-/// Transactions and commands to several groups that are under way at a time.
+/// Maximum number of transactions and of commands to several groups that are in flight.
 const SPREAD_UNDER_WAY: usize = 32;
-/// How long a batch that is refused is sent again.
+/// Time for which a refused batch is retried.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who waits for an answer.
+/// The request that waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Waiter {
     pub(super) connection: u32,
-    /// Which one had that place.
+    /// Generation of the connection, since the number of a closed connection is reused.
     pub(super) generation: u32,
     pub(super) slot: u32,
-    /// When it was asked.
+    /// Time of the request.
     pub(super) since: Instant,
 }
 
-/// Items that wait to be sent.
+/// The items that wait to be sent to one group.
 #[derive(Default)]
 struct Queue {
     waiters: VecDeque<(Waiter, u32)>,
     bytes: Vec<u8>,
-    /// Those before are sent.
+    /// Offset of the first item in `bytes` that has not been sent.
     from: usize,
     under_way: usize,
 }
@@ -51,7 +52,7 @@ impl Queue {
         self.bytes.extend_from_slice(item);
     }
 
-    /// Takes the next batch.
+    /// Moves items from the queue to the next batch.
     fn take(&mut self, batch: &mut Batch) {
         let mut bytes = 0;
         while batch.waiters.len() < MOST_ITEMS
@@ -74,7 +75,7 @@ impl Queue {
         }
     }
 
-    /// Puts items back that were taken, in front of all others.
+    /// Puts items of a batch back in front of all others.
     fn put_back(&mut self, items: &[(Waiter, &[u8])]) {
         let mut bytes = Vec::new();
         items.iter().for_each(|(_, item)| bytes.extend_from_slice(item));
@@ -84,13 +85,13 @@ impl Queue {
     }
 }
 
-/// Items that are under way together.
+/// Items that are sent together.
 pub(super) struct Batch {
     pub(super) to: Vec<u16>,
     how: How,
     pub(super) waiters: Vec<Waiter>,
     payload: Vec<u8>,
-    /// It came by [`push_alone`](Queues::push_alone).
+    /// `true` if the batch was made by [`push_alone`](Queues::push_alone).
     alone: bool,
 }
 
@@ -99,7 +100,7 @@ impl Batch {
         self.waiters.first().is_some_and(|waiter| waiter.since.elapsed() > PATIENCE)
     }
 
-    /// The items, each with who waits for it.
+    /// Returns the items with the requests that wait for them.
     fn items(&self) -> Vec<(Waiter, &[u8])> {
         let (mut items, mut rest) = (Items::of_batch(&self.payload), &self.payload[2..]);
         let mut all = Vec::with_capacity(self.waiters.len());
@@ -116,9 +117,10 @@ impl Batch {
     }
 }
 
-/// All items that wait, and all that are under way.
+/// All waiting items, and all batches in flight.
 pub(super) struct Queues {
-    /// By group: those that have a place in the order, and those that the leader answers.
+    /// For each group, the queue of items that need a position in the order, and the queue of items that the leader
+    /// answers.
     groups: Vec<[Queue; 2]>,
     spread: VecDeque<Batch>,
     spread_under_way: usize,
@@ -137,12 +139,12 @@ impl Queues {
         }
     }
 
-    /// Adds an item for one group. `ordered`: it has a place in the order.
+    /// Adds an item for one group. `ordered` is `true` if the item needs a position in the order.
     pub(super) fn push(&mut self, group: u16, ordered: bool, waiter: Waiter, item: &[u8]) {
         self.groups[usize::from(group)][usize::from(!ordered)].push(waiter, item);
     }
 
-    /// Adds an item that goes alone, perhaps to several groups.
+    /// Adds an item that is sent in a batch of its own, to one group or several.
     pub(super) fn push_alone(&mut self, to: Vec<u16>, changes: bool, waiter: Waiter, item: &[u8]) {
         let payload = [&1u16.to_le_bytes()[..], item].concat();
         let how = if changes { How::Ordered } else { How::Query };
@@ -171,7 +173,8 @@ impl Queues {
         }
     }
 
-    /// Sends what there is room for. What is refused for good is handed to `refused`. Returns whether anything was sent.
+    /// Sends batches as far as the limits permit. Calls `refused` for batches that are refused permanently. Returns
+    /// whether a batch was sent.
     pub(super) fn send(&mut self, backend: &mut Backend, mut refused: impl FnMut(&[Waiter], Refused)) -> bool {
         let mut any = false;
         for group in 0..self.groups.len() as u16 {
@@ -221,13 +224,13 @@ impl Queues {
         any
     }
 
-    /// Whether something waits that could be sent.
+    /// Returns whether an item waits that could be sent now.
     pub(super) fn is_waiting(&self) -> bool {
         let waits = |queue: &Queue| !queue.waiters.is_empty() && queue.under_way < UNDER_WAY;
         self.groups.iter().flatten().any(waits) || (!self.spread.is_empty() && self.spread_under_way < SPREAD_UNDER_WAY)
     }
 
-    /// A batch has ended.
+    /// Removes a batch that has ended, and returns it.
     pub(super) fn take(&mut self, name: Name) -> Option<Batch> {
         let batch = self.under_way.remove(&name)?;
         match batch.to[..] {
@@ -239,7 +242,8 @@ impl Queues {
         Some(batch)
     }
 
-    /// A batch was answered with the values of its items. `each` gets them. Items without room for an answer are sent again.
+    /// Handles the answer to a batch: calls `each` with the value of each item. Items without room for an answer are
+    /// queued again.
     pub(super) fn answered(
         &mut self,
         batch: Batch,
@@ -266,7 +270,7 @@ impl Queues {
         self.recycle(batch);
     }
 
-    /// A batch was applied nowhere. It is sent again for a while. Otherwise it is returned.
+    /// Handles a batch that was applied nowhere. Queues it again until [`PATIENCE`] has passed; then returns it.
     pub(super) fn refused(&mut self, batch: Batch, why: Refused) -> Option<Batch> {
         let passes = is_passing(why) || matches!(why, Refused::Unanswered(_) | Refused::Closed);
         if !passes || batch.is_old() {
@@ -287,14 +291,14 @@ impl Queues {
         self.groups[usize::from(group)][usize::from(batch.how == How::Leader)].put_back(&items);
     }
 
-    /// Takes all batches that are under way: their fate is not known.
+    /// Removes and returns all batches in flight, whose outcomes are unknown.
     pub(super) fn lose(&mut self) -> Vec<Batch> {
         let names: Vec<Name> = self.under_way.keys().copied().collect();
         names.into_iter().filter_map(|name| self.take(name)).collect()
     }
 }
 
-/// Whether the same may be taken a moment later.
+/// Returns whether the refusal is temporary.
 fn is_passing(why: Refused) -> bool {
     matches!(why, Refused::Busy(_) | Refused::Unavailable(_))
 }

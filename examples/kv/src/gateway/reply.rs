@@ -1,4 +1,4 @@
-//! Values of groups become a reply of the protocol.
+//! Converts values of groups into a reply of the protocol.
 
 use super::glob::matches;
 use crate::command::Shape;
@@ -7,10 +7,10 @@ use crate::wire::Value;
 
 const STRANGE: &str = "ERR a node gave an answer that this gateway does not know: they are of different versions";
 
-/// One group's answer to an item.
+/// The answer of one group to an item.
 pub(super) type Part<'a> = (u16, &'a [u8]);
 
-/// Writes the reply that has this shape. `groups`: how many there are.
+/// Writes the reply of this shape. `groups` is the number of groups.
 pub(super) fn write(shape: &Shape, parts: &[Part<'_>], groups: u16, writer: &mut Writer<'_>) {
     let before = writer.out.len();
     if write_shape(shape, parts, groups, writer).is_none() {
@@ -19,7 +19,7 @@ pub(super) fn write(shape: &Shape, parts: &[Part<'_>], groups: u16, writer: &mut
     }
 }
 
-/// `None`: the values are not what the shape expects.
+/// Writes the reply. Returns `None` if the values do not fit the shape.
 fn write_shape(shape: &Shape, parts: &[Part<'_>], groups: u16, writer: &mut Writer<'_>) -> Option<()> {
     for (_, bytes) in parts {
         if let (Value::Error(text), _) = Value::read(bytes)? {
@@ -66,7 +66,7 @@ fn write_shape(shape: &Shape, parts: &[Part<'_>], groups: u16, writer: &mut Writ
     Some(())
 }
 
-/// Writes a value with all that it contains. Returns what follows.
+/// Writes a value with all values that it contains. Returns the bytes after them.
 fn write_plain<'a>(bytes: &'a [u8], writer: &mut Writer<'_>) -> Option<&'a [u8]> {
     let (value, mut rest) = Value::read(bytes)?;
     match value {
@@ -92,7 +92,7 @@ fn write_plain<'a>(bytes: &'a [u8], writer: &mut Writer<'_>) -> Option<&'a [u8]>
     Some(rest)
 }
 
-/// The values of keys, each from its group.
+/// Writes the values of keys, each of which comes from the key's group.
 fn write_values(of: &[u16], parts: &[Part<'_>], writer: &mut Writer<'_>) -> Option<()> {
     let mut rests: Vec<Part<'_>> = Vec::with_capacity(parts.len());
     for (group, bytes) in parts {
@@ -141,7 +141,8 @@ fn write_scan(
     Some(())
 }
 
-/// Each group has answered all commands of a transaction; those that are about other groups' keys alone with `Elsewhere`.
+/// Writes the replies of a transaction. Each group has answered all commands, with `Elsewhere` if a command concerns
+/// only keys of other groups.
 fn write_exec(shapes: &[Shape], parts: &[Part<'_>], groups: u16, writer: &mut Writer<'_>) -> Option<()> {
     let mut rests: Vec<Part<'_>> = Vec::with_capacity(parts.len());
     for (group, bytes) in parts {

@@ -1,7 +1,7 @@
-//! Nodes are killed, stopped and cut off, and gateways killed, while clients read and write: for each key there is an order that explains every
-//! reply.
+//! Injects faults while clients read and write: nodes are killed, stopped and partitioned, and gateways are killed. For
+//! each key there must be an order that explains every reply.
 //!
-//! `STENTOR_KV_SECONDS` is how long it takes, `STENTOR_KV_SEED` which faults come.
+//! `STENTOR_KV_SECONDS` is the duration of the faults, and `STENTOR_KV_SEED` their seed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,8 @@ use crate::server::Store;
 const CLIENTS: u64 = 6;
 const KEYS: u64 = 4;
 
-/// A key's value; an operation is the words of a request without the key, and the answer is what comes over TCP.
+/// The model of one key. Its state is the key's value. An operation is a request without the key, and an answer is the
+/// reply over TCP.
 struct Key;
 
 impl Model for Key {
@@ -68,7 +69,7 @@ impl Run {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// One client after the other in one place: when one loses its connection, the next one begins.
+    /// Runs clients one after the other. When a client loses its connection, the next one begins.
     fn client(&self, port: u16, seed: u64) {
         let mut chance = Chance(seed);
         while !self.ends.load(Ordering::Relaxed) {
@@ -83,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Returns whether the connection lives.
+    /// Sends a request and records the call. Returns whether the connection still works.
     fn call(&self, connection: &mut Connection, session: u64, chance: &mut Chance) -> bool {
         let key = chance.below(KEYS);
         let value = format!("{session}.{}", self.now());
@@ -114,7 +115,7 @@ impl Run {
     }
 }
 
-/// SplitMix64.
+/// The generator SplitMix64.
 struct Chance(u64);
 
 impl Chance {
@@ -127,7 +128,7 @@ impl Chance {
     }
 }
 
-/// How many faults there were of each kind.
+/// The number of faults of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Faults {
     gateways: u32,
@@ -137,7 +138,7 @@ struct Faults {
 }
 
 impl Faults {
-    /// Injects one after the other.
+    /// Injects one fault after the other.
     fn inject(&mut self, store: &mut Store, hosts: Option<&Hosts>, until: Instant, chance: &mut Chance) {
         let ms = |chance: &mut Chance, most| std::thread::sleep(Duration::from_millis(100 + chance.below(most)));
         while Instant::now() < until {
@@ -163,7 +164,7 @@ impl Faults {
                     hosts.set_up(member, false);
                     ms(chance, 3000);
                     hosts.set_up(member, true);
-                    // As below: members that were left behind get the keys.
+                    // As below, the members that were left behind need time to fetch the keys.
                     std::thread::sleep(Duration::from_millis(1500));
                 }
                 _ => {
@@ -171,7 +172,7 @@ impl Faults {
                     store.nodes.kill(&node).expect("it runs");
                     ms(chance, 500);
                     store.nodes.restart(&node).expect("it starts");
-                    // A majority must have the keys: the next fault waits for this one to end.
+                    // A majority must have the keys, so the next fault waits until this node has fetched them.
                     std::thread::sleep(Duration::from_millis(1500));
                 }
             }
@@ -179,7 +180,8 @@ impl Faults {
     }
 }
 
-/// Lets clients call a store of two partitions under faults, and judges each key. Returns the faults that there were.
+/// Runs clients of a store of two partitions under faults, and checks the history of each key. Returns the number of
+/// faults.
 fn torment(mut store: Store, hosts: Option<&Hosts>, seconds: u64) -> Faults {
     let seed = number_of_environment("STENTOR_KV_SEED", 1);
     let run = Arc::new(Run {

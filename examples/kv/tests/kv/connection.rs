@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Longer than the gateway tries to get a command through.
+/// Timeout of a reply. It is longer than the gateway retries a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Connection {
@@ -24,13 +24,13 @@ impl Connection {
         Connection::new(port).expect("the gateway listens")
     }
 
-    /// Another handle of the same connection, to write by.
+    /// Returns another handle of the same connection, for writing.
     pub(crate) fn another(&self) -> Connection {
         let stream = self.stream.try_clone().expect("a descriptor");
         Connection { reader: BufReader::new(stream.try_clone().expect("a descriptor")), stream }
     }
 
-    /// Nothing more is sent.
+    /// Shuts down the sending side.
     pub(crate) fn end_output(&self) {
         self.stream.shutdown(std::net::Shutdown::Write).expect("it is connected");
     }
@@ -39,7 +39,7 @@ impl Connection {
         self.stream.write_all(bytes)
     }
 
-    /// Sends a request of these words.
+    /// Sends a request with these words.
     pub(crate) fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
@@ -50,7 +50,7 @@ impl Connection {
         self.write(&bytes)
     }
 
-    /// Reads one reply, as it came.
+    /// Reads the bytes of one reply.
     pub(crate) fn reply(&mut self) -> io::Result<Vec<u8>> {
         let (mut all, mut left) = (Vec::new(), 1u64);
         while left > 0 {
@@ -75,7 +75,8 @@ impl Connection {
         Ok(all)
     }
 
-    /// Sends a request of the words of a line, and returns the reply in one line: its parts without `$` and lengths, by blanks.
+    /// Sends the words of a line as a request. Returns the reply as one line: its parts without `$` and lengths,
+    /// separated by blanks.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.send(&words).expect("it is sent");
@@ -83,7 +84,7 @@ impl Connection {
     }
 }
 
-/// A reply in one line.
+/// Formats a reply as one line.
 pub(crate) fn in_words(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
     let is_length = |line: &&str| line.starts_with('$') && *line != "$-1";

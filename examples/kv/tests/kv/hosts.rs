@@ -1,4 +1,4 @@
-//! Three hosts: network namespaces that a bridge joins by veth pairs.
+//! Three hosts, which are network namespaces joined by a bridge and veth pairs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,17 +8,18 @@ use std::process::Command;
 use stentor_kv::demo::{Shape, configuration};
 
 pub(crate) const HOSTS: u16 = 3;
-/// Set in a process that has namespaces of its own.
+/// Environment variable that is set in a process inside its own namespaces.
 const INSIDE: &str = "STENTOR_KV_HOSTS";
 
-/// The hosts of this process, which is alone in its namespaces. They go with it.
+/// The hosts of this process, which is alone in its namespaces. The kernel removes them with the process.
 ///
-/// Host *m* has the members *m* of all groups, and is joined to the bridge by the link `v`*m*.
+/// Host *m* has the members *m* of all groups. The link `v`*m* joins it to the bridge.
 #[derive(Debug)]
 pub(crate) struct Hosts(());
 
 impl Hosts {
-    /// Makes them. A process without namespaces of its own has another one run this test with such namespaces, and gets `None`.
+    /// Creates the hosts. A process without its own namespaces runs this test again in a process that has them, and
+    /// returns `None`.
     pub(crate) fn new(test: &str) -> Option<Hosts> {
         if std::env::var_os(INSIDE).is_none() {
             let mut again = Command::new("unshare");
@@ -45,12 +46,12 @@ impl Hosts {
         Some(Hosts(()))
     }
 
-    /// Returns the configuration of a cluster on them.
+    /// Returns the configuration of a cluster on these hosts.
     pub(crate) fn configuration(&self, shape: &Shape) -> String {
         configuration(shape).expect("a possible shape").replace("127.77.", "10.77.")
     }
 
-    /// Returns a program that starts a node by this one on the host of its name.
+    /// Returns a program that runs `program` on the host of the node's name.
     pub(crate) fn program(&self, program: &Path, directory: &Path) -> PathBuf {
         let path = directory.join("node.sh");
         let text = format!("#!/bin/sh\nexec ip netns exec \"h${{2##*.}}\" '{}' \"$@\"\n", program.display());
@@ -59,7 +60,7 @@ impl Hosts {
         path
     }
 
-    /// Cuts a host off from all others, or joins it again.
+    /// Disconnects a host from all others, or reconnects it.
     pub(crate) fn set_up(&self, host: u64, up: bool) {
         let state = if up { "up" } else { "down" };
         let status = Command::new("ip").args(["link", "set", &format!("v{host}"), state]).status().expect("iproute2");

@@ -1,4 +1,4 @@
-//! The store as clients see it: real nodes, real gateways, TCP.
+//! Tests of the store through real nodes, real gateways and TCP.
 #![forbid(unsafe_code)]
 
 mod chaos;

@@ -1,18 +1,18 @@
-//! What requests are answered.
+//! Tests of requests and their replies.
 
 use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, in_words};
 use crate::server::{Gateway, Store};
 
-/// Requests with their replies, one after the other.
+/// Sends requests one after the other, and checks their replies.
 fn answers(client: &mut Connection, script: &[(&str, &str)]) {
     for (request, expected) in script {
         assert_eq!(client.ask(request), *expected, "{request}");
     }
 }
 
-/// The same as a gateway says it that has a store of its own.
+/// Checks the basic requests, for which a gateway with its own store and a cluster reply alike.
 fn basics(client: &mut Connection) {
     answers(
         client,
@@ -121,7 +121,7 @@ fn transactions(client: &mut Connection, other: &mut Connection) {
 }
 
 #[test]
-fn a_gateway_of_its_own_answers_as_redis_does() {
+fn gateway_with_its_own_store_answers_as_redis_does() {
     let gateway = Gateway::start(&["--alone", "4"], 0);
     let mut client = Connection::to(gateway.port);
     basics(&mut client);
@@ -153,7 +153,7 @@ fn a_store_answers_over_roce() {
     pipelines(&mut client);
 }
 
-/// Keys end by the time of the order, also where nothing else happens.
+/// Keys expire by the time of the order, even if there are no other commands.
 fn keys_end(client: &mut Connection) {
     answers(client, &[("FLUSHALL", "+OK"), ("SET t x PX 300", "+OK"), ("SETEX u 100 y", "+OK"), ("GET t", "x")]);
     let began = Instant::now();
@@ -185,7 +185,8 @@ fn scans(client: &mut Connection) {
     assert_eq!(client.ask("SCAN 0 COUNT 1000 MATCH nothing*").split(' ').next_back(), Some("*0"));
 }
 
-/// Many requests in one go, to several groups: replies come in the order of the requests, and each sees those before.
+/// Many pipelined requests to several groups: the replies have the order of the requests, and each request sees the
+/// earlier ones.
 fn pipelines(client: &mut Connection) {
     client.ask("FLUSHALL");
     let keys = ["a", "b", "foo", "bar"];
@@ -210,7 +211,7 @@ fn pipelines(client: &mut Connection) {
     }
 }
 
-/// Values of up to 64 KiB, also where the answers do not go into one reply of a group.
+/// Values of up to 64 KiB, even if the answers do not fit into one reply of a group.
 fn long_values(client: &mut Connection) {
     let long = "v".repeat(65_536);
     for n in 0..6 {
@@ -230,7 +231,7 @@ fn long_values(client: &mut Connection) {
 }
 
 #[test]
-fn the_third_version_of_the_protocol_is_spoken_when_asked_for() {
+fn hello_3_selects_the_third_version() {
     let gateway = Gateway::start(&["--alone", "1"], 0);
     let mut client = Connection::to(gateway.port);
     assert!(client.ask("HELLO 3 SETNAME me").starts_with("%7 server redis"));
@@ -249,7 +250,7 @@ fn the_third_version_of_the_protocol_is_spoken_when_asked_for() {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection_and_no_other() {
+fn malformed_request_closes_only_its_connection() {
     let gateway = Gateway::start(&["--alone", "1"], 0);
     let mut other = Connection::to(gateway.port);
     for bad in [&b"*1\r\n*1\r\n"[..], b"*99999999\r\n", b"*1\r\n$-5\r\n", &[b'x'; 20_000], b"*1\r\n$4\r\nPINGxx"] {
@@ -264,9 +265,9 @@ fn what_is_no_request_ends_the_connection_and_no_other() {
     assert_eq!(other.ask("PING"), "+PONG");
 }
 
-/// A client that ends its side is answered what it has asked.
+/// A client that shuts down its sending side receives the answers to its requests.
 #[test]
-fn a_client_that_has_ended_its_side_gets_its_answers() {
+fn client_that_shuts_down_its_side_gets_its_answers() {
     let store = Store::start("shm", 1);
     let mut client = Connection::to(store.gateway.port);
     client.write(b"SET a 1\r\nINCR a\r\n").unwrap();
@@ -275,7 +276,7 @@ fn a_client_that_has_ended_its_side_gets_its_answers() {
     assert!(client.reply().is_err(), "it is closed");
 }
 
-/// A client that asks for much and reads nothing holds up itself alone, and the gateway does not spin for it.
+/// A client that sends many requests and reads no replies delays only itself, and the gateway does not spin for it.
 #[test]
 fn a_client_that_does_not_read_waits() {
     const ASKED: usize = 1000;
@@ -286,7 +287,7 @@ fn a_client_that_does_not_read_waits() {
     let mut asks = client.another();
     let asking = std::thread::spawn(move || {
         (0..ASKED).for_each(|_| asks.write(b"GET a\r\n").unwrap());
-        // This stays in the socket.
+        // These bytes stay in the socket.
         std::thread::sleep(Duration::from_millis(300));
         (0..ASKED).for_each(|_| asks.write(b"PING\r\n").unwrap());
     });

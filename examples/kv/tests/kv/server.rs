@@ -1,4 +1,4 @@
-//! Nodes and gateways that end with the test.
+//! Nodes and gateways that are killed when a test drops them.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_stentor-kv"))
 }
 
-/// A gateway, a process.
+/// The process of a gateway.
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) port: u16,
 }
 
 impl Gateway {
-    /// Starts one, and waits until it is ready.
+    /// Starts a gateway, and waits until it is ready.
     pub(crate) fn start(arguments: &[&str], port: u16) -> Gateway {
         let listen = format!("127.0.0.1:{port}");
         let mut child = Command::new(program())
@@ -39,7 +39,7 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// The time that it has had of processors, ticks of 10 ms.
+    /// Returns the processor time of the gateway, in ticks of 10 ms.
     pub(crate) fn processor_ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
         let fields: Vec<&str> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();
@@ -49,7 +49,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The kill has no effect if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -71,7 +71,7 @@ impl Store {
         Store { gateway, nodes, directory }
     }
 
-    /// Starts one whose nodes are on hosts of their own, and the gateway on none of them.
+    /// Starts a store with its nodes on separate hosts. The gateway runs on none of them.
     pub(crate) fn start_on(hosts: &Hosts, groups: u16) -> Store {
         let directory = TempDir::new();
         let shape = Shape { fabric: "roce".to_owned(), groups, replicas: HOSTS };
