@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `cargo xtask`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::{compare, prose, regression};
 use crate::{nightly::NIGHTLY, step::Step, steps::TEST};
 
-/// Everything that is run on Stentor's sources.
+/// Checks and measurements of Stentor's sources.
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = list(), arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     pub request: Request,
 }
 
-/// What was asked for.
+/// The requested subcommand.
 #[derive(Subcommand, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Runs the steps that run before every merge.
@@ -31,43 +31,43 @@ pub(crate) enum Request {
         #[arg(long, value_name = "STEP", value_delimiter = ',', value_parser = names(NIGHTLY), hide_possible_values = true)]
         only: Vec<String>,
     },
-    /// Runs one step of `test` alone, without a summary: what `pairs` starts.
+    /// Runs one step of `test` alone, without a summary. `pairs` starts it.
     #[command(hide = true)]
     Step {
-        /// Its name.
+        /// The step's name.
         #[arg(value_parser = names(TEST))]
         name: String,
     },
-    /// Writes `fabric-verbs`' bindings anew.
+    /// Generates the bindings of `fabric-verbs` and `fabric-ofi` and writes them to their files.
     Bindings,
     /// Compares the instructions of the hot paths with their baseline.
     Instructions {
-        /// Writes the baseline anew instead.
+        /// Records a new baseline instead.
         #[arg(long)]
         record: bool,
     },
-    /// Compares what simulated seeds do with what they did.
+    /// Compares the behaviour of simulated seeds with the recorded behaviour.
     Oracle {
-        /// Records what they do instead.
+        /// Records the present behaviour instead.
         #[arg(long)]
         record: bool,
     },
     /// Compares the public items of the crate `stentor` with their list.
     Api {
-        /// Writes the list anew instead.
+        /// Records a new list instead.
         #[arg(long)]
         record: bool,
     },
     /// Counts the lines of code of each crate.
     Lines {
-        /// The checkout; this one if there is none.
+        /// The root of the checkout; this checkout by default.
         root: Option<PathBuf>,
     },
-    /// Counts sentences without a head in comments, for each crate.
+    /// Counts sentences in comments that have no concrete subject, for each crate.
     Prose(prose::Options),
-    /// Sets this tree's benches beside another tree's: exit code 0 not slower, 1 slower, 3 cannot be told.
+    /// Compares the benches of this tree with those of another tree: exit code 0 not slower, 1 slower, 3 undecided.
     Regression(regression::Options),
-    /// Measures Stentor beside other systems, in turns on this machine, as root.
+    /// Measures Stentor and other systems in turns on this machine, as root.
     Compare(compare::Options),
 }
 
@@ -75,7 +75,7 @@ fn names(steps: &'static [Step]) -> PossibleValuesParser {
     PossibleValuesParser::new(steps.iter().map(|step| step.name))
 }
 
-/// Every step and what it is for.
+/// Returns the list of all steps with their purposes.
 fn list() -> String {
     let mut text = String::new();
     for (title, steps) in [("test", TEST), ("nightly", NIGHTLY)] {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_refused() {
+    fn unknown_commands_and_steps_are_refused() {
         for line in [
             "regression",
             "regression --base x --pairs 5",

@@ -1,4 +1,5 @@
-//! Bindings to rdma-core and libfabric: generated from their headers, committed, and compared here.
+//! The bindings to rdma-core and libfabric. They are generated from the headers and committed; this module compares
+//! both.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +10,11 @@ use crate::cargo::{Context, run};
 use crate::needs::Needs;
 use crate::step::Outcome;
 
-/// One library's.
+/// The bindings of one library.
 struct Library {
-    /// As the generator knows it.
+    /// The library's name in the generator.
     name: &'static str,
-    /// What is committed.
+    /// The committed file.
     file: &'static str,
     package_config: &'static str,
 }
@@ -36,7 +37,8 @@ pub(crate) const NEEDS: Needs = Needs {
     things: &["infiniband/verbs.h", "rdma/fi_domain.h", "libclang", "stdio.h"],
     sources: &["xtask/src/bindings.rs", "xtask/src/bin/bindings.rs"],
 };
-/// A program of its own: what generates takes longer to build than all else here.
+/// The arguments that build the generator. It is a separate program, because its dependencies take longer to build than
+/// everything else here.
 const GENERATOR: [&str; 6] = ["-p", "xtask", "--features", "bindings", "--bin", "bindings"];
 
 /// Generates the bindings and compares them with the committed ones.
@@ -56,7 +58,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Writes the committed files anew.
+/// Generates the bindings and writes them to the committed files.
 pub(crate) fn write(context: &Context) -> Result<()> {
     for library in &LIBRARIES {
         generate(context, library, &context.root.join(library.file))?;
@@ -71,7 +73,7 @@ fn generate(context: &Context, library: &Library, file: &Path) -> Result<()> {
 }
 
 impl Library {
-    /// The release whose headers are installed, as its package says.
+    /// Returns the release of the installed headers, according to its package.
     fn version(&self) -> String {
         let triplet = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
         let folders = [&triplet, "/usr/lib64", "/usr/lib"];

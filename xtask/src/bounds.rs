@@ -1,7 +1,8 @@
-//! `cargo xtask nightly --only bounds`: no figure of a bench is better than its bound.
+//! `cargo xtask nightly --only bounds`: checks that no figure of a bench is better than its bound.
 //!
-//! A bound is a program without a protocol that moves the same bytes. Nothing can be faster, so a ratio below 1 says that the bound is
-//! wrong. Runs differ by a few percent, so medians of several runs are judged, and a little is allowed.
+//! A bound is a program that moves the same bytes without a protocol. Nothing can be faster, so a ratio below 1 means
+//! that the bound is wrong. Runs differ by a few percent, so medians of several runs are judged, with a small
+//! tolerance.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,12 @@ use crate::campaign::stentor;
 use crate::cargo::Context;
 use crate::step::Outcome;
 
-/// Runs of each bench.
+/// Number of runs of each bench.
 const RUNS: usize = 5;
-/// The smallest median ratio of a bound that is one.
+/// Minimum of the median ratio to a correct bound.
 const LEAST: f64 = 0.95;
 
-/// The benches, each with what it measures.
+/// The arguments of the benches.
 const BENCHES: &[&[&str]] = &[
     &["multicast", "--groups", "1", "--dest", "1", "-s", "64,1024,4096"],
     &["multicast", "--groups", "1", "--dest", "1", "--fabric", "roce", "-s", "64,1024,4096", "-n", "3500"],
@@ -46,7 +47,7 @@ struct Row {
     ratio: Option<f64>,
 }
 
-/// The ratios of a row, one of each run.
+/// The ratios of each row, one for each run.
 type Ratios = BTreeMap<(String, u64), Vec<f64>>;
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
@@ -74,7 +75,7 @@ fn add(ratios: &mut Ratios, document: Document) {
     }
 }
 
-/// Prints the median of each row. Returns those that are better than their bound.
+/// Prints the median of each row. Returns the rows that are better than their bound.
 fn judge(ratios: &Ratios) -> Result<Vec<String>> {
     ensure!(!ratios.is_empty(), "no row has a bound");
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Short simulation runs, mutants, traces and the demonstration, with the command itself.
+//! Simulation runs, mutants, traces and demonstrations, which run the command itself.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +13,15 @@ use crate::cargo::{Context, capture, run};
 use crate::programs;
 use crate::step::Outcome;
 
-/// Seeds of the multicast without mutants, and seeds within which each mutant must be found.
+/// Seeds of the multicast without mutants. Within as many seeds each mutant must be found.
 const SEEDS: u64 = 1000;
-/// The longest that a simulation run without mutants may take on two cores, seconds: five times what the longest takes on a machine that is
-/// otherwise idle, so that a run that hangs is found, and a slow machine is not.
+/// Maximum time of a simulation run without mutants on two cores, in seconds. It is five times the longest run on an
+/// idle machine. So a run that hangs is found, and a slow machine does not fail the step.
 const MOST_SECONDS: f64 = 180.0;
-/// Mutants in what is written by sets, which one run in four has: searched where all have.
+/// Mutants in writes by fan-out sets. One run in four has sets, so these mutants are searched in runs that all have
+/// sets.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
-/// Mutants of the multicast that only show under a profile: their names, and the profile.
+/// Mutants of the multicast that only show under a fault profile: their names, and the profile.
 const UNDER_PROFILES: [(&str, &str); 9] = [
     ("held-bodies-uncredited", "rings"),
     ("state-set-back", "rejoins"),
@@ -32,11 +33,11 @@ const UNDER_PROFILES: [(&str, &str); 9] = [
     ("ended-assigned", "forgets"),
     ("memory-ignored", "forgets"),
 ];
-/// Seeds of the switch without mutants.
+/// Number of seeds of the switch without mutants.
 const SWITCH_SEEDS: u64 = 2000;
-/// Seeds of sessions without mutants.
+/// Number of seeds of sessions without mutants.
 const SESSION_SEEDS: u64 = 500;
-/// Kinds of fault that it must claim, whatever else: one that is not counted was lost.
+/// Kinds of fault that a simulation must report. If one is missing, its count was lost.
 const FAILURES: [&str; 11] = [
     "member_crashes_at_a_post",
     "double_crashes",
@@ -50,12 +51,12 @@ const FAILURES: [&str; 11] = [
     "clients_gone",
     "clients_superseded",
 ];
-/// Mutants of each protocol, at least: fewer means that some were lost.
+/// Minimum number of mutants of each protocol. If there are fewer, some were lost.
 const PLANTS: [(&str, usize); 5] = [("multicast", 8), ("neb", 20), ("channel", 12), ("switch", 9), ("sessions", 11)];
-/// Seeds of which traces are compared.
+/// Seeds whose traces are compared.
 const TRACED: [u64; 3] = [1, 2, 3];
 
-/// What `stentor sim … --json` prints, as far as it matters here.
+/// The fields of `stentor sim … --json` that the steps check.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Simulated {
     seeds: u64,
@@ -75,19 +76,20 @@ struct Violation {
     reproduce: String,
 }
 
-/// What `stentor demo --json` prints, as far as it matters here.
+/// The fields of `stentor demo --json` that the steps check.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Demo {
     ok: bool,
     pub properties: BTreeMap<String, String>,
     pub deliveries: u64,
-    /// What it ran on, where that is chosen at start.
+    /// The fabric and device of the run, if they are chosen at start.
     #[serde(default)]
     pub carrier: Option<String>,
-    /// What a switch did, where there is one.
+    /// The counts of the switch, if there is one.
     #[serde(default)]
     switch: Option<Switched>,
-    /// Writes for each message by step, of the real demonstration; and what they would be with one for each receiver.
+    /// Number of writes for each message by step of the protocol, in the real demonstration. `items_by_step` is the
+    /// number with one write for each receiver.
     #[serde(default)]
     writes_by_step: BTreeMap<String, f64>,
     #[serde(default)]
@@ -102,25 +104,25 @@ struct Switched {
     copies: u64,
 }
 
-/// Every property holds for every seed.
+/// Checks that every property holds for every seed.
 pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     simulate(context, "multicast", SEEDS)?;
     Ok(Outcome::Passed)
 }
 
-/// Every property of the switch holds for every seed, with 8 and 32 receivers among others.
+/// Checks that every property of the switch holds for every seed, with 8 and 32 receivers among others.
 pub(crate) fn campaign_switch(context: &Context) -> Result<Outcome> {
     simulate(context, "switch", SWITCH_SEEDS)?;
     Ok(Outcome::Passed)
 }
 
-/// Every property of sessions holds for every seed, and every rare state is visited.
+/// Checks that every property of sessions holds for every seed, and every rare state is visited.
 pub(crate) fn campaign_sessions(context: &Context) -> Result<Outcome> {
     simulate(context, "sessions", SESSION_SEEDS)?;
     Ok(Outcome::Passed)
 }
 
-/// Runs so many seeds of a simulation, in all of which every property must hold.
+/// Runs this number of seeds of a simulation. Every property must hold in all of them.
 fn simulate(context: &Context, simulation: &str, seeds: u64) -> Result<()> {
     let range = format!("0..{seeds}");
     let (good, found): (_, Simulated) = stentor(context, &["sim", simulation, "--seeds", &range, "--json"])?;
@@ -129,8 +131,8 @@ fn simulate(context: &Context, simulation: &str, seeds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether so many seeds of a profile were run, every property held in all of them, every fault of the profile happened, and
-/// it took no longer than it may.
+/// Checks the run of a profile: the number of seeds is right, every property held in all of them, every fault of the
+/// profile happened, and the time did not exceed [`MOST_SECONDS`].
 pub(crate) fn judge(simulation: &str, profile: &str, found: &Simulated, seeds: u64) -> Result<()> {
     sound(found, seeds)?;
     println!("{simulation} {profile}: {} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
@@ -138,7 +140,7 @@ pub(crate) fn judge(simulation: &str, profile: &str, found: &Simulated, seeds: u
     if (simulation, profile) == ("multicast", "all") { all_failed(&found.faults) } else { Ok(()) }
 }
 
-/// Every mutant is found.
+/// Checks that the simulation finds every mutant.
 pub(crate) fn plants(context: &Context) -> Result<Outcome> {
     let planted = programs::stentor_with_plants(context)?;
     let seeds = format!("0..{SEEDS}");
@@ -150,7 +152,7 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
             if OF_SETS.contains(&name.as_str()) {
                 arguments.extend(["--sets", "always"]);
             } else if protocol == "neb" {
-                // Where one run in four has sets, the rarest ones take more seeds.
+                // If only one run in four had sets, the rarest mutants would take more seeds.
                 arguments.extend(["--sets", "never"]);
             }
             hunt(&planted, protocol, &name, &arguments)?;
@@ -163,7 +165,7 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs a simulation with a mutant, which must find it.
+/// Runs a simulation with a mutant, which the simulation must find.
 fn hunt(planted: &Path, protocol: &str, name: &str, arguments: &[&str]) -> Result<()> {
     let (good, found): (_, Simulated) = document(planted, arguments)?;
     let violation = found.first_violation.with_context(|| format!("planted bug `{name}` was not found"))?;
@@ -172,7 +174,7 @@ fn hunt(planted: &Path, protocol: &str, name: &str, arguments: &[&str]) -> Resul
     Ok(())
 }
 
-/// The same seed gives the same trace, to the byte: twice, and in debug and release builds.
+/// Checks that the same seed gives the same trace to the byte: in two runs, and in debug and release builds.
 pub(crate) fn traces(context: &Context) -> Result<Outcome> {
     let directory = TempDir::new();
     let (debug, release) = (programs::debug_stentor(context)?, programs::stentor(context)?);
@@ -198,14 +200,14 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The longest fail-over of one demonstration, from the kill of the leader to the next delivery, on a machine that is busy
-/// with other steps.
+/// Maximum fail-over time of one demonstration, from the kill of the leader to the next delivery. The machine may be
+/// busy with other steps.
 const MOST_FAILOVER_MS: f64 = 1000.0;
-/// The longest median of [`DEMONSTRATIONS`].
+/// Maximum of the median over [`DEMONSTRATIONS`].
 const MEDIAN_FAILOVER_MS: f64 = 100.0;
 const DEMONSTRATIONS: usize = 20;
 
-/// Runs one demonstration, in which a leader is killed right after the start, and returns its fail-over in ms.
+/// Runs one demonstration, which kills a leader right after the start. Returns its fail-over time in ms.
 fn demonstrate(context: &Context) -> Result<f64> {
     let (good, found): (_, Demo) = stentor(context, &["demo", "--json"])?;
     shown(&found)?;
@@ -216,14 +218,14 @@ fn demonstrate(context: &Context) -> Result<f64> {
     Ok(failover)
 }
 
-/// Runs the demonstration once: real processes, real input, every property.
+/// Runs the demonstration once, with real processes and real input, and checks every property.
 pub(crate) fn demo(context: &Context) -> Result<Outcome> {
     let failover = demonstrate(context)?;
     ensure!(failover <= MOST_FAILOVER_MS, "fail-over took {failover:.0} ms, more than {MOST_FAILOVER_MS} ms");
     Ok(Outcome::Passed)
 }
 
-/// Runs the demonstration again and again, and judges the median fail-over.
+/// Runs the demonstration [`DEMONSTRATIONS`] times, and checks the median of the fail-over time.
 pub(crate) fn demo_failover(context: &Context) -> Result<Outcome> {
     let all = (0..DEMONSTRATIONS).map(|_| demonstrate(context)).collect::<Result<Vec<_>>>()?;
     let median = median(all);
@@ -232,7 +234,7 @@ pub(crate) fn demo_failover(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The same with the copies made by a software switch, also where one packet in a hundred is lost.
+/// Runs the demonstration with copies by a software switch, without loss and with a loss of 1 % of the packets.
 pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
     for lossy in [&[][..], &["--drop-chance", "0.01"]] {
         let arguments = ["demo", "--fabric", "roce", "--switch", "--json"];
@@ -257,7 +259,7 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The broadcast with real processes, one of which lies: every property, and evidence.
+/// Runs the broadcast with real processes, one of them Byzantine. Checks every property and the evidence.
 pub(crate) fn demo_neb(context: &Context) -> Result<Outcome> {
     let (good, found): (_, Demo) = stentor(context, &["demo", "--neb", "--json"])?;
     shown(&found)?;
@@ -277,7 +279,7 @@ fn sound(found: &Simulated, seeds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether every kind of fault that is wanted, and every other one that is told of, happened.
+/// Checks that every required kind of fault and every other reported kind has happened.
 fn all_failed(faults: &BTreeMap<String, u64>) -> Result<()> {
     let never: Vec<_> = faults.iter().filter(|(_, count)| **count == 0).map(|(kind, _)| kind.as_str()).collect();
     let untold: Vec<_> = FAILURES.into_iter().filter(|kind| !faults.contains_key(*kind)).collect();
@@ -289,7 +291,7 @@ pub(crate) fn shown(found: &Demo) -> Result<()> {
     shown_but(found, &[])
 }
 
-/// The same where nothing happens about which some properties could say anything.
+/// Checks a demonstration. The properties `unchecked` may be unchecked, because nothing happened to which they apply.
 pub(crate) fn shown_but(found: &Demo, unchecked: &[&str]) -> Result<()> {
     let excused = |name: &str, verdict: &str| verdict == "not_checked" && unchecked.contains(&name);
     let bad: Vec<_> = found.properties.iter().filter(|(name, is)| *is != "ok" && !excused(name, is)).collect();
@@ -298,7 +300,7 @@ pub(crate) fn shown_but(found: &Demo, unchecked: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command and reads the document it prints, whether it ends well or not.
+/// Runs the command and parses the document that it prints, whatever its exit code.
 pub(crate) fn stentor<T: DeserializeOwned>(context: &Context, arguments: &[&str]) -> Result<(bool, T)> {
     document(&programs::stentor(context)?, arguments)
 }

@@ -1,4 +1,4 @@
-//! Running cargo and its relatives from the repository root.
+//! Runs cargo and other commands from the repository root.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,27 +12,28 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// Where and with what the steps run.
+/// The environment of the steps.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// The repository root.
     pub root: PathBuf,
-    /// The cargo profile of the command that is run.
+    /// The cargo profile of the command that the steps run.
     pub profile: Profile,
     cargo: OsString,
 }
 
-/// How the command is optimised.
+/// The optimisation of the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Profile {
-    /// As users have it, optimised as a whole.
+    /// The release build that users have, with link-time optimisation.
     Release,
-    /// Without link-time optimisation: of what it stands on, everything is compiled once, for tests, mutants and the command.
+    /// A build without link-time optimisation. Tests, mutants and the command share one compilation of all
+    /// dependencies.
     ReleaseTests,
 }
 
 impl Profile {
-    /// Returns its name in `Cargo.toml`.
+    /// Returns the profile's name in `Cargo.toml`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Profile::Release => "release",
@@ -42,7 +43,7 @@ impl Profile {
 }
 
 impl Context {
-    /// From the environment that `cargo xtask` gives.
+    /// Returns the context that `cargo xtask` sets in the environment.
     pub(crate) fn new() -> Self {
         let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&package).ancestors().nth(1).map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -53,42 +54,44 @@ impl Context {
         }
     }
 
-    /// The same, with the command as users have it.
+    /// Returns the context with the release build of the command.
     pub(crate) fn shipped() -> Self {
         Context { profile: Profile::Release, ..Context::new() }
     }
 
-    /// A cargo command in the repository root.
+    /// Returns a cargo command in the repository root.
     pub(crate) fn cargo<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(&self.cargo);
         command.current_dir(&self.root).args(arguments);
         command
     }
 
-    /// `cargo test` of these test targets, whichever crates have them, as parts of the whole workspace: see `programs`.
+    /// Returns the command `cargo test` for these test targets of all crates, built as parts of the whole workspace:
+    /// see `programs`.
     pub(crate) fn test(&self, targets: &[&str]) -> Command {
         let mut command = self.cargo(["test", "--workspace"]);
         command.args(targets.iter().flat_map(|target| ["--test", target]));
         command
     }
 
-    /// Whether a command, run silently, ends with success.
+    /// Runs a command without output, and returns whether it succeeded.
     pub(crate) fn succeeds(&self, command: &mut Command) -> bool {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 }
 
-/// Lines of a command's output that are printed again, below the summary, if the command fails.
+/// Number of lines of a failed command's output that are repeated below the summary.
 const LAST_LINES: usize = 20;
-/// How long the output of a command may stay open after its end: a process that it left behind may hold it.
+/// Maximum time for which the output of a command may stay open after its end. A process that it left behind may hold
+/// it open.
 const LEFT_OPEN: Duration = Duration::from_secs(2);
 
-/// A command that ended without success.
+/// The error of a command that ended without success.
 #[derive(Debug)]
 pub(crate) struct Unsuccessful {
     line: String,
     status: ExitStatus,
-    /// The lines in which it named a failure, and the last lines that it printed.
+    /// The lines that name a failure, and the last lines of the output.
     pub last_lines: Vec<String>,
 }
 
@@ -100,15 +103,15 @@ impl fmt::Display for Unsuccessful {
 
 impl std::error::Error for Unsuccessful {}
 
-/// Runs a command. What it prints is printed.
+/// Runs a command and prints its output.
 ///
 /// # Errors
-/// [`Unsuccessful`], if it ends without success.
+/// [`Unsuccessful`] if the command ends without success.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     announce(command)?;
     let (reader, writer) = io::pipe()?;
     let spawned = command.stdout(writer.try_clone()?).stderr(writer).spawn();
-    // The command keeps its ends of the pipe, and with them open the output would never end.
+    // The command value keeps its ends of the pipe. Unless they are replaced, the output never ends.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let mut child = spawned.with_context(|| format!("cannot start {:?}", command.get_program()))?;
     let (line_sender, lines) = mpsc::channel();
@@ -120,14 +123,14 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Prints everything from `reader`, and sends each line.
+/// Prints everything from `reader`, and sends each line to `lines`.
 fn print_lines(reader: io::PipeReader, lines: &mpsc::Sender<String>) {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-        // Our own output may be gone, and the command's last lines are wanted all the same.
+        // The standard output of this process may be closed. The command's last lines are needed all the same.
         let _ = io::stdout().write_all(&line);
-        // Nobody listens where the command has succeeded.
+        // The receiver is dropped if the command has succeeded.
         let _ = lines.send(String::from_utf8_lossy(&line).trim_end().to_owned());
         line.clear();
     }
@@ -141,7 +144,7 @@ fn last_lines(lines: &mpsc::Receiver<String>) -> Vec<String> {
         if last.len() > LAST_LINES
             && let Some(line) = last.pop_front()
         {
-            // A panic's message is on the line below the place.
+            // The message of a panic is on the line after its location.
             let is_named = panicked || names_failure(&line);
             panicked = line.contains(" panicked at ");
             if is_named && named.len() < LAST_LINES {
@@ -153,12 +156,12 @@ fn last_lines(lines: &mpsc::Receiver<String>) -> Vec<String> {
     named
 }
 
-/// Returns whether a line says what failed. Thousands of lines of other tests may come after it.
+/// Returns whether a line names a failure. Thousands of lines of other tests may follow it.
 fn names_failure(line: &str) -> bool {
     line.contains(" panicked at ") || (line.starts_with("test ") && line.ends_with(" ... FAILED"))
 }
 
-/// Runs a command and returns its standard output, whatever its exit code; standard error stays visible.
+/// Runs a command and returns its standard output, whatever its exit code. Its standard error stays visible.
 pub(crate) fn capture(command: &mut Command) -> Result<(bool, String)> {
     announce(command)?;
     let output = command
@@ -174,7 +177,7 @@ fn announce(command: &Command) -> io::Result<()> {
     io::stdout().flush()
 }
 
-/// The command as one would type it.
+/// Returns the command as a line of a shell.
 pub(crate) fn line(command: &Command) -> String {
     let environment = command.get_envs().filter_map(|(key, value)| {
         let value = value?.to_string_lossy();
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_named_also_when_much_was_printed_after_it() {
+    fn failures_are_named_after_much_later_output() {
         let (sender, lines) = mpsc::channel();
         let told = ["test a ... ok", "test b ... FAILED", "thread 'b' (7) panicked at b.rs:1:2:", "why", "more"];
         let behind = (1..=30).map(|line| line.to_string());
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_leaves_behind_is_not_waited_for() {
+    fn processes_left_behind_are_not_waited_for() {
         let start = std::time::Instant::now();
         run(&mut shell("sleep 20 &")).unwrap();
         run(&mut shell("sleep 20 & echo why; exit 1")).unwrap_err();

@@ -11,7 +11,7 @@ use crate::cargo::Context;
 use crate::needs::Needs;
 use crate::step::Outcome;
 
-/// The fields of `stentor chaos --json` that the steps judge.
+/// The fields of `stentor chaos --json` that the steps check.
 #[derive(Debug, Deserialize)]
 struct Chaos {
     ok: bool,
@@ -32,7 +32,7 @@ struct Chaos {
     service: Option<Service>,
 }
 
-/// What was called.
+/// The calls of a service.
 #[derive(Debug, Default, Deserialize)]
 struct Service {
     commands: u64,
@@ -46,20 +46,20 @@ struct Service {
     time_ahead_us: u64,
 }
 
-/// The faults that each fabric allows.
+/// The faults that each fabric supports.
 const FABRICS: [(&str, &[&str]); 2] =
     [("shm", &["kill", "stop", "move", "restart"]), ("roce", &["kill", "stop", "move", "restart", "cut", "loss"])];
-/// The number of properties of the multicast.
+/// Number of properties of the multicast.
 const PROPERTIES: usize = 12;
 
-/// The faults of a service besides.
+/// The faults that only a service has.
 const OF_A_SERVICE: [&str; 2] = ["clock", "client"];
 /// The properties of a service.
 const OF_THE_SERVICE: [&str; 4] = ["V1", "V2", "V3", "V4"];
-/// The names of reads.
+/// The kinds of reads.
 const READS: [&str; 4] = ["after", "leader", "local", "ordered"];
 
-/// What the fault `clock` needs.
+/// The needs of the fault `clock`.
 pub(crate) const NEEDS: Needs = Needs { things: &["faketime/libfaketimeMT.so.1"], sources: &[] };
 
 /// Injects faults for half a minute on each fabric, and into a service for some seconds.
@@ -76,7 +76,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Injects faults into services. The runs of other seeds: `STENTOR_CHAOS_SERVICE=FIRST..END`.
+/// Injects faults into services with these seeds, or those of `STENTOR_CHAOS_SERVICE=FIRST..END`.
 pub(crate) fn service_long(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let mut all = Totals::default();
@@ -85,7 +85,7 @@ pub(crate) fn service_long(context: &Context) -> Result<Outcome> {
         all.add(service(context, fabric, seed, 0.25)?);
     }
     all.print();
-    // What one run lacks another one has, if there are some.
+    // An event may be missing in one run if another run has it. If there are several runs, only their sum is checked.
     all.judge(all.runs >= 20)?;
     Ok(Outcome::Passed)
 }
@@ -97,7 +97,7 @@ fn seeds(asked: Option<&str>) -> Result<Range<u64>> {
         .with_context(|| format!("STENTOR_CHAOS_SERVICE is `{text}`: set it to FIRST..END, as in 0..100"))
 }
 
-/// What runs of a service did.
+/// Counts over the runs of a service.
 #[derive(Debug, Default)]
 struct Totals {
     runs: u64,
@@ -133,7 +133,7 @@ impl Totals {
         );
     }
 
-    /// Fails if something never happened.
+    /// Fails if one of the events never happened.
     fn judge(&self, enough: bool) -> Result<()> {
         let never: Vec<_> = self.faults.iter().filter(|(_, n)| **n == 0).map(|(fault, _)| fault.as_str()).collect();
         ensure!(!enough || never.is_empty(), "faults that did not come: {never:?}");
@@ -191,7 +191,7 @@ fn torture(context: &Context, fabric: &str, faults: &[&str], replicas: usize, mi
     let (members, time) = (replicas.to_string(), minutes.to_string());
     let shape = ["chaos", "--json", "--fabric", fabric, "--replicas", &members];
     let arguments = [&shape[..], &["--minutes", &time, "--seed", "1"]].concat();
-    // A run that could not begin prints another document, with what was wrong.
+    // A run that could not begin prints another document with the error.
     let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trouble").is_some(), "{found:#}");
     let found: Chaos = serde_json::from_value(found).context("a document of `stentor chaos`")?;

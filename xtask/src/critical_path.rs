@@ -1,7 +1,8 @@
-//! `cargo xtask nightly --only critical-path`: a latency that is computed from measured parts is the one that is measured.
+//! `cargo xtask nightly --only critical-path`: checks that a latency computed from measured parts equals the measured
+//! latency.
 //!
-//! The bench computes and measures a client and a group of one in turns. Runs differ by a few percent, so the median of
-//! several runs is judged.
+//! The bench computes and measures the latency of a client and a group of one in turns. Runs differ by a few percent,
+//! so the median of several runs is judged.
 
 use anyhow::{Result, ensure};
 use serde::Deserialize;
@@ -11,9 +12,9 @@ use crate::campaign::stentor;
 use crate::cargo::Context;
 use crate::step::Outcome;
 
-/// Runs of the bench.
+/// Number of runs of the bench.
 const RUNS: usize = 5;
-/// By so much the median ratio may differ from 1.
+/// Maximum difference of the median ratio from 1.
 const TOLERANCE: f64 = 0.10;
 const BENCH: &[&str] =
     &["bench", "multicast", "--critical-path", "--groups", "1", "--dest", "1", "--window", "1", "--json"];
@@ -46,7 +47,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The ratio of the row that was measured as well.
+/// Returns the ratio of the row that was also measured.
 fn ratio(document: &Document) -> Option<f64> {
     document.rows.iter().find_map(|row| row.computed.as_ref()?.computed_to_measured)
 }

@@ -1,4 +1,4 @@
-//! Real processes that are killed under load and started again, with the command itself.
+//! Kills and restarts of real processes under load, which run the command itself.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::campaign::stentor;
 use crate::cargo::Context;
 use crate::step::Outcome;
 
-/// What `stentor bench failover --json` prints, as far as it matters here.
+/// The fields of `stentor bench failover --json` that the steps check.
 #[derive(Debug, Deserialize)]
 struct Bench {
     environment: Environment,
@@ -38,21 +38,21 @@ struct Trial {
     deliveries: u64,
 }
 
-/// From a kill of a leader to the next delivery, µs, the median at most: eight processes share two processors, and the kernel has told
-/// after a tenth of a millisecond.
+/// Maximum of the median time from a kill of a leader to the next delivery, in µs. Eight processes share two
+/// processors, and the kernel reports the death after 0.1 ms.
 const LONGEST_US: f64 = 20_000.0;
-/// Deliveries at full windows, at least: that of two clients at six members, twice over.
+/// Minimum number of deliveries with full windows: twice that of two clients at six members.
 const FULL_DELIVERIES: u64 = 2 * 2 * 6 * 1024;
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     rounds(context, 20, 1)
 }
 
-/// So many kills.
+/// Runs the bench with this number of kills, and checks it.
 pub(crate) fn rounds(context: &Context, rounds: u64, seed: u64) -> Result<Outcome> {
     let (kills, seed) = (rounds.to_string(), seed.to_string());
     let arguments = ["bench", "failover", "--rounds", &kills, "--seed", &seed, "--kill", "any", "--json"];
-    // A run that fails prints another document, with what was wrong.
+    // A run that fails prints another document with the error.
     let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trial").is_some(), "{found:#}");
     let found: Bench = serde_json::from_value(found).context("a document of a bench")?;
@@ -70,11 +70,12 @@ fn judge(found: &Bench, rounds: u64) -> Result<()> {
     println!("kills {:?}, {} deliveries, {} properties ok", trial.kills, trial.deliveries, trial.properties.len());
     ensure!(rows.len() == 3, "a row for real processes and two for simulated ones, not {}", rows.len());
     for row in rows {
-        // Of a simulated one the bound is what it may take.
+        // The bound of a simulated row is its time limit.
         let simulated = row.name.contains("simulated");
         let part = if simulated { row.ratio } else { row.p50_us / LONGEST_US };
         println!("{}: median {:.0} us, {part:.2} of what it may take", row.name, row.p50_us);
-        // Eight processes get no processor in time where others want it; virtual time is the same everywhere.
+        // Eight processes do not get a processor in time if other processes need it. Virtual time does not depend on
+        // the load.
         let busy = environment.load > environment.cores && !simulated;
         ensure!(busy || part <= 1.0, "{} takes too long", row.name);
         if busy && part > 1.0 {
@@ -84,7 +85,8 @@ fn judge(found: &Bench, rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The limits that a cluster has without `[limits]`, windows and rings full, and leaders killed: nothing stands still.
+/// Kills leaders while windows and rings are full, with the limits of a cluster without `[limits]`. Deliveries must not
+/// stall.
 pub(crate) fn full(context: &Context) -> Result<Outcome> {
     let arguments = ["bench", "failover", "--full", "--rounds", "2", "--kill", "leader", "--sim-runs", "0", "--json"];
     let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
@@ -96,7 +98,7 @@ pub(crate) fn full(context: &Context) -> Result<Outcome> {
 }
 
 fn judge_full(trial: &Trial) -> Result<()> {
-    // Whatever is written is too much to be recorded.
+    // The deliveries are too many to be recorded, so the property M7 is not checked.
     let bad: Vec<_> = trial.properties.iter().filter(|(name, verdict)| *verdict != "ok" && *name != "M7").collect();
     ensure!(trial.ok && bad.is_empty() && !trial.properties.is_empty(), "not ok: {bad:?}");
     ensure!(trial.kills.get("leader") == Some(&2), "{:?}", trial.kills);

@@ -1,5 +1,5 @@
-//! The crate `stentor` in all combinations of its features that matter: each compiles without a warning, and without a fabric none
-//! does.
+//! Builds the crate `stentor` in all combinations of features that matter. Each must compile without a warning. Without
+//! a fabric the build must fail.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use crate::cargo::{Context, line, run};
 use crate::step::Outcome;
 
-/// The combinations. Each fabric is built alone, because one must not need what only another one brings.
+/// The combinations. Each fabric is built alone, because a fabric must not need a dependency that only another one
+/// brings.
 const COMBINATIONS: [&str; 10] = [
     "shm",
     "roce",
@@ -21,13 +22,13 @@ const COMBINATIONS: [&str; 10] = [
     "shm,checker",
     "shm,sim,plants",
 ];
-/// The features of which at least one is needed.
+/// The features of the fabrics, of which at least one is needed.
 const FABRICS: [&str; 4] = ["shm", "roce", "verbs", "ofi"];
 
-/// Clippy's own flags are those of the step `clippy`, for every command: with others it checks all crates anew.
+/// Clippy's flags are those of the step `clippy` for every command. With other flags it would check all crates again.
 const DENIED: [&str; 3] = ["--", "-D", "warnings"];
 
-/// Builds every combination, and none.
+/// Builds every combination, and the crate without a fabric.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     for features in COMBINATIONS {
         run(&mut clippy(context, &["--features", features]))?;
@@ -51,7 +52,7 @@ fn without_fabric(context: &Context) -> Result<()> {
     names_fabrics(&text)
 }
 
-/// Whether the first error names all fabrics: what follows it is confusing.
+/// Checks that the first error names all fabrics. The errors after it are confusing.
 fn names_fabrics(text: &str) -> Result<()> {
     let first = text.lines().find(|line| line.starts_with("error")).unwrap_or_default();
     let named = FABRICS.iter().all(|fabric| first.contains(&format!("`{fabric}`")));

@@ -1,7 +1,8 @@
-//! The guest kernel: User-Mode Linux with Soft-RoCE, which steps boot as an ordinary process.
+//! The guest kernel: User-Mode Linux with Soft-RoCE, which the steps boot as an ordinary process.
 //!
-//! The kernel comes from the folder that `STENTOR_RXE` names, or from `../shared/rxe`. Where neither is there, or the one beside the
-//! repository does not start a process on this processor, the recipe in `xtask/guest` builds it once into the user's cache.
+//! The kernel comes from the folder that `STENTOR_RXE` names, or from `../shared/rxe`. If neither exists, or the kernel
+//! in `../shared/rxe` cannot start a process on this processor, the recipe in `xtask/guest` builds the kernel once into
+//! the user's cache.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,11 +19,11 @@ use stentor_testutil::TempDir;
 use crate::cargo::{Context, run};
 use crate::needs::{self, KERNEL_SOURCE, Needs};
 
-/// The recipe: what the kernel is made from and how. It is built anew when one of them changes.
+/// The recipe: the configuration and the build script of the kernel. The kernel is rebuilt when one of them changes.
 const CONFIG: &str = include_str!("../guest/uml.config");
 const BUILD: &str = include_str!("../guest/build");
 
-/// The needs of every guest, whatever runs in it.
+/// The needs of every guest.
 const BOOT: Needs = Needs { things: &["busybox", "ip"], sources: &["xtask/guest/uml-run", "xtask/guest/init.sh"] };
 /// The needs of building the kernel.
 const RECIPE: Needs = Needs {
@@ -55,12 +56,13 @@ enum Origin {
 }
 
 impl Guest {
-    /// Returns the guest kernel, unpacked or built if necessary, after everything is installed that the step and the
-    /// guest need.
+    /// Returns the guest kernel, unpacked or built if necessary. First installs everything that the step and the guest
+    /// need.
     ///
     /// # Errors
     ///
-    /// Fails if something is missing that cannot be installed, and says what to run; or if the build fails.
+    /// Fails if something is missing that cannot be installed; the error names the command to run. Also fails if the
+    /// build fails.
     pub(crate) fn ready(context: &Context, step: &Needs) -> Result<Guest> {
         let named = std::env::var_os("STENTOR_RXE");
         let origin = origin(named.as_deref(), &context.root.join("../shared/rxe"))?;
@@ -84,7 +86,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Whether a guest runs a script that does nothing.
+    /// Returns whether a guest runs an empty script.
     fn boots(&self) -> Result<bool> {
         let folder = TempDir::new();
         let script = folder.file("nothing.sh", "exit 0\n");
@@ -132,7 +134,7 @@ impl Guest {
         command
     }
 
-    /// Returns a command that boots a guest, which runs a script.
+    /// Returns a command that boots a guest, which runs the script.
     pub(crate) fn boot(&self, script: &Path) -> Command {
         let mut command = Command::new(self.folder.join("uml-run"));
         command.arg(script).env("UML_KERNEL", &self.kernel);
@@ -148,7 +150,8 @@ fn is_bookworm(os_release: &str) -> bool {
     has("ID=debian") && has("VERSION_ID=12")
 }
 
-/// Returns the kernel's origin. A named folder must have a kernel; the one beside the repository may.
+/// Returns the origin of the kernel. A folder that `STENTOR_RXE` names must have a kernel; the folder beside the
+/// repository may have one.
 fn origin(named: Option<&OsStr>, beside: &Path) -> Result<Origin> {
     let folder = named.map_or(beside, Path::new);
     let (plain, packed) = (folder.join("linux-uml"), folder.join("linux-uml.xz"));
@@ -186,10 +189,10 @@ fn cache() -> Result<PathBuf> {
         .join("stentor-guest"))
 }
 
-/// Makes a file unless it exists. `make` gets an empty folder and leaves the file there as `linux-uml`.
+/// Creates a file unless it exists. `make` receives an empty folder and leaves the file there as `linux-uml`.
 ///
-/// One process at a time does so, others wait for it. The file appears whole or not at all, and what an earlier process left
-/// half-made is removed.
+/// One process at a time does so, and others wait for it. The file appears complete or not at all. Files that an
+/// earlier process left incomplete are removed.
 fn once(kernel: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     if kernel.is_file() {
         return Ok(kernel.to_owned());
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_need_a_kernel_one_makes_it_and_the_other_waits() {
+    fn second_process_waits_for_the_kernel_that_the_first_one_makes() {
         use std::sync::atomic::{AtomicU32, Ordering};
         let cache = TempDir::new();
         let kernel = cache.join("linux-2");

@@ -1,9 +1,9 @@
-//! Instructions per message of the hot paths, beside a recorded baseline.
+//! Compares the instructions per message of the hot paths with a recorded baseline.
 //!
 //! The crate `stentor-instructions` runs every path in one thread and in lock step, under callgrind, for two numbers of
-//! messages. The difference is what a message costs. The same program counts the same instructions every time, so a change
-//! of more than [`TOLERANCE`] is one of the code, of the compiler, or of the machine. The baseline says what it was recorded
-//! with, and a comparison names what differs.
+//! messages. The difference is the cost of a message. The same program executes the same number of instructions every
+//! time. So a change of more than [`TOLERANCE`] comes from the code, the compiler or the machine. The baseline names
+//! the environment in which it was recorded, and a comparison names the differences.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,9 +24,9 @@ use crate::step::Outcome;
 pub(crate) const NEEDS: Needs = Needs { things: &["valgrind"], sources: &[] };
 /// The path of the baseline from the repository root.
 const BASELINE: &str = "crates/verify/instructions/baseline.toml";
-/// The most by which a count may differ from the baseline, either way.
+/// Maximum difference of a count from the baseline, in both directions.
 const TOLERANCE: f64 = 0.03;
-/// The most by which two counts of the same program may differ: the loops of clients look at the clock.
+/// Maximum difference between two counts of the same program, since the loops of clients read the clock.
 const SCATTER: f64 = 0.01;
 const HEAD: &str = "\
 # Instructions per message of each path. Written by `cargo xtask instructions --record`.
@@ -60,7 +60,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     )
 }
 
-/// Counts twice and, if both are the same but for what the clock decides, writes the baseline.
+/// Counts twice, and writes the baseline if both counts agree except for the effects of the clock.
 pub(crate) fn record(context: &Context) -> Result<()> {
     let (counts, again) = (count(context)?, count(context)?);
     let is_same =
@@ -74,7 +74,7 @@ pub(crate) fn record(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Sets every path beside its baseline. Returns the table, and what is wrong.
+/// Compares every path with its baseline. Returns the table and the problems.
 fn compare(baseline: &Baseline, now: &Baseline) -> (String, Vec<String>) {
     let (mut text, mut problems) = (String::new(), Vec::new());
     let (old, new) = (&baseline.instructions_per_message, &now.instructions_per_message);
@@ -124,7 +124,7 @@ fn count(context: &Context) -> Result<BTreeMap<String, f64>> {
     per_message(&text)
 }
 
-/// Reads the totals of all paths, each for several numbers of messages, as the runner prints them.
+/// Parses the output of the runner: the totals of all paths, each for several numbers of messages.
 fn per_message(text: &str) -> Result<BTreeMap<String, f64>> {
     let mut totals: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with('{')) {
@@ -148,7 +148,7 @@ fn per_message(text: &str) -> Result<BTreeMap<String, f64>> {
     totals.into_iter().map(each).collect()
 }
 
-/// Installs the bench's runner below `target`, in the version of the library, which it must have.
+/// Installs the bench's runner below `target`. Its version must be that of the library.
 fn runner(context: &Context) -> Result<PathBuf> {
     let lock = fs::read_to_string(context.root.join("Cargo.lock"))?;
     let version = locked(&lock, "gungraun-runner").context("Cargo.lock has no gungraun-runner")?;
@@ -163,7 +163,7 @@ fn locked(lock: &str, name: &str) -> Option<String> {
     Some(found.get("version")?.as_str()?.to_owned())
 }
 
-/// Returns what counts depend on besides the code.
+/// Returns the parts of the environment on which the counts depend.
 fn environment(context: &Context) -> Result<BTreeMap<String, String>> {
     let first = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
     let says = |program: &str, arguments: &[&str]| {
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(locked(&lock, "nobody"), None);
     }
 
-    /// A path that is added to the bench or taken out changes the baseline in the same commit.
+    /// A path that is added to the bench or removed from it must change the baseline in the same commit.
     #[test]
     fn the_baseline_has_every_path_of_the_bench() {
         let root = Context::new().root;

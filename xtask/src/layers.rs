@@ -1,4 +1,4 @@
-//! Who may depend on whom. Arrows point down only; the map is in `ARCHITECTURE.md`.
+//! The permitted dependencies between crates. Arrows point only down; the map is in `ARCHITECTURE.md`.
 
 use anyhow::Result;
 
@@ -7,24 +7,24 @@ use crate::source::{Violation, judge};
 use crate::step::Outcome;
 use crate::workspace::Workspace;
 
-/// A crate's place on the map.
+/// The row of a crate in the map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// The crate.
     pub name: &'static str,
-    /// Crates of this workspace that it may depend on.
+    /// Crates of this workspace on which it may depend.
     pub on: &'static [&'static str],
-    /// Crates of this workspace that its tests may use besides.
+    /// Further crates of this workspace that its tests may use.
     pub tests_on: &'static [&'static str],
 }
 
-/// The tests of every crate above it may use it.
+/// A crate that the tests of every crate above it may use.
 const TESTUTIL: &str = "stentor-testutil";
 
-/// The map, from the top down. Every crate of the workspace has a row. A protocol never names a fabric crate, except in
-/// its tests.
+/// The map, from the top down. Every crate of the workspace has a row. A protocol never depends on a fabric crate,
+/// except in its tests.
 pub(crate) const MAP: &[Place] = &[
-    // Examples show what a user can do, so they use what a user can.
+    // Examples show what a user can do, so they use only the public API.
     Place { name: "stentor-bank", on: &["stentor"], tests_on: &[] },
     Place { name: "stentor-lock", on: &["stentor"], tests_on: &[] },
     Place {
@@ -235,7 +235,7 @@ pub(crate) const MAP: &[Place] = &[
     Place { name: "stentor-fabric", on: &[], tests_on: &[] },
 ];
 
-/// An arrow between two crates of the workspace, as a manifest has it.
+/// A dependency between two crates of the workspace, as declared in a manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Arrow {
     from: String,
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_map_itself_has_no_cycle_tests_included() {
-        // A row may name only crates of later rows, so nothing can come back.
+        // A row may name only crates of later rows, so there are no cycles.
         for (n, place) in MAP.iter().enumerate() {
             for on in place.on.iter().chain(place.tests_on) {
                 assert!(MAP[n + 1..].iter().any(|later| later.name == *on), "{} → {on} points up", place.name);
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(check(MAP, &everybody()[1..], &[]).len(), 1);
     }
 
-    /// The crates between backticks in a cell of a table.
+    /// Returns the crates between backticks in a cell of a table.
     fn crates(cell: &str) -> BTreeSet<String> {
         let names = cell.split('`').skip(1).step_by(2);
         names

@@ -1,4 +1,5 @@
-//! Licences and origins of everything the workspace depends on. The allow-list is `deny.toml`, which `cargo deny` reads too.
+//! Checks licences and origins of all dependencies of the workspace. The allow-list is `deny.toml`, which `cargo deny`
+//! also reads.
 
 use std::fs;
 
@@ -39,7 +40,7 @@ impl Deny {
     }
 }
 
-/// Judges every package of the lock file, also those that only tests, other platforms or optional features need.
+/// Checks every package of the lock file, including those that only tests, other platforms or optional features need.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let deny = Deny::parse(&fs::read_to_string(context.root.join("deny.toml")).context("cannot read deny.toml")?)?;
     let workspace = Workspace::load_all_features(context)?;

@@ -1,4 +1,5 @@
-//! Lines of code: what `cargo xtask lines` counts, so that a change can say how much shorter or longer it made a crate.
+//! `cargo xtask lines`: counts lines of code, so that a change can report by how much it made a crate shorter or
+//! longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,10 +10,10 @@ use proc_macro2::{Delimiter, TokenTree};
 use crate::lengths::GENERATED_MARK;
 use crate::source::{Source, group, is_ident, is_punct, rust_files};
 
-/// Counts the lines below the `src` folders of a checkout that hold code, and prints them for each crate.
+/// Counts the lines of code below the `src` folders of a checkout, and prints the counts for each crate.
 ///
-/// A line counts if a token stands in it; blank lines, comments and documentation do not. Files that a program wrote are left
-/// out. Tests inside `src` count, those beside it do not.
+/// A line counts if it has a token. Blank lines, comments and documentation do not count, and generated files are left
+/// out. Tests inside `src` count, and those beside it do not.
 pub(crate) fn print(root: &Path) -> Result<()> {
     let counts = count(&rust_files(root, root)?)?;
     ensure!(!counts.is_empty(), "no Rust file stands below a folder `src` in {}", root.display());
@@ -23,7 +24,7 @@ pub(crate) fn print(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lines of code of each crate, by its folder.
+/// Returns the number of lines of code of each crate, by its folder.
 fn count(sources: &[Source]) -> Result<BTreeMap<String, usize>> {
     let mut counts = BTreeMap::new();
     for source in sources {
@@ -37,7 +38,7 @@ fn count(sources: &[Source]) -> Result<BTreeMap<String, usize>> {
     Ok(counts)
 }
 
-/// The lines of a file in which a token stands.
+/// Returns the number of lines of a file that have a token.
 fn code_lines(source: &Source) -> Result<usize> {
     let mut lines = BTreeSet::new();
     add(&source.tokens()?, &mut lines);
@@ -64,7 +65,8 @@ fn add(tokens: &[TokenTree], lines: &mut BTreeSet<usize>) {
     }
 }
 
-/// How many tokens at the start of `tokens` are one comment of documentation, which the tokenizer gives as `#[doc = "…"]`.
+/// Returns the number of tokens at the start of `tokens` that form one doc comment, which the tokenizer returns as
+/// `#[doc = "…"]`.
 pub(crate) fn documentation(tokens: &[TokenTree]) -> usize {
     let mark = usize::from(is_punct(tokens.get(1), '!'));
     let Some(attribute) = group(tokens.get(1 + mark), Delimiter::Bracket).filter(|_| is_punct(tokens.first(), '#'))
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_are_told_apart_and_generated_files_are_left_out() {
+    fn crates_are_distinguished_and_generated_files_are_left_out() {
         let generated = format!("{GENERATED_MARK} bindings`.\nfn a() {{}}\n");
         let sources = [
             source("crates/a/src/lib.rs", "fn a() {}\n"),

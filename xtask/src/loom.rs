@@ -1,4 +1,4 @@
-//! Tests under loom, which runs every interleaving of a lock-free algorithm.
+//! Runs tests under loom, which explores every interleaving of a lock-free algorithm.
 
 use anyhow::{Result, ensure};
 
@@ -8,8 +8,8 @@ use crate::workspace::Workspace;
 
 /// Runs the tests of every crate with a `tests/loom.rs`.
 ///
-/// They have a target directory of their own, because the flag would rebuild everything twice. One command builds them all,
-/// because loom alone would be built with other features for each crate.
+/// The tests have a separate target directory, because loom's flag would rebuild everything twice. One command builds
+/// them all. Otherwise loom would be built with different features for each crate.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let crates: Vec<_> = workspace.members().filter(|p| p.directory().join("tests/loom.rs").exists()).collect();

@@ -1,5 +1,5 @@
-//! `cargo xtask nightly --only roce-lossy`: bulk data of `roce` over links that lose packets, that are slow, and that a TCP
-//! connection uses, too.
+//! `cargo xtask nightly --only roce-lossy`: measures bulk transfers of `roce` over lossy links, slow links, and links
+//! that a TCP connection shares.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,19 +17,19 @@ use crate::step::Outcome;
 const SCRIPT: &str = "crates/bin/cli/tests/namespaces/lossy.sh";
 pub(crate) const NEEDS: Needs = Needs { things: &["ip", "tc", "nft", "iperf3"], sources: &[SCRIPT] };
 
-/// Measurements of each link, and the seconds of each.
+/// Number of measurements of each link. `SECONDS` is the duration of each.
 const ROUNDS: usize = 3;
 const SECONDS: &str = "5";
-/// The most memory of either end, KiB: four times what an end has, and nothing that grows with what is under way.
+/// Maximum memory of either end, in KiB. It is four times the usual memory, and must not grow with the bytes in flight.
 const MEMORY_KIB: f64 = 65_536.0;
-/// How many times the rate of one flow is that of the other at most, where both share a link.
+/// Maximum ratio of the rates of two flows that share a link.
 const APART: f64 = 3.0;
 
-/// A link, and the least that must come through.
+/// A link, and the minimum rate over it.
 struct Link {
-    /// Packets of 1000 that it loses.
+    /// Number of packets in 1000 that the link loses.
     loss: u32,
-    /// Mbit/s; 0 is as much as the processor carries.
+    /// Rate in Mbit/s; 0 means as fast as the processor permits.
     rate: u32,
     queue_ms: u32,
     bar: Bar,
@@ -37,9 +37,9 @@ struct Link {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bar {
-    /// A part of what plain datagrams carry that are sent at the link's rate.
+    /// A share of the rate of plain datagrams that are sent at the link's rate.
     OfRaw(f64),
-    /// A TCP connection shares the link: see [`APART`].
+    /// A TCP connection shares the link; the ratio of both rates is at most [`APART`].
     BesideTcp,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Link {
 /// The values of all rounds, by name.
 type Values = BTreeMap<String, Vec<f64>>;
 
-/// Measures: nothing else should run on two processors.
+/// Measures rates, so nothing else should run on two processors.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let (stentor, script) = (programs::stentor(context)?, context.root.join(SCRIPT));
@@ -105,7 +105,7 @@ fn measure(script: &Path, stentor: &Path, what: &str, link: &Link, values: &mut 
     read(&text, values)
 }
 
-/// Takes lines `NAME VALUE`.
+/// Parses lines `NAME VALUE`.
 fn read(text: &str, values: &mut Values) -> Result<()> {
     for line in text.lines() {
         let (name, value) = line.split_once(' ').with_context(|| format!("not a name and a value: {line}"))?;
@@ -115,7 +115,7 @@ fn read(text: &str, values: &mut Values) -> Result<()> {
     Ok(())
 }
 
-/// Whether the bars hold, and the figures.
+/// Returns whether the figures meet the bar, and a text with the figures.
 fn judge(link: &Link, values: &Values) -> Result<(bool, String)> {
     let all = |name: &str| values.get(name).with_context(|| format!("no `{name}` for a link of {link}"));
     let middle = |name: &str| Ok::<_, anyhow::Error>(median(all(name)?.iter().copied()));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_an_error_and_so_is_a_link_that_loses_nothing() {
+    fn missing_values_and_lossy_links_without_losses_are_errors() {
         let lossy = link(10, 0, 0, Bar::OfRaw(0.2));
         let judged = |text: &str| judge(&lossy, &values(text));
         assert!(judged(&format!("{MEMORY}ours_mbit 20\nraw_mbit 100\nlost 0")).is_err());

@@ -1,4 +1,5 @@
-//! Everything that is run on Stentor's sources: `cargo xtask test` before every merge, `cargo xtask nightly` now and then.
+//! The checks and measurements of Stentor's sources: `cargo xtask test` before every merge, `cargo xtask nightly` now
+//! and then.
 #![forbid(unsafe_code)]
 
 mod api;

@@ -1,4 +1,4 @@
-//! Modules of a crate that import each other, either way: whoever reads one must read the other as well.
+//! Finds modules of a crate that import each other. A reader of one of them must read the other as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::source::{Source, Violation, group, is_ident, is_punct, judge};
 use crate::step::Outcome;
 use crate::workspace::Workspace;
 
-/// The pairs that there are. A module and one that it is part of are none.
+/// The permitted pairs. A module and a module that contains it do not form a pair.
 const MUTUAL: &[(&str, &str, &str)] = &[
     ("stentor", "runtime::cluster", "runtime::room"),
     ("stentor-election-zookeeper", "session", "worker"),
@@ -21,7 +21,8 @@ const MUTUAL: &[(&str, &str, &str)] = &[
 /// A module's path inside its crate.
 type Module = Vec<String>;
 
-/// Looks at the imports of every file below `src` of every crate. Modules inside files and those called `tests` are left out.
+/// Checks the imports of every file below `src` of every crate. Modules inside files and modules called `tests` are
+/// left out.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let mut pairs = BTreeSet::new();
     for package in Workspace::load(context)?.members() {
@@ -44,7 +45,7 @@ fn check(known: &[(&str, &str, &str)], pairs: &BTreeSet<(String, String, String)
     new.chain(gone).collect()
 }
 
-/// The pairs among the files of one crate.
+/// Returns the pairs among the files of one crate.
 fn mutual(sources: &[Source]) -> Result<BTreeSet<(String, String)>> {
     let files = sources.iter().filter_map(|source| Some((module(&source.path)?, source)));
     let files: BTreeMap<Module, &Source> = files.collect();
@@ -63,7 +64,7 @@ fn mutual(sources: &[Source]) -> Result<BTreeSet<(String, String)>> {
     Ok(pairs.collect())
 }
 
-/// The module of a file below `src`; none of a test's.
+/// Returns the module of a file below `src`, or `None` for a test.
 fn module(path: &Path) -> Option<Module> {
     let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
     let below = &parts[parts.iter().position(|part| *part == "src")? + 1..];
@@ -74,7 +75,8 @@ fn module(path: &Path) -> Option<Module> {
     (!module.iter().any(|part| part == "tests")).then_some(module)
 }
 
-/// What stands between each `use` and its semicolon, inside functions, too, but not inside modules.
+/// Returns the tokens between each `use` and its semicolon, including those inside functions and excluding those inside
+/// modules.
 fn uses(tokens: &[TokenTree]) -> Vec<Vec<TokenTree>> {
     let mut found = Vec::new();
     for (n, token) in tokens.iter().enumerate() {
@@ -89,7 +91,7 @@ fn uses(tokens: &[TokenTree]) -> Vec<Vec<TokenTree>> {
     found
 }
 
-/// The paths that an import names.
+/// Adds the paths that an import names.
 fn flatten(import: &[TokenTree], before: &[String], paths: &mut Vec<Vec<String>>) {
     for tree in import.split(|token| is_punct(Some(token), ',')).filter(|tree| !tree.is_empty()) {
         let mut path = before.to_vec();
@@ -107,7 +109,7 @@ fn flatten(import: &[TokenTree], before: &[String], paths: &mut Vec<Vec<String>>
     }
 }
 
-/// The innermost module of the crate on a path, if it is another than the one that imports it.
+/// Returns the innermost module of the crate on a path, if it is not the importing module.
 fn target(files: &BTreeMap<Module, &Source>, from: &Module, path: &[String]) -> Option<Module> {
     let supers = path.iter().take_while(|part| *part == "super").count();
     let mut absolute: Module = match path.first()?.as_str() {

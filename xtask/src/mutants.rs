@@ -1,4 +1,4 @@
-//! Mutation testing: whether the tests of a crate see that one place of its code does something else.
+//! Mutation testing: checks that the tests of a crate fail if one place of its code is changed.
 
 use std::fs;
 use std::path::Path;
@@ -11,16 +11,16 @@ use crate::cargo::{Context, run};
 use crate::step::Outcome;
 use crate::tools::installed;
 
-/// The version of `cargo-mutants`, which decides what the mutants are.
+/// The version of `cargo-mutants`, which determines the mutants.
 const VERSION: &str = "27.1.0";
 
-/// One mutant in so many is tested.
+/// Inverse of the share of mutants that are tested.
 const SAMPLE: u32 = 20;
 
-/// The least share of the mutants that the tests catch in each crate, percent.
+/// Minimum share of mutants that the tests of each crate must catch, in percent.
 const LEAST_PERCENT: usize = 95;
 
-/// The crates. Each is judged by its own tests alone.
+/// The crates. Each is tested with only its own tests.
 const CRATES: [&str; 8] = [
     "stentor-wire",
     "stentor-switch",
@@ -32,12 +32,12 @@ const CRATES: [&str; 8] = [
     "stentor-session",
 ];
 
-/// What `cargo-mutants` counts.
+/// The counts of `cargo-mutants`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 struct Counts {
     caught: usize,
     missed: usize,
-    /// The tests do not end, which is as good as a failure.
+    /// The tests do not end, which counts as caught.
     timeout: usize,
     /// The mutant does not compile.
     unviable: usize,
@@ -53,7 +53,7 @@ impl Counts {
     }
 }
 
-/// Tests a sample of each crate's mutants, also after a crate that fails. `STENTOR_MUTANTS` names crates to test alone.
+/// Tests a sample of each crate's mutants, even after a crate has failed. `STENTOR_MUTANTS` selects crates.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let program = installed(context, "cargo-mutants", VERSION)?;
     let chosen = std::env::var("STENTOR_MUTANTS").unwrap_or_else(|_| CRATES.join(","));
@@ -77,7 +77,7 @@ fn test(context: &Context, program: &Path, name: &str) -> Result<Counts> {
     command.current_dir(&context.root).args(["mutants", "--package", name, "--no-shuffle", "--colors", "never"]);
     command.args(["--sharding", "round-robin", "--shard", &format!("0/{SAMPLE}")]);
     command.args(["--timeout-multiplier", "5", "--minimum-test-timeout", "60", "--output"]).arg(&folder);
-    // It ends with an error when a mutant survives.
+    // The program exits with an error if a mutant survives.
     let ran = run(&mut command);
     let outcomes = folder.join("mutants.out/outcomes.json");
     let text = fs::read_to_string(&outcomes).with_context(|| format!("{name} left no {}", outcomes.display()))?;

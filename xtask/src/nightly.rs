@@ -1,4 +1,4 @@
-//! The steps of `cargo xtask nightly`: what takes too long for every change.
+//! The steps of `cargo xtask nightly`, which take too long for every change.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "release-tests", what: "all tests, optimised and without debug assertions", run: release_tests },
     Step {
         name: "shipped",
-        what: "the steps of `test` that run the command, with the command as users have it",
+        what: "the steps of `test` that run the command, with the release build of the command",
         run: shipped,
     },
     Step {
@@ -26,7 +26,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
     Step {
         name: "namespaces",
-        what: "members in namespaces of their own: every cell of `crates/bin/cli/tests/cli/namespaces.txt`",
+        what: "members in separate namespaces: every cell of `crates/bin/cli/tests/cli/namespaces.txt`",
         run: namespaces,
     },
     Step {
@@ -44,10 +44,10 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "100 000 simulated runs under all failures",
         run: |context| simulate(context, "multicast", "0..100000", &["--profile", "all"]),
     },
-    Step { name: "failover", what: "200 kills of real processes under load, each started again", run: failover },
+    Step { name: "failover", what: "200 kills and restarts of real processes under load", run: failover },
     Step {
         name: "losses",
-        what: "100 runs, a seed each, in which real groups lose their memory, on shm and on roce: released and settled, every history good",
+        what: "100 seeds on shm and on roce, in which real groups lose their memory: they are released and settled, and every history is correct",
         run: losses,
     },
     Step {
@@ -57,22 +57,22 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "chaos-service",
-        what: "100 runs of `stentor chaos --service`, a seed each, on shm and on roce, with wrong clocks and clients that are killed",
+        what: "100 seeds of `stentor chaos --service` on shm and on roce, with wrong clocks and killed clients",
         run: crate::chaos::service_long,
     },
     Step {
         name: "store",
-        what: "100 runs of a minute of the example store under faults, a seed each, every second one on three hosts that are cut off, too",
+        what: "100 seeds of the example store, a minute of faults each, every second one with partitions of three hosts",
         run: crate::services::store_long,
     },
     Step {
         name: "bank",
-        what: "100 runs of a minute of the example bank, whose leaders and clients are killed: the sum is right at every cut",
+        what: "100 runs of the example bank, a minute of killed leaders and clients each: the sum is right at every cut",
         run: crate::services::bank_long,
     },
     Step {
         name: "lock",
-        what: "100 runs of a minute of the example locks: holders are stopped, nodes killed, no two hold a lock",
+        what: "100 runs of the example lock service, a minute of stopped holders and killed nodes each: no lock has two holders",
         run: crate::services::lock_long,
     },
     Step {
@@ -82,13 +82,13 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "store-idle",
-        what: "10 000 idle clients at a gateway of the example store: its memory and processor time, and others are not slower",
+        what: "10 000 idle clients at a gateway of the example store: its memory and processor time are bounded, and other clients are not slower",
         run: crate::services::idle,
     },
-    Step { name: "book", what: "the book is built by mdBook", run: crate::book::build },
+    Step { name: "book", what: "mdBook builds the book", run: crate::book::build },
     Step {
         name: "observers",
-        what: "an observer that is stopped for a minute, and a hundred that get spare time only: nobody is slowed down, none has a gap",
+        what: "an observer stopped for a minute, and 100 observers with idle priority: no member is slowed down, no observer has a gap",
         run: observers,
     },
     Step {
@@ -98,7 +98,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "model-neb",
-        what: "the broadcast's model check with four processes, to its end",
+        what: "the complete model check of the broadcast with four processes",
         run: |context| model(context, "stentor-neb", "model"),
     },
     Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
@@ -122,27 +122,27 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "model-switch",
-        what: "the switch's searches, all of them",
+        what: "all model checks of the switch",
         run: |context| model(context, "stentor-simulation", "switch_model"),
     },
     Step {
         name: "switch-speed",
-        what: "a pass of the switch: at most 100 ns, and n receivers as long as n times one",
+        what: "a pass of the switch takes at most 100 ns, and n receivers take n times as long as one",
         run: switch_speed,
     },
     Step {
         name: "model-channel",
-        what: "every order of four operations of a channel in flight at both ends",
+        what: "model check: every order of four operations of a channel in flight at both ends",
         run: model_channel,
     },
     Step {
         name: "channel-long",
-        what: "a gibibyte in one message, and a gibibyte from file to file over shm and roce",
+        what: "1 GiB in one message, and 1 GiB from file to file over shm and roce",
         run: channel_long,
     },
     Step {
         name: "ofi-long",
-        what: "10 GiB from pipe to pipe through `channel cat` on libfabric, every byte compared, memory bounded",
+        what: "10 GiB from pipe to pipe through `channel cat` on libfabric: every byte is correct, memory is bounded",
         run: crate::ofi::long,
     },
     Step {
@@ -157,12 +157,12 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "roce-lossy",
-        what: "RoCEv2 over links that lose packets, that are slow, and beside a TCP connection: fails below the bars",
+        what: "RoCEv2 over lossy links, over slow links, and beside a TCP connection: fails below the bars",
         run: crate::lossy::step,
     },
     Step {
         name: "roce-beside-kernel",
-        what: "RoCEv2 beside the Linux kernel's Soft-RoCE, by one program in one guest",
+        what: "RoCEv2 beside the Linux kernel's Soft-RoCE, measured by one program in one guest",
         run: crate::roce::beside_kernel,
     },
     Step {
@@ -172,17 +172,17 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "critical-path",
-        what: "the computed latency of a client and a group of one is the measured one within 10 %, in the median of five runs",
+        what: "the computed latency of a client and a group of one is within 10 % of the measured one, in the median of five runs",
         run: crate::critical_path::step,
     },
     Step {
         name: "bounds",
-        what: "no figure of a bench is better than its bound, in the median of five runs: multicast, neb, fabric and channel",
+        what: "no figure of the benches multicast, neb, fabric and channel is better than its bound, in the median of five runs",
         run: crate::bounds::step,
     },
     Step {
         name: "compare",
-        what: "Stentor beside other systems: the programs of `compare` have no warning, their tests pass, and all are measured",
+        what: "Stentor beside other systems: the programs of `compare` build without warnings, pass their tests, and are measured",
         run: crate::compare::step,
     },
     Step {
@@ -192,13 +192,13 @@ pub(crate) const NIGHTLY: &[Step] = &[
     },
     Step {
         name: "mutants",
-        what: "one mutant in twenty of each protocol, the checker, wire and the switch: 95 % are caught by the crate's own tests",
+        what: "mutation testing of protocols, checker, wire and switch: the crate's tests catch 95 % of a sample of one mutant in 20",
         run: crate::mutants::step,
     },
     Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
 
-/// Runs a search with its large configurations.
+/// Runs a model check with its large configurations.
 fn model(context: &Context, package: &str, test: &str) -> Result<Outcome> {
     let model = ["test", "--release", "-p", package, "--test", test, "--", "--nocapture"];
     run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
@@ -211,8 +211,8 @@ fn simulate(context: &Context, simulation: &str, seeds: &str, more: &[&str]) -> 
     Ok(Outcome::Passed)
 }
 
-/// Runs all cells of a table of the command. Each waits for processes that start and stop. A limit that this machine does not
-/// allow is an error.
+/// Runs all cells of a table of the command's tests. Each cell waits for processes that start and stop. A resource
+/// limit that this machine does not allow is an error.
 fn cells(context: &Context, table: &str) -> Result<Outcome> {
     let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", table];
     run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
@@ -243,7 +243,7 @@ fn channel_long(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Measures: nothing else should run on two processors.
+/// Measures times, so nothing else should run on two processors.
 fn roce_speed(context: &Context) -> Result<Outcome> {
     let speed = ["test", "--release", "-p", "stentor-fabric-roce", "--test", "speed", "--"];
     run(context.cargo(speed).args(["--ignored", "--nocapture", "--test-threads", "1"]))?;
@@ -258,13 +258,15 @@ fn roce_fuzz(context: &Context) -> Result<Outcome> {
     crate::roce::fuzz_for(context, "1800")
 }
 
-/// As shipped but for link-time optimisation, which would be done for every test program anew, minutes each.
+/// Runs all tests with the profile of a release, but without link-time optimisation. It would be repeated for every
+/// test program and take minutes each.
 fn release_tests(context: &Context) -> Result<Outcome> {
     run(&mut context.cargo(["test", "--workspace", "--no-fail-fast", "--profile", "release-tests"]))?;
     Ok(Outcome::Passed)
 }
 
-/// `test` runs them with a command that is not optimised as a whole.
+/// Runs steps of `test` again with the release build of the command. `test` runs them with a command without link-time
+/// optimisation.
 fn shipped(context: &Context) -> Result<Outcome> {
     let steps: [fn(&Context) -> Result<Outcome>; 7] = [
         crate::campaign::traces,
@@ -281,7 +283,7 @@ fn shipped(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// With debug assertions and overflow checks.
+/// Runs the property tests with debug assertions and overflow checks.
 fn properties(context: &Context) -> Result<Outcome> {
     run(context.cargo(["test", "--workspace"]).env("PROPTEST_CASES", "4096"))?;
     Ok(Outcome::Passed)
@@ -295,7 +297,7 @@ fn namespaces(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The runs of other seeds: `STENTOR_LOSSES=FIRST..END`.
+/// Runs these seeds, or those of `STENTOR_LOSSES=FIRST..END`.
 fn losses(context: &Context) -> Result<Outcome> {
     let test = "groups_that_lose_their_memory";
     let losses = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", test];
@@ -304,7 +306,7 @@ fn losses(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Measures: nothing else should run.
+/// Measures times, so nothing else should run.
 fn observers(context: &Context) -> Result<Outcome> {
     let observers =
         ["test", "--profile", "release-tests", "-p", "stentor", "--test", "library", "--", "observers_apart"];
@@ -312,7 +314,7 @@ fn observers(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Measures: nothing else should run.
+/// Measures times, so nothing else should run.
 fn switch_speed(context: &Context) -> Result<Outcome> {
     let speed = ["test", "--release", "-p", "stentor-switch", "--test", "speed", "--", "--ignored", "--nocapture"];
     run(&mut context.cargo(speed))?;

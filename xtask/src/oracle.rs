@@ -1,9 +1,10 @@
-//! The oracle of refactoring: what simulated seeds did, as hashes, beside what they do now. The same runs are the simulations under
-//! failures: every property must hold in them, and every fault of a profile must happen.
+//! The oracle of refactoring: compares the behaviour of simulated seeds, as hashes, with the recorded behaviour. The
+//! same runs are the simulations under failures: every property must hold in them, and every fault of a profile must
+//! happen.
 //!
-//! A seed decides everything in a simulation, so code that behaves the same has the same hashes. The recorded ones are data,
-//! one line per seed: a change of the code that changes none of them left the protocols alone. What is hashed, and what is
-//! not, is described in `docs/oracle.md`.
+//! A seed determines everything in a simulation, so code that behaves the same has the same hashes. The recorded hashes
+//! are data, one line per seed. If a change of the code changes no hash, it has not changed the protocols.
+//! `docs/oracle.md` lists the hashed and the excluded parts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,11 +21,11 @@ use crate::cargo::{Context, capture};
 use crate::programs;
 use crate::step::Outcome;
 
-/// The folder of the recorded hashes from the repository root: a file for each simulation.
+/// The folder of the recorded hashes from the repository root. It has one file for each simulation.
 const FOLDER: &str = "crates/verify/simulation/oracle";
-/// What stands for the profile where a simulation has none.
+/// The name in place of the profile for a simulation without profiles.
 const NO_PROFILE: &str = "-";
-/// The simulations, and for each the number of seeds of each profile.
+/// The simulations with their profiles and the number of seeds of each profile.
 const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
     (
         "multicast",
@@ -46,13 +47,13 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
     ("channel", &[(NO_PROFILE, 300)]),
     ("switch", &[(NO_PROFILE, 300)]),
 ];
-/// Differing seeds that are named for each profile.
+/// Number of differing seeds that are listed for each profile.
 const NAMED: usize = 8;
 
-/// Whether every property holds for every seed, every fault of a profile happens, and all seeds do what was recorded.
+/// Checks that every property holds for every seed, every fault of a profile happens, and all seeds behave as recorded.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let mut problems = Vec::new();
-    // Every hash is compared, whatever else is wrong.
+    // All hashes are compared, even if other checks fail.
     let judged = RefCell::new(Vec::new());
     let judge = |simulation: &str, profile: &str, found: &Simulated, seeds: u64| {
         if let Err(problem) = campaign::judge(simulation, profile, found, seeds) {
@@ -78,7 +79,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     )
 }
 
-/// Records what all seeds do, and prints which of them did something else before.
+/// Records the behaviour of all seeds, and prints the seeds whose behaviour has changed.
 pub(crate) fn record(context: &Context) -> Result<()> {
     for (simulation, now) in simulate_all(context, |_, _, _, _| ())? {
         let path = path(context, simulation);
@@ -101,8 +102,8 @@ fn path(context: &Context, simulation: &str) -> PathBuf {
     context.root.join(FOLDER).join(simulation).with_extension("txt")
 }
 
-/// Runs all seeds with the release build of the command. `judge` looks at what each profile found: its simulation, its name and the
-/// number of its seeds.
+/// Runs all seeds with the release build of the command. Calls `judge` with the findings of each profile: the
+/// simulation, the profile's name and its number of seeds.
 fn simulate_all(context: &Context, judge: impl Fn(&str, &str, &Simulated, u64)) -> Result<Vec<(&'static str, Hashes)>> {
     let (program, scratch) = (programs::stentor(context)?, TempDir::new());
     let mut all = Vec::new();
@@ -118,7 +119,7 @@ fn simulate_all(context: &Context, judge: impl Fn(&str, &str, &Simulated, u64)) 
     Ok(all)
 }
 
-/// Runs the seeds of a profile. Returns what the command found, and the hashes that it wrote.
+/// Runs the seeds of a profile. Returns the command's findings and the hashes that it wrote.
 fn simulate(
     program: &Path,
     scratch: &Path,
@@ -147,12 +148,12 @@ fn simulate(
 struct Hashes {
     /// Names of the transcripts.
     transcripts: Vec<String>,
-    /// By profile and seed: the hash of each transcript.
+    /// The hash of each transcript, by profile and seed.
     seeds: BTreeMap<(String, u64), Vec<String>>,
 }
 
 impl Hashes {
-    /// Adds the seeds of a profile, as the command wrote them: a line with names, then a line for each seed.
+    /// Adds the seeds of a profile from the command's output: a line with names, then a line for each seed.
     fn add(&mut self, profile: &str, text: &str) -> Result<()> {
         let mut lines = text.lines();
         let names = lines.next().and_then(|line| line.strip_prefix("seed ")).context("the names are missing")?;
@@ -172,7 +173,7 @@ impl Hashes {
         Ok(())
     }
 
-    /// Reads a file of recorded hashes: comments, a line with names, then a line for each profile and seed.
+    /// Parses a file of recorded hashes: comments, a line with names, then a line for each profile and seed.
     fn parse(text: &str) -> Result<Hashes> {
         let mut lines = text.lines().filter(|line| !line.starts_with('#'));
         let names =
@@ -186,7 +187,7 @@ impl Hashes {
         Ok(hashes)
     }
 
-    /// Writes the file that [`parse`](Hashes::parse) reads.
+    /// Returns the file contents that [`parse`](Hashes::parse) parses.
     fn text(&self, simulation: &str) -> String {
         let mut text = format!(
             "# What the seeds of `stentor sim {simulation}` do: hashes of their transcripts. See docs/oracle.md.\n\
@@ -200,7 +201,8 @@ impl Hashes {
     }
 }
 
-/// Returns a text for each profile in which seeds differ, are recorded and were not run, or the reverse.
+/// Returns a text for each profile with differences: seeds that differ, are recorded and were not run, or were run and
+/// are not recorded.
 fn differences(simulation: &str, before: &Hashes, now: &Hashes) -> Vec<String> {
     let mut differing: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
     let only_before = before.seeds.keys().filter(|key| !now.seeds.contains_key(*key));
@@ -221,7 +223,7 @@ fn differences(simulation: &str, before: &Hashes, now: &Hashes) -> Vec<String> {
     differing.into_iter().map(|(profile, seeds)| told(simulation, profile, &seeds)).collect()
 }
 
-/// Says which seeds of a profile differ, and how to look at the first of them.
+/// Returns a text that lists the differing seeds of a profile, with a command that shows the first of them.
 fn told(simulation: &str, profile: &str, seeds: &[(u64, String)]) -> String {
     let named: Vec<String> = seeds.iter().take(NAMED).map(|(seed, what)| format!("{seed} ({what})")).collect();
     let more = seeds.len().saturating_sub(NAMED);
@@ -254,7 +256,7 @@ calm 1 00000000000000ee 00000000000000ff
     }
 
     #[test]
-    fn the_same_hashes_differ_in_nothing() {
+    fn equal_hashes_have_no_differences() {
         assert_eq!(differences("multicast", &hashes(RECORDED), &hashes(RECORDED)), [""; 0]);
     }
 
@@ -299,7 +301,7 @@ calm 1 00000000000000ee 00000000000000ff
     }
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn written_hashes_are_parsed_again() {
         assert_eq!(hashes(&hashes(RECORDED).text("multicast")), hashes(RECORDED));
         for broken in ["", "all 0 aa bb", "profile seed trace\nall 0 aa bb", "profile seed trace\nall x aa"] {
             assert!(Hashes::parse(broken).is_err(), "{broken}");
@@ -307,7 +309,7 @@ calm 1 00000000000000ee 00000000000000ff
         assert!(Hashes::parse("profile seed trace\nall 0 aa\nall 0 aa\n").is_err(), "twice");
     }
 
-    /// The seeds that are run are those that are recorded: whoever changes a number records anew.
+    /// The seeds that are run must be those that are recorded. A change of a number of seeds needs a new record.
     #[test]
     fn every_seed_that_is_run_is_recorded() {
         for (simulation, profiles) in SIMULATIONS {

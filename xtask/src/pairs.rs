@@ -1,6 +1,6 @@
-//! Runs steps two at a time.
+//! Runs two steps at a time.
 //!
-//! Each step is a process of its own, whose output appears as a whole when the step ends.
+//! Each step is a separate process. Its output is printed as a whole when the step ends.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -13,23 +13,24 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::step::Step;
 
-/// The number of steps that run at the same time.
+/// Number of steps that run at the same time.
 const AT_ONCE: usize = 2;
 
-/// A step, how it ended, and how long it took.
+/// A step with its outcome and duration.
 pub(crate) type Ran = (&'static str, Result<()>, Duration);
 
-/// This program, named by its process, because a step may replace its file: `cargo test --workspace` builds it too.
+/// The path of this program through its process. A step may replace the program's file, because `cargo test
+/// --workspace` also builds it.
 const ITSELF: &str = "/proc/self/exe";
 
-/// Returns the command that runs one step of `cargo xtask test` and nothing else.
+/// Returns the command that runs one step of `cargo xtask test`.
 pub(crate) fn alone(step: &str) -> Command {
     let mut command = Command::new(ITSELF);
     command.args(["step", step]);
     command
 }
 
-/// Runs all the steps, two at a time and in their order, and returns how each ended, in the same order.
+/// Runs all steps in their order, two at a time. Returns their outcomes in the same order.
 pub(crate) fn run(steps: &[&Step], command: impl Fn(&str) -> Command + Sync) -> Vec<Ran> {
     let names: Vec<_> = steps.iter().map(|step| step.name).collect();
     println!("\n=== two at a time: {}", names.join(", "));
@@ -52,7 +53,7 @@ fn next<T>(left: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
     left.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
-/// Runs a step's command, and then prints what it has printed.
+/// Runs a step's command, and then prints its output.
 fn logged(step: &Step, command: &mut Command) -> Result<()> {
     let path = std::env::temp_dir().join(format!("stentor-xtask-{}-{}.log", std::process::id(), step.name));
     let log = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -72,7 +73,7 @@ fn logged(step: &Step, command: &mut Command) -> Result<()> {
     }
 }
 
-/// Returns the error that a step's process ends with: everything after the last line that begins with `error: `.
+/// Returns the error of a step's process: the text after the last line that begins with `error: `.
 fn reason(text: &str) -> Option<&str> {
     let text = text.trim_end();
     text.rfind("\nerror: ").map_or(text, |at| &text[at + 1..]).strip_prefix("error: ")
@@ -89,7 +90,7 @@ mod tests {
         Step { name, what: "", run: |_| Ok(Outcome::Passed) }
     }
 
-    /// Each of the first two waits until the other has begun, and the third until both have ended.
+    /// Each of the first two steps waits until the other has begun. The third waits until both have ended.
     #[test]
     fn two_steps_run_at_a_time_and_the_reason_of_a_failure_is_kept() {
         let folder = TempDir::new();

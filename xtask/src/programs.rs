@@ -1,7 +1,7 @@
-//! What cargo builds, as programs to be run here or elsewhere.
+//! Builds programs with cargo, to run them here or in a guest.
 //!
-//! Tests and the command for them are built as parts of the whole workspace, as `cargo test --workspace` does: of a crate that
-//! is asked for alone, what it stands on has other features, and all of it is compiled once more.
+//! Tests, and the command for them, are built as parts of the whole workspace, as `cargo test --workspace` builds them.
+//! If a crate is built alone, its dependencies have other features, and cargo compiles all of them again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ struct Target {
     name: String,
 }
 
-/// Builds something. Returns the path of the program of a target in a folder, which is relative to the root.
+/// Runs a build. Returns the path of the program of a target in a folder, which is relative to the root.
 pub(crate) fn executable(command: &mut Command, folder: &str, target: &str) -> Result<PathBuf> {
     let (good, text) = capture(command.args(["--message-format", "json-render-diagnostics"]))?;
     if !good {
@@ -42,18 +42,19 @@ fn find(messages: &str, folder: &str, target: &str) -> Option<PathBuf> {
     messages.filter(wanted).find_map(|message| message.executable)
 }
 
-/// The command, optimised: see [`Profile`].
+/// Returns the optimised command: see [`Profile`].
 pub(crate) fn stentor(context: &Context) -> Result<PathBuf> {
     optimised(context, context.profile, &[])
 }
 
-/// The command with mutants. What finds them is another crate, so the command itself need not be optimised.
+/// Returns the command with mutants. The simulation that finds them is another crate, so the command itself is not
+/// optimised.
 pub(crate) fn stentor_with_plants(context: &Context) -> Result<PathBuf> {
     const QUICK: &str = "profile.release-tests.package.stentor-cli.opt-level=0";
     optimised(context, Profile::ReleaseTests, &["--config", QUICK, "--features", "stentor-cli/plants"])
 }
 
-/// As users have it, the command is built alone; else as a part of the whole workspace.
+/// Builds the command: the release build alone, others as a part of the whole workspace.
 fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<PathBuf> {
     let what = match profile {
         Profile::Release => ["-p", "stentor-cli"].as_slice(),
@@ -63,43 +64,44 @@ fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<Path
     executable(command.args(what).args(flags), "crates/bin/cli", "stentor")
 }
 
-/// The command as tests use it, not optimised.
+/// Returns the command that tests use, without optimisation.
 pub(crate) fn debug_stentor(context: &Context) -> Result<PathBuf> {
     executable(context.test(&["cli"]).arg("--no-run"), "crates/bin/cli", "stentor")
 }
 
-/// The example store: optimised as users have it, or as its tests use it.
+/// Returns the example store: the release build if `optimised`, else the one that its tests use.
 pub(crate) fn store(context: &Context, optimised: bool) -> Result<PathBuf> {
     let mut build =
         if optimised { context.cargo(["build", "--release", "-p", "stentor-kv"]) } else { context.test(&["kv"]) };
     executable(if optimised { &mut build } else { build.arg("--no-run") }, "examples/kv", "stentor-kv")
 }
 
-/// The program of a folder in `examples`, as its tests use it.
+/// Returns the program of a folder in `examples` that its tests use.
 pub(crate) fn example(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
     executable(&mut context.cargo(["build", "--workspace", "--bin", name]), &format!("examples/{folder}"), name)
 }
 
-/// A test of a folder in `crates` as a program of its own.
+/// Returns a test of a folder in `crates` as a program.
 pub(crate) fn test_program(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
     executable(context.test(&[name]).arg("--no-run"), &format!("crates/{folder}"), name)
 }
 
-/// A test of one crate, from where cargo would run it.
+/// Returns a command that runs a test of one crate in the directory in which cargo would run it.
 pub(crate) fn test(context: &Context, folder: &str, name: &str) -> Result<Command> {
     let mut command = Command::new(test_program(context, folder, name)?);
     command.current_dir(context.root.join("crates").join(folder));
     Ok(command)
 }
 
-/// Fails if one of the programs that a command would run has no test to run: a filter that fits nothing is no success.
+/// Fails if one of the programs that a command would run has no test to run. A filter that matches nothing is not a
+/// success.
 pub(crate) fn ensure_some(command: &mut Command) -> Result<()> {
     let (good, text) = capture(command.arg("--list"))?;
     ensure!(good && each_lists_some(&text), "{} finds no test; it says: {text}", line(command));
     Ok(())
 }
 
-/// Each program's list ends with the number of its tests.
+/// Returns whether each program lists a test. Its list ends with the number of its tests.
 fn each_lists_some(text: &str) -> bool {
     let mut counts = text.lines().filter(|line| line.ends_with(" benchmarks")).peekable();
     counts.peek().is_some() && counts.all(|count| !count.starts_with("0 tests,"))

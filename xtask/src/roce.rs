@@ -1,4 +1,4 @@
-//! RoCEv2 against the world: the Linux kernel's Soft-RoCE as the peer, Wireshark's dissector, fuzzing.
+//! RoCEv2 against other implementations: the Linux kernel's Soft-RoCE as the peer, Wireshark's dissector, and fuzzing.
 
 use std::fs;
 use std::path::Path;
@@ -56,10 +56,10 @@ const TSHARK: Needs = Needs {
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 4] = [&PEER, &NAMESPACES, &SWITCH, &TSHARK];
 
-/// Seconds for each fuzz target.
+/// Duration of each fuzz target, in seconds.
 const FUZZ_SECONDS: &str = "15";
 
-/// The stock ping-pong and a program of ours on the kernel's Soft-RoCE, as our peer.
+/// Runs the stock ping-pong and a test program on the kernel's Soft-RoCE, as peers of the RoCEv2 endpoint.
 pub(crate) fn peer(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &PEER)?;
     let (stentor, test) = (programs::stentor(context)?, programs::test_program(context, "fabric/roce", "real_peer")?);
@@ -69,7 +69,8 @@ pub(crate) fn peer(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Captures what the kernel sends to itself for atomics and on unreliable connections, and compares what we send with that.
+/// Captures the packets that the kernel sends to itself for atomics and on unreliable connections, and compares this
+/// endpoint's packets with them.
 fn golden(context: &Context, guest: &Guest) -> Result<()> {
     let work = TempDir::new();
     let source = context.root.join("crates/fabric/roce/tests/peer/golden.c");
@@ -79,11 +80,11 @@ fn golden(context: &Context, guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// A guest that has not ended after so many seconds hangs. Three times what the longest takes on a slow machine.
+/// Time after which a guest counts as hung, in seconds. It is three times the longest run on a slow machine.
 const GUEST_SECONDS: &str = "900";
 
-/// Runs a script of the repository, `NAME.sh`, in a guest, which leaves `NAME.log` in its work folder. It is told that
-/// folder as `WORK` and its own as `HERE`.
+/// Runs a script of the repository, `NAME.sh`, in a guest. The guest leaves `NAME.log` in the work folder. The script
+/// receives that folder as `WORK` and its own folder as `HERE`.
 pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path, more: &str) -> Result<()> {
     let path = context.root.join(path);
     let peer = path.parent().unwrap_or(Path::new("/"));
@@ -102,7 +103,7 @@ pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path
     Ok(())
 }
 
-/// Rounds of each measurement in the guest.
+/// Number of rounds of each measurement in the guest.
 const ROUNDS: usize = 5;
 
 /// Measures this crate's endpoint and the kernel's Soft-RoCE in one guest.
@@ -124,11 +125,11 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Lines that are multicast between namespaces.
+/// Number of lines that are multicast between namespaces.
 const LINES: &str = "1000";
 
-/// Runs a cluster in three network namespaces: on a good network, on one that loses packets, with links cut one way and both, and
-/// with two interfaces in each; and with links that take only short packets.
+/// Runs a cluster in three network namespaces: on a good network, on one that loses packets, with links cut in one
+/// direction and in both, with two interfaces in each namespace, and with links that carry only short packets.
 pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     NAMESPACES.ensure()?;
     let stentor = programs::stentor(context)?;
@@ -143,10 +144,11 @@ pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Lines that are multicast by the switch, and without it.
+/// Number of lines that are multicast with the switch and without it.
 const COPIED_LINES: &str = "60";
 
-/// The software switch between our endpoint and queue pairs of a guest's kernel; then sets of processes on `verbs`.
+/// Tests the software switch between the RoCEv2 endpoint and queue pairs of a guest's kernel, and then fan-out sets of
+/// processes on `verbs`.
 pub(crate) fn switch_guests(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &SWITCH)?;
     let test = programs::test_program(context, "switch/soft-switch", "kernel")?;
@@ -160,19 +162,19 @@ pub(crate) fn switch_guests(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Wireshark's dissector on a capture of every operation.
+/// Checks Wireshark's dissection of a capture of every operation.
 pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
     TSHARK.ensure()?;
     run(context.test(&["tshark"]).args(["--", "--ignored"]))?;
     Ok(Outcome::Passed)
 }
 
-/// Mutated packets and an adversary.
+/// Runs the fuzz targets: mutated packets and an adversary.
 pub(crate) fn fuzz(context: &Context) -> Result<Outcome> {
     fuzz_for(context, FUZZ_SECONDS)
 }
 
-/// So long for each of the crates.
+/// Runs the fuzz targets of each crate for this time.
 pub(crate) fn fuzz_for(context: &Context, seconds: &str) -> Result<Outcome> {
     for folder in ["fabric/wire", "fabric/roce", "switch/dataplane", "switch/soft-switch"] {
         let mut command = programs::test(context, folder, "fuzz")?;

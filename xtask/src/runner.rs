@@ -1,4 +1,4 @@
-//! Runs steps, most of them one after the other, and says how each ended.
+//! Runs steps, most of them one after the other, and prints their outcomes.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use crate::step::{Component, Outcome, Step};
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Ended {
     As(Outcome),
-    /// Why, and the last lines of the command that failed.
+    /// The reason, and the last lines of the command that failed.
     Failed(String, Vec<String>),
 }
 
-/// Runs all the steps, also after a failure, and prints the summary. Returns whether none failed.
+/// Runs all steps, even after a failure, and prints the summary. Returns whether none failed.
 ///
-/// Neighbours among the steps that are named in `paired` run two at a time, if there are two processors.
+/// Neighbouring steps that are named in `paired` run two at a time, if there are two processors.
 pub(crate) fn run(title: &str, context: &Context, steps: &[&Step], available: usize, paired: &[&str]) -> bool {
     let begin = Instant::now();
     let mut results = Vec::new();
@@ -48,7 +48,7 @@ fn failed(error: &anyhow::Error) -> Ended {
     Ended::Failed(format!("{error:#}"), last_lines)
 }
 
-/// Prints how a step ended.
+/// Prints the outcome of a step.
 fn told(name: &'static str, ended: Ended, took: Duration) -> (&'static str, Ended, Duration) {
     println!("=== {name}: {} in {}", describe(&ended), seconds(took));
     (name, ended, took)

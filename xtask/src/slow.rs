@@ -1,7 +1,7 @@
-//! The tests that the inner loop leaves out because they take seconds, most of which they wait.
+//! Runs the tests that plain `cargo test` ignores because they take seconds, most of which they wait.
 //!
-//! Such a test is marked by `#[ignore]` with a reason that begins as [`MARK`] does. It stands in a file below `tests`, in no module
-//! inside that file.
+//! Such a test is marked by `#[ignore]` with a reason that begins as [`MARK`] does. It is in a file below `tests`, and
+//! not in a module inside that file.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 
 /// The mark of a test that this step runs.
 const MARK: &str = "#[ignore = \"slow: ";
-/// More tests at once than there are processors, because they wait.
+/// Number of tests that run at once. It exceeds the number of processors, because the tests mostly wait.
 const THREADS: &str = "3";
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
@@ -41,12 +41,12 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         "{} tests are marked by `{MARK}`, cargo knows of {known}: {text}",
         tests.len()
     );
-    // The command names every test: its error would fill a page.
+    // The command line names every test, so its error would fill a page.
     ensure!(run(command().args(["--test-threads", THREADS])).is_ok(), "a test failed: its output is above");
     Ok(Outcome::Passed)
 }
 
-/// The marked tests of a target, by its root file.
+/// Returns the marked tests of a target, which is given by its root file.
 fn of_target(root: &Path) -> Result<Vec<String>> {
     let folder = root.parent().context("a folder of tests")?;
     let has_folder = root.file_name().is_some_and(|name| name == "main.rs");
@@ -62,7 +62,7 @@ fn of_target(root: &Path) -> Result<Vec<String>> {
     Ok(tests)
 }
 
-/// The names of the functions that follow the mark.
+/// Returns the names of the functions that follow the mark.
 fn marked(text: &str) -> Vec<&str> {
     let mut lines = text.lines();
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Rust files, and what is wrong with them.
+//! Rust source files, and violations of rules in them.
 
 use std::fmt;
 use std::fs;
@@ -11,48 +11,48 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// A Rust file.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// Its path from the repository root.
+    /// The path from the repository root.
     pub path: PathBuf,
-    /// What is in it.
+    /// The contents of the file.
     pub text: String,
 }
 
 impl Source {
-    /// Its tokens; comments are gone, doc comments are attributes.
+    /// Returns the tokens of the file. They have no comments, and doc comments are attributes.
     pub(crate) fn tokens(&self) -> Result<Vec<TokenTree>> {
         let tokens = TokenStream::from_str(&self.text);
         let tokens = tokens.map_err(|error| anyhow!("{}: not Rust: {error}", self.path.display()))?;
         Ok(tokens.into_iter().collect())
     }
 
-    /// Number of lines.
+    /// Returns the number of lines.
     pub(crate) fn lines(&self) -> usize {
         self.text.lines().count()
     }
 }
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
-    /// Where: a file, a file and a line, or a crate.
+    /// The place: a file, a file and a line, or a crate.
     pub place: String,
-    /// What is wrong and what to do about it.
+    /// The problem and its remedy.
     pub what: String,
 }
 
 impl Violation {
-    /// In a line of a file.
+    /// Returns a violation in a line of a file.
     pub(crate) fn at(source: &Source, line: usize, what: impl Into<String>) -> Self {
         Violation { place: format!("{}:{line}", source.path.display()), what: what.into() }
     }
 
-    /// In a crate or a file as a whole.
+    /// Returns a violation in a crate or a file as a whole.
     pub(crate) fn of(place: impl fmt::Display, what: impl Into<String>) -> Self {
         Violation { place: place.to_string(), what: what.into() }
     }
 }
 
-/// Prints all violations; an error if there are any.
+/// Prints all violations. Fails if there are any.
 pub(crate) fn judge(violations: &[Violation]) -> Result<()> {
     for violation in violations {
         println!("{}: {}", violation.place, violation.what);
@@ -64,7 +64,7 @@ pub(crate) fn judge(violations: &[Violation]) -> Result<()> {
     }
 }
 
-/// All Rust files below `directory`, in the order of their paths; build output apart.
+/// Returns all Rust files below `directory` except build output, ordered by path.
 pub(crate) fn rust_files(root: &Path, directory: &Path) -> Result<Vec<Source>> {
     let mut files = Vec::new();
     let mut to_do = vec![directory.to_owned()];
@@ -84,22 +84,22 @@ pub(crate) fn rust_files(root: &Path, directory: &Path) -> Result<Vec<Source>> {
     Ok(files)
 }
 
-/// The line a token begins in.
+/// Returns the line in which a token begins.
 pub(crate) fn line(token: &TokenTree) -> usize {
     token.span().start().line
 }
 
-/// Whether a token is this identifier or keyword.
+/// Returns whether a token is this identifier or keyword.
 pub(crate) fn is_ident(token: Option<&TokenTree>, name: &str) -> bool {
     matches!(token, Some(TokenTree::Ident(ident)) if ident == name)
 }
 
-/// Whether a token is this character of punctuation.
+/// Returns whether a token is this character of punctuation.
 pub(crate) fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
 }
 
-/// The token as a group with these delimiters.
+/// Returns the token as a group with these delimiters.
 pub(crate) fn group(token: Option<&TokenTree>, delimiter: Delimiter) -> Option<&Group> {
     match token {
         Some(TokenTree::Group(group)) if group.delimiter() == delimiter => Some(group),
@@ -117,7 +117,7 @@ pub(crate) fn each_level(tokens: &[TokenTree], see: &mut dyn FnMut(&[TokenTree])
     }
 }
 
-/// Whether the file begins with `#![name(argument)]`, or `#![name]` where `argument` is empty, among its attributes.
+/// Returns whether the file has the attribute `#![name(argument)]`, or `#![name]` if `argument` is empty, at its start.
 pub(crate) fn has_root_attribute(tokens: &[TokenTree], name: &str, argument: &str) -> bool {
     tokens.windows(3).any(|window| {
         let inner = is_punct(window.first(), '#') && is_punct(window.get(1), '!');
@@ -138,7 +138,7 @@ pub(crate) mod fixture {
 
     use super::*;
 
-    /// A file with this text.
+    /// Returns a file with this text.
     pub(crate) fn source(path: &str, text: &str) -> Source {
         Source { path: path.into(), text: text.into() }
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn root_attributes_are_told_from_comments_strings_and_items() {
+    fn root_attributes_differ_from_comments_strings_and_items() {
         let has = |text| has_root_attribute(&source("a.rs", text).tokens().unwrap(), "forbid", "unsafe_code");
         assert!(has("//! Docs.\n#![no_std]\n#![forbid(missing_docs, unsafe_code)]\nfn f() {}"));
         assert!(!has("// #![forbid(unsafe_code)]"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rust_is_an_error() {
+    fn text_that_is_not_rust_is_an_error() {
         assert!(source("a.rs", "fn f() {").tokens().is_err());
     }
 

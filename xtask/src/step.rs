@@ -1,32 +1,32 @@
-//! Steps, and how they end.
+//! The steps and their outcomes.
 
 use anyhow::Result;
 
 use crate::cargo::Context;
 
-/// One thing that is run.
+/// A step of `cargo xtask test` or `cargo xtask nightly`.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// Its name on the command line.
+    /// The step's name on the command line.
     pub name: &'static str,
-    /// What it is for, for the usage.
+    /// The purpose of the step, for `--help`.
     pub what: &'static str,
-    /// Runs it. An error is a failure; its text says what and where.
+    /// Runs the step. An error is a failure; its text names what failed and where.
     pub run: fn(&Context) -> Result<Outcome>,
 }
 
-/// How a step ended that did not fail.
+/// The outcome of a step that did not fail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// Everything it looks at is as it should be.
+    /// All checks of the step passed.
     Passed,
-    /// The step passed, but for what this component of a toolchain checks, which is not installed.
+    /// The step passed, except for the checks that need this component, which is not installed.
     PassedWithout(Component),
-    /// The step could not run without this component of another toolchain. Neither passed nor failed.
+    /// The step could not run, because it needs this component of another toolchain. It neither passed nor failed.
     NotRun(Component),
 }
 
-/// A component of a Rust toolchain, or of another one. Nothing but these may be missing: a step that lacks anything else fails.
+/// A component of a Rust toolchain. A step may lack only such a component; a step that lacks anything else fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Component {
     /// The component's name.

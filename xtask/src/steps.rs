@@ -15,7 +15,7 @@ use crate::{
     programs, prose, purity, roce, services, slow, unsafety, verbs, zookeeper,
 };
 
-/// Everything that must hold before a change is merged. Quick ones first.
+/// The steps that must pass before a change is merged. Quick steps come first.
 pub(crate) const TEST: &[Step] = &[
     Step { name: "format", what: "rustfmt has nothing to change", run: format },
     Step { name: "layers", what: "crates depend only on what the map allows", run: layers::step },
@@ -25,10 +25,14 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "prose", what: "sentences of comments begin with their subject", run: prose::step },
     Step { name: "licences", what: "no copyleft and no foreign registry among the dependencies", run: licences::step },
     Step { name: "clippy", what: "clippy on all targets, warnings denied", run: clippy },
-    Step { name: "clippy-plants", what: "the same with the planted bugs compiled in", run: clippy_plants },
+    Step {
+        name: "clippy-plants",
+        what: "clippy on all targets with the mutants compiled in, warnings denied",
+        run: clippy_plants,
+    },
     Step {
         name: "features",
-        what: "the crate `stentor` in every combination of features that matters, warnings denied; none without a fabric",
+        what: "the crate `stentor` builds in every combination of features, warnings denied, and fails without a fabric",
         run: features::step,
     },
     Step { name: "docs", what: "rustdoc, warnings denied", run: docs },
@@ -39,11 +43,15 @@ pub(crate) const TEST: &[Step] = &[
         run: purity::step,
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
-    Step { name: "slow", what: "the tests that take seconds, which the inner loop leaves out", run: slow::step },
-    Step { name: "tests-plants", what: "the tests that mention planted bugs, with them", run: tests_plants },
+    Step { name: "slow", what: "the tests that take seconds and that plain `cargo test` ignores", run: slow::step },
+    Step {
+        name: "tests-plants",
+        what: "the tests that mention mutants, with the mutants compiled in",
+        run: tests_plants,
+    },
     Step {
         name: "model",
-        what: "every order of three messages, a leader change and a crash; of four messages of a channel",
+        what: "model checks: every order of three messages, a leader change and a crash, and of four messages of a channel",
         run: model,
     },
     Step {
@@ -61,41 +69,41 @@ pub(crate) const TEST: &[Step] = &[
         what: "500 seeds of sessions under all faults: every property holds, every rare state is visited",
         run: campaign::campaign_sessions,
     },
-    Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
+    Step { name: "plants", what: "the simulation finds every mutant", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step {
         name: "oracle",
-        what: "4300 simulated seeds under all failures: every property holds, every fault happens, and each does to the byte what it did when it was recorded",
+        what: "4300 simulated seeds under all failures: every property holds, every fault happens, and each behaves to the byte as recorded",
         run: oracle::step,
     },
     Step {
         name: "demo",
-        what: "real processes, a real text, every property; fail-over within 1 s",
+        what: "a demonstration with real processes and a real text: every property holds, fail-over within 1 s",
         run: campaign::demo,
     },
     Step {
         name: "book",
-        what: "links and words of the pages are right, and the commands that they show do what they say",
+        what: "the pages have no dead links and no misspelt words, and the commands that they show work",
         run: book::step,
     },
     Step {
         name: "failover",
-        what: "20 kills of real processes under load, each started again: every property; simulated fail-over in 1 ms",
+        what: "20 kills and restarts of real processes under load: every property holds; simulated fail-over in 1 ms",
         run: failover::step,
     },
     Step {
         name: "failover-full",
-        what: "leaders killed while windows and rings are full, with the default limits: every property",
+        what: "leaders killed while windows and rings are full, with the default limits: every property holds",
         run: failover::full,
     },
     Step {
         name: "chaos",
-        what: "half a minute of kills, stops, cuts, losses, moves and restarts on shm and on roce, and a service for some seconds more: every property, no hang",
+        what: "half a minute of kills, stops, cuts, losses, moves and restarts on shm and on roce, and some seconds of them in a service: every property holds, nothing hangs",
         run: chaos::step,
     },
     Step {
         name: "store",
-        what: "the example store on three hosts that are killed, stopped and cut off for 15 s: every key has an order that explains all replies",
+        what: "the example store on three hosts, 15 s of kills, stops and cuts: every key has an order that explains all replies",
         run: services::store,
     },
     Step {
@@ -115,63 +123,72 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "demo-switch",
-        what: "real processes, with the copies made by a software switch: every property",
+        what: "a demonstration with real processes and copies by a software switch: every property holds",
         run: campaign::demo_switch,
     },
-    Step { name: "demo-neb", what: "five processes, one of which lies, every property", run: campaign::demo_neb },
+    Step {
+        name: "demo-neb",
+        what: "a demonstration with five processes, one of them Byzantine: every property holds",
+        run: campaign::demo_neb,
+    },
     Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
     Step {
         name: "roce-namespaces",
-        what: "a cluster on RoCEv2 in network namespaces, also with 1 % loss or with links cut: every property",
+        what: "a cluster on RoCEv2 in network namespaces, also with 1 % loss or with links cut: every property holds",
         run: roce::namespaces,
     },
-    Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
+    Step { name: "roce-tshark", what: "Wireshark decodes every RoCEv2 operation as intended", run: roce::tshark },
     Step {
         name: "verbs-guests",
-        what: "the demos on verbs; multicast over two guests, by a switch, and three, the link of one cut and restored, or its power off for a while: every property",
+        what: "the demos on verbs; multicast over two guests with a switch, and over three guests while one loses its link or its power: every property holds",
         run: verbs::guests,
     },
     Step {
         name: "ofi",
-        what: "libfabric's providers of one host do what fabric-ofi asks of them; channels, demos and a gibibyte over them",
+        what: "libfabric's providers on one host meet the needs of fabric-ofi: channels, demos and a transfer of 1 GiB over them",
         run: ofi::step,
     },
     Step {
         name: "verbs",
-        what: "queue pairs through libibverbs on the Linux kernel's Soft-RoCE, and what the doctor says there",
+        what: "queue pairs through libibverbs on the Linux kernel's Soft-RoCE, and the findings of `stentor doctor` there",
         run: verbs::step,
     },
     Step {
         name: "verbs-conformance",
-        what: "the conformance suite on verbs in a guest, and between verbs and RoCEv2, either way round",
+        what: "the conformance suite on verbs in a guest, and between verbs and RoCEv2 in both roles",
         run: verbs::conformance,
     },
     Step {
         name: "switch-guests",
-        what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture; sets of processes on verbs",
+        what: "the software switch between the RoCEv2 endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark decodes the capture; fan-out sets on verbs",
         run: roce::switch_guests,
     },
-    Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
+    Step {
+        name: "roce-fuzz",
+        what: "mutated packets, and an adversary that knows all sequence numbers and keys",
+        run: roce::fuzz,
+    },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step {
         name: "bindings",
-        what: "the bindings are what the headers of rdma-core and libfabric say",
+        what: "the committed bindings match the headers of rdma-core and libfabric",
         run: bindings::step,
     },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
 ];
 
-/// The steps of which two run at the same time: neighbours in [`TEST`].
+/// The steps that run two at a time. They are neighbours in [`TEST`].
 ///
-/// Each keeps one processor busy most of the time, and judges no times. A guest has one processor, and what runs in it takes turns
-/// there in any case. The longest steps come first. Everything that others of [`TEST`] build as well has been built before.
+/// Each of them keeps one processor busy most of the time, and judges no times. A guest has one processor, and the
+/// programs in a guest take turns on it in any case. The longest steps come first. Everything that other steps of
+/// [`TEST`] also build has been built before.
 pub(crate) const PAIRED: &[&str] = &["verbs", "verbs-conformance", "switch-guests", "roce-fuzz", "loom", "bindings"];
 
 /// Runs one step without a summary.
 ///
 /// # Errors
 ///
-/// Fails if the step fails, or if it lacks a component: the process that started this one cannot learn which.
+/// Fails if the step fails, or if it lacks a component: the process that started this one cannot find out which.
 pub(crate) fn alone(context: &Context, name: &str) -> Result<()> {
     let step = TEST.iter().find(|step| step.name == name).with_context(|| format!("there is no step `{name}`"))?;
     match (step.run)(context)? {
@@ -190,7 +207,7 @@ fn clippy(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The crates that have the feature `plants` have it; everything else as without.
+/// Returns the arguments that build the workspace with the feature `plants` in the crates that have it.
 fn planted(workspace: &Workspace) -> Vec<String> {
     let features = with_plants(workspace).flat_map(|p| ["--features".into(), format!("{}/plants", p.name)]);
     ["--workspace".into()].into_iter().chain(features).collect()
@@ -206,7 +223,8 @@ fn clippy_plants(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Libraries and binaries apart: the command and the library it stands on have the same name, and so the same page.
+/// Documents libraries and binaries separately: the command and the crate `stentor` have the same name, and so the same
+/// page.
 fn docs(context: &Context) -> Result<Outcome> {
     for targets in ["--lib", "--bins"] {
         run(context.cargo(["doc", "--workspace", "--no-deps", targets]).env("RUSTDOCFLAGS", "-D warnings"))?;
@@ -219,7 +237,7 @@ fn tests(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Tests of the command that wait most of the time: more of them at once than there are processors.
+/// Runs tests of the command that mostly wait. More of them run at once than there are processors.
 fn operators(context: &Context) -> Result<Outcome> {
     let mut cells = context.test(&["cli"]);
     cells.args(["--", "--ignored", "--test-threads", "4", "limits::", "streams::", "broken::"]);
@@ -227,10 +245,10 @@ fn operators(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The command's test of that name, and the part of it in which mutants are met.
+/// The test target of the command, and the part of it that uses mutants.
 const COMMAND: (&str, &str) = ("cli", "sim::");
 
-/// Those that mention mutants: all others have run without them.
+/// Runs the tests that mention mutants. All other tests have run without mutants.
 fn tests_plants(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let mut tests = BTreeSet::new();
@@ -252,7 +270,7 @@ fn tests_plants(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// A test is a file, or `main.rs` with all beside and below it.
+/// Returns whether a test mentions mutants. A test is a file, or `main.rs` with all files beside and below it.
 fn mentions_plants(root: &Path) -> Result<bool> {
     const FEATURE: &str = "feature = \"plants\"";
     if root.file_name().is_some_and(|name| name == "main.rs") {
@@ -262,7 +280,7 @@ fn mentions_plants(root: &Path) -> Result<bool> {
     Ok(fs::read_to_string(root).with_context(|| root.display().to_string())?.contains(FEATURE))
 }
 
-/// The crates' searches. They are optimised, or they would take an hour.
+/// The model checks of the crates. They are optimised, because they would take an hour otherwise.
 const SEARCHES: [&str; 3] = ["model", "pure", "switch_model"];
 
 fn model(context: &Context) -> Result<Outcome> {

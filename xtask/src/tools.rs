@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::cargo::{Context, run};
 
-/// Installs a program of the registry in this version unless it is there, and returns its path.
+/// Installs this version of a program from the registry unless it is installed. Returns its path.
 pub(crate) fn installed(context: &Context, name: &str, version: &str) -> Result<PathBuf> {
     let folder = context.root.join("target/tools");
     let program = folder.join("bin").join(name);
@@ -21,7 +21,7 @@ pub(crate) fn installed(context: &Context, name: &str, version: &str) -> Result<
     Ok(program)
 }
 
-/// Returns what a program says of its version, if it runs at all.
+/// Returns the output of a program's `--version`, or `None` if it does not run.
 pub(crate) fn version_of(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())

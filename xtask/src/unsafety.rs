@@ -1,4 +1,4 @@
-//! `unsafe` lives in the fabric crates that cannot do without, and in the copies that they and `channel` share.
+//! Restricts `unsafe` to the fabric crates that need it, and to the atomic copies that they and `channel` share.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::source::{Source, Violation, each_level, has_root_attribute, is_ident,
 use crate::step::Outcome;
 use crate::workspace::Workspace;
 
-/// Crates that may contain `unsafe`. Clippy asks for the reason of every block.
+/// Crates that may contain `unsafe`. Clippy requires a reason for every block.
 pub(crate) const ALLOWED: &[&str] = &[
     "stentor-fabric-ofi",
     "stentor-fabric-roce",
@@ -19,7 +19,7 @@ pub(crate) const ALLOWED: &[&str] = &[
     "stentor-atomic-copy",
 ];
 
-/// Looks at every crate root and at every token of the others.
+/// Checks every crate root, and every token of the other crates.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let (mut violations, mut inside, mut files) = (Vec::new(), 0, 0);

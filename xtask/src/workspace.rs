@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about the workspace and its dependencies.
+//! The output of `cargo metadata` about the workspace and its dependencies.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,60 +10,60 @@ use serde::Deserialize;
 use crate::cargo::{Context, capture};
 use crate::source::{Source, rust_files};
 
-/// The workspace and everything it is resolved to.
+/// The workspace and all resolved packages.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Workspace {
     /// All packages, dependencies included.
     pub packages: Vec<Package>,
-    /// Where cargo puts what it has built for others to take.
+    /// The directory of cargo's final build products.
     pub target_directory: PathBuf,
-    /// Where it builds. Nothing before Rust 1.91.
+    /// The directory of cargo's intermediate build products. `None` before Rust 1.91.
     pub build_directory: Option<PathBuf>,
     workspace_members: Vec<String>,
     resolve: Resolve,
 }
 
-/// One package.
+/// A package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
-    /// Cargo's name for this version from this source.
+    /// Cargo's identifier of this version from this source.
     pub id: String,
-    /// Its name.
+    /// The package's name.
     pub name: String,
-    /// Its version.
+    /// The package's version.
     pub version: String,
-    /// Its licence, an SPDX expression.
+    /// The package's licence, an SPDX expression.
     pub license: Option<String>,
-    /// Where it comes from; nothing for packages of this workspace.
+    /// The source of the package, or `None` for packages of this workspace.
     pub source: Option<String>,
-    /// What it asks for.
+    /// The declared dependencies.
     pub dependencies: Vec<Dependency>,
-    /// Its libraries, binaries, tests.
+    /// The libraries, binaries and tests.
     pub targets: Vec<Target>,
-    /// Its features.
+    /// The features.
     pub features: BTreeMap<String, Vec<String>>,
     manifest_path: PathBuf,
 }
 
-/// A dependency as the manifest names it.
+/// A dependency as the manifest declares it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     /// Name of the package.
     pub name: String,
-    /// Nothing for a normal one, else `dev` or `build`.
+    /// `None` for a normal dependency, else `dev` or `build`.
     pub kind: Option<String>,
-    /// Where it lies, for packages of this workspace.
+    /// The directory of the dependency if it is a package of this workspace.
     pub path: Option<PathBuf>,
 }
 
 /// A library, binary, test, example or benchmark.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Target {
-    /// Its name.
+    /// The target's name.
     pub name: String,
     /// `lib`, `bin`, `proc-macro`, `test` …
     pub kind: Vec<String>,
-    /// Its root file.
+    /// The target's root file.
     pub src_path: PathBuf,
 }
 
@@ -91,19 +91,20 @@ struct EdgeKind {
 }
 
 impl EdgeKind {
-    /// Linked into a default build: a normal dependency, and not one that only the loom tests have.
+    /// Returns whether the dependency is linked into a default build: it is a normal dependency, and not one of the
+    /// loom tests.
     fn is_linked(&self) -> bool {
         self.kind.is_none() && self.target.as_deref() != Some("cfg(loom)")
     }
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn load(context: &Context) -> Result<Self> {
         Workspace::asked(&mut context.cargo(["metadata", "--format-version", "1"]))
     }
 
-    /// Asks cargo with every feature on, so that packages which only an optional feature needs are there, too.
+    /// Runs `cargo metadata` with all features, so that packages which only an optional feature needs are included.
     pub(crate) fn load_all_features(context: &Context) -> Result<Self> {
         Workspace::asked(&mut context.cargo(["metadata", "--all-features", "--format-version", "1"]))
     }
@@ -116,22 +117,23 @@ impl Workspace {
         Workspace::parse(&text)
     }
 
-    /// Reads what `cargo metadata` printed.
+    /// Parses the output of `cargo metadata`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         serde_json::from_str(text).context("`cargo metadata` printed something unknown")
     }
 
-    /// The packages of this workspace.
+    /// Returns the packages of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }
 
-    /// The member of that name.
+    /// Returns the member of this name.
     pub(crate) fn member(&self, name: &str) -> Result<&Package> {
         self.members().find(|package| package.name == name).with_context(|| format!("there is no crate {name}"))
     }
 
-    /// Everything that is linked together with a package, without it. Procedural macros run in the compiler and are not.
+    /// Returns all packages that are linked with a package, without the package itself. Procedural macros run in the
+    /// compiler and are not included.
     pub(crate) fn linked_with(&self, package: &Package) -> Vec<&Package> {
         let mut found: Vec<&Package> = Vec::new();
         let mut to_do = vec![package.id.as_str()];
@@ -151,12 +153,12 @@ impl Workspace {
 }
 
 impl Package {
-    /// The directory of the manifest.
+    /// Returns the directory of the manifest.
     pub(crate) fn directory(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(Path::new("."))
     }
 
-    /// All its Rust files, tests included.
+    /// Returns all Rust files of the package, including tests.
     pub(crate) fn sources(&self, context: &Context) -> Result<Vec<Source>> {
         rust_files(&context.root, self.directory())
     }

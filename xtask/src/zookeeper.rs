@@ -1,4 +1,4 @@
-//! The election's tests against a real ZooKeeper, which comes as a Debian package.
+//! Runs the election's tests against a real ZooKeeper, which is installed as a Debian package.
 
 use anyhow::Result;
 
@@ -10,19 +10,20 @@ pub(crate) const NEEDS: Needs = Needs {
     things: &["zookeeper.jar", "java"],
     sources: &["crates/protocol/election-zookeeper/tests/server", "crates/bin/cli/tests/zookeeper"],
 };
-/// Its tests, and the command with it and the tests of that.
+/// The features of the election's tests and of the command's tests with ZooKeeper.
 const FEATURES: [&str; 2] = ["--features", "stentor-election-zookeeper/server-tests,stentor-cli/zookeeper-tests"];
 
-/// Installs the package where that is possible, and runs the tests: each starts and ends servers of its own.
+/// Installs the package if that is possible, and runs the tests. Each test starts and stops its own servers.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let mut clippy = context.cargo(["clippy", "--workspace", "--all-targets"]);
     run(clippy.args(FEATURES).args(["--", "-D", "warnings"]))?;
-    // The servers mostly wait, so more of them run than there are cores. One test makes the client panic: in two lines.
+    // The servers mostly wait, so more tests run than there are cores. One test makes the client panic, so backtraces
+    // are disabled to keep the output short.
     let mut tests = context.test(&["server"]);
     tests.args(FEATURES).args(["--", "--nocapture", "--test-threads", "4"]);
     run(tests.env("RUST_BACKTRACE", "0"))?;
-    // Six members, two clients and a server at a time are enough for two cores.
+    // Six members, two clients and a server at a time load two cores, so one test runs at a time.
     run(context.test(&["zookeeper"]).args(FEATURES).args(["--", "--nocapture", "--test-threads", "1"]))?;
     Ok(Outcome::Passed)
 }

@@ -9,10 +9,11 @@ use rustdoc_types::{
 
 use super::render::Renderer;
 
-/// Traits whose implementations say nothing to a user.
+/// Traits whose implementations are of no interest to a user.
 const LEFT_OUT: &[&str] = &["Freeze", "RefUnwindSafe", "StructuralPartialEq", "UnsafeUnpin", "UnwindSafe"];
 
-/// Returns the lines of all public items that can be reached from the crate's root. Rustdoc leaves private and hidden items out.
+/// Returns the lines of all public items that can be reached from the crate's root. Rustdoc omits private and hidden
+/// items.
 pub(super) fn lines(krate: &Crate) -> Vec<String> {
     let mut places = Places { krate, own: Vec::new(), foreign: Vec::new(), globs: Vec::new() };
     if let Some(Item { name: Some(name), inner: ItemEnum::Module(root), .. }) = krate.index.get(&krate.root) {
@@ -35,20 +36,21 @@ pub(super) fn lines(krate: &Crate) -> Vec<String> {
     listing.lines.into_iter().map(|(_, _, line)| line).collect()
 }
 
-/// Where items can be named.
+/// The paths under which items can be named.
 #[derive(Debug)]
 struct Places<'a> {
     krate: &'a Crate,
-    /// The crate's own items, each with every path that it has.
+    /// The items of this crate, each with all its paths.
     own: Vec<(String, Id)>,
-    /// Items of other crates, and how the source names them.
+    /// Items of other crates, with the names that the source uses.
     foreign: Vec<(String, Option<Id>, String)>,
-    /// Modules that publish everything within another item, and how the source names that.
+    /// Modules that re-export everything in another item, with the name that the source uses for it.
     globs: Vec<(String, String)>,
 }
 
 impl Places<'_> {
-    /// Walks through a module. `above` holds the modules around it: one that publishes an outer one is not walked through again.
+    /// Walks through a module. `above` holds the enclosing modules, so that a module which re-exports an enclosing one
+    /// is not walked endlessly.
     fn walk(&mut self, module: &Module, path: &str, above: &mut Vec<Id>) {
         for id in &module.items {
             let Some(item) = self.krate.index.get(id) else { continue };
@@ -87,7 +89,7 @@ impl Places<'_> {
         }
     }
 
-    /// Returns the path of each item with the fewest segments.
+    /// Returns the path with the fewest segments of each item.
     fn names(&self) -> HashMap<Id, String> {
         let own = self.own.iter().map(|(path, id)| (path, *id));
         let foreign = self.foreign.iter().filter_map(|(path, id, _)| Some((path, (*id)?)));
@@ -103,11 +105,11 @@ impl Places<'_> {
     }
 }
 
-/// The lines so far.
+/// The lines collected so far.
 #[derive(Debug)]
 struct Listing<'a> {
     renderer: Renderer<'a>,
-    /// By path; the item itself comes first, then what it implements.
+    /// The lines, sorted by path. The item itself comes first, and its implementations follow.
     lines: BTreeSet<(String, u8, String)>,
 }
 
@@ -184,7 +186,7 @@ impl<'a> Listing<'a> {
         self.impls(path, item.id, &of.impls);
     }
 
-    /// What follows the name of a variant.
+    /// Formats the part after the name of a variant.
     fn variant(&self, of: &Variant) -> String {
         let form = match &of.kind {
             VariantKind::Plain => String::new(),
@@ -213,7 +215,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Fields without names. A private one is `_`.
+    /// Formats fields without names. A private field is `_`.
     fn tuple(&self, fields: &[Option<Id>]) -> String {
         let types =
             fields.iter().map(|id| id.and_then(|id| self.field(id)).map_or_else(|| "_".into(), |field| field.1));
@@ -236,7 +238,7 @@ impl<'a> Listing<'a> {
         self.impls(path, item.id, &of.implementations);
     }
 
-    /// Writes an item of a trait or of an `impl` block. A function that a trait provides ends with `{ .. }`.
+    /// Formats an item of a trait or of an `impl` block. A function with a default body ends with `{ .. }`.
     fn associated(&self, path: &str, item: &Item, outer: &[String]) -> String {
         let renderer = &self.renderer;
         match &item.inner {
@@ -257,14 +259,14 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Lists what is implemented for a type, and of a trait what implements it, but for other types of the crate.
+    /// Lists the implementations for a type, and those of a trait, except implementations for other types of the crate.
     fn impls(&mut self, path: &str, own: Id, ids: &[Id]) {
         for item in self.found(ids) {
             let ItemEnum::Impl(of) = &item.inner else { continue };
-            // An `impl From<A> for B` is among those of A as well.
+            // An `impl From<A> for B` is also listed among those of A.
             let of_other =
                 matches!(&of.for_, Type::ResolvedPath(path) if path.id != own && self.find(path.id).is_some());
-            // What is implemented for all types, by other crates, is not this one's.
+            // Blanket implementations of other crates do not belong to this crate.
             if of_other || of.blanket_impl.is_some() {
                 continue;
             }
@@ -309,7 +311,7 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// An item that may get more parts is marked.
+/// Returns the mark of an item that is not exhaustive.
 fn open(item: &Item) -> &'static str {
     if item.attrs.contains(&Attribute::NonExhaustive) { "#[non_exhaustive] " } else { "" }
 }

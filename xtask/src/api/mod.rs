@@ -1,6 +1,7 @@
-//! The public items of the crate `stentor`, beside a list of them: no change of them goes unseen.
+//! Compares the public items of the crate `stentor` with a list of them, so that every change of them is noticed.
 //!
-//! The list is what rustdoc says in JSON. That format changes between toolchains, so it is read of one only.
+//! The list follows from rustdoc's JSON. That format changes between toolchains, so only one toolchain's output is
+//! read.
 
 mod listing;
 mod render;
@@ -20,20 +21,22 @@ use crate::step::{Component, Outcome};
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// The list from the repository root.
+/// The path of the list from the repository root.
 const RECORD: &str = "crates/stentor/public-api.txt";
-/// The toolchain whose rustdoc is read. Its format is that of the crate `rustdoc-types` in the version of `xtask/Cargo.toml`.
+/// The toolchain whose rustdoc is read. Its format is that of the crate `rustdoc-types` in the version that
+/// `xtask/Cargo.toml` requires.
 const RELEASE: &str = "rustc 1.95.";
 const TOOLCHAIN: Component = Component {
     name: "toolchain 1.95",
     remedy: "rustup toolchain install 1.95, and run the step by cargo +1.95 xtask test --only api",
 };
-/// What begins the list.
+/// The beginning of the list.
 const HEAD: &str = "\
 # The public items of the crate `stentor` with its default features, one a line: see CONTRIBUTING.md.
 # Written by `cargo xtask api --record`.
 ";
-/// Words of the inside: mutants, what keeps memory of one process from being taken for that of another, and what a reconnect renews.
+/// Words of internal concepts: mutants, identifiers that prevent one process's memory from being taken for another's,
+/// and identifiers that a reconnect renews.
 const INSIDE: [&[&str]; 8] = [
     &["mutant"],
     &["mutants"],
@@ -45,7 +48,7 @@ const INSIDE: [&[&str]; 8] = [
     &["connection", "ids"],
 ];
 
-/// Whether the public items are those of the list.
+/// Checks that the public items are those of the list.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     if !is_named_toolchain() {
         return Ok(Outcome::NotRun(TOOLCHAIN));
@@ -57,7 +60,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Compares the items with the list, or writes the list.
+/// Compares the items with the list, or records a new list.
 ///
 /// # Errors
 ///
@@ -83,11 +86,12 @@ fn is_named_toolchain() -> bool {
     tools::version_of(Path::new("rustc")).is_some_and(|version| version.starts_with(RELEASE))
 }
 
-/// Asks rustdoc for the public items.
+/// Returns the public items according to rustdoc.
 fn lines(context: &Context) -> Result<Vec<String>> {
     let workspace = Workspace::load(context)?;
     let build = workspace.build_directory.as_ref().unwrap_or(&workspace.target_directory);
-    // A folder of its own for the result, where the pages of the step `docs` are not, beside what all steps build.
+    // The result has a separate folder, apart from the pages of the step `docs`. The build products are shared with all
+    // steps.
     let target = workspace.target_directory.join("api");
     let json = target.join("doc/stentor.json");
     if json.exists() {
@@ -100,7 +104,7 @@ fn lines(context: &Context) -> Result<Vec<String>> {
     read(&json)
 }
 
-/// Reads what rustdoc has written.
+/// Parses rustdoc's output.
 fn read(json: &Path) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Version {
@@ -137,7 +141,7 @@ fn judge(before: &[String], now: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the lines that are gone and those that came, in the order of the lists.
+/// Returns the removed and the added lines, in the order of the lists.
 fn differences(before: &[String], now: &[String]) -> String {
     let (old, new): (HashSet<_>, HashSet<_>) = (before.iter().collect(), now.iter().collect());
     let (mut before, mut now, mut text) = (before.iter().peekable(), now.iter().peekable(), String::new());
@@ -156,7 +160,7 @@ fn differences(before: &[String], now: &[String]) -> String {
     text
 }
 
-/// Every type of the crate in a signature has a public path.
+/// Checks that every type of the crate in a signature has a public path.
 fn named(lines: &[String]) -> Result<()> {
     let found: Vec<_> = lines.iter().filter(|line| line.contains(UNNAMED)).map(String::as_str).collect();
     ensure!(
@@ -168,7 +172,7 @@ fn named(lines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// No item is about what only the crates inside know.
+/// Checks that no item names an internal concept.
 fn inside(lines: &[String]) -> Result<()> {
     let found = lines.iter().filter(|line| {
         let words = words(line);
@@ -184,7 +188,7 @@ fn inside(lines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the words of which the names in a line are made, in small letters: `ConnectionId` and `connection_id` are two each.
+/// Returns the words of the names in a line, in lower case: `ConnectionId` and `connection_id` are two words each.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_small = false;
@@ -209,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Lists a crate of the folder `fixtures`. `None` with another toolchain.
+    /// Returns the list of a crate of the folder `fixtures`, or `None` with another toolchain.
     fn fixture() -> Option<Vec<String>> {
         if !is_named_toolchain() {
             println!("not run: without {}: {}", TOOLCHAIN.name, TOOLCHAIN.remedy);
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_went_and_came_are_told_in_order() {
+    fn removed_and_added_lines_are_listed_in_order() {
         let told = |before, now| differences(&lines(before), &lines(now));
         assert_eq!(told("a b c", "a b c"), "");
         assert_eq!(told("a b1 c e", "a b2 c d e f"), "- b1\n+ b2\n+ d\n+ f\n");
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn written_list_is_read_again() {
         let lines = lines("a b");
         assert_eq!(parse(&written(&lines)), lines);
         assert_eq!(parse("# a\n#[non_exhaustive] b\n"), ["#[non_exhaustive] b"]);

@@ -1,4 +1,4 @@
-//! Writes types, generics and signatures of rustdoc's JSON as Rust does, with public paths.
+//! Formats types, generics and signatures of rustdoc's JSON as Rust source, with public paths.
 
 use std::collections::HashMap;
 
@@ -46,10 +46,10 @@ const PRELUDE: &[&str] = &[
     "core::result::Result",
 ];
 
-/// What marks an item of the crate that no program can name.
+/// The mark of an item of the crate that has no public path.
 pub(super) const UNNAMED: &str = "private::";
 
-/// What is needed to name the items of a crate.
+/// The data needed to name the items of a crate.
 #[derive(Debug)]
 pub(super) struct Renderer<'a> {
     /// The crate as rustdoc describes it.
@@ -59,8 +59,8 @@ pub(super) struct Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    /// Returns an item's public path, or the path of its definition if it has none, which is marked if it is the crate's own. A
-    /// name of the prelude stands alone.
+    /// Returns an item's public path. If it has none, returns the path of its definition, which is marked if the item
+    /// belongs to this crate. Names of the prelude have no path.
     pub(super) fn name(&self, path: &Path) -> String {
         if let Some(name) = self.names.get(&path.id) {
             return name.clone();
@@ -73,7 +73,7 @@ impl Renderer<'_> {
         if PRELUDE.contains(&full.as_str()) { item.path.last().cloned().unwrap_or_default() } else { full }
     }
 
-    /// Writes a path with its generic arguments.
+    /// Formats a path with its generic arguments.
     pub(super) fn path(&self, path: &Path) -> String {
         self.name(path) + &self.arguments(path.args.as_deref())
     }
@@ -113,7 +113,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// Writes a type.
+    /// Formats a type.
     pub(super) fn type_(&self, type_: &Type) -> String {
         match type_ {
             Type::ResolvedPath(path) => self.path(path),
@@ -150,7 +150,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// A type behind `&` or `*`. Several bounds need parentheses there.
+    /// Formats a type after `&` or `*`. Several bounds need parentheses there.
     fn pointee(&self, type_: &Type) -> String {
         let text = self.type_(type_);
         let several = match type_ {
@@ -177,7 +177,7 @@ impl Renderer<'_> {
         output.map_or_else(String::new, |output| format!(" -> {}", self.type_(output)))
     }
 
-    /// Writes bounds, joined by `+`.
+    /// Formats bounds, joined by `+`.
     pub(super) fn bounds(&self, bounds: &[GenericBound]) -> String {
         let bounds = bounds.iter().map(|bound| match bound {
             GenericBound::Outlives(lifetime) => lifetime.clone(),
@@ -199,12 +199,12 @@ impl Renderer<'_> {
         bounds.collect::<Vec<_>>().join(" + ")
     }
 
-    /// The parameters of `for<…>`.
+    /// Formats the parameters of `for<…>`.
     fn binder(&self, parameters: &[GenericParamDef]) -> String {
         angled(parameters.iter().map(|parameter| self.parameter(parameter)))
     }
 
-    /// Writes generic parameters in angle brackets, or nothing.
+    /// Formats generic parameters in angle brackets. Returns an empty string if there are none.
     pub(super) fn generics(&self, generics: &Generics) -> String {
         angled(written(generics).map(|parameter| self.parameter(parameter)))
     }
@@ -223,7 +223,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// Returns the conditions of an `impl` block, its parameters' bounds among them.
+    /// Returns the conditions of an `impl` block, including the bounds of its parameters.
     pub(super) fn conditions(&self, generics: &Generics) -> Vec<String> {
         let bounds = written(generics).filter_map(|parameter| match &parameter.kind {
             GenericParamDefKind::Type { bounds, .. } if !bounds.is_empty() => {
@@ -248,13 +248,13 @@ impl Renderer<'_> {
         predicates.collect()
     }
 
-    /// Writes the `where` clause of an item, with the conditions of the `impl` block around it.
+    /// Formats the `where` clause of an item, with the conditions of the `impl` block around it.
     pub(super) fn where_(&self, outer: &[String], generics: &Generics) -> String {
         let all = [outer, &self.predicates(generics)].concat();
         if all.is_empty() { String::new() } else { format!(" where {}", all.join(", ")) }
     }
 
-    /// Writes a function whose path is `path`, without `pub`.
+    /// Formats a function whose path is `path`, without `pub`.
     pub(super) fn function(&self, path: &str, function: &Function, outer: &[String]) -> String {
         let mut inputs: Vec<String> = function.sig.inputs.iter().map(|(name, type_)| self.input(name, type_)).collect();
         inputs.extend(function.sig.is_c_variadic.then(|| "...".into()));
@@ -280,7 +280,7 @@ impl Renderer<'_> {
     }
 }
 
-/// The parameters that the source names: not those of `impl Trait` in an argument.
+/// Returns the parameters that the source names, without those of `impl Trait` in an argument.
 fn written(generics: &Generics) -> impl Iterator<Item = &GenericParamDef> {
     let is_synthetic = |kind: &_| matches!(kind, GenericParamDefKind::Type { is_synthetic: true, .. });
     generics.params.iter().filter(move |parameter| !is_synthetic(&parameter.kind))

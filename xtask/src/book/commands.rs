@@ -1,4 +1,4 @@
-//! Blocks of commands that are run: those below a line `<!-- run -->`.
+//! Runs the blocks of commands below a line `<!-- run -->`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,12 +13,12 @@ use crate::cargo::{Context, run};
 use crate::programs;
 
 const MARK: &str = "<!-- run -->";
-/// Seconds that the blocks of one page may take.
+/// Maximum time of the blocks of one page, in seconds.
 const LONGEST: &str = "180";
-/// Ends what a page has left running.
+/// The lines that precede a page's blocks. They stop the processes that the page leaves running.
 const AROUND: &str = "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\nset -euo pipefail\n";
 
-/// Runs the blocks of each page, one after the other, in an empty directory. Returns how many there were.
+/// Runs the blocks of each page, one after the other, in an empty directory. Returns the number of blocks.
 pub(super) fn run_all(context: &Context, pages: &[Page]) -> Result<usize> {
     let mut count = 0;
     let programs = programs::debug_stentor(context)?.parent().context("a folder of programs")?.to_owned();
@@ -40,14 +40,14 @@ pub(super) fn run_all(context: &Context, pages: &[Page]) -> Result<usize> {
     Ok(count)
 }
 
-/// The search path with our programs and examples before all others.
+/// Returns the search path, with the built programs and examples before all others.
 fn path(programs: &Path) -> Result<OsString> {
     let others = std::env::var_os("PATH").unwrap_or_default();
     let ours = [programs.to_owned(), programs.join("examples")];
     Ok(std::env::join_paths(ours.into_iter().chain(std::env::split_paths(&others)))?)
 }
 
-/// The blocks of a page that are run.
+/// Returns the blocks of a page that are run.
 fn blocks(text: &str) -> Result<Vec<String>> {
     let (mut blocks, mut lines) = (Vec::new(), text.lines());
     while let Some(line) = lines.next() {

@@ -1,4 +1,4 @@
-//! Links of pages to other pages, to files, and to headings.
+//! Checks links of pages to other pages, to files, and to headings.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd};
 use super::Page;
 use crate::source::Violation;
 
-/// Returns the links that lead nowhere, and the pages of `docs` that the table of contents does not have.
+/// Returns the broken links, and the pages of `docs` that are missing in the table of contents.
 pub(super) fn check(root: &Path, pages: &[Page]) -> Result<Vec<Violation>> {
     let mut wrong = Vec::new();
     let summary = Path::new("docs/SUMMARY.md");
@@ -37,7 +37,7 @@ pub(super) fn check(root: &Path, pages: &[Page]) -> Result<Vec<Violation>> {
     Ok(wrong)
 }
 
-/// The destinations of links and pictures, each with its line.
+/// Returns the targets of links and pictures, each with its line.
 fn links(text: &str) -> Vec<(usize, String)> {
     let events = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
     events
@@ -50,7 +50,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The file and the heading that a link of a page leads to; `None`: it leads out of the repository.
+/// Returns the file and the heading to which a link of a page leads, or `None` if it leads out of the repository.
 fn resolved(page: &Path, link: &str) -> Option<(PathBuf, Option<String>)> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -71,7 +71,7 @@ fn resolved(page: &Path, link: &str) -> Option<(PathBuf, Option<String>)> {
     Some((target, heading))
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// Returns the anchors of a page's headings, as GitHub and mdBook form them.
 fn headings(text: &str) -> Vec<String> {
     let (mut all, mut current): (Vec<String>, Option<String>) = (Vec::new(), None);
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_code_are_none() {
+    fn links_in_code_are_ignored() {
         assert!(links("```\n[a](b.md)\n```\n`[a](b.md)`\n").is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The book: its links, its spelling, and the commands that it shows. The crate `book` compiles its Rust code.
+//! Checks the book: its links, its spelling, and the commands that it shows. The crate `book` compiles its Rust code.
 
 mod commands;
 mod links;
@@ -17,16 +17,16 @@ use crate::tools::installed;
 
 pub(crate) const NEEDS: Needs = Needs { things: &["codespell"], sources: &["xtask/src/book"] };
 
-/// Folders with pages, from the root of the repository.
+/// Folders with pages, relative to the root of the repository.
 const FOLDERS: [&str; 5] = ["", "docs", "examples/bank", "examples/kv", "examples/lock"];
-/// Words that are right, although the dictionary takes them for others.
+/// Correct words that the spelling checker takes for misspelt ones.
 const WORDS: &str = "crate,exat,fro";
 const MDBOOK: &str = "0.5.4";
 
 /// A page of the book.
 #[derive(Clone, Debug)]
 struct Page {
-    /// Its path from the root of the repository.
+    /// The path relative to the root of the repository.
     path: PathBuf,
     text: String,
 }
@@ -46,7 +46,7 @@ fn pages(root: &Path) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// Checks links and spelling, and runs the commands that are marked to be run.
+/// Checks links and spelling, and runs the marked commands.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let pages = pages(&context.root)?;
@@ -58,7 +58,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Builds the book, in `target/book`.
+/// Builds the book in `target/book`.
 pub(crate) fn build(context: &Context) -> Result<Outcome> {
     let program = installed(context, "mdbook", MDBOOK)?;
     run(Command::new(program).arg("build").arg(context.root.join("docs")))?;

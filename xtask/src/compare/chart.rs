@@ -1,25 +1,26 @@
-//! A report as a drawing: SVG, made as text. It follows the reader's choice of light or dark.
+//! Draws a report as an SVG file, which is formatted as text. The drawing follows the reader's choice of light or dark.
 //!
-//! Each place has two panels, latencies one at a time and rates of streams, by payload. Of a system's settings at a place the best at
-//! each payload is drawn, as in the ratios. Both scales are logarithmic.
+//! Each place has two panels: latencies one at a time, and rates of streams, by payload. At each payload the best of a
+//! system's settings at the place is drawn, as in the ratios. Both scales are logarithmic.
 
 use std::fmt::Write as _;
 
 use super::report::{Report, Told};
 use super::system::PAIR;
 
-/// A panel's inner size.
+/// The inner size of a panel.
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 170.0;
 /// Room for the labels of an axis, and above a panel.
 const LEFT: f64 = 64.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 26.0;
-/// A line of the legend, and the room beside the panels for it.
+/// Height of a line of the legend, and the room for the legend beside the panels.
 const LINE: f64 = 18.0;
 const LEGEND: f64 = 150.0;
 
-/// Colours of systems on light and on dark ground, told apart by people who see few colours too; the first two are ours.
+/// Colours of systems on light and on dark ground, which people with impaired colour vision can distinguish. The first
+/// [`OURS`] are Stentor's.
 const COLOURS: [(&str, &str); 10] = [
     ("#0072b2", "#56b4e9"),
     ("#00a0b4", "#a6e6ff"),
@@ -33,18 +34,18 @@ const COLOURS: [(&str, &str); 10] = [
     ("#c2185b", "#ff7fb0"),
 ];
 
-/// Of the colours, those of ours.
+/// Number of colours that are Stentor's.
 const OURS: usize = 2;
 
 /// The curve of a system.
 struct Curve {
     name: &'static str,
     colour: usize,
-    /// The figure at each payload, if there is one.
+    /// The figure at each payload, or `None` if there is none.
     figures: Vec<Option<f64>>,
 }
 
-/// The drawing.
+/// Returns the drawing.
 pub(super) fn svg(report: &Report) -> String {
     let payloads = report.payloads();
     let row = TOP + HEIGHT + BOTTOM + 10.0;
@@ -66,7 +67,7 @@ pub(super) fn svg(report: &Report) -> String {
     text + "</svg>\n"
 }
 
-/// The colours, for both grounds.
+/// Returns the style sheet with the colours for both grounds.
 fn style() -> String {
     let rules = |ground: &str, ink: &str, grid: &str, colour: fn(&(&'static str, &'static str)) -> &'static str| {
         let mut rules = format!(".ground{{fill:{ground}}}text{{fill:{ink}}}.grid{{stroke:{grid}}}");
@@ -83,7 +84,7 @@ fn style() -> String {
     )
 }
 
-/// The best of each system's settings at a place.
+/// Returns the curves of a place, with the best of each system's settings.
 fn curves(
     report: &Report,
     place: &str,
@@ -104,7 +105,8 @@ fn curves(
     curves
 }
 
-/// The colour of a system, the same at every place: the first is that of ours, and the second of what is ours beside it.
+/// Returns the colour of a system, which is the same at every place. The first colour is Stentor's, and the second
+/// belongs to a second system of Stentor at the same place.
 fn colour(report: &Report, system: &Told) -> usize {
     if system.ours {
         return usize::from(report.at(system.place).find(|own| own.ours).is_some_and(|own| own.name != system.name));
@@ -119,7 +121,7 @@ fn colour(report: &Report, system: &Told) -> usize {
     others.iter().position(|name| *name == known(system.name)).map_or(0, |at| OURS + at % (COLOURS.len() - OURS))
 }
 
-/// A panel whose inner left edge is at `left`.
+/// Returns a panel whose inner left edge is at `left`.
 fn panel(left: f64, title: &str, payloads: &[u32], curves: &[Curve]) -> String {
     let mut text = format!("<text class=\"head\" x=\"{left}\" y=\"20\">{}</text>\n", escaped(title));
     let (low, high) = decades(curves.iter().flat_map(|curve| &curve.figures).flatten().copied());
@@ -140,7 +142,7 @@ fn panel(left: f64, title: &str, payloads: &[u32], curves: &[Curve]) -> String {
     for Curve { name, colour, figures } in curves {
         let points: Vec<_> = figures.iter().enumerate().filter_map(|(n, figure)| Some((x(n), y((*figure)?)))).collect();
         let line: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        // The style of the element wins over that of the colour: the curve itself is not filled.
+        // The style of the element overrides the style of the colour, so the curve itself is not filled.
         let _ = writeln!(
             text,
             "<polyline class=\"curve c{colour}\" style=\"fill:none\" points=\"{}\"><title>{name}</title></polyline>",
@@ -163,7 +165,7 @@ fn legend(left: f64, curves: &[Curve]) -> String {
     text
 }
 
-/// The powers of ten around all figures; at least one decade.
+/// Returns the powers of ten around all figures, at least one decade.
 fn decades(figures: impl Iterator<Item = f64>) -> (i32, i32) {
     let logarithms = figures.filter(|figure| *figure > 0.0).map(f64::log10);
     let (low, high) = logarithms.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), l| (low.min(l), high.max(l)));
@@ -174,7 +176,7 @@ fn decades(figures: impl Iterator<Item = f64>) -> (i32, i32) {
     (low, (high.ceil() as i32).max(low + 1))
 }
 
-/// A power of ten as one reads it.
+/// Formats a power of ten with a unit prefix.
 fn short(figure: f64) -> String {
     match figure {
         large if large >= 1e6 => format!("{:.0} M", large / 1e6),
@@ -201,7 +203,7 @@ mod tests {
         let report = Report::of(&[ours, udpu, knet], Vec::new(), Vec::new());
         let text = svg(&report);
         assert_eq!(text.matches("<polyline").count(), 4, "{text}");
-        // From 10 to 100 µs: ours at the bottom, the better of cpg's at the top.
+        // The scale is from 10 to 100 µs: Stentor's figure is at the bottom, and the better one of cpg's is at the top.
         let points: Vec<_> =
             text.lines().filter_map(|line| line.split("points=\"").nth(1)?.split('"').next()).collect();
         assert_eq!(points[..2], ["214.0,204.0", "214.0,34.0"], "{text}");

@@ -1,18 +1,18 @@
-//! A report as Markdown.
+//! Formats a report as Markdown.
 
 use std::fmt::Write as _;
 
 use super::report::{Ratio, Report, Told};
 use super::system::Figures;
 
-/// Payloads of the short table, bytes.
+/// Payloads of the short table, in bytes.
 const SHORT: [u32; 2] = [64, 16_384];
 
 /// The meaning of two columns.
 const BOUND: &str = "\nbound: the same processes without the system, in the same run: p50 µs if one is outstanding, else messages/s; \
     ratio: the cost of a message by the bound's, 1.00 is at the bound, larger is worse\n";
 
-/// A short table, all figures by place, ratios, and what each system is.
+/// Returns a short table, all figures by place, ratios, and the description of each system.
 pub(super) fn text(report: &Report) -> String {
     let mut text = short(report);
     for place in report.places() {
@@ -41,7 +41,7 @@ pub(super) fn text(report: &Report) -> String {
     text + &systems(report) + &missing(report)
 }
 
-/// One row for each system at each place.
+/// Returns a table with one row for each system at each place.
 fn short(report: &Report) -> String {
     let mut text = "\n| place | system | waits |".to_owned();
     for bytes in SHORT {
@@ -77,7 +77,7 @@ fn systems(report: &Report) -> String {
     text
 }
 
-/// Lists the systems without figures, and why.
+/// Lists the systems without figures, with the reasons.
 fn missing(report: &Report) -> String {
     let absent = report.absent.iter().map(|absent| format!("\nnot measured: {absent}\n"));
     absent.chain(report.failed.iter().map(|failed| format!("\nfailed: {failed}\n"))).collect()

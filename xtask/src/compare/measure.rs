@@ -1,4 +1,4 @@
-//! Runs each system, and reads its figures from what it prints.
+//! Runs each system, and parses its figures from its output.
 
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::system::{Figures, Programs, Setting, Shape, System};
 use crate::cargo::capture;
 
-/// Runs the script of a system in namespaces of its own and returns the lines that it prints. The script gets the program of the system,
-/// how it is set up, the MTU of the links between hosts, and the shapes.
+/// Runs the script of a system in separate namespaces and returns the lines that it prints. Its arguments are the
+/// program of the system, the setting, the MTU of the links between hosts, and the shapes.
 fn lines(programs: &Programs, system: &System, setting: &Setting, shapes: &[Shape]) -> Result<Vec<String>> {
     let shapes = shapes.iter().map(|shape| format!("{}:{}:{}", shape.bytes, shape.outstanding, shape.messages));
     let script = programs.script(system);
@@ -20,18 +20,18 @@ fn lines(programs: &Programs, system: &System, setting: &Setting, shapes: &[Shap
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Runs a program in `compare`, which prints a line of JSON for each shape.
+/// Runs a program of `compare`, which prints a line of JSON for each shape.
 pub(super) fn rows(programs: &Programs, system: &System, setting: &Setting, shapes: &[Shape]) -> Result<Vec<Figures>> {
     let lines = lines(programs, system, setting, shapes)?;
     lines.iter().map(|line| figures_of(line)).collect()
 }
 
-/// A line of a program in `compare`.
+/// A line of a program of `compare`.
 #[derive(Deserialize)]
 struct Line {
     bytes: u32,
     outstanding: u64,
-    /// Of messages to and fro there is none.
+    /// The rate. Messages to and fro have none.
     msgs_per_s: Option<f64>,
     p50_us: f64,
     p99_us: f64,
@@ -60,13 +60,13 @@ struct Row {
     bound: Option<Bound>,
 }
 
-/// What stands beside a row.
+/// The bound of a row.
 #[derive(Deserialize)]
 struct Bound {
     value: f64,
 }
 
-/// Our multicast: on hosts to a cluster that runs there, else by the bench that starts all processes.
+/// Measures Stentor's multicast. On hosts the script runs a cluster. Otherwise the bench starts all processes.
 pub(super) fn stentor(
     programs: &Programs,
     system: &System,
@@ -88,7 +88,7 @@ pub(super) fn stentor(
     shapes.iter().map(one).collect()
 }
 
-/// The figures in the lines of our script on hosts: documents of the cluster, and as many of its bounds.
+/// Parses the lines of Stentor's script on hosts: the documents of the cluster, and as many documents of its bounds.
 fn on_hosts(lines: &[String], shapes: &[Shape]) -> Result<Vec<Figures>> {
     ensure!(lines.len() == 2 * shapes.len(), "{} documents of {} shapes and their bounds", lines.len(), shapes.len());
     let (subjects, bounds) = lines.split_at(shapes.len());
@@ -101,7 +101,8 @@ fn on_hosts(lines: &[String], shapes: &[Shape]) -> Result<Vec<Figures>> {
     shapes.iter().zip(subjects).zip(bounds).map(of).collect()
 }
 
-/// The row of a shape in a document that has one for messages one at a time and, if more are outstanding, another.
+/// Returns the row of a shape in a document. The document has a row for one message at a time and, if more are
+/// outstanding, another row.
 fn row_in(text: &str, shape: Shape) -> Result<Row> {
     let document: Document = serde_json::from_str(text).with_context(|| format!("{text:?} is no document"))?;
     let outstanding = match shape.outstanding {
@@ -112,7 +113,7 @@ fn row_in(text: &str, shape: Shape) -> Result<Row> {
     row.with_context(|| format!("no row of {} bytes{outstanding}", shape.bytes))
 }
 
-/// The figures of that row, beside its bound if it has one.
+/// Returns the figures of that row, with its bound if it has one.
 fn figures_in(text: &str, shape: Shape) -> Result<Figures> {
     let row = row_in(text, shape)?;
     let figure = |figure: Option<f64>| figure.with_context(|| format!("row {} has no figure", row.name));
@@ -127,11 +128,12 @@ fn figures_in(text: &str, shape: Shape) -> Result<Figures> {
     Ok(row.bound.map_or(figures, |bound| figures.beside(bound.value)))
 }
 
-/// The name of our channel's row, as it is used by default; and of what is sent from where it is and read where it arrives.
+/// The name of the channel's row for default use. `IN_PLACE` is the row of messages that are sent from and read in
+/// registered memory.
 const CHANNEL: &str = "channel, counted";
 const IN_PLACE: &str = "channel, counted, sent and read in place, every byte";
 
-/// Our channel, to and fro.
+/// Measures Stentor's channel with messages to and fro.
 pub(super) fn channel(
     programs: &Programs,
     system: &System,
@@ -141,7 +143,7 @@ pub(super) fn channel(
     to_and_fro(programs, system, setting, (CHANNEL, shapes))
 }
 
-/// The same without a copy at either end. The receiver loads every byte.
+/// Measures the channel without a copy at either end. The receiver loads every byte.
 pub(super) fn channel_in_place(
     programs: &Programs,
     system: &System,
@@ -177,7 +179,7 @@ fn to_and_fro_in(text: &str, name: &str, shape: Shape) -> Result<Figures> {
     Ok(row.bound.as_ref().map_or(figures, |bound| figures.beside(bound.value)))
 }
 
-/// `fi_pingpong`.
+/// Runs `fi_pingpong`.
 pub(super) fn pingpong(
     programs: &Programs,
     system: &System,
@@ -187,7 +189,8 @@ pub(super) fn pingpong(
     lines(programs, system, setting, shapes)?.iter().map(|line| pingpong_of(line)).collect()
 }
 
-/// The payload, 1, and the last line of `fi_pingpong`: payload, sent, acknowledged, total, time, MB/s, µs for each way, millions a second.
+/// Parses the payload, 1, and the last line of `fi_pingpong`: payload, sent, acknowledged, total, time, MB/s, µs one
+/// way, millions per second.
 fn pingpong_of(line: &str) -> Result<Figures> {
     let wrong = || format!("{line:?} is no line of fi_pingpong");
     let words: Vec<_> = line.split_whitespace().collect();
@@ -198,7 +201,7 @@ fn pingpong_of(line: &str) -> Result<Figures> {
     Ok(Figures { bytes, outstanding, p50_us, ..Figures::default() })
 }
 
-/// A payload as `fi_pingpong` writes it: whole KiB with a `k`.
+/// Returns a payload as `fi_pingpong` formats it: whole KiB with a `k`.
 fn short(bytes: &str) -> String {
     match bytes.parse::<u32>() {
         Ok(many) if many >= 1024 && many % 1024 == 0 => format!("{}k", many / 1024),
@@ -206,13 +209,14 @@ fn short(bytes: &str) -> String {
     }
 }
 
-/// `ucx_perftest`.
+/// Runs `ucx_perftest`.
 pub(super) fn ucx(programs: &Programs, system: &System, setting: &Setting, shapes: &[Shape]) -> Result<Vec<Figures>> {
     lines(programs, system, setting, shapes)?.iter().map(|line| ucx_of(line)).collect()
 }
 
-/// The payload, how many are outstanding, and the last line of `ucx_perftest -f -v`: iterations, latencies in µs (median, mean, mean of
-/// all), MB/s (twice) and messages a second (twice). In a stream its latencies are the times from one message to the next.
+/// Parses the payload, the number of outstanding messages, and the last line of `ucx_perftest -f -v`. This line has the
+/// iterations, latencies in µs (median, mean, mean of all), MB/s (twice) and messages per second (twice). In a stream
+/// the latencies are the times between messages.
 fn ucx_of(line: &str) -> Result<Figures> {
     let wrong = || format!("{line:?} is no line of ucx_perftest");
     let words: Vec<_> = line.split_whitespace().collect();
@@ -296,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fi_pingpong_prints_is_read() {
+    fn output_of_fi_pingpong_is_parsed() {
         let line = "4096 1 4k 500 =500 3.9m 0.05s 80.01 51.19 0.02";
         let wanted = Figures { bytes: 4096, outstanding: 1, p50_us: Some(51.19), ..Figures::default() };
         assert_eq!(pingpong_of(line).unwrap(), wanted);
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ucx_perftest_prints_is_read() {
+    fn output_of_ucx_perftest_is_parsed() {
         let alone = ucx_of("64 1  1000,4.087,296.538,1253.123,0.21,0.05,3372,798").unwrap();
         assert_eq!((alone.p50_us, alone.msgs_per_s), (Some(4.087), None));
         let stream = ucx_of("64 32 1000,0.562,0.618,0.618,98.77,98.77,1618173,1618173").unwrap();

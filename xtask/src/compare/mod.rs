@@ -1,8 +1,9 @@
-//! `cargo xtask compare`: Stentor beside other systems, on this machine, in turns.
+//! `cargo xtask compare`: measures Stentor and other systems on this machine, in turns.
 //!
-//! Systems at the same place run on as many processes and get the same messages from one sender: one at a time, and with as many
-//! outstanding as each does best with. Runs take turns, so what drifts on the machine meets all alike. Programs for other systems are in
-//! the workspace `compare`, which links nothing of Stentor's.
+//! Systems at the same place run on the same number of processes and send the same messages from one sender: one at a
+//! time, and with the number of outstanding messages that suits each system best. The systems take turns, so a drift of
+//! the machine affects all alike. Programs for other systems are in the workspace `compare`, which links no crate of
+//! Stentor.
 
 mod chart;
 mod markdown;
@@ -25,16 +26,17 @@ use system::Setting;
 pub(crate) use system::{Programs, Shape, System};
 pub(crate) use table::{LOOPBACK, SYSTEMS};
 
-/// Payloads, bytes.
+/// Payloads, in bytes.
 const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];
-/// The shortest between two processes, bytes.
+/// The shortest payload between two processes, in bytes.
 const SHORTEST: u32 = 8;
-/// Messages one at a time, to and fro between two processes, and of a stream, of 64 bytes; longer ones are fewer.
+/// Number of messages of 64 bytes: one at a time, to and fro between two processes, and in a stream. Longer messages
+/// are fewer.
 const ALONE: u64 = 2000;
 const TO_AND_FRO: u64 = 20_000;
 const STREAM: u64 = 40_000;
 
-/// Measures, prints tables, and writes a document if one is asked for.
+/// Measures, prints tables, and writes the requested files.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let wanted = |system: &&System| options.only.is_empty() || options.only.iter().any(|name| name == system.name);
     let (mut there, mut absent, mut programs) = (Vec::new(), Vec::new(), Programs::new(context));
@@ -74,7 +76,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Prints the report, and writes what is asked for.
+/// Prints the report, and writes the requested files.
 fn tell(report: &Report, options: &Options) -> Result<()> {
     let text = markdown::text(report);
     print!("{text}");
@@ -87,7 +89,7 @@ fn tell(report: &Report, options: &Options) -> Result<()> {
     written(&options.svg, &chart::svg(report))
 }
 
-/// Looks at the programs for other systems as `cargo xtask test` does at ours, and measures everything.
+/// Checks the programs for other systems as `cargo xtask test` checks Stentor, and measures all systems.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let manifest = context.root.join("compare/Cargo.toml");
     let on = |arguments: &[&str]| {
@@ -96,7 +98,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         command
     };
     run_command(on(&["fmt", "--all"]).args(["--", "--check"]))?;
-    // Aeron is no member of the workspace: not every machine has what it takes to build it.
+    // Aeron is not a member of the workspace, because its dependencies cannot be built on every machine.
     let mut apart = context.cargo(["fmt", "--manifest-path", "compare/aeron/Cargo.toml", "--", "--check"]);
     run_command(&mut apart)?;
     run_command(on(&["clippy", "--workspace", "--all-targets", "--locked"]).args(["--", "-D", "warnings"]))?;

@@ -1,4 +1,5 @@
-//! The result of a comparison: medians of runs, and Stentor's figures beside the best of each other system at the same place.
+//! The result of a comparison: medians of runs, and Stentor's figures relative to the best of each other system at the
+//! same place.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use stentor_testutil::median;
 
 use super::system::{Figures, Setting, System};
 
-/// A system in a setting, and its runs.
+/// A system in a setting, with its runs.
 pub(super) struct Measured {
     pub(super) system: &'static System,
     pub(super) setting: &'static Setting,
@@ -28,7 +29,7 @@ impl Measured {
         self.runs.push(figures);
     }
 
-    /// Sets each row of the first run beside a bound.
+    /// Adds bounds to the rows of the first run.
     #[cfg(test)]
     pub(super) fn bounded(&mut self, bounds: &[f64]) {
         for (row, bound) in self.runs[0].iter_mut().zip(bounds) {
@@ -36,7 +37,7 @@ impl Measured {
         }
     }
 
-    /// The medians of the runs, in the order of the first one.
+    /// Returns the medians of the runs, in the order of the first one.
     fn medians(&self) -> Vec<Figures> {
         let of = |at: usize, figure: fn(&Figures) -> Option<f64>| {
             let found: Option<Vec<f64>> = self.runs.iter().map(|run| figure(&run[at])).collect();
@@ -58,13 +59,13 @@ impl Measured {
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) systems: Vec<Told>,
-    /// By place, own system, other system and payload: how many times as many messages a second as its best setting, and how many
-    /// times as short a latency. The bound is among the others.
+    /// The ratios by place, own system, other system and payload: Stentor's rate relative to that of the other system's
+    /// best setting, and the other's latency relative to Stentor's. The bound counts as another system.
     #[serde(serialize_with = "as_object")]
     pub(super) ratios: Vec<(String, Ratio)>,
-    /// Systems that were not measured, and the line that installs each.
+    /// Systems that were not measured, with the command that installs each.
     pub(super) absent: Vec<String>,
-    /// Settings that failed, with the reason.
+    /// Settings that failed, with their errors.
     pub(super) failed: Vec<String>,
 }
 
@@ -84,18 +85,19 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// The messages a second of a payload in a stream; of a system without streams, one at a time.
+    /// Returns the rate of a payload in a stream, in messages per second. For a system without streams it is the rate
+    /// one at a time.
     pub(super) fn rate(&self, bytes: u32) -> Option<f64> {
         let rows = self.rows.iter().filter(|row| row.bytes == bytes);
         rows.max_by_key(|row| row.outstanding)?.msgs_per_s
     }
 
-    /// The median latency of a payload, one at a time.
+    /// Returns the median latency of a payload, one at a time.
     pub(super) fn latency(&self, bytes: u32) -> Option<f64> {
         self.rows.iter().find(|row| row.bytes == bytes && row.outstanding == 1)?.p50_us
     }
 
-    /// The bound of a payload beside ours, as a ratio of which larger is better.
+    /// Returns the ratio of the bound of a payload to Stentor's figure. Larger is better.
     fn to_the_bound(&self, bytes: u32) -> Option<Ratio> {
         let of = |is_wanted: fn(&Figures) -> bool| {
             let row = self.rows.iter().find(|row| row.bytes == bytes && is_wanted(row))?;
@@ -110,7 +112,8 @@ impl Told {
     }
 }
 
-/// Larger is better for Stentor. Absent is what one of the two does not tell.
+/// A ratio for which larger is better for Stentor. A part is `None` if one of the two systems does not report the
+/// figure.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Ratio {
     pub(super) rate: Option<f64>,
@@ -135,7 +138,7 @@ impl Report {
         Report { ratios: ratios(&systems), systems, absent, failed }
     }
 
-    /// The places at which something was measured, in the order of the systems.
+    /// Returns the places with measurements, in the order of the systems.
     pub(super) fn places(&self) -> Vec<&'static str> {
         let mut places = Vec::new();
         for system in &self.systems {
@@ -151,19 +154,20 @@ impl Report {
         self.systems.iter().filter(move |system| system.place == place)
     }
 
-    /// All payloads.
+    /// Returns all payloads.
     pub(super) fn payloads(&self) -> Vec<u32> {
         let all: BTreeSet<_> = self.systems.iter().flat_map(|system| &system.rows).map(|row| row.bytes).collect();
         all.into_iter().collect()
     }
 }
 
-/// An object whose members stay in their order: payloads from the shortest to the longest.
+/// Serializes an object whose members keep their order: payloads from the shortest to the longest.
 fn as_object<S: Serializer>(ratios: &[(String, Ratio)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(ratios.iter().map(|(name, ratio)| (name, ratio)))
 }
 
-/// The bound, and the best of another system's settings at a place, beside ours. Streams are compared with streams.
+/// Returns the ratios to the bound, and to the best of another system's settings at a place. Streams are compared only
+/// with streams.
 fn ratios(systems: &[Told]) -> Vec<(String, Ratio)> {
     let mut ratios = Vec::new();
     let (ours, others): (Vec<_>, Vec<_>) = systems.iter().partition(|system| system.ours);
@@ -234,7 +238,7 @@ pub(super) mod tests {
     #[test]
     fn each_row_of_ours_has_the_median_ratio_to_its_bound() {
         let mut ours = measured("stentor", 0, &[[(9.0, 10.0), (900.0, 99.0)]; 3]);
-        // In the second run the machine was slower: bound and ratio are those of the middle run of each.
+        // In the second run the machine is slower. The bound and the ratio are each the median of the three runs.
         for (run, (alone, many)) in ours.runs.iter_mut().zip([(5.0, 1800.0), (9.0, 1000.0), (4.0, 3600.0)]) {
             (run[0], run[1]) = (run[0].beside(alone), run[1].beside(many));
         }
@@ -260,7 +264,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_measured_alone_has_no_ratio_and_what_failed_has_no_figure() {
+    fn lone_system_has_no_ratio_and_failed_one_has_no_figure() {
         let ours = measured("stentor", 3, &[[(9.0, 10.0), (900.0, 99.0)]]);
         let failed = measured("cpg", 0, &[]);
         let report = Report::of(&[ours, failed], Vec::new(), Vec::new());

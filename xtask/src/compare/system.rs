@@ -1,4 +1,4 @@
-//! The systems that are measured: the promise of each, and how it is set up.
+//! The measured systems: the guarantee of each, and its settings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,68 +10,70 @@ use crate::cargo::{Context, capture, run};
 use crate::needs::Needs;
 use crate::programs;
 
-/// The end of the name of a system that is measured between two processes beside another place.
+/// The suffix of the name of a system that is also measured between two processes, besides another place.
 pub(super) const PAIR: &str = "-pair";
 
-/// A system, and what it promises.
+/// A system and its guarantee.
 pub(crate) struct System {
-    /// Its name on the command line, and, without [`PAIR`], that of its folder in `compare`.
+    /// The name on the command line. Without [`PAIR`] it is also the name of the system's folder in `compare`.
     pub name: &'static str,
-    /// The promise that holds when it is done with a message.
+    /// The guarantee that holds when the system has completed a message.
     pub guarantee: &'static str,
     /// The event at which a latency ends.
     pub until: &'static str,
-    /// The way in which its processes wait.
+    /// The way in which the system's processes wait.
     pub wait: &'static str,
-    /// Messages that a sender has outstanding in a stream: as many as it does best with. With 1 there is no stream.
+    /// Number of messages that a sender has outstanding in a stream, chosen for the system's best rate. With 1 there is
+    /// no stream.
     pub outstanding: u64,
-    /// Its settings. Of those with the same place the best counts.
+    /// The settings of the system. If several have the same place, the best one counts.
     pub settings: &'static [Setting],
-    /// The packages that it takes.
+    /// The required packages.
     pub needs: &'static Needs,
     pub(super) program: Program,
     pub(super) measure: Measure,
     pub(super) version: Version,
 }
 
-/// Runs a system in a setting. Returns the figures of all shapes.
+/// A function that runs a system in a setting. Returns the figures of all shapes.
 pub(super) type Measure = fn(&Programs, &System, &Setting, &[Shape]) -> Result<Vec<Figures>>;
 
 /// The program that has to be built for a system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Program {
-    /// Our command.
+    /// The command `stentor`.
     Stentor,
     /// A program of the workspace `compare`.
     Other(&'static str),
-    /// A program of that name and folder in `compare`, which is no member of the workspace: it builds sources that need CMake.
+    /// A program of this name and folder in `compare` that is not a member of the workspace, because it builds sources
+    /// that need CMake.
     Apart(&'static str),
-    /// Nothing: the system's packages have what measures it.
+    /// No program, because the system's packages contain the measuring program.
     Packaged,
 }
 
-/// The place where the version of a system is found.
+/// The source of a system's version.
 pub(super) enum Version {
-    /// The output of its own program.
+    /// The output of the system's program.
     Own,
     /// The output of this command.
     Says(&'static str, &'static [&'static str]),
-    /// That of this dependency in a lock file.
+    /// The version of this dependency in a lock file.
     Locked(&'static str, &'static str),
 }
 
 /// A way of running a system.
 pub(crate) struct Setting {
-    /// The place at which figures of different systems are set side by side.
+    /// The place. Only figures of the same place are compared.
     pub place: &'static str,
     /// The difference from other settings of the same place.
     pub how: &'static str,
-    /// MTU of the links between hosts; 0: there are none.
+    /// MTU of the links between hosts, or 0 if there are none.
     pub(super) mtu: u32,
 }
 
 impl Setting {
-    /// Whether two processes send messages to and fro.
+    /// Returns whether two processes send messages to and fro.
     pub(super) fn is_pair(&self) -> bool {
         self.place.starts_with("two processes")
     }
@@ -89,7 +91,7 @@ pub(crate) struct Shape {
     pub messages: u64,
 }
 
-/// The figures of a system for a shape in one run. `None`: the system does not tell it.
+/// The figures of a system for a shape in one run. `None` means that the system does not report the figure.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct Figures {
     pub bytes: u32,
@@ -97,17 +99,17 @@ pub(crate) struct Figures {
     pub msgs_per_s: Option<f64>,
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
-    /// The figure of the same processes without the system in the same run: the median latency one at a time, microseconds, or the
-    /// messages a second of a stream.
+    /// The figure of the same processes without the system in the same run: the median latency one at a time in µs, or
+    /// the rate of a stream in messages per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
-    /// The cost of a message by the bound's: 1 is at the bound, larger is worse.
+    /// The cost of a message relative to the bound's: 1 is at the bound, larger is worse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
 }
 
 impl Figures {
-    /// Sets them beside a bound.
+    /// Adds a bound to the figures.
     pub(super) fn beside(self, bound: f64) -> Self {
         let ratio = match self.outstanding {
             1 => self.p50_us.map(|p50| p50 / bound),
@@ -117,7 +119,7 @@ impl Figures {
     }
 }
 
-/// The programs that are run.
+/// The paths of the programs that are run.
 pub(crate) struct Programs {
     root: PathBuf,
     stentor: Option<PathBuf>,
@@ -126,12 +128,12 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// There is none yet.
+    /// Returns the paths before any program is built.
     pub(crate) fn new(context: &Context) -> Self {
         Programs { root: context.root.clone(), stentor: None, others: context.root.join("target/compare") }
     }
 
-    /// The program of a system.
+    /// Returns the program of a system.
     pub(super) fn of(&self, system: &System) -> Result<PathBuf> {
         Ok(match system.program {
             Program::Stentor => self.stentor.clone().context("our command was not built")?,
@@ -141,17 +143,17 @@ impl Programs {
         })
     }
 
-    /// The script that runs a system: of what is measured as two systems it is that of both.
+    /// Returns the script that runs a system. Two systems that share a folder share its script.
     pub(super) fn script(&self, system: &System) -> PathBuf {
         self.root.join("compare").join(system.folder()).join("nodes.sh")
     }
 
-    /// The folder that such a program is built in.
+    /// Returns the folder in which such a program is built.
     fn apart(&self, name: &str) -> PathBuf {
         self.others.with_file_name(name)
     }
 
-    /// The version of a dependency in a lock file.
+    /// Returns the version of a dependency in a lock file.
     fn locked(&self, file: &str, name: &str) -> Result<String> {
         let path = self.root.join(file);
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -159,7 +161,7 @@ impl Programs {
     }
 }
 
-/// The version of a package in a lock file.
+/// Returns the version of a package in a lock file.
 fn version_in(lock: &str, name: &str) -> Option<String> {
     let line = format!("name = \"{name}\"");
     let mut lines = lock.lines().skip_while(|found| *found != line);
@@ -167,7 +169,7 @@ fn version_in(lock: &str, name: &str) -> Option<String> {
 }
 
 impl System {
-    /// Installs what it needs, and builds its program.
+    /// Installs the required packages, and builds the program.
     pub(crate) fn ensure(&self, context: &Context, programs: &mut Programs) -> Result<()> {
         self.needs.ensure()?;
         match self.program {
@@ -186,17 +188,17 @@ impl System {
         Ok(())
     }
 
-    /// Its folder in `compare`.
+    /// Returns the system's folder in `compare`.
     fn folder(&self) -> &'static str {
         self.name.strip_suffix(PAIR).unwrap_or(self.name)
     }
 
-    /// Whether it is ours.
+    /// Returns whether the system is Stentor's.
     pub(super) fn is_ours(&self) -> bool {
         self.program == Program::Stentor
     }
 
-    /// Returns its version, in one line.
+    /// Returns the version in one line.
     pub(crate) fn version(&self, programs: &Programs) -> Result<String> {
         let version = match self.version {
             Version::Own => said(Command::new(programs.of(self)?).arg("--version")),
@@ -206,7 +208,7 @@ impl System {
         version.with_context(|| format!("asking {} for its version", self.name))
     }
 
-    /// Runs it in a setting. Returns the figures of all shapes.
+    /// Runs the system in a setting. Returns the figures of all shapes.
     pub(crate) fn run(&self, programs: &Programs, setting: &Setting, shapes: &[Shape]) -> Result<Vec<Figures>> {
         let place = || format!("{} on {} ({})", self.name, setting.place, setting.how);
         let figures = (self.measure)(programs, self, setting, shapes).with_context(place)?;
@@ -225,7 +227,7 @@ fn build(context: &Context, manifest: &str, folder: &Path) -> Command {
     command
 }
 
-/// The oldest CMake that builds Aeron's sources, and the line that gives it to a system whose own is older.
+/// The oldest CMake that builds Aeron's sources, and the command that installs it where the packaged one is older.
 const CMAKE: (u32, u32) = (3, 30);
 const CMAKE_REMEDY: &str =
     "python3 -m venv /opt/cmake && /opt/cmake/bin/pip install 'cmake>=3.30,<4', then put /opt/cmake/bin first in PATH";
@@ -237,7 +239,7 @@ fn ensure_cmake() -> Result<()> {
     Ok(())
 }
 
-/// The version that the first line of `cmake --version` tells.
+/// Parses the version in the first line of `cmake --version`.
 fn cmake_in(said: &str) -> Option<(u32, u32)> {
     let mut numbers = said.strip_prefix("cmake version ")?.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_cmake_is_told_from_one_that_does() {
+    fn older_cmake_is_recognised() {
         assert!(cmake_in("cmake version 3.25.1") < Some(CMAKE));
         assert!(cmake_in("cmake version 3.31.10") >= Some(CMAKE) && cmake_in("cmake version 4.0") >= Some(CMAKE));
         assert_eq!(cmake_in("no such program"), None);

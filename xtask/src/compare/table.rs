@@ -1,15 +1,15 @@
-//! All systems of a comparison, ours first.
+//! All systems of a comparison, Stentor's first.
 
 use super::measure::{channel, channel_in_place, pingpong, rows, stentor, ucx};
 use super::system::{Program, System, Version, setting};
 use crate::needs::Needs;
 
-/// The needs of our own.
+/// The needs of Stentor's measurements.
 const STENTOR: Needs = Needs {
     things: &["ip", "unshare"],
     sources: &["compare/stentor", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
-/// The needs of corosync's nodes and of the program in `compare`.
+/// The needs of corosync's nodes and of their program in `compare`.
 const CPG: Needs = Needs {
     things: &["corosync", "libcpg.so.4", "ip", "unshare"],
     sources: &["compare/cpg", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
@@ -26,7 +26,7 @@ const ETCD: Needs = Needs {
     sources: &["compare/etcd", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
 
-/// iceoryx2 is a dependency of its program in `compare`.
+/// The needs of iceoryx2, which is a dependency of its program in `compare`.
 const ICEORYX2: Needs = Needs { things: &["ip", "unshare"], sources: &["compare/iceoryx2", "compare/hosts.sh"] };
 /// The needs of `fi_pingpong`.
 const PINGPONG: Needs = Needs {
@@ -40,13 +40,14 @@ const MPI: Needs =
 const UCX: Needs =
     Needs { things: &["ucx_perftest", "ucx_info", "ip", "unshare"], sources: &["compare/ucx", "compare/hosts.sh"] };
 
-/// The needs of Aeron, whose sources come with its program's dependencies. They need a newer CMake than some systems have.
+/// The needs of Aeron, whose sources come with its program's dependencies. The sources need a newer CMake than some
+/// systems have.
 const AERON: Needs = Needs {
     things: &["cmake", "g++", "libclang", "bsd/bsd.h", "uuid/uuid.h", "ip", "unshare"],
     sources: &["compare/aeron", "compare/hosts.sh", "xtask/src/compare/system.rs"],
 };
 
-/// Hosts are network namespaces that a bridge joins by veth pairs.
+/// Hosts are network namespaces joined by a bridge and veth pairs.
 const AT_1500: &str = "three hosts, MTU 1500";
 const AT_9000: &str = "three hosts, MTU 9000";
 pub(crate) const LOOPBACK: &str = "one host, loopback";
@@ -54,13 +55,13 @@ const MEMORY: &str = "one host, shared memory";
 const PAIR_LOOPBACK: &str = "two processes, loopback";
 const PAIR_MEMORY: &str = "two processes, shared memory";
 
-/// A latency of what three processes get.
+/// The end of a latency with three processes.
 const LAST_OF_THREE: &str = "the last of three members has delivered";
-/// A latency of what two processes send to and fro.
+/// The end of a latency with two processes that send messages to and fro.
 const HALF: &str = "half of the way to and fro is over";
 const SPINS: &str = "spins, each process on a processor of its own";
 
-/// All of them.
+/// The systems.
 pub(crate) const SYSTEMS: &[System] = &[
     System {
         name: "stentor",

@@ -1,4 +1,4 @@
-//! The programs that scripts and tests call, against the lists of what steps install.
+//! Compares the programs that scripts and tests call with the lists of the packages that the steps install.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -86,9 +86,9 @@ const EVERYWHERE: &[&str] = &[
     "unshare",
     "wc",
 ];
-/// Programs that come with the C compiler, which `gcc` needs.
+/// Programs that are installed with the C compiler, which `gcc` needs.
 const BINUTILS: &[&str] = &["strip"];
-/// Programs of the toolchain that builds this one.
+/// Programs of the toolchain that builds `xtask`.
 const TOOLCHAIN: &[&str] = &["rustdoc"];
 /// Commands that are built into the shells.
 const BUILT_IN: &[&str] = &[
@@ -96,10 +96,10 @@ const BUILT_IN: &[&str] = &[
     "kill", "local", "printf", "pwd", "read", "return", "set", "shift", "shopt", "test", "trap", "true", "ulimit",
     "umask", "unset", "wait",
 ];
-/// Words after which a command begins.
+/// Words that a command may follow.
 const BEFORE: &[&str] = &["do", "then", "else", "elif", "if", "while", "until", "exec", "time"];
 
-/// Returns the commands of a shell script: not options, not what is quoted, but what `$(…)` in quotes runs.
+/// Returns the commands of a shell script. Options and quoted text are not commands, but `$(…)` in quotes has commands.
 fn commands(script: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut here: Option<String> = None;
@@ -118,7 +118,7 @@ fn commands(script: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns what follows the pattern of a `case`, as in `one | other) command`.
+/// Returns the text after the pattern of a `case`, as in `one | other) command`.
 fn behind_pattern(line: &str) -> &str {
     match line.split_once(')') {
         Some((pattern, rest)) if !pattern.contains(['(', '$', ';', '&', '`']) => {
@@ -129,7 +129,8 @@ fn behind_pattern(line: &str) -> &str {
     }
 }
 
-/// `open`: the quote in which the line before ended. Returns that of this line.
+/// Scans a line for commands. `open` is the quote that is still open from the line before. Returns the one that is open
+/// at the end of this line.
 fn scan(line: &str, open: Option<char>, found: &mut BTreeSet<String>) -> Option<char> {
     let (mut begins, mut word, mut quotes) = (open.is_none(), String::new(), Vec::from_iter(open));
     let mut characters = line.chars().chain(['\n']).peekable();
@@ -146,7 +147,7 @@ fn scan(line: &str, open: Option<char>, found: &mut BTreeSet<String>) -> Option<
             '"' => quotes.push('"'),
             '$' if characters.peek() == Some(&'(') => {
                 characters.next();
-                // Arithmetic is no command.
+                // An arithmetic expression is not a command.
                 let arithmetic = characters.peek() == Some(&'(');
                 quotes.push(if arithmetic { '+' } else { '(' });
                 (begins, word) = (!arithmetic, String::new());
@@ -165,7 +166,7 @@ fn scan(line: &str, open: Option<char>, found: &mut BTreeSet<String>) -> Option<
             _ if quote == Some('+') => {}
             '|' | '&' | ';' | '(' | ')' | '\n' => {
                 command(&mut begins, &mut word, found);
-                // `>&2` and `2>&1` begin nothing, nor does `${x#*(}`.
+                // No command begins after `>&2`, `2>&1` or `${x#*(}`.
                 begins = last != '>';
             }
             '{' | '!' if word.is_empty() && begins => {}
@@ -177,7 +178,7 @@ fn scan(line: &str, open: Option<char>, found: &mut BTreeSet<String>) -> Option<
             }
         }
         if matches!(character, '"' | '\'' | '$') {
-            // A word with quotes in it is no name of a program.
+            // A word with quotes in it is not the name of a program.
             word.push('$');
         }
         last = character;
@@ -207,8 +208,8 @@ fn functions(script: &str) -> impl Iterator<Item = &str> {
     script.lines().filter_map(|line| Some(line.trim().split_once("() {")?.0)).filter(|name| !name.contains(' '))
 }
 
-/// Returns the programs that a Rust file starts by `Command::new("…")`, those of the table that its strings name, and
-/// the commands of its strings that are scripts.
+/// Returns the programs that a Rust file starts by `Command::new("…")`, the programs of the table that its strings
+/// name, and the commands of strings that are scripts.
 fn started(source: &Source) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let text = |token: Option<&TokenTree>| match token {
@@ -242,7 +243,7 @@ fn started(source: &Source) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Returns what is wrong with a file that calls these programs.
+/// Returns the problems of a file that calls these programs.
 fn judge(path: &Path, called: &BTreeSet<String>, functions: &BTreeSet<String>, lists: &[&Needs]) -> Vec<String> {
     let mut wrong = Vec::new();
     let under: Vec<_> = lists.iter().filter(|needs| needs.sources.iter().any(|part| path.starts_with(part))).collect();
@@ -250,7 +251,7 @@ fn judge(path: &Path, called: &BTreeSet<String>, functions: &BTreeSet<String>, l
         let given = EVERYWHERE.contains(&name.as_str())
             || BUILT_IN.contains(&name.as_str())
             || [BINUTILS, TOOLCHAIN].concat().contains(&name.as_str());
-        // The steps' own programs: `kill` is built into shells, but nothing that Rust could start.
+        // The steps' own programs. A built-in command of shells, such as `kill`, cannot be started by Rust.
         let rust = path.extension().is_some_and(|extension| extension == "rs");
         if given && !(rust && BUILT_IN.contains(&name.as_str())) || functions.contains(name) {
             continue;
@@ -315,7 +316,7 @@ fn lists_name_things_of_the_table_and_files_that_exist() {
 }
 
 #[test]
-fn commands_of_scripts_are_told_from_their_arguments() {
+fn commands_of_scripts_are_distinguished_from_arguments() {
     let found = |script: &str| commands(script).into_iter().collect::<Vec<_>>().join(" ");
     assert_eq!(found("ip link set lo up # and tc\nX=1 xxd -p | python3 -c 'kill; ps'"), "ip python3 xxd");
     assert_eq!(found("a=$(pgrep x) && echo \"b; c $(pidof y) z\" >&2; $at ip || { ps; }"), "echo pgrep pidof ps");
@@ -328,7 +329,7 @@ fn commands_of_scripts_are_told_from_their_arguments() {
 }
 
 #[test]
-fn a_program_that_nobody_installs_is_seen() {
+fn programs_that_no_step_installs_are_found() {
     const NEEDS: Needs = Needs { things: &["ip"], sources: &["crates/a/tests"] };
     let rust = |path: &str, text: &str| {
         let source = crate::source::fixture::source(path, text);

@@ -1,7 +1,8 @@
-//! The programs, headers and libraries that steps need beyond Rust and every Debian, and the packages that have them.
+//! The programs, headers and libraries that the steps need besides Rust and the base of Debian, and the packages that
+//! contain them.
 //!
-//! A step names what it needs in a [`Needs`], together with the scripts and tests that it runs. A test compares both: a program
-//! that one of those calls, and that is not in the list, is an error.
+//! A step lists its needs in a [`Needs`], with the scripts and tests that it runs. A test compares both: a program that
+//! a script or test calls must be in the list.
 
 #[cfg(test)]
 mod calls;
@@ -16,24 +17,24 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::cargo::run;
 
-/// A program, header or library that not every Debian has.
+/// A program, header or library that is not part of every Debian.
 struct Thing {
     name: &'static str,
     found: Found,
-    /// The Debian package that has it.
+    /// The Debian package that contains the thing.
     package: &'static str,
 }
 
-/// The way in which a thing is found.
+/// The way to find a thing.
 enum Found {
-    /// The thing is a program of its name, in `PATH` or among those of the administrator.
+    /// The thing is a program of this name in `PATH` or in the directories for administrators.
     Program,
     /// The thing is one of these files.
     File(&'static [&'static str]),
-    /// The thing is a file of its name in a folder for libraries.
+    /// The thing is a file of this name in a folder for libraries.
     Library,
-    /// The thing is a file that begins with its name in a folder for libraries, or in one of LLVM's; or where its own
-    /// variable says.
+    /// The thing is a file whose name begins with this name, in a folder for libraries or of LLVM, or where the
+    /// variable of its user points.
     Clang,
 }
 
@@ -45,10 +46,10 @@ const fn file(name: &'static str, files: &'static [&'static str], package: &'sta
     Thing { name, found: Found::File(files), package }
 }
 
-/// The path at which Debian's package has the sources of the guest kernel.
+/// The path at which Debian's package installs the sources of the guest kernel.
 pub(crate) const KERNEL_SOURCE: &str = "/usr/src/linux-source-6.1.tar.xz";
 
-/// Every thing that a step may need.
+/// The things that a step may need.
 const THINGS: &[Thing] = &[
     program("gcc", "gcc"),
     file("stdio.h", &["/usr/include/stdio.h"], "libc6-dev"),
@@ -107,19 +108,20 @@ const THINGS: &[Thing] = &[
 pub(crate) struct Needs {
     /// The names of things.
     pub things: &'static [&'static str],
-    /// Files, and folders with everything in them, that call programs when the step runs: paths from the repository root.
+    /// Files, and folders with everything in them, whose code calls programs when the step runs. The paths are relative
+    /// to the repository root.
     #[cfg_attr(not(test), allow(dead_code))]
     pub sources: &'static [&'static str],
 }
 
 impl Needs {
-    /// Installs what is missing if this is root on a Debian. Otherwise fails, and says what to run.
+    /// Installs missing things if the user is root on a Debian. Otherwise fails with the command to run.
     pub(crate) fn ensure(&self) -> Result<()> {
         ensure(self.things)
     }
 }
 
-/// Installs the named things that are missing.
+/// Installs those of the named things that are missing.
 pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     let absent = missing(names);
     if absent.is_empty() {
@@ -129,7 +131,7 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     if !rustix::process::geteuid().is_root() || !has("apt-get") {
         bail!("not installed: {what}; run as root: {}", remedy(&packages));
     }
-    // Of two steps that run at the same time one installs, and the other looks again.
+    // If two steps run at the same time, one installs, and the other checks again.
     let _lock = installing()?;
     let absent = missing(names);
     if absent.is_empty() {
@@ -147,19 +149,20 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     bail!("still not there after {}: {}", remedy(&packages), listed(&absent));
 }
 
-/// Waits until no other process of `xtask` installs packages, and keeps others from it until the file is closed.
+/// Waits until no other process of `xtask` installs packages. Holds the lock until the file is closed.
 fn installing() -> Result<File> {
     let folder = File::open(PACKAGES).with_context(|| format!("cannot open {PACKAGES}"))?;
     flock(&folder, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {PACKAGES}"))?;
     Ok(folder)
 }
 
-/// The folder of the package manager, which is there wherever `apt-get` is. Its own locks are on files in it.
+/// The folder of the package manager, which exists wherever `apt-get` does. The package manager locks files in this
+/// folder.
 const PACKAGES: &str = "/var/lib/dpkg";
 
 const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
 
-/// Returns the line that installs packages.
+/// Returns the command that installs packages.
 fn remedy(packages: &[&str]) -> String {
     format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "))
 }
@@ -171,7 +174,7 @@ fn missing(names: &[&str]) -> Vec<&'static Thing> {
 
 /// # Panics
 ///
-/// Panics if there is no such thing: a list of a step names one that the table lacks.
+/// Panics if the table has no such thing, which is an error in the list of a step.
 fn thing(name: &str) -> &'static Thing {
     THINGS.iter().find(|thing| thing.name == name).unwrap_or_else(|| panic!("{name} is not in the table of things"))
 }
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_missing() {
+    fn absent_things_are_missing() {
         assert!(has("sh") && !has("no-such-program-anywhere"));
         let gone = Thing { name: "x", found: Found::File(&["/nowhere/x"]), package: "x" };
         assert!(!gone.is_there());

@@ -1,4 +1,4 @@
-//! What goes through `stentor channel cat` on libfabric comes out of it.
+//! Checks that `stentor channel cat` on libfabric delivers the bytes that it receives.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -15,19 +15,19 @@ use crate::cargo::{Context, run};
 use crate::programs;
 use crate::step::Outcome;
 
-/// Where the two sides of a transfer meet, and on what.
+/// The address at which the two sides of a transfer connect, and the provider.
 const PLACE: &str = "127.0.0.1:7397";
 const PROVIDER: &str = "tcp;ofi_rxm";
-/// Bytes of the file, and of what goes through pipes.
+/// Size of the file in bytes. `LONG` is the number of bytes through pipes.
 const FILE: u64 = 1 << 30;
 const LONG: u64 = 10 << 30;
-/// The most memory that a side may ever have, KiB: twice what it has, and nothing that grows with the length.
+/// Maximum memory of a side in KiB. It is twice the usual memory, and must not grow with the length of the transfer.
 const MEMORY_KIB: u64 = 256 << 10;
-/// How often a side's memory is looked at, and how many bytes go through a pipe at a time.
+/// Interval at which a side's memory is checked. `CHUNK` is the number of bytes of each read and write of a pipe.
 const LOOK: Duration = Duration::from_millis(100);
 const CHUNK: usize = 1 << 20;
 
-/// No two kilobytes of it are equal: George Marsaglia's xorshift.
+/// A generator of bytes in which no two kilobytes are equal. It is George Marsaglia's xorshift.
 struct Bytes(u64);
 
 impl Bytes {
@@ -61,7 +61,7 @@ fn side(program: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// A file from one process to another.
+/// Transfers a file from one process to another.
 pub(super) fn file(context: &Context) -> Result<()> {
     let program = programs::stentor(context)?;
     let work = TempDir::new();
@@ -78,14 +78,15 @@ pub(super) fn file(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// What a side says at the end.
+/// Waits for a side, and returns the document that it prints at its end.
 fn report(side: Child) -> Result<Value> {
     let output = side.wait_with_output()?;
     ensure!(output.status.success(), "`stentor channel cat` ended with {}; its message is above", output.status);
     serde_json::from_slice(&output.stdout).context("the document of `stentor channel cat`")
 }
 
-/// Ten gibibytes from a pipe into a pipe: every byte is compared, the hash is `sha256sum`'s, and neither side grows.
+/// Transfers 10 GiB from a pipe into a pipe. Every byte is compared, the hash is that of `sha256sum`, and the memory of
+/// neither side grows.
 pub(crate) fn long(context: &Context) -> Result<Outcome> {
     super::NEEDS.ensure()?;
     let program = programs::stentor(context)?;
@@ -104,7 +105,7 @@ fn through(program: &Path, bytes: u64) -> Result<()> {
     let came = thread::scope(|scope| -> Result<u64> {
         scope.spawn(move || Bytes::new().write(&mut into, bytes));
         let reader = scope.spawn(move || compare(from, hashed));
-        // A side that ends takes its pipe with it, and with that the threads here.
+        // The pipe of a side closes when the side ends, which also ends the threads here.
         while listener.0.try_wait()?.is_none() {
             for (most, side) in most.iter_mut().zip([&sender, &listener]) {
                 *most = high_water(side.0.id()).unwrap_or(0).max(*most);
@@ -135,7 +136,7 @@ fn through(program: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Ended at the latest when it is forgotten.
+/// A process that is killed when this value is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -149,7 +150,7 @@ fn taken<T>(pipe: &mut Option<T>) -> Result<T> {
     pipe.take().context("a pipe is not there")
 }
 
-/// Reads everything, compares it with what was sent, and hands it on. How many bytes there were.
+/// Reads everything, compares it with the sent bytes, and writes it to `to`. Returns the number of bytes.
 fn compare(mut from: impl Read, mut to: impl Write) -> Result<u64> {
     let (mut wanted, mut expected, mut found) = (Bytes::new(), vec![0; CHUNK], vec![0; CHUNK]);
     let mut bytes = 0;
@@ -174,7 +175,7 @@ fn compare(mut from: impl Read, mut to: impl Write) -> Result<u64> {
     }
 }
 
-/// The most memory that a process has had, KiB.
+/// Returns the maximum memory that a process has had, in KiB.
 fn high_water(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_is_compared_byte_by_byte() {
+    fn received_bytes_are_compared_one_by_one() {
         let bytes = 3 * CHUNK;
         let mut sent = Vec::new();
         Bytes::new().write(&mut sent, bytes as u64).unwrap();

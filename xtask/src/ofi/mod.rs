@@ -1,4 +1,4 @@
-//! `fabric-ofi` on the providers of libfabric that work between processes of one host.
+//! Tests `fabric-ofi` on the providers of libfabric that work between processes of one host.
 
 mod cat;
 mod speed;
@@ -15,7 +15,7 @@ use crate::step::Outcome;
 pub(crate) use cat::long;
 pub(crate) use speed::step as speed;
 
-/// The needs of the steps on libfabric: the library, its programs, and what makes devices for tests.
+/// The needs of the steps on libfabric: the library, its programs, and the programs that create devices for tests.
 pub(crate) const NEEDS: Needs = Needs {
     things: &["libfabric.so.1", "fi_info", "fi_pingpong", "ip"],
     sources: &[
@@ -27,7 +27,7 @@ pub(crate) const NEEDS: Needs = Needs {
         "xtask/src/ofi",
     ],
 };
-/// Tests that need the library, and of other crates' the part that does.
+/// Tests that need the library. The third field selects the part of another crate's test that does.
 const TESTS: [(&str, &str, &[&str]); 9] = [
     ("fabric/ofi", "calls", &[]),
     ("fabric/ofi", "conformance", &["--nocapture"]),
@@ -39,7 +39,7 @@ const TESTS: [(&str, &str, &[&str]); 9] = [
     ("stentor", "library", &["ofi::"]),
     ("bin/cli", "cli", &["ofi::"]),
 ];
-/// What the demonstrations run on, and as what.
+/// The providers of the demonstrations, and the option that restricts a provider.
 const DEMOS: [(&str, Option<&str>); 5] = [
     ("tcp;ofi_rxm", None),
     ("shm", None),
@@ -48,7 +48,7 @@ const DEMOS: [(&str, Option<&str>); 5] = [
     ("udp;ofi_rxd", Some("--as-efa=efa-direct")),
 ];
 
-/// Runs the tests that need the library, the demonstrations, and a file of a gibibyte from one process to another.
+/// Runs the tests that need the library, the demonstrations, and a transfer of a file of 1 GiB between two processes.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     for (folder, name, part) in TESTS {
@@ -66,17 +66,19 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Real processes, a leader that is killed and comes back, a process that lies: every property, on each provider.
+/// Runs demonstrations on each provider and checks every property. They have real processes, with a leader that is
+/// killed and restarted, or a Byzantine process.
 fn demos(context: &Context) -> Result<()> {
     for (provider, restricted) in DEMOS {
         for more in [&["--groups", "1", "--messages-limit", "400"][..], &["--neb", "--messages-limit", "100"]] {
             let start = Instant::now();
-            // Who is killed may have a lock in the memory that this provider shares, and then the others wait for ever.
+            // A killed process may hold a lock in the memory that this provider shares. The other processes would then
+            // wait for ever.
             let spared: &[&str] = if provider == "shm" && more[0] != "--neb" { &["--no-kill"] } else { &[] };
             let first = &["demo", "--json", "--fabric", "ofi", "--provider", provider][..];
             let arguments = [first, more, spared, restricted.as_slice()].concat();
             let (good, found): (_, Demo) = stentor(context, &arguments)?;
-            // Nobody comes back who was not killed.
+            // Without a kill no process returns, so M11 is not checked.
             shown_but(&found, if spared.is_empty() { &[] } else { &["M11"] })?;
             ensure!(good, "the demonstration was sound but failed");
             let carrier = found.carrier.unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What a channel costs beside libfabric's own operations, on each provider of one host: `stentor bench channel`, judged.
+//! Measures the cost of a channel relative to libfabric's own operations, on each provider of one host, with `stentor
+//! bench channel`.
 
 use std::process::Command;
 
@@ -10,27 +11,29 @@ use crate::programs;
 use crate::step::Outcome;
 
 const PROVIDERS: [&str; 3] = ["tcp;ofi_rxm", SHM, "udp;ofi_rxd"];
-/// Here a copy of a message takes as long as the provider, which is measured from and to registered memory: so channels are judged
-/// that send and read in place, too, and those with a copy at each end are told beside them.
+/// The provider on which a copy of a message takes as long as the provider's transfer, which is measured between
+/// registered memory. So channels that send and read in place are judged here. The figures with a copy at each end are
+/// printed beside them.
 const SHM: &str = "shm";
-/// Payloads of the latencies and of the bandwidth, bytes.
+/// Payloads of the latencies in bytes. `LARGE` is the payload of the bandwidth.
 const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
 const LARGE: u64 = 1 << 20;
-/// The median one-way latency, of that of the provider's own tagged sends; like all comparisons the median of those in each round.
+/// Maximum ratio of the median one-way latency to that of the provider's own tagged sends. Like all comparisons it is
+/// the median over the rounds.
 const LATENCY: f64 = 1.15;
-/// The mean one-way latency may be so much above `fi_pingpong`'s mean, us.
+/// Maximum difference of the mean one-way latency from the mean of `fi_pingpong`, in µs.
 const ABOVE_US: f64 = 0.3;
-/// The bandwidth, of that of the provider's own tagged sends.
+/// Minimum ratio of the bandwidth to that of the provider's own tagged sends.
 const BANDWIDTH: f64 = 0.9;
 
-/// One comparison.
+/// A comparison with its result.
 #[derive(Clone, PartialEq, Debug)]
 struct Judged {
     what: String,
     good: bool,
 }
 
-/// Measures: nothing else should run on two processors.
+/// Measures times, so nothing else should run on two processors.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     super::NEEDS.ensure()?;
     let stentor = programs::stentor(context)?;
@@ -52,8 +55,8 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     if missed > 0 { bail!("{missed} bars are missed: see above") } else { Ok(Outcome::Passed) }
 }
 
-/// Sets every row of the channel's default beside its bars; `in_place`, what is sent and read in place. The other of the two is told
-/// besides.
+/// Compares every row of the channel's default with its bars, or the rows sent and read in place if `in_place` is set.
+/// The figures of the other rows are printed beside them.
 fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
     let mut all = Vec::new();
     let (way, other) = if in_place { (" in place", "copied") } else { ("", "in place") };
@@ -83,7 +86,7 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
         });
     }
     let (judged, beside) = judged_and_beside(LARGE)?;
-    // Ratios of rates are the bound's to ours.
+    // The ratio of two rates is the bound's rate by the channel's.
     let (ratio, beside) = (1.0 / number(judged, "ratio")?, 1.0 / number(beside, "ratio")?);
     let (ours, theirs) = (number(judged, "mb_per_s")?, bound(judged)? * LARGE as f64 / 1e6);
     all.push(Judged {
@@ -95,7 +98,7 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
     Ok(all)
 }
 
-/// `channel, eager`, or of another scheme.
+/// Returns whether a row is `channel, eager`, or that of another scheme without a variant.
 fn is_default(name: &str) -> bool {
     name.strip_prefix("channel, ").is_some_and(|scheme| !scheme.contains([',', '(']))
 }
@@ -124,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// A bench in which a channel costs so many times the raw median, so much more than `fi_pingpong`, and has so much of the
-    /// raw bandwidth.
+    /// Returns the document of a bench in which a channel has `times` the raw median latency, `above` more than the
+    /// mean of `fi_pingpong`, and the share `part` of the raw bandwidth.
     fn bench(times: f64, above: f64, part: f64) -> Value {
         let latency = |name: &str, bytes: u64, us: f64, mean: f64| {
             let bound = json!({"value": 10.0, "unit": "us"});
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_copy_takes_as_long_what_is_in_place_is_judged() {
+    fn rows_in_place_are_judged_if_a_copy_is_expensive() {
         assert_eq!(missed_of(&bench(1.5, 0.9, 0.5), true), [""; 0]);
         let mut slow = bench(1.0, 0.0, 1.0);
         slow["rows"][1]["ratio"] = json!(1.16);

@@ -1,10 +1,11 @@
-//! Sentences whose subject is a clause without a head: "Who sleeps is woken" instead of "A sleeping process is woken".
+//! Finds sentences whose subject is a clause without a head: "Who sleeps is woken" instead of "A sleeping process is
+//! woken".
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Sentences that begin with such a clause, or with something that stands before its subject and refers to nothing.
+/// Beginnings of sentences with such a clause, or with words that refer to nothing before their subject.
 const BEGINS: &str = r"(?ix-u)^[(\x22*]*(?:
     (?:(?:to|of|from|for|with|by|at|in|on)\s+)?(?:who|whom|whose|whoever|whomever|what|whatever)\b
   | so\s+(?:many|much)\b
@@ -13,14 +14,14 @@ const BEGINS: &str = r"(?ix-u)^[(\x22*]*(?:
   | the\s+same(?:[,.:;]|\s+(?:with|for|as|in|on|at|of|without|if|but|by|from|where|when|to)\b)
 )";
 
-/// Clauses of that kind inside sentences. A relative clause stands behind a noun, not behind these words.
+/// Clauses of that kind inside sentences. A relative clause follows a noun, and not one of these words.
 const HAS: &str = r"(?ix-u)(?:[;:]|\b(?:and|but|if|that|because|for|from|to|than|by|with|while|when|as|so|of|is|are|tells?|lets?|or))
     \s+who\s+(?:is|are|was|were|has|have|had|does|do|did|can|may|must|will|would|[a-z]+s)\b";
 
 static PATTERNS: LazyLock<[Regex; 2]> =
     LazyLock::new(|| [BEGINS, HAS].map(|pattern| Regex::new(pattern).expect("a pattern that compiles")));
 
-/// Returns whether a sentence is one of those. A question is none.
+/// Returns whether a sentence is headless. A question is not.
 pub(super) fn is_headless(sentence: &str) -> bool {
     !sentence.ends_with('?') && PATTERNS.iter().any(|pattern| pattern.is_match(sentence))
 }
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headless_sentences_are_told_from_others() {
+    fn headless_sentences_are_distinguished_from_others() {
         for sentence in [
             "Who sleeps is woken.",
             "To whom nothing gets through nobody tells anything.",

@@ -1,4 +1,4 @@
-//! How comments read: `cargo xtask prose` counts sentences without a head, here and in other projects.
+//! `cargo xtask prose`: counts the sentences in comments that have no concrete subject, here and in other projects.
 
 mod headless;
 pub(crate) mod same;
@@ -16,12 +16,12 @@ use crate::lengths::GENERATED_MARK;
 use crate::source::{Source, Violation, judge, rust_files};
 use crate::step::Outcome;
 
-/// Headless sentences in 1000 comment lines, at most. The aim is 1.
+/// Maximum number of headless sentences in 1000 comment lines. The aim is 1.
 const MOST: f64 = 105.0;
 
 #[derive(Args, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Prints each headless sentence with its place.
+    /// Lists each headless sentence with its place.
     #[arg(long)]
     list: bool,
     /// Compares the code with that of a commit instead: only comments, strings and names of tests may differ.
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     roots: Vec<PathBuf>,
 }
 
-/// The comments of some files.
+/// The counts over the comments of some files.
 #[derive(Clone, Debug, Default)]
 struct Count {
     lines: usize,
@@ -63,7 +63,7 @@ impl Count {
     }
 }
 
-/// Runs the command.
+/// Runs the subcommand.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     if let Some(commit) = &options.same_code_as {
         return same_code(context, commit);
@@ -83,7 +83,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Fails if more sentences are headless than a few.
+/// Fails if more sentences than [`MOST`] in 1000 lines are headless.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let all = total(by_crate(&rust_files(&context.root, &context.root)?).into_values());
     all.print("in all", false);
@@ -93,7 +93,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The counts of crates, by the folder of each.
+/// Returns the counts of crates, by the folder of each.
 fn by_crate(sources: &[Source]) -> BTreeMap<String, Count> {
     let mut files: BTreeMap<String, Vec<Source>> = BTreeMap::new();
     for source in sources {
@@ -102,11 +102,11 @@ fn by_crate(sources: &[Source]) -> BTreeMap<String, Count> {
     files.into_iter().map(|(name, sources)| (name, Count::of(&sources))).collect()
 }
 
-/// The folder of the crate of a file: what stands before the first folder that cargo knows.
+/// Returns the folder of the crate of a file: the path before the first folder that cargo defines.
 fn folder(path: &Path) -> String {
     const KNOWN: [&str; 5] = ["src", "tests", "examples", "benches", "fuzz"];
     let parts = path.iter().enumerate();
-    // The folder `examples` at the top has crates.
+    // The folder `examples` at the top of the repository has crates.
     let parts = parts.map(|(at, part)| (at, part.to_string_lossy()));
     let before = parts.take_while(|(at, part)| *at == 0 || !KNOWN.contains(&part.as_ref()));
     before.map(|(_, part)| part.into_owned()).filter(|part| !part.ends_with(".rs")).collect::<Vec<_>>().join("/")

@@ -1,4 +1,4 @@
-//! Whether a change is one of text alone.
+//! `cargo xtask prose --same-code-as`: checks that a change affects only text.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ pub(crate) fn compare(context: &Context, commit: &str) -> Result<()> {
 
 /// The code of a file without its text.
 struct Code {
-    /// The tokens that are no text, each with its line.
+    /// The tokens that are not text, each with its line.
     tokens: Vec<(String, usize)>,
     /// The names of test functions.
     tests: BTreeSet<String>,
@@ -80,7 +80,7 @@ impl Code {
                 TokenTree::Ident(name) if self.tests.contains(&name.to_string()) => {
                     self.tokens.push(("a test".to_owned(), line));
                 }
-                // A line that is broken elsewhere has one more, or one less.
+                // A rewrapped call may have a trailing comma more or less.
                 token if n + 1 == tokens.len() && is_punct(Some(token), ',') => {}
                 token => self.tokens.push((token.to_string(), line)),
             }
@@ -88,7 +88,7 @@ impl Code {
         }
     }
 
-    /// Returns what differs first, in words.
+    /// Returns a description of the first difference.
     fn first_difference(&self, now: &Code) -> Option<String> {
         let at = (0..self.tokens.len().max(now.tokens.len())).find(|at| {
             let [before, now] = [self, now].map(|code| code.tokens.get(*at).map(|(token, _)| token));
@@ -104,7 +104,7 @@ impl Code {
     }
 }
 
-/// The functions among these tokens that have an attribute `test`.
+/// Returns the names of the functions among these tokens that have an attribute `test`.
 fn names_of_tests(tokens: &[TokenTree]) -> Vec<String> {
     let (mut names, mut is_test) = (Vec::new(), false);
     for (at, token) in tokens.iter().enumerate() {

@@ -1,15 +1,15 @@
-//! The text of comments.
+//! Extracts the text of comments.
 
-/// Comment lines that stand one below the other.
+/// A comment of consecutive lines.
 #[derive(Clone, Debug)]
 pub(super) struct Block<'a> {
-    /// The number of its first line in the file, from 1.
+    /// The number of the first line in the file, from 1.
     pub(super) first_line: usize,
-    /// Its lines without the slashes.
+    /// The lines without the slashes.
     pub(super) lines: Vec<&'a str>,
 }
 
-/// Returns the comments of a file that have lines of their own.
+/// Returns the comments of a file, except those that follow code on a line.
 pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut goes_on = false;
@@ -29,7 +29,8 @@ pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
 }
 
 impl Block<'_> {
-    /// Returns its sentences. Code is left out, and what begins a heading, an item of a list or a row of a table begins a sentence.
+    /// Returns the sentences of the comment, without code. A heading, an item of a list or a row of a table begins a
+    /// sentence.
     pub(super) fn sentences(&self) -> Vec<String> {
         let (mut paragraphs, mut in_code) = (vec![String::new()], false);
         for line in &self.lines {
@@ -52,7 +53,7 @@ impl Block<'_> {
     }
 }
 
-/// A line without the mark of a heading, an item or a row.
+/// Removes the mark of a heading, an item or a row from a line.
 fn without_mark(line: &str) -> &str {
     let rest = line.trim_start_matches(['#', '|', '-', '*']);
     let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -64,7 +65,7 @@ fn without_mark(line: &str) -> &str {
     }
 }
 
-/// Splits at the ends of sentences: a stop, a blank, and a capital letter, code or a link.
+/// Splits a paragraph at the ends of sentences: a stop, a blank, and then a capital letter, code or a link.
 fn split(paragraph: &str) -> Vec<String> {
     let (mut sentences, mut begin) = (Vec::new(), 0);
     for (at, _) in paragraph.match_indices(['.', '!', '?']) {

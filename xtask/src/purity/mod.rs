@@ -1,9 +1,9 @@
-//! Protocol crates do no I/O, start no threads, read no clock and draw no random numbers: time and randomness come in as
-//! arguments. That is what makes one seed replay one run.
+//! Checks that protocol crates do no I/O, start no threads, read no clock and draw no random numbers. They receive time
+//! and randomness as arguments. So one seed replays one run.
 //!
-//! Shown in three ways, and in a fourth where it can be: what is linked with the crate is on an allow-list; no path in its
-//! sources names what is forbidden; the compiled library calls none of it; and it builds for a target without an
-//! operating system, if that target is installed.
+//! There are three checks, and a fourth where it is possible. All crates that are linked with the crate are on an
+//! allow-list. No path in its sources names a forbidden item. The compiled library calls no forbidden function. The
+//! crate builds for a target without an operating system, if that target is installed.
 
 mod paths;
 mod symbols;
@@ -19,18 +19,18 @@ use crate::source::{Source, Violation, has_root_attribute, judge};
 use crate::step::{Component, Outcome};
 use crate::workspace::{Package, Workspace};
 
-/// A crate that is kept pure.
+/// A pure crate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pure {
-    /// The crate.
+    /// The name of the crate.
     pub name: &'static str,
-    /// What may be linked with it, directly or not; macros apart.
+    /// The crates that may be linked with it, directly or indirectly, except procedural macros.
     pub linked: &'static [&'static str],
-    /// Whether it also does without `std`.
+    /// `true` if the crate also works without `std`.
     pub no_std: bool,
 }
 
-/// The crates that are kept pure.
+/// The pure crates.
 pub(crate) const PURE: &[Pure] = &[
     Pure {
         name: "stentor-channel",
@@ -61,8 +61,8 @@ pub(crate) const PURE: &[Pure] = &[
     Pure { name: "stentor-wire", linked: &["cfg-if", "crc32fast", "zerocopy"], no_std: true },
     Pure {
         name: "stentor-neb",
-        // Behind the signatures: arithmetic. `fiat-crypto` is only built where a build asks for it, and `libc` only on
-        // processors whose features the system must be asked for, once.
+        // The arithmetic of signatures. `fiat-crypto` is only built if a build asks for it. `libc` is only linked on
+        // processors whose features must be queried from the operating system, once.
         linked: &[
             "block-buffer",
             "cfg-if",
@@ -94,7 +94,7 @@ const BARE: &str = "wasm32-unknown-unknown";
 const BARE_TARGET: Component =
     Component { name: "target wasm32-unknown-unknown", remedy: "rustup target add wasm32-unknown-unknown" };
 
-/// Checks all of them.
+/// Checks all pure crates.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let mut violations = Vec::new();
@@ -129,7 +129,7 @@ fn check_no_std(pure: &Pure, sources: &[Source]) -> Result<Vec<Violation>> {
     Ok(missing.then(|| Violation::at(root, 1, "this crate root lacks `#![no_std]`")).into_iter().collect())
 }
 
-/// The sources that are compiled into the library: no integration tests, no benchmarks, no modules for tests.
+/// Returns the sources that are compiled into the library: no integration tests, no benchmarks, no modules for tests.
 fn shipped(context: &Context, package: &Package) -> Result<Vec<Source>> {
     let mut sources = package.sources(context)?;
     let inside = package.directory().join("src");
@@ -153,7 +153,7 @@ struct Message {
     filenames: Vec<String>,
 }
 
-/// Compiles a crate and says where its library is.
+/// Compiles a crate and returns the path of its library.
 fn library(context: &Context, name: &str) -> Result<String> {
     let arguments = ["rustc", "--lib", "-p", name, "--message-format", "json-render-diagnostics", "--"];
     let (good, text) = capture(context.cargo(arguments).args(symbols::COMPLETE))?;
@@ -170,7 +170,7 @@ fn library(context: &Context, name: &str) -> Result<String> {
     found.with_context(|| format!("cargo did not say where the library of {name} is"))
 }
 
-/// Builds for a target that has no operating system to call, if it is installed.
+/// Builds for a target without an operating system, if it is installed.
 fn bare_build(context: &Context) -> Result<Outcome> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let (known, directory) = capture(Command::new(rustc).args(["--print", "target-libdir", "--target", BARE]))?;

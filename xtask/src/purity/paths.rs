@@ -1,4 +1,4 @@
-//! What a source file names, by its paths: a whole-token view that also looks into macros.
+//! The paths that a source file names, found by whole tokens, including those inside macros.
 
 use std::path::PathBuf;
 
@@ -9,25 +9,25 @@ use crate::source::{Source, Violation, group, is_ident, is_punct, line};
 
 /// Modules of `std` that do I/O, start threads, read clocks or the environment, or draw random numbers.
 const MODULES: &[&str] = &["env", "fs", "io", "net", "os", "process", "random", "thread", "*"];
-/// Crates that do.
+/// Crates that do so.
 const CRATES: &[&str] =
     &["fastrand", "getrandom", "libc", "mio", "nix", "rand", "rand_chacha", "rand_core", "rustix", "socket2", "tokio"];
-/// Macros that do.
+/// Macros that do so.
 const MACROS: &[&str] = &["dbg", "eprint", "eprintln", "print", "println", "thread_local"];
 /// Constructors that seed their hasher from the operating system.
 const SEEDED: &[&str] = &["from", "new", "with_capacity"];
 
-/// Keywords that can stand before a path that begins with `::`.
+/// Keywords that may precede a path that begins with `::`.
 const KEYWORDS: &[&str] = &["as", "break", "dyn", "else", "impl", "in", "match", "mut", "return", "use"];
 
-/// A path as it is written, groups of `use` multiplied out.
+/// A path as it is written, with groups of `use` expanded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Name {
     segments: Vec<String>,
     line: usize,
 }
 
-/// Everything a pure crate may not name, in its code outside of `#[cfg(test)]`.
+/// Returns the forbidden names in the code of a pure crate, outside of `#[cfg(test)]`.
 pub(crate) fn check(source: &Source) -> Result<Vec<Violation>> {
     let mut names = Vec::new();
     let mut macros = Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn check(source: &Source) -> Result<Vec<Violation>> {
     Ok(names.chain(macros).map(violation).collect())
 }
 
-/// The modules of this file that exist only for tests and have files of their own: their paths without `.rs`.
+/// Returns the modules of this file that exist only for tests and have their own files, as paths without `.rs`.
 pub(crate) fn test_modules(source: &Source) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let stem = source.path.file_stem().unwrap_or_default();
@@ -84,7 +84,7 @@ fn reason(segments: &[String]) -> Option<&'static str> {
     }
 }
 
-/// The paths of one level of nesting, and of the groups that belong to a path.
+/// Returns the paths of one nesting level, and those of the groups that belong to a path.
 fn paths(tokens: &[TokenTree]) -> Vec<Name> {
     let mut found = Vec::new();
     let mut n = 0;
@@ -94,9 +94,9 @@ fn paths(tokens: &[TokenTree]) -> Vec<Name> {
     found
 }
 
-/// Reads one path, if there is one here, and returns how many tokens it has.
+/// Reads a path if one begins here, and returns the number of its tokens.
 fn path(tokens: &[TokenTree], before: &[String], found: &mut Vec<Name>) -> usize {
-    // A keyword before `::std` is no part of the path.
+    // A keyword before `::std` is not part of the path.
     if KEYWORDS.iter().any(|keyword| is_ident(tokens.first(), keyword)) {
         return 1;
     }
@@ -144,7 +144,7 @@ fn called_macro(tokens: &[TokenTree]) -> Option<(String, usize)> {
     (called && MACROS.contains(&name.to_string().as_str())).then(|| (name.to_string(), line(&tokens[0])))
 }
 
-/// Calls `see` with every level of nesting, items for tests cut out.
+/// Calls `see` with every nesting level, without items for tests.
 fn each_shipped_level(tokens: &[TokenTree], see: &mut dyn FnMut(&[TokenTree])) {
     let mut shipped = Vec::new();
     let mut rest = tokens;
@@ -164,7 +164,7 @@ fn each_shipped_level(tokens: &[TokenTree], see: &mut dyn FnMut(&[TokenTree])) {
     }
 }
 
-/// If an item for tests begins here: how many tokens it has, its attributes included.
+/// Returns the number of tokens of an item for tests, including its attributes, if one begins here.
 fn test_item_end(tokens: &[TokenTree]) -> Option<usize> {
     let attribute = group(tokens.get(1), Delimiter::Bracket).filter(|_| is_punct(tokens.first(), '#'))?;
     let attribute: Vec<_> = attribute.stream().into_iter().collect();
@@ -180,7 +180,7 @@ fn test_item_end(tokens: &[TokenTree]) -> Option<usize> {
     Some(body.map_or(tokens.len(), |body| body + 1))
 }
 
-/// `test`, or `all(…)` with it among the conditions.
+/// Returns whether a condition is `test`, or `all(…)` with `test` among its conditions.
 fn needs_test(condition: &[TokenTree]) -> bool {
     match condition {
         [TokenTree::Ident(ident)] => ident == "test",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pure_passes() {
+    fn pure_code_passes() {
         for text in [
             "use std::time::Duration;",
             "use std::{collections::{BTreeMap, HashMap}, fmt};",

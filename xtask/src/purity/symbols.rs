@@ -1,7 +1,8 @@
-//! What a compiled library calls, by its undefined symbols. Sees through aliases, re-exports and macros; does not see
-//! generic code that the library itself never instantiates, which is why the sources are looked at too.
+//! The functions that a compiled library calls, found by its undefined symbols. This sees through aliases, re-exports
+//! and macros. It does not see generic code that the library itself never instantiates, so the sources are checked,
+//! too.
 //!
-//! The library must be compiled with [`COMPLETE`], or else functions that are inlined elsewhere are missing from it.
+//! The library must be compiled with [`COMPLETE`]. Otherwise functions that are inlined elsewhere are missing from it.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +12,13 @@ use object::{Object as _, ObjectSymbol as _};
 
 use crate::source::Violation;
 
-/// Makes the compiler emit every function that is not generic, also those marked `#[inline]`.
+/// Compiler flags that emit every function that is not generic, including those marked `#[inline]`.
 pub(crate) const COMPLETE: [&str; 4] = ["-C", "link-dead-code", "-C", "opt-level=0"];
 
-/// Parts of `std` that leave the process or the thread, and the parts below them.
+/// Parts of `std` that leave the process or the thread. The parts below them do, too.
 const MODULES: &[&str] =
     &["env", "fs", "io", "net", "os", "process", "random", "hash::random", "sys", "thread", "time"];
-/// Functions of the C library that do.
+/// Functions of the C library that do so.
 const FUNCTIONS: &[&str] = &[
     "accept",
     "bind",
@@ -51,13 +52,14 @@ const FUNCTIONS: &[&str] = &[
     "write",
 ];
 
-/// Looks at an `.rlib`. Returns how many different names it leaves undefined, and which of them it should not.
+/// Checks an `.rlib`. Returns the number of different names that it leaves undefined, and the forbidden ones among
+/// them.
 pub(crate) fn check(name: &str, library: &[u8]) -> Result<(usize, Vec<Violation>)> {
     let mut undefined = BTreeSet::new();
     let mut objects = 0;
     for member in ArchiveFile::parse(library).context("not a library")?.members() {
         let member = member?;
-        // Beside the objects lies the metadata.
+        // The archive also holds the metadata.
         if member.name().ends_with(b".o") {
             objects += 1;
             let file = object::File::parse(member.data(library)?).context("an object file in the library")?;
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_an_error() {
+    fn bytes_that_are_not_a_library_are_an_error() {
         assert!(check("a", b"!<arch>\n").is_err());
         assert!(check("a", b"garbage").is_err());
     }

@@ -44,7 +44,7 @@ fn commit(context: &Context, word: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Builds a commit in a worktree of its own. All commits share one build of the dependencies.
+/// Builds a commit in a separate worktree. All commits share one build of the dependencies.
 fn build(context: &Context, commit: &str, folder: &Path, kept: &Path) -> Result<()> {
     let tree = folder.join("tree");
     remove(context, &tree)?;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_neither_file_nor_revision_is_refused() {
+    fn words_that_are_neither_file_nor_revision_are_refused() {
         let context = Context::shipped();
         let error = base(&context, "no-such-revision").unwrap_err().to_string();
         assert!(error.contains("neither a file nor a revision"), "{error}");

@@ -1,13 +1,13 @@
-//! The median of a sample, and an interval that holds the median of what it was drawn from.
+//! The median of a sample, and a confidence interval of the true median.
 
 /// A median and its interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Median {
-    /// The sample's median.
+    /// The median of the sample.
     pub value: f64,
-    /// The least value of the interval.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The greatest value of the interval.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
@@ -18,11 +18,13 @@ impl Median {
     }
 }
 
-/// Returns the sample's median and its 95 % interval, or `None` for fewer than six values, which have none.
+/// Returns the sample's median with its 95 % interval, or `None` for fewer than six values, which have no such
+/// interval.
 ///
-/// The interval runs between two order statistics. Each value lies below the true median with probability one half, so
-/// the number that do is binomial, whatever the distribution: the `k` least and the `k` greatest values can be left out as
-/// long as fewer than `k` values lie below the median, or above it, with a probability of at most 2.5 % each.
+/// The interval is between two order statistics. Each value is below the true median with a probability of one half. So
+/// the number of values below it is binomial, whatever the distribution. The `k` smallest and the `k` largest values
+/// can be left out if fewer than `k` values are below the median, or above it, with a probability of at most 2.5 %
+/// each.
 pub(crate) fn median(sample: &[f64]) -> Option<Median> {
     let n = sample.len();
     let outside = left_out(n)?;
@@ -32,10 +34,10 @@ pub(crate) fn median(sample: &[f64]) -> Option<Median> {
     Some(Median { value, low: sorted[outside], high: sorted[n - 1 - outside] })
 }
 
-/// Returns how many values at each end of a sorted sample lie outside of the interval; `None` if even its ends are too
-/// near.
+/// Returns the number of values at each end of a sorted sample that are outside of the interval, or `None` if the
+/// sample is too small for an interval.
 fn left_out(n: usize) -> Option<usize> {
-    // P(X ≤ k) for a binomial X of n fair coins, grown term by term.
+    // This sums P(X ≤ k) term by term, for the number X of heads of n fair coins.
     let mut term = 0.5_f64.powi(n as i32);
     let mut below = term;
     if below > 0.025 {
@@ -58,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Tables of the sign test give the ranks of the interval's ends, counted from 1.
+    /// Tables of the sign test list the ranks of the interval's ends, counted from 1.
     #[test]
     fn ends_are_those_of_the_tables() {
         for (n, rank) in
@@ -84,14 +86,14 @@ mod tests {
         assert_eq!(median(&sample), Some(Median { value: 1.0, low: 1.0, high: 1.0 }));
     }
 
-    /// A generator without state elsewhere, so that the test is the same every time.
+    /// Returns a generator with a fixed seed, so that the test is deterministic.
     fn numbers(seed: u64) -> impl FnMut() -> f64 {
         let mut random = SplitMix64(seed);
         move || (random.word() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Drawn from a skewed distribution whose median is known, the interval holds it in at least 95 % of the samples, and not
-    /// in nearly all of them: then it would be wider than it must be.
+    /// The samples are drawn from a skewed distribution whose median is known. The interval must contain this median in
+    /// at least 95 % of the samples, and not in nearly all of them, since it would then be too wide.
     #[test]
     fn the_interval_holds_the_median_as_often_as_it_says() {
         let mut next = numbers(7);

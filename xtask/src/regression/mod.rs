@@ -1,8 +1,8 @@
-//! `cargo xtask regression`: the benches of this tree beside those of another one.
+//! `cargo xtask regression`: compares the benches of this tree with those of another tree.
 //!
-//! Runs of the two take turns, in the order old, new, new, old, so that what drifts on the machine meets both alike. The two
-//! runs of a pair give one ratio for each row, new to old, of times or of inverse rates. More pairs are run until the 95 %
-//! interval of every row's median ratio is narrow, or there are as many as allowed.
+//! Runs of the two take turns, in the order old, new, new, old, so that a drift of the machine affects both alike. The
+//! two runs of a pair yield one ratio for each row, new to old, of times or of inverse rates. Pairs are run until the
+//! 95 % interval of every row's median ratio is narrow, or the maximum number is reached.
 
 mod binary;
 mod median;
@@ -24,11 +24,11 @@ use rows::{Key, Run};
 
 /// The needs of a comparison with a revision.
 pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/regression"] };
-/// The greatest half width of an interval that is narrow.
+/// Maximum half width of a narrow interval, as a part of the median.
 const NARROW: f64 = 0.015;
-/// A row is slower if its whole interval lies above this ratio.
+/// A row is slower if its whole interval is above this ratio.
 const BAR: f64 = 1.03;
-/// Pairs before an interval may end a bench: with fewer it depends on the very first ones.
+/// Minimum number of pairs before an interval may end a bench. With fewer pairs the interval depends on the first ones.
 const FIRST_PAIRS: usize = 10;
 
 /// A bench that can be compared.
@@ -48,24 +48,24 @@ impl Bench {
         }
     }
 
-    /// Returns the bench's arguments. Runs last about a second on an idle machine: many short ones tell more than a few
-    /// long ones, because placement and timing differ between runs more than within them.
+    /// Returns the bench's arguments. Runs take about a second on an idle machine. Many short runs are more informative
+    /// than a few long ones, because placement and timing differ between runs more than within a run.
     fn arguments(self, wait: &str) -> Vec<&str> {
         match self {
             Bench::Multicast => vec!["-n", "12000", "--rounds", "5", "--wait", wait],
             Bench::Neb => vec!["-n", "40000", "--rounds", "5", "--wait", wait],
-            // Its two processes poll, always.
+            // The two processes of this bench always poll.
             Bench::Channel => vec!["-n", "6000", "--rounds", "5"],
         }
     }
 }
 
-/// The result of a comparison.
+/// The outcome of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Ended {
     /// No row is slower.
     NotSlower,
-    /// No row is known to be slower, but some rows cannot be told.
+    /// No row is known to be slower, but some rows are undecided.
     CannotBeTold,
     /// A row is slower.
     Slower,
@@ -102,7 +102,7 @@ fn sentence(ended: Ended) -> String {
     }
 }
 
-/// The ratios of every row of a bench, pair by pair.
+/// The ratios of every row of a bench, one for each pair.
 #[derive(Debug)]
 struct Pairs {
     wait: String,
@@ -169,7 +169,7 @@ fn is_narrow(ratios: &[f64]) -> bool {
 fn verdict(ratios: &[f64]) -> Ended {
     match median(ratios) {
         Some(Median { low, .. }) if low > BAR => Ended::Slower,
-        // A wide interval tells, too, if all of it is on this side of the bar.
+        // A wide interval is also decisive if all of it is below the bar.
         Some(Median { high, .. }) if high <= BAR => Ended::NotSlower,
         Some(_) if is_narrow(ratios) => Ended::NotSlower,
         _ => Ended::CannotBeTold,
@@ -195,7 +195,7 @@ fn table(bench: Bench, pairs: &Pairs) -> String {
     text
 }
 
-/// Returns the path that `word` names, if there is a file.
+/// Returns the path `word`, if it is a file.
 fn as_file(word: &str) -> Option<PathBuf> {
     let path = PathBuf::from(word);
     path.is_file().then_some(path)

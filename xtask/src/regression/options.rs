@@ -7,16 +7,16 @@ use crate::regression::Bench;
 /// The trees and the benches that are compared.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Options {
-    /// The tree before: a `stentor` binary, or a revision.
+    /// The tree to compare with: a `stentor` binary, or a revision.
     #[arg(long, value_name = "BINARY|REVISION")]
     pub base: String,
-    /// A `stentor` binary in place of this tree's.
+    /// A `stentor` binary instead of this tree's.
     #[arg(long, value_name = "BINARY")]
     pub new: Option<String>,
     /// The benches to run.
     #[arg(long = "bench", value_enum, value_delimiter = ',', default_value = "multicast,neb,channel")]
     pub benches: Vec<Bench>,
-    /// The most pairs of runs for each bench; fewer than 6 have no 95 % interval.
+    /// Maximum number of pairs of runs for each bench; fewer than 6 have no 95 % interval.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(6..))]
     pub pairs: u64,
     /// The wait mode of idle processes, where a bench leaves the choice.

@@ -17,7 +17,7 @@ pub(crate) struct Run {
     pub costs: BTreeMap<Key, f64>,
 }
 
-/// Reads the document that a bench prints.
+/// Parses the document that a bench prints.
 pub(crate) fn read(text: &str) -> Result<Run> {
     let document: Value = serde_json::from_str(text).context("it does not print a JSON document")?;
     if let Some(what) = document.pointer("/error/what").and_then(Value::as_str) {
@@ -39,7 +39,8 @@ pub(crate) fn read(text: &str) -> Result<Run> {
     Ok(Run { wait, costs })
 }
 
-/// The figure that a row is about is the one that its bound is told in, which older documents call a floor.
+/// Returns the cost of a row. It follows from the figure that has the unit of the row's bound, which older documents
+/// call a floor.
 fn cost(row: &Value) -> Option<f64> {
     let figure = |name: &str| row[name].as_f64().filter(|figure| *figure > 0.0);
     let rate = || figure("msgs_per_s").or_else(|| figure("mb_per_s")).map(|rate| 1.0 / rate);

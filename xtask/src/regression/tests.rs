@@ -1,4 +1,4 @@
-//! Comparisons of programs that print what a bench would.
+//! Tests of comparisons with programs that print the documents of a bench.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,8 +15,9 @@ impl Programs {
         Programs(TempDir::new())
     }
 
-    /// A program whose time and rate are `factor` times those of a plain one, and scatter evenly by up to `scatter` either
-    /// way from run to run. It counts its runs in a file, so that they differ and are the same every time.
+    /// Adds a program whose time and rate are `factor` times those of a plain one. They scatter evenly by up to
+    /// `scatter` in both directions from run to run. The program counts its runs in a file, so runs differ, and are the
+    /// same in each test.
     fn add(&self, name: &str, factor: f64, scatter: f64) -> PathBuf {
         let text = format!(
             r#"runs="$0.runs"
@@ -34,8 +35,8 @@ awk -v n="$n" 'BEGIN {{
         self.plain(name, &text)
     }
 
-    /// Another process writes the program. A file that this one has open for writing, as any child that it forks meanwhile
-    /// has, cannot be executed.
+    /// Adds a program by another process. A file that this process has open for writing cannot be executed. A child
+    /// that it forks meanwhile would inherit the open file.
     fn plain(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         let mut install =
@@ -82,7 +83,7 @@ fn a_faster_one_passes() {
 }
 
 #[test]
-fn what_scatters_too_much_cannot_be_told() {
+fn scattered_rows_are_undecided() {
     let (ended, pairs) = ended(1.0, 0.6);
     assert_eq!(ended, Ended::CannotBeTold);
     assert!(pairs.rows.values().all(|ratios| ratios.len() == 60), "as many as allowed");
@@ -102,7 +103,7 @@ fn a_verdict_is_about_the_lower_end() {
     assert_eq!(verdict(&[1.0; 5]), Ended::CannotBeTold, "too few for an interval");
 }
 
-/// Runs in the order old, new, new, old: what drifts meets both alike.
+/// The order of the runs is old, new, new, old, so that a drift affects both alike.
 #[test]
 fn the_two_take_turns() {
     let programs = Programs::new();

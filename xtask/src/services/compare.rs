@@ -1,4 +1,4 @@
-//! The store beside a Redis server, etcd, and a gateway that answers from a store of its own.
+//! Compares the store with a Redis server, etcd, and a gateway with its own store.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use crate::step::Outcome;
 pub(crate) const NEEDS: Needs =
     Needs { things: &["redis-benchmark", "redis-server"], sources: &["xtask/src/services/compare.rs"] };
 
-/// Starts Redis without a disk.
+/// Starts Redis without persistence.
 fn redis(port: u16) -> Result<Server> {
     let child = Command::new("redis-server")
         .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port", &port.to_string()])
@@ -33,15 +33,15 @@ fn redis(port: u16) -> Result<Server> {
     bail!("redis-server does not listen at {port}")
 }
 
-/// A run of `redis-benchmark`.
+/// The figures of a run of `redis-benchmark`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) rate: f64,
-    /// p50, p99 and p99.9, ms.
+    /// The percentiles 50, 99 and 99.9 of the latency, in ms.
     ms: [f64; 3],
 }
 
-/// Reads what `redis-benchmark` prints.
+/// Parses the output of `redis-benchmark`.
 fn figures(text: &str) -> Result<Figures> {
     let rate = text.lines().find_map(|line| line.trim().strip_prefix("throughput summary: "));
     let rate = rate.and_then(|rest| rest.split(' ').next()).and_then(|rate| rate.parse().ok());
@@ -65,11 +65,11 @@ pub(super) fn benchmark(port: u16, test: &str, pipeline: u32, clients: u32) -> R
     figures(&text)
 }
 
-/// Runs in turns of each system.
+/// Number of runs of each system. The systems take turns.
 const RUNS: usize = 5;
 const TESTS: [&str; 4] = ["set", "get", "incr", "mset"];
 
-/// The store beside a Redis server and etcd.
+/// Compares the store with a Redis server and etcd.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let program = programs::store(context, true)?;
@@ -102,7 +102,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Puts a second into three nodes whose logs are in memory.
+/// Returns the puts per second into three nodes whose logs are in memory.
 fn etcd_rate(programs: &Programs, etcd: &System, outstanding: u64) -> Result<f64> {
     let setting = etcd.settings.iter().find(|setting| setting.place == LOOPBACK).context("a setting on one host")?;
     let figures = etcd.run(programs, setting, &[Shape { bytes: 8, outstanding, messages: 40_000 }])?;

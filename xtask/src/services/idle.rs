@@ -1,4 +1,4 @@
-//! Ten thousand clients that do nothing at a gateway of the store, and what others have of it meanwhile.
+//! Measures 10 000 idle clients at a gateway of the store, and the speed of other clients meanwhile.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -17,9 +17,9 @@ use crate::programs;
 use crate::step::Outcome;
 
 const IDLE: usize = 10_000;
-/// Measurements with and without them, in turns.
+/// Number of measurements with idle clients and without them, in turns.
 const RUNS: usize = 9;
-/// What connections cost when they come and go is over then.
+/// Time after which opening and closing connections no longer affects a measurement.
 const SETTLED: Duration = Duration::from_millis(500);
 
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
@@ -58,7 +58,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Connects them, and waits until each was answered once.
+/// Connects the clients, and waits until each has received one reply.
 fn connect(port: u16) -> Result<Vec<TcpStream>> {
     let mut all = Vec::with_capacity(IDLE);
     for n in 0..IDLE {
@@ -72,14 +72,14 @@ fn connect(port: u16) -> Result<Vec<TcpStream>> {
     Ok(all)
 }
 
-/// The memory of a process, KiB.
+/// Returns the resident memory of a process in KiB.
 fn resident(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).context("no VmRSS")
 }
 
-/// The time that a process has had of processors, ticks.
+/// Returns the processor time of a process in ticks.
 fn processor_time(pid: u32) -> Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

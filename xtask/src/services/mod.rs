@@ -1,4 +1,5 @@
-//! The example services: their tests that take long, a client library's own tests, and the store beside others.
+//! The steps on the example services: their long tests, a client library's tests, and a comparison of the store with
+//! other systems.
 
 pub(crate) mod compare;
 mod idle;
@@ -19,12 +20,12 @@ use crate::needs::Needs;
 use crate::programs;
 use crate::step::Outcome;
 
-/// A server that ends with this.
+/// A server process with its port. Dropping it ends the process.
 struct Server(Child, u16);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SIGTERM lets a demonstration end its nodes.
+        // SIGTERM permits a demonstration to end its nodes.
         if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -33,7 +34,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts the store, and waits until it says its port.
+    /// Starts the store, and waits until it prints its port.
     fn store(program: &Path, arguments: &[&str]) -> Result<Server> {
         let mut child = Command::new(program)
             .args(arguments)
@@ -54,11 +55,11 @@ impl Server {
     }
 }
 
-/// What the store's test with hosts calls.
+/// The needs of the store's test on hosts.
 pub(crate) const HOSTS: Needs =
     Needs { things: &["ip", "unshare"], sources: &["examples/kv/tests/kv", "xtask/src/services/mod.rs"] };
 
-/// The test of the store under faults: on shared memory, or on three hosts that are cut off, too.
+/// Returns the command for the test of the store under faults: on shared memory, or on three hosts with partitions.
 fn torment(context: &Context, on_hosts: bool) -> Command {
     let name = if on_hosts { "hosts_that_are_cut_off" } else { "every_key_has_an_order" };
     let mut test = context.test(&["kv"]);
@@ -66,7 +67,7 @@ fn torment(context: &Context, on_hosts: bool) -> Command {
     test
 }
 
-/// The store on three hosts for 15 s.
+/// Tests the store on three hosts for 15 s.
 pub(crate) fn store(context: &Context) -> Result<Outcome> {
     HOSTS.ensure()?;
     programs::ensure_some(&mut torment(context, true))?;
@@ -74,14 +75,14 @@ pub(crate) fn store(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The seeds of the long runs: `STENTOR_SERVICES=FIRST..END`, 1..101 without it.
+/// Returns the seeds of the long runs: those of `STENTOR_SERVICES=FIRST..END`, or 1..101.
 fn seeds() -> Result<Range<u64>> {
     let text = std::env::var("STENTOR_SERVICES").unwrap_or_else(|_| "1..101".to_owned());
     let ends = text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
     ends.filter(|seeds| !seeds.is_empty()).with_context(|| format!("STENTOR_SERVICES: no seeds: {text}"))
 }
 
-/// Runs of the store of a minute each, with a seed each: on shared memory and on three hosts in turns.
+/// Tests the store for a minute with each seed, on shared memory and on three hosts in turns.
 pub(crate) fn store_long(context: &Context) -> Result<Outcome> {
     HOSTS.ensure()?;
     for seed in seeds()? {
@@ -91,7 +92,8 @@ pub(crate) fn store_long(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Demonstrations of the bank of about a minute each, on shared memory and on RoCEv2 in turns: leaders and clients are killed all the time.
+/// Runs demonstrations of the bank of about a minute each, on shared memory and on RoCEv2 in turns. They repeatedly
+/// kill leaders and clients.
 pub(crate) fn bank_long(context: &Context) -> Result<Outcome> {
     let program = programs::example(context, "bank", "bank")?;
     for seed in seeds()? {
@@ -101,7 +103,7 @@ pub(crate) fn bank_long(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Demonstrations of the locks of about a minute each: forty holders are stopped, and nodes are killed.
+/// Runs demonstrations of the locks of about a minute each. They stop forty holders and kill nodes.
 pub(crate) fn lock_long(context: &Context) -> Result<Outcome> {
     let program = programs::example(context, "lock", "lock")?;
     for _ in seeds()? {

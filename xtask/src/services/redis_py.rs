@@ -1,4 +1,4 @@
-//! The tests of a Redis client for the requests that the store has.
+//! Runs the tests of a Redis client for the requests that the store supports.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +17,12 @@ pub(crate) const NEEDS: Needs =
 
 /// The version of the client library whose tests are run.
 const REDIS_PY: &str = "redis==5.2.1";
-/// The tests that pass, one in each line. The others are about commands that are not there.
+/// The tests that pass, one on each line. The others concern commands that the store does not support.
 const PASSING: &str = "examples/kv/redis-py.txt";
 const FILES: [&str; 4] =
     ["tests/test_commands.py", "tests/test_connection_pool.py", "tests/test_encoding.py", "tests/test_pipeline.py"];
 
-/// The tests of redis-py for the commands that the store has.
+/// Runs the tests of redis-py for the commands that the store supports.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     NEEDS.ensure()?;
     let program = programs::store(context, false)?;
@@ -54,7 +54,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     judge(&text, &fs::read_to_string(context.root.join(PASSING))?)
 }
 
-/// Compares the tests that passed with those that do.
+/// Compares the tests that passed with the expected ones.
 fn judge(text: &str, expected: &str) -> Result<Outcome> {
     let passed = |line: &str| line.strip_prefix("PASSED ").map(str::to_owned);
     let passed: Vec<String> = text.lines().filter_map(passed).collect();

@@ -1,4 +1,4 @@
-//! Queue pairs of `fabric-verbs` on the Linux kernel's Soft-RoCE, and what `stentor doctor` says there.
+//! Tests queue pairs of `fabric-verbs` on the Linux kernel's Soft-RoCE, and the findings of `stentor doctor` there.
 
 mod speed;
 
@@ -38,17 +38,17 @@ const DEMOS: Needs = Needs {
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 3] = [&TESTED, &DEMOS, &speed::NEEDS];
 
-/// What the guest's one device is: see `device.sh`.
+/// The doctor's text about the guest's only device: see `device.sh`.
 const TAKEN: &str = "it would take rxe0 port 1, GID 1 RoCE v2 10.0.0.1 on d0";
-/// What it grants.
+/// The doctor's text about the ordering that the device guarantees.
 const GRANTED: &str = "the bytes of a WRITE land in any order";
-/// What the doctor says to somebody who may not open the device, and to somebody who may lock no memory: see `doctor.sh`.
+/// The doctor's texts for a user who may not open the device, and for a user who may not lock memory: see `doctor.sh`.
 const HINDERED: [(&str, &str); 2] = [
     ("closed.json", "allow this user /dev/infiniband/uverbs*"),
     ("unlocked.json", "raise the limit of locked memory (ulimit -l"),
 ];
 
-/// The tests that need a device, and the script that makes the guest for each.
+/// The tests that need a device, with the script that sets up the guest for each.
 const TESTS: [(&str, &str); 6] = [
     ("rxe", "guest.sh"),
     ("kills", "guest.sh"),
@@ -57,24 +57,26 @@ const TESTS: [(&str, &str); 6] = [
     ("locked", "guest.sh"),
     ("vanish", "guest.sh"),
 ];
-/// The same for the conformance suite, which takes as long as all the others.
+/// The tests of the conformance suite, which takes as long as all the others.
 const CONFORMANCE: [(&str, &str); 2] = [("conformance", "guest.sh"), ("interop", "interop.sh")];
 
-/// The test of every operation: valgrind runs it. What else it has, in which valgrind must see each fault that is planted.
+/// The test of every operation, which valgrind runs. `PLANTED` names a test in the same file, and the faults in it that
+/// valgrind must report.
 const CHECKED: &str = "rxe";
 const PLANTED: (&str, [&str; 2]) = ("what_valgrind_must_see", ["overrun", "leak"]);
-/// How valgrind ends when it saw a fault.
+/// The exit code of valgrind when it has found a fault.
 const SEEN: i32 = 9;
 
-/// Fails for memory of ours, of libibverbs and of its provider that is used outside its bounds, after its end, or lost. What the
-/// kernel writes counts as undefined: that is not looked at.
+/// Returns valgrind's command line. It reports memory of this process, of libibverbs and of its provider that is used
+/// out of bounds, used after it was freed, or leaked. Uses of undefined bytes are not reported, because the bytes that
+/// the kernel writes count as undefined.
 fn memcheck(context: &Context) -> String {
     let known = context.root.join("crates/fabric/verbs/tests/valgrind.supp");
     let leaks = "--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite";
     format!("valgrind --undef-value-errors=no {leaks} --error-exitcode={SEEN} --suppressions={}", known.display())
 }
 
-/// Whether valgrind, run as in the guest, sees what is planted, and sees nothing where nothing is.
+/// Checks that valgrind, run as in the guest, reports each planted fault, and reports nothing without one.
 fn sees_planted(context: &Context, test: &Path) -> Result<()> {
     let (name, faults) = PLANTED;
     for fault in faults.into_iter().chain([""]) {
@@ -87,7 +89,7 @@ fn sees_planted(context: &Context, test: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests that need a device, but for the conformance suite, and the doctor.
+/// Runs the doctor and the tests that need a device, except for the conformance suite.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &TESTED)?;
     let work = TempDir::new();
@@ -106,7 +108,7 @@ pub(crate) fn conformance(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs tests in guests that have a device, each test in a guest of its own.
+/// Runs tests in guests that have a device, each test in a separate guest.
 fn in_guests(context: &Context, guest: &Guest, tests: &[(&str, &str)], work: &Path) -> Result<()> {
     for (name, script) in tests {
         let test = programs::test_program(context, "fabric/verbs", name)?;
@@ -124,13 +126,13 @@ fn in_guests(context: &Context, guest: &Guest, tests: &[(&str, &str)], work: &Pa
     Ok(())
 }
 
-/// A cluster over several guests while the link of one is cut for a while, or its power is off: how many guests, which one, what
-/// happens to it, and whether a switch copies what the client writes.
+/// The runs of a cluster over several guests in which a guest loses its link or its power for a while: the number of
+/// guests, the affected guest, the fault, and whether a switch copies the client's writes.
 const CUTS: [(&str, &str, &str, &str); 3] = [("2", "2", "cut", "switch"), ("3", "1", "cut", ""), ("3", "1", "off", "")];
-/// Messages of the cluster over several guests.
+/// Number of messages of the cluster over several guests.
 const MESSAGES: &str = "150";
 
-/// The demos in one guest, then multicast over the devices of several guests that a bridge joins.
+/// Runs the demos in one guest, and then multicast over the devices of several guests that a bridge joins.
 pub(crate) fn guests(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &DEMOS)?;
     let stentor = programs::stentor(context)?;
@@ -146,7 +148,8 @@ pub(crate) fn guests(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The doctor has found library, device and port, and would take the right GID; and says what hinders who may not use it.
+/// Checks that the doctor has found library, device and port, and would use the right GID. Also checks that it names
+/// the obstacle for a user who may not use the device.
 fn doctor(work: &Path) -> Result<()> {
     let document = |name: &str| -> Result<Value> {
         let text = fs::read_to_string(work.join(name)).with_context(|| format!("the doctor left no {name}"))?;

@@ -1,4 +1,4 @@
-//! What `fabric-verbs` adds to libibverbs: `stentor bench fabric` beside a plain program in one guest.
+//! Measures the cost that `fabric-verbs` adds to libibverbs: `stentor bench fabric` and a plain program in one guest.
 
 use std::fs;
 use std::path::Path;
@@ -24,13 +24,14 @@ pub(super) const NEEDS: Needs = Needs {
     ],
 };
 
-/// Rounds of the comparison with what libibverbs gives to a plain program; messages to and fro, and of each stream, in a round.
+/// Number of rounds of the comparison with the plain program. `HOPS` and `STREAM` are the numbers of round trips and of
+/// messages of each stream in a round.
 const ROUNDS: usize = 20;
 const HOPS: usize = 2000;
 const STREAM: usize = 1500;
-/// What is compared: files of the plain program, the bench's file and row, its figure, and how far ours may be behind theirs by
-/// the median of the rounds' ratios. Single rounds differ by a factor of two on both sides, by whoever else wants the processor,
-/// of which the guest has one; what disturbs one of a round's two programs often disturbs the other, too.
+/// The comparisons: files of the plain program, the bench's file and row, and the bar for the median of the rounds'
+/// ratios. Single rounds differ by a factor of two on both sides, because other processes also need the guest's only
+/// processor. A disturbance of one of a round's two programs often affects the other, too.
 const COMPARED: [Compared; 6] = [
     Compared { raw: "raw-write-lat", ours: "lat", row: "raw WRITE inline, write to seen", bar: Bar::AtMost(1.1) },
     Compared { raw: "raw-write-lazy", ours: "lat", row: "raw WRITE inline, write to seen", bar: Bar::AtMost(1.1) },
@@ -47,16 +48,16 @@ struct Compared {
     bar: Bar,
 }
 
-/// Of ours to theirs.
+/// The limit of the ratio of the bench's figure to the plain program's figure.
 #[derive(Clone, Copy)]
 enum Bar {
-    /// Latencies, microseconds.
+    /// Latencies, in µs.
     AtMost(f64),
-    /// Bandwidths, MB/s.
+    /// Bandwidths, in MB/s.
     AtLeast(f64),
 }
 
-/// `stentor bench fabric --fabric verbs` beside a plain program in one guest, in turns.
+/// Runs `stentor bench fabric --fabric verbs` and a plain program in one guest, in turns.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &NEEDS)?;
     let stentor = programs::stentor(context)?;
@@ -71,7 +72,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     if judged.contains(&false) { bail!("not as fast as it should be: see above") } else { Ok(Outcome::Passed) }
 }
 
-/// Prints both; whether ours is within the bar.
+/// Prints both figures. Returns whether the bench's figure is within the bar.
 fn compare(work: &Path, compared: &Compared) -> Result<bool> {
     let Compared { raw, ours, row, bar } = compared;
     let read = |name: &str, round: usize| {
@@ -97,7 +98,7 @@ fn compare(work: &Path, compared: &Compared) -> Result<bool> {
     Ok(good)
 }
 
-/// Median, least and most.
+/// Formats the median, minimum and maximum.
 fn spread(values: &[f64]) -> String {
     let (least, most) = values.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), value| (l.min(*value), m.max(*value)));
     format!("{:.1} ({least:.1} to {most:.1})", median(values.iter().copied()))
@@ -112,7 +113,8 @@ fn figure(document: &Value, row: &str, bar: Bar) -> Result<f64> {
         Bar::AtLeast(_) => "mb_per_s",
     };
     let figure = found[of].as_f64().with_context(|| format!("row {row} has no {of}"))?;
-    // The bench takes off what reading the clock costs, once for each round trip; the plain program reads it as often.
+    // The bench subtracts the cost of reading the clock, once for each round trip. The plain program reads the clock as
+    // often.
     let clock = document["environment"]["clock"]["cost_ns"].as_f64().context("the bench does not tell of its clock")?;
     Ok(match bar {
         Bar::AtMost(_) => figure + clock / 2000.0,
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_slow_is_seen() {
+    fn slow_figures_are_found() {
         let work = TempDir::new();
         let rows = |us: f64, mb: f64| {
             json!({"environment": {"clock": {"cost_ns": 2000.0}}, "rows": [
@@ -139,7 +141,7 @@ mod tests {
         let write =
             |name: &str, round: usize, text: &str| fs::write(work.join(format!("{name}.{round}")), text).unwrap();
         for round in 1..=ROUNDS {
-            // The host is slower and slower, and now and then one of the two is disturbed.
+            // The host becomes slower and slower, and sometimes one of the two is disturbed.
             let mood = round as f64;
             let disturbed = if round % 3 == 0 { 5.0 } else { 1.0 };
             write("raw-write-lat", round, &format!("{}\n", 100.0 * mood));
