@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Folders with pages, from the root of the repository; the pages of each, and of no folder inside it.
+/// Folders with pages, relative to the root of the repository. Folders inside them are listed separately.
 const FOLDERS: [&str; 5] = ["", "docs", "examples/bank", "examples/kv", "examples/lock"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -55,7 +55,7 @@ fn add_page(code: &mut String, page: &Path, text: &str) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// Puts something that compiles in the place of `…`.
+/// Replaces `…` by an expression that compiles.
 fn completed(line: &str) -> String {
     let (code, comment) = line.find("//").map_or((line, ""), |at| line.split_at(at));
     if code.trim() == "…" { "return anything();".to_owned() } else { code.replace('…', "anything()") + comment }

@@ -1,4 +1,4 @@
-//! What blocks take for granted.
+//! Declarations that the blocks of the book use without showing them.
 
 pub(crate) use std::cell::RefCell;
 pub(crate) use std::collections::btree_map::Entry;
@@ -11,7 +11,7 @@ pub(crate) use std::time::{Duration, Instant};
 pub(crate) use stentor::sim::{Next, Seen, SimCluster, Turn};
 pub(crate) use stentor::*;
 
-/// Returns anything, as far as types are concerned.
+/// Returns a value of any type. Blocks are only compiled, so it is never called.
 pub(crate) fn anything<T>() -> T {
     unimplemented!("blocks are compiled and not run")
 }

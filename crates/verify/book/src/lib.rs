@@ -1,11 +1,13 @@
-//! The Rust code of the book, compiled: every block that is marked as Rust in `README.md`, in `docs/` and in the READMEs of the examples.
+//! Compiles the Rust code of the book: every block that is marked as Rust in `README.md`, in `docs/` and in the READMEs
+//! of the examples.
 //!
-//! The build script copies the blocks into functions. A comment directly above a block gives what the block takes for granted:
+//! The build script copies the blocks into functions. A comment directly above a block declares the names that the
+//! block uses:
 //!
 //! - `<!-- code: RUST -->`: the code is placed before the block, in the same function.
 //! - `<!-- methods of TYPE: RUST -->`: the code is placed before an `impl TYPE`, which has the block's functions.
 //!
-//! In the code of blocks `…` stands for anything. Nothing is run.
+//! In the code of blocks `…` stands for any expression. The code is not run.
 #![forbid(unsafe_code)]
 
 mod given;
