@@ -1,7 +1,9 @@
-# Three hosts: network namespaces h1, h2 and h3, which a bridge joins by veth pairs with MTU `$mtu`. Each host N has the addresses
-# 10.9.9.N and 10.9.9.1N. With MTU 0 there is one host, and everything is on its loopback. To be read by a script that `unshare -rnm`
-# runs, with bash. Gives a folder `$work`, and a file system in memory at /run; what the script starts it adds to `started`, and
-# everything is ended with it. If it fails, the last lines of all `$work/*.log` are told.
+# Creates three hosts: network namespaces h1, h2 and h3, which a bridge joins by veth pairs with MTU `$mtu`. Host N has the
+# addresses 10.9.9.N and 10.9.9.1N. With MTU 0 there is one host, and everything runs on its loopback.
+#
+# A bash script that `unshare -rnm` runs sources this file. It provides a folder `$work`, and a file system in memory at /run.
+# The script adds the processes that it starts to `started`; they are killed when it ends. If the script fails, the last lines
+# of all `$work/*.log` are printed.
 work=$(mktemp -d)
 started=()
 end() {
@@ -39,7 +41,7 @@ on() {
   if ((mtu)); then ip netns exec "h$n" "$@"; else "$@"; fi
 }
 
-# Starts a command on host N, which is ended with the script. Its number is in `$!`.
+# Starts a command on host N, which is killed when the script ends. Its process id is in `$!`.
 start() {
   local n=$1
   shift
@@ -47,8 +49,8 @@ start() {
   started+=($!)
 }
 
-# Lets `$program` send on host 1 and receive on hosts 2 and 3, each with the arguments in `extra`, for each shape in turn. The sender
-# prints a line.
+# Runs `$program` as the sender on host 1 and as receivers on hosts 2 and 3, each with the arguments in `extra`, for each shape
+# in turn. The sender prints a line.
 each_shape() {
   local shape bytes outstanding messages folder receivers common n
   for shape in "$@"; do
@@ -68,8 +70,8 @@ each_shape() {
   done
 }
 
-# Lets `$program` send messages to and fro between two processes that spin, on the first and the last processor, for each shape in turn.
-# The one that begins prints a line.
+# Runs `$program` as two processes that send messages to and fro and spin, on the first and the last processor, for each shape in
+# turn. The process that begins prints a line.
 each_pair() {
   local shape bytes outstanding messages folder common pong
   processors
@@ -88,7 +90,7 @@ each_pair() {
   done
 }
 
-# Waits until something listens at a TCP port of this host.
+# Waits until a process listens at a TCP port of this host.
 listening() {
   local port
   port=$(printf '%04X' "$1")
@@ -100,7 +102,7 @@ listening() {
   return 1
 }
 
-# The first and the last processor that may be used, for two processes that spin.
+# The first and the last permitted processor, for two processes that spin.
 processors() {
   local list
   list=$(taskset -cp $$)

@@ -29,7 +29,7 @@ nodelist {
 $(for m in 1 2 3; do printf '  node {\n    nodeid: %s\n    name: h%s\n    ring0_addr: 10.9.9.%s\n  }\n' "$m" "$m" "$m"; done)
 }
 CONF
-  # Each has a lock file in /run, so each has a /run of its own.
+  # Each node has a lock file in /run, so each gets a separate /run.
   ip netns exec "h$n" sh -c "mount -t tmpfs tmpfs /run; exec corosync -f -c $work/$n.conf" 2>"$work/$n.log" &
   started+=($!)
 done
@@ -41,7 +41,7 @@ for n in 1 2 3; do
   { echo "node $n did not find the others within 30 s:"; tail -n 5 "$work/$n.log"; } >&2
   exit 1
 done
-# knet finds out the path MTU first.
+# knet discovers the path MTU first.
 sleep 2
 extra=()
 each_shape "$@"

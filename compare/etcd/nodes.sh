@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Puts through three etcd nodes on three hosts, by a client beside the first node. Their logs are in memory: nothing waits for a disk.
+# Puts through three etcd nodes on three hosts, by a client beside the first node. Their logs are in memory, so that no put waits for a disk.
 # Prints a line of JSON for each shape.
 # usage: unshare -rnm nodes.sh PROGRAM put MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 program=$1 mtu=$3
 shift 3
 . "$(dirname "$0")/../hosts.sh"
-# On one host the nodes differ by their ports.
+# On one host the nodes have different ports.
 peer() { echo "http://$(address "$1"):238$1"; }
 client() { echo "$(address "$1"):237$1"; }
 all="h1=$(peer 1),h2=$(peer 2),h3=$(peer 3)"

@@ -6,7 +6,7 @@ set -euo pipefail
 program=$1 how=$2 mtu=$3
 shift 3
 . "$(dirname "$0")/../hosts.sh"
-# It leaves files in both when a process is killed.
+# iceoryx2 leaves files in both folders when a process is killed.
 mkdir -p /tmp/iceoryx2
 mount -t tmpfs tmpfs /tmp/iceoryx2
 mount -t tmpfs tmpfs /dev/shm

@@ -2,9 +2,9 @@
 //
 // usage: mpirun -n N bcast FOLDER BYTES OUTSTANDING MESSAGES
 //
-// Rank 0 sends. A barrier follows so many broadcasts, so no more are outstanding; with one, each ends before the next begins. Rank r notes
-// when each broadcast returned in FOLDER/h(r+1), and rank 0 when it called each in FOLDER/sent: nanoseconds of the monotonic clock, 64 bits,
-// in the machine's order.
+// Rank 0 sends. A barrier follows every OUTSTANDING broadcasts, so that no more are outstanding. With 1, each broadcast ends before the
+// next begins. Rank r writes the time at which each broadcast returned to FOLDER/h(r+1). Rank 0 also writes the time of each call to
+// FOLDER/sent. Times are 64-bit numbers in the machine's byte order: nanoseconds of the monotonic clock.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@ program=$1 how=$2 mtu=$3
 shift 3
 . "$(dirname "$0")/../hosts.sh"
 mpicc -O2 -Wall -Wextra -Werror -o "$work/bcast" "$(dirname "$0")/bcast.c"
-# Processes yield while they wait, because there may be fewer processors.
+# Waiting processes yield, because there may be fewer processors than processes.
 run=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 --mca pml ob1 --mca btl "self,$how"
   --mca btl_tcp_if_include lo --mca mpi_yield_when_idle 1)
 for shape in "$@"; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Messages through a group of three on three hosts, by a client beside the first member. Prints a document of `stentor bench cluster` in
-# a line for each shape. Then it ends the members, and plain programs send the same datagrams, or the same records, between the same
-# addresses: prints a document of `stentor bench bound` in a line for each shape.
+# a line for each shape. Then it stops the members, and plain programs send the same datagrams, or the same records, between the same
+# addresses. Prints a document of `stentor bench bound` in a line for each shape.
 # usage: unshare -rnm nodes.sh STENTOR roce MTU SIZE:OUTSTANDING:MESSAGES...
 set -euo pipefail
 stentor=$1 mtu=$3
@@ -23,7 +23,7 @@ process = [
 $(for n in 1 2 3; do printf '  { id = "g1.%s", address = "10.9.9.%s:7001" },\n' "$n" "$n"; done)
 ]
 CONF
-# A member that prints a document when it stops prints no deliveries: nobody else's members do either.
+# A member with `--json` prints a document when it stops, and no deliveries. The members of other systems print no deliveries either.
 for n in 1 2 3; do
   ip netns exec "h$n" "$stentor" node --json --config "$work/cluster.toml" --id "g1.$n" >/dev/null 2>"$work/g1.$n.err" </dev/null &
   started+=($!)

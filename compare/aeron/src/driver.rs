@@ -1,4 +1,5 @@
-//! Aeron's media driver, in the folder that the only argument names. It moves nothing itself between processes of one host.
+//! Aeron's media driver. The only argument names its folder. Messages between processes of one host do not pass through
+//! the driver.
 #![forbid(unsafe_code)]
 
 use std::ffi::CString;

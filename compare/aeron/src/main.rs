@@ -1,8 +1,10 @@
-//! Messages from one publication of Aeron to three subscriptions, one of them in the publisher's process, through shared memory.
+//! Sends messages from one publication of Aeron to three subscriptions through shared memory. One subscription is in
+//! the publisher's process.
 //!
-//! A process that has nothing to do yields its processor and looks again: there are more of them than processors.
+//! An idle process yields its processor and polls again, because there are more processes than processors.
 //!
-//! Or, between two processes, to and fro: each publishes to the other one by a stream of its own, and spins.
+//! Alternatively two processes send messages to and fro. Each publishes to the other one by a separate stream, and
+//! spins.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -16,9 +18,9 @@ use compare_measure::{
 };
 use rusteron_client::{Aeron, AeronFragmentClosureAssembler, AeronHeader, AeronSubscription, Handlers};
 
-/// How long a process may wait for anything.
+/// Maximum time that a process waits for any event.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Fragments that one look takes at most.
+/// Maximum number of fragments of one poll.
 const FRAGMENTS: usize = 64;
 
 #[derive(Parser)]
@@ -34,7 +36,7 @@ struct Arguments {
 struct Got {
     delivered: Times,
     bytes: usize,
-    /// The length of a message that is not as long as it should be.
+    /// The length of a message that has a wrong length.
     wrong: Option<usize>,
 }
 
@@ -45,7 +47,7 @@ fn got(got: &mut Got, message: &[u8], _: AeronHeader) {
     }
 }
 
-/// A subscription, and what it has got.
+/// A subscription with its received messages.
 struct Taker {
     subscription: AeronSubscription,
     whole: AeronFragmentClosureAssembler,
@@ -53,7 +55,7 @@ struct Taker {
 }
 
 impl Taker {
-    /// Waits for a message, and takes what is there.
+    /// Waits for a message, and receives all available ones.
     fn take(&mut self) -> Result<()> {
         let (before, since) = (self.got.delivered.count(), Instant::now());
         loop {
@@ -73,7 +75,7 @@ impl Taker {
 fn main() -> Result<()> {
     let Arguments { common: options, driver } = Arguments::parse();
     let aeron = Aeron::connect_dir(&driver)?;
-    // A stream of its own for each shape.
+    // Each shape has its own stream.
     let stream = (options.bytes as i32) << 11 | options.outstanding as i32;
     let channel = CString::new("aeron:ipc")?;
     if matches!(options.role, Role::Ping | Role::Pong) {
@@ -101,7 +103,7 @@ fn main() -> Result<()> {
     })
 }
 
-/// Sends everything with so many messages outstanding, and prints the row.
+/// Sends all messages with the given number outstanding, and prints the row.
 fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bool>) -> Result<()> {
     let payload = vec![7; options.bytes as usize];
     let others = Others::of(options)?;
@@ -113,7 +115,7 @@ fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bo
         while sent.count() < may {
             sent.push(now());
             if !offer(&payload)? {
-                // The log is full, or nobody is connected yet.
+                // The log is full, or no subscription is connected yet.
                 sent.pop();
                 break;
             }
@@ -128,7 +130,7 @@ fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bo
     finish(options, &sent)
 }
 
-/// The messages that one of two processes has received: their number, and what is wrong with one.
+/// The messages that one of two processes has received: their number, and the error of a wrong one.
 struct Come {
     options: Options,
     count: u64,
@@ -143,7 +145,7 @@ fn come(come: &mut Come, message: &[u8], _: AeronHeader) {
     }
 }
 
-/// One of two processes.
+/// Runs one of two processes.
 fn two(options: &Options, aeron: &Aeron, channel: &CStr, stream: i32) -> Result<()> {
     let (out, back) = if options.role == Role::Ping { (stream, stream + 1) } else { (stream + 1, stream) };
     let subscription =

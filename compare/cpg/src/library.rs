@@ -1,4 +1,4 @@
-//! `libcpg.so.4`, found at run time, so that this builds where corosync is not installed.
+//! `libcpg.so.4`, loaded at run time, so that this program also builds on machines without corosync.
 //!
 //! The signatures are those of corosync 3.1's `corosync/cpg.h`.
 
@@ -16,7 +16,7 @@ pub const OK: c_int = 1;
 pub const TRY_AGAIN: c_int = 6;
 /// `CPG_TYPE_AGREED`: every member delivers all messages in one order.
 pub const AGREED: c_int = 2;
-/// `CS_DISPATCH_ALL`: calls back for all that is there, and does not wait.
+/// `CS_DISPATCH_ALL`: calls back for all available events, and does not wait.
 pub const DISPATCH_ALL: c_int = 2;
 
 /// `struct cpg_name`.
@@ -27,7 +27,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// A name of at most 128 bytes.
+    /// Returns a name of at most 128 bytes.
     pub fn new(text: &str) -> Self {
         let mut value = [0; 128];
         for (to, from) in value.iter_mut().zip(text.bytes()) {
@@ -42,7 +42,7 @@ impl Name {
 pub struct Part {
     /// The first byte.
     pub base: *const c_void,
-    /// How many.
+    /// The number of bytes.
     pub length: usize,
 }
 
@@ -52,21 +52,22 @@ type Changed = extern "C" fn(Handle, *const Name, *const c_void, usize, *const c
 /// `cpg_callbacks_t`.
 #[repr(C)]
 pub struct Callbacks {
-    /// A message of the group: connection, group, node, process, message, its length.
+    /// A message of the group: connection, group, node, process, message, and its length.
     pub deliver: Deliver,
-    /// Another membership: connection, group, and members, those who left and those who joined, each with their number.
+    /// A change of the membership: connection, group, and the members, those that left and those that joined, each with
+    /// their number.
     pub changed: Changed,
 }
 
 /// The library.
 pub struct Cpg(Library);
 
-/// The library's names of its functions, with what they take.
+/// Wrappers of the library's functions.
 impl Cpg {
-    /// Finds the library.
+    /// Loads the library.
     ///
     /// # Errors
-    /// When it is not installed.
+    /// If it is not installed.
     pub fn open() -> Result<Self> {
         // SAFETY: loading libcpg runs the constructors of libcpg and libqb, which do nothing that depends on this program.
         let library = unsafe { Library::new("libcpg.so.4") };
@@ -74,61 +75,61 @@ impl Cpg {
     }
 
     fn symbol<T>(&self, name: &str) -> Result<Symbol<'_, T>> {
-        // SAFETY: each caller asks for a function of `cpg.h` by its name there, with its type there.
+        // SAFETY: each caller names a function of `cpg.h` and gives the function's type there.
         unsafe { self.0.get(name.as_bytes()) }.with_context(|| format!("libcpg has no {name}"))
     }
 
-    /// `cpg_initialize`.
+    /// Calls `cpg_initialize`.
     ///
     /// # Errors
-    /// When there is no such function.
+    /// If the library has no such function.
     pub fn initialize(&self, handle: &mut Handle, callbacks: &'static Callbacks) -> Result<c_int> {
         let call = self.symbol::<unsafe extern "C" fn(*mut Handle, *const Callbacks) -> c_int>("cpg_initialize")?;
-        // SAFETY: both point to what lives for the call; the callbacks live for ever.
+        // SAFETY: both pointers are valid during the call. The callbacks are static.
         Ok(unsafe { call(handle, callbacks) })
     }
 
-    /// `cpg_join`.
+    /// Calls `cpg_join`.
     ///
     /// # Errors
-    /// When there is no such function.
+    /// If the library has no such function.
     pub fn join(&self, handle: Handle, name: &Name) -> Result<c_int> {
         let call = self.symbol::<unsafe extern "C" fn(Handle, *const Name) -> c_int>("cpg_join")?;
-        // SAFETY: the name lives for the call.
+        // SAFETY: the name is valid during the call.
         Ok(unsafe { call(handle, name) })
     }
 
-    /// `cpg_fd_get`.
+    /// Calls `cpg_fd_get`.
     ///
     /// # Errors
-    /// When there is no such function.
+    /// If the library has no such function.
     pub fn descriptor(&self, handle: Handle, fd: &mut c_int) -> Result<c_int> {
         let call = self.symbol::<unsafe extern "C" fn(Handle, *mut c_int) -> c_int>("cpg_fd_get")?;
-        // SAFETY: the descriptor's place lives for the call.
+        // SAFETY: the pointer to the descriptor is valid during the call.
         Ok(unsafe { call(handle, fd) })
     }
 
-    /// `cpg_mcast_joined` of one part.
+    /// Returns `cpg_mcast_joined` for messages in one part.
     ///
     /// # Errors
-    /// When there is no such function.
+    /// If the library has no such function.
     pub fn multicast(&self) -> Result<impl Fn(Handle, &[u8]) -> c_int + '_> {
         type Multicast = unsafe extern "C" fn(Handle, c_int, *const Part, u32) -> c_int;
         let call = self.symbol::<Multicast>("cpg_mcast_joined")?;
         Ok(move |handle, bytes: &[u8]| {
             let part = Part { base: bytes.as_ptr().cast(), length: bytes.len() };
-            // SAFETY: the part and the bytes live for the call, which copies them.
+            // SAFETY: the part and the bytes are valid during the call, which copies them.
             unsafe { call(handle, AGREED, &part, 1) }
         })
     }
 
-    /// `cpg_dispatch` of all that is there.
+    /// Returns `cpg_dispatch` for all available events.
     ///
     /// # Errors
-    /// When there is no such function.
+    /// If the library has no such function.
     pub fn dispatch(&self) -> Result<impl Fn(Handle) -> c_int + '_> {
         let call = self.symbol::<unsafe extern "C" fn(Handle, c_int) -> c_int>("cpg_dispatch")?;
-        // SAFETY: the connection is open; the callbacks touch nothing but statics.
+        // SAFETY: the connection is open. The callbacks access only statics.
         Ok(move |handle| unsafe { call(handle, DISPATCH_ALL) })
     }
 }

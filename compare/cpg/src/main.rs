@@ -1,6 +1,6 @@
-//! Messages through corosync's closed process groups (CPG), agreed order, three members.
+//! Sends messages through corosync's closed process groups (CPG) in agreed order, with three members.
 //!
-//! The process waits by `poll` on the library's descriptor, as the library's users do.
+//! The process waits by `poll` on the library's descriptor, as programs with this library usually do.
 
 mod library;
 
@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use library::{Callbacks, Cpg, Handle, Name, OK, TRY_AGAIN};
 
-/// Members of the group, before anything is sent.
+/// Number of members that must have joined before the first message is sent.
 const MEMBERS: usize = 3;
-/// How long the group may take to form, and how long nothing may come.
+/// Maximum time for the group to form, and maximum time without a message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The events that the library's callbacks have reported.
@@ -60,7 +60,7 @@ struct Member<'a, D: Fn(Handle) -> c_int> {
 }
 
 impl<D: Fn(Handle) -> c_int> Member<'_, D> {
-    /// Takes in what is there; waits for something if there is nothing and `waits` says so.
+    /// Handles all available events. If there are none and `waits` is set, waits for one first.
     fn take(&self, waits: bool) -> Result<()> {
         if waits {
             let longest = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -106,7 +106,7 @@ fn main() -> Result<()> {
             let total = options.total();
             member.until("messages", |seen| seen.delivered.count() == total)?;
             SEEN.with_borrow(|seen| seen.delivered.write(&options))?;
-            // Until the sender has told, so that the membership stays.
+            // The receiver stays until the sender has printed its row, so that the membership does not change.
             let told = options.folder.join("told");
             while !told.exists() {
                 member.take(true)?;
@@ -118,7 +118,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Sends everything with so many messages outstanding, and prints the row.
+/// Sends all messages with the given number outstanding, and prints the row.
 fn send<D: Fn(Handle) -> c_int>(
     options: &Options,
     member: &Member<'_, D>,

@@ -1,6 +1,7 @@
-//! Puts of one key through a cluster of etcd, by one client, over one HTTP/2 connection to the leader.
+//! Puts one key through a cluster of etcd. One client uses one HTTP/2 connection to the leader.
 //!
-//! A put is answered when a majority has it in its log and the leader has carried it out. The client sleeps in `epoll` meanwhile.
+//! A put is acknowledged when a majority has it in its log and the leader has applied it. The client sleeps in `epoll`
+//! meanwhile.
 #![forbid(unsafe_code)]
 
 mod wire;
@@ -22,7 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-/// How long a cluster may take to find its leader, and how long an answer may take.
+/// Maximum time for the cluster to elect a leader, and maximum time for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PUT: &str = "etcdserverpb.KV/Put";
 const STATUS: &str = "etcdserverpb.Maintenance/Status";
@@ -62,17 +63,17 @@ impl Node {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
         let mut builder = client::Builder::new();
-        // No stream waits for the window of the connection.
+        // The window is large enough that no stream has to wait for it.
         builder.initial_connection_window_size(1 << 24).initial_window_size(1 << 20);
         let (requests, connection) = builder.handshake(stream).await?;
         spawn_local(async move {
-            // Requests that are under way fail with the same error.
+            // If the connection fails, outstanding requests fail with the same error.
             let _ = connection.await;
         });
         Ok(Node { requests, server: server.to_owned() })
     }
 
-    /// Calls a function of the API and returns the frame of its answer.
+    /// Calls a function of the API and returns the frame of its reply.
     async fn call(&self, function: &str, frame: Bytes) -> Result<Vec<u8>> {
         let request = Request::post(format!("http://{}/{function}", self.server))
             .header("content-type", "application/grpc")
@@ -96,7 +97,7 @@ impl Node {
     }
 }
 
-/// Finds the leader, once there is one.
+/// Waits until there is a leader, and returns it.
 async fn leader(servers: &[String]) -> Result<Node> {
     let until = Instant::now() + PATIENCE;
     let mut last = None;
@@ -123,7 +124,7 @@ async fn leads(server: &str) -> Result<Option<Node>> {
     Ok(wire::is_leader(&answer)?.then_some(node))
 }
 
-/// Puts everything with so many puts outstanding. Returns when each was sent and answered.
+/// Puts all messages with this number of puts outstanding. Returns the times at which each was sent and acknowledged.
 async fn put_all(options: &Options, node: Node) -> Result<(Times, Times)> {
     let frame = Bytes::from(wire::put(b"compare", &vec![7; options.bytes as usize]));
     let delivered = Rc::new(RefCell::new(Times::blank(options.total())));

@@ -1,18 +1,18 @@
-//! The few messages of etcd's API that are needed, as protocol buffers in gRPC's frames.
+//! The messages of etcd's API that the client needs, as protocol buffers in gRPC's frames.
 
 use anyhow::{Result, bail, ensure};
 
-/// Bytes before each message: whether it is compressed, and its length.
+/// Size of a frame's header: a flag for compression, and the length of the message.
 const FRAME: usize = 5;
 
-/// Numbers of fields in `rpc.proto`.
+/// Field numbers in `rpc.proto`.
 const KEY: u64 = 1;
 const VALUE: u64 = 2;
 const HEADER: u64 = 1;
 const MEMBER_ID: u64 = 2;
 const LEADER: u64 = 4;
 
-/// A frame with a `PutRequest`.
+/// Returns a frame with a `PutRequest`.
 pub fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(key.len() + value.len() + 16);
     for (field, bytes) in [(KEY, key), (VALUE, value)] {
@@ -23,16 +23,16 @@ pub fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
     framed(&message)
 }
 
-/// A frame.
+/// Returns a frame with this message.
 pub fn framed(message: &[u8]) -> Vec<u8> {
     let length = (message.len() as u32).to_be_bytes();
     [&[0], &length[..], message].concat()
 }
 
-/// Whether the node that sent this `StatusResponse` is the leader.
+/// Returns whether the node that sent this `StatusResponse` is the leader.
 ///
 /// # Errors
-/// When it is no such message.
+/// If the frame is not such a message.
 pub fn is_leader(frame: &[u8]) -> Result<bool> {
     ensure!(frame.len() >= FRAME && frame[0] == 0, "{frame:?} is no answer");
     let (mut own, mut leader) = (0, 0);
@@ -57,7 +57,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, with their numbers.
+/// An iterator over the fields of a message and their numbers.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_leader_is_known_by_its_own_number() {
-        // The header has the cluster's number and the member's; then a version, and the leader.
+        // The header has the ids of the cluster and of the member. A version and the leader's id follow.
         let status = |own: u8, leader: u8| framed(&[0x0a, 4, 0x08, 9, 0x10, own, 0x12, 1, b'3', 0x20, leader]);
         assert!(is_leader(&status(3, 3)).unwrap());
         assert!(!is_leader(&status(3, 4)).unwrap() && !is_leader(&status(0, 0)).unwrap());

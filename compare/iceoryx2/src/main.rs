@@ -1,9 +1,11 @@
-//! Messages from one publisher of iceoryx2 to three subscribers, one of them in the publisher's process, through shared memory.
+//! Sends messages from one publisher of iceoryx2 to three subscribers through shared memory. One subscriber is in the
+//! publisher's process.
 //!
-//! The publisher copies a payload into memory that it has on loan, and subscribers read it there. A process that has nothing to do yields
-//! its processor and looks again: there are more of them than processors.
+//! The publisher copies a payload into loaned memory, and the subscribers read it there. An idle process yields its
+//! processor and polls again, because there are more processes than processors.
 //!
-//! Or, between two processes, to and fro: each publishes to the other one by a service of its own, and spins.
+//! Alternatively two processes send messages to and fro. Each publishes to the other one by a separate service, and
+//! spins.
 #![forbid(unsafe_code)]
 
 use std::thread::yield_now;
@@ -19,9 +21,9 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 use iceoryx2::service::port_factory::publish_subscribe::PortFactory as Factory;
 
-/// Subscribers, of which each has room for all that is outstanding.
+/// Number of subscribers. The buffer of each has room for all outstanding messages.
 const SUBSCRIBERS: usize = 3;
-/// How long nothing may come.
+/// Maximum time without a message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Service = Factory<ipc::Service, [u8], ()>;
@@ -30,11 +32,11 @@ type Source = Publisher<ipc::Service, [u8], ()>;
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    // Else each process says that it has no file of settings.
+    // Otherwise each process prints that it has no configuration file.
     set_log_level(LogLevel::Error);
     let mut config = Config::default();
-    // Each look of a subscriber passes as many places, 128 by default: that is most of what a message takes between two processes. No
-    // publisher leaves here.
+    // Each poll of a subscriber visits this number of slots, which is 128 by default. That is most of a message's
+    // latency between two processes. The buffer is not needed, because no publisher leaves.
     config.defaults.publish_subscribe.subscriber_expired_connection_buffer = 1;
     let node = NodeBuilder::new().config(&config).create::<ipc::Service>()?;
     let name = format!("compare/{}/{}", options.bytes, options.outstanding);
@@ -85,7 +87,7 @@ fn publish(publisher: &Source, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// One of two processes.
+/// Runs one of two processes.
 fn two(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<()> {
     let [ping, pong] = ["ping", "pong"].map(|way| service(options, node, &format!("{name}/{way}")));
     let (out, back) = if options.role == Role::Ping { (ping?, pong?) } else { (pong?, ping?) };
@@ -100,8 +102,8 @@ fn two(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<()> {
     ping_pong(options, || publish(&publisher, &payload), receive)
 }
 
-/// Connects a subscriber to the publisher that is there. Messages that were sent before this may be lost: the strategy for a full
-/// buffer does not help.
+/// Connects a subscriber to the publisher. Messages that were sent before this may be lost; the strategy for a full
+/// buffer does not prevent that.
 fn connect(subscriber: &Ends) -> Result<()> {
     ensure!(subscriber.receive()?.is_none(), "a message came before all were ready");
     Ok(())
@@ -116,7 +118,7 @@ fn receive(options: &Options, subscriber: &Ends, progress: &Progress) -> Result<
     delivered.write(options)
 }
 
-/// Waits for a message, and takes all that are there.
+/// Waits for a message, and receives all available ones.
 fn take(options: &Options, subscriber: &Ends, delivered: &mut Times) -> Result<()> {
     let (before, since) = (delivered.count(), Instant::now());
     loop {
@@ -132,7 +134,7 @@ fn take(options: &Options, subscriber: &Ends, delivered: &mut Times) -> Result<(
     }
 }
 
-/// Sends everything with so many messages outstanding, and prints the row.
+/// Sends all messages with the given number outstanding, and prints the row.
 fn send(options: &Options, subscriber: &Ends, publish: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
     let payload = vec![7; options.bytes as usize];
     let others = Others::of(options)?;

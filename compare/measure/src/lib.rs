@@ -1,12 +1,15 @@
-//! The programs of a comparison measure alike. One process sends messages, and receivers on the same host deliver them.
+//! The measurement that all programs of a comparison share. One process sends messages, and receivers on the same host
+//! deliver them.
 //!
-//! A sender keeps so many messages outstanding. Every process notes times of the host's monotonic clock in memory and writes them
-//! to a file of its own in a shared folder when it has all. The sender then works out one row: messages a second, from the first
-//! call to the last delivery at the last receiver, and latencies, from a call to the last receiver's delivery. One at a time means that
-//! the next message is sent when all receivers have delivered the one before: they tell how far they are in files, while in a stream the
-//! sender goes by what it has got itself.
+//! A sender keeps a given number of messages outstanding. Every process records times of the host's monotonic clock in
+//! memory. When it has all of them, it writes them to a separate file in a shared folder. The sender then computes one
+//! row. The rate, in messages per second, is counted from the first call to the last delivery at the last receiver. A
+//! latency is the time from a call to the last receiver's delivery. One at a time means that the sender sends the next
+//! message when all receivers have delivered the one before. For this the receivers report their progress in files. In
+//! a stream the sender goes by its own deliveries.
 //!
-//! Between two processes messages go to and fro ([`ping_pong`]), and a latency is half of that. Both spin.
+//! Between two processes messages go to and fro ([`ping_pong`]), and a latency is half of a round trip. Both processes
+//! spin.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File};
@@ -21,19 +24,19 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// How long a sender waits for the receivers' files.
+/// Maximum time that a sender waits for the receivers' files.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The part of a process in a comparison.
+/// The role of a process in a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Role {
-    /// Sends, and prints the row.
+    /// Sends messages, and prints the row.
     Send,
-    /// Delivers what is sent.
+    /// Delivers the messages.
     Receive,
-    /// Sends the first of two messages that go to and fro, and prints the row.
+    /// Sends the first message of each round trip, and prints the row.
     Ping,
-    /// Answers it.
+    /// Replies to each message.
     Pong,
 }
 
@@ -61,68 +64,68 @@ pub struct Options {
     /// Measured messages
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub messages: u64,
-    /// Messages before them
+    /// Messages before the measured ones
     #[arg(long, default_value_t = 1000)]
     pub warm_up: u64,
 }
 
 impl Options {
-    /// All messages, those before the measured ones among them.
+    /// Returns the number of all messages, including those before the measured ones.
     pub fn total(&self) -> u64 {
         self.messages + self.warm_up
     }
 }
 
-/// Nanoseconds of the host's monotonic clock, the same for all its processes.
+/// Returns the time of the host's monotonic clock in ns, which is the same for all processes.
 #[inline]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// When a process sent or delivered each message, ns.
+/// The times at which a process sent or delivered each message, in ns.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Times(Vec<u64>);
 
 impl Times {
-    /// Room for so many.
+    /// Returns an empty list with room for this number of times.
     pub fn with_capacity(messages: u64) -> Self {
         Times(Vec::with_capacity(messages as usize))
     }
 
-    /// Notes the next one.
+    /// Records the time of the next message.
     #[inline]
     pub fn push(&mut self, time: u64) {
         self.0.push(time);
     }
 
-    /// Takes the last one back: it was not sent after all.
+    /// Removes the last time, because the message was not sent after all.
     pub fn pop(&mut self) {
         self.0.pop();
     }
 
-    /// As many times as there are messages, for those that are not delivered in the order in which they were sent.
+    /// Returns one time for each message, for messages that are not delivered in the order in which they were sent.
     pub fn blank(messages: u64) -> Self {
         Times(vec![0; messages as usize])
     }
 
-    /// Notes the time of a message.
+    /// Records the time of a message.
     ///
     /// # Panics
-    /// When there is no such message.
+    /// If there is no such message.
     pub fn set(&mut self, message: u64, time: u64) {
         self.0[message as usize] = time;
     }
 
-    /// How many there are.
+    /// Returns the number of times.
     pub fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// Writes them to the file of process `name`, which appears whole.
+    /// Writes the times to the file of process `name`. The file appears complete.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, options: &Options) -> Result<()> {
         let path = options.folder.join(&options.name);
         let part = path.with_extension("part");
@@ -131,10 +134,10 @@ impl Times {
         fs::rename(&part, &path).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads a file of times: 64 bits each.
+    /// Reads a file of times with 64 bits each.
     ///
     /// # Errors
-    /// When it cannot be read, or has another length.
+    /// If the file cannot be read, or its length is not a multiple of 8 bytes.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let (words, rest) = bytes.as_chunks::<8>();
@@ -143,19 +146,19 @@ impl Times {
     }
 }
 
-/// Says that this process gets every message from now on.
+/// Reports that this process receives every message from now on.
 ///
 /// # Errors
-/// When the file that says so cannot be written.
+/// If the file of the report cannot be written.
 pub fn ready(options: &Options) -> Result<()> {
     let path = options.folder.join(format!("{}.ready", options.name));
     fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Waits until all receivers have said that they are ready.
+/// Waits until all receivers have reported that they are ready.
 ///
 /// # Errors
-/// When one has not within the patience.
+/// If a receiver does not within [`PATIENCE`].
 pub fn await_ready(options: &Options) -> Result<()> {
     options.receivers.iter().try_for_each(|name| await_file(options, name, &format!("{name}.ready")).map(drop))
 }
@@ -176,10 +179,11 @@ fn await_file(options: &Options, receiver: &str, file: &str) -> Result<PathBuf> 
 pub struct Progress(Option<File>);
 
 impl Progress {
-    /// Makes this process's file in the shared folder. A stream has none, because its sender does not wait for others.
+    /// Creates this process's file in the shared folder. A stream needs no file, because its sender does not wait for
+    /// other receivers.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// If the file cannot be created.
     pub fn of(options: &Options) -> Result<Self> {
         if options.outstanding > 1 {
             return Ok(Progress(None));
@@ -189,10 +193,10 @@ impl Progress {
         Ok(Progress(Some(file)))
     }
 
-    /// Tells how many messages were delivered.
+    /// Reports the number of delivered messages.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn tell(&self, delivered: &Times) -> Result<()> {
         self.0
             .iter()
@@ -201,14 +205,14 @@ impl Progress {
     }
 }
 
-/// The progress of all receivers, as the sender of one message at a time sees it.
+/// The progress of all receivers, for the sender of one message at a time.
 pub struct Others(Vec<File>);
 
 impl Others {
-    /// Waits until all receivers tell it; of a stream nobody tells.
+    /// Waits until all receivers report their progress. In a stream there are no reports.
     ///
     /// # Errors
-    /// When one does not within the patience.
+    /// If a receiver does not within [`PATIENCE`].
     pub fn of(options: &Options) -> Result<Self> {
         if options.outstanding > 1 {
             return Ok(Others(Vec::new()));
@@ -218,15 +222,15 @@ impl Others {
         Ok(Others(others.map(open).collect::<Result<_>>()?))
     }
 
-    /// Waits until all have delivered so many.
+    /// Waits until all receivers have delivered this number of messages.
     ///
     /// # Errors
-    /// When one has not within the patience.
+    /// If a receiver does not within [`PATIENCE`].
     pub fn reach(&self, count: u64) -> Result<()> {
         for file in &self.0 {
             let until = Instant::now() + PATIENCE;
             let mut told = [0; 8];
-            // A file that is empty yet says nothing.
+            // A file that is still empty counts as 0.
             while file.read_at(&mut told, 0)? < told.len() && count > 0 || u64::from_le_bytes(told) < count {
                 ensure!(Instant::now() < until, "a receiver has not delivered message {count}");
                 yield_now();
@@ -239,36 +243,36 @@ impl Others {
 /// The figures of one payload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Payload.
+    /// Size of the payload in bytes.
     pub bytes: u32,
-    /// Messages that the sender had outstanding.
+    /// Number of messages that the sender had outstanding.
     pub outstanding: u64,
-    /// Measured messages.
+    /// Number of measured messages.
     pub messages: u64,
-    /// From the first call to the last delivery at the last receiver. `None` of messages to and fro.
+    /// Rate from the first call to the last delivery at the last receiver. `None` for messages to and fro.
     pub msgs_per_s: Option<f64>,
-    /// From a call to the last receiver's delivery, or half of the way to and fro, microseconds.
+    /// Median latency from a call to the last receiver's delivery, or half of a round trip, in µs.
     pub p50_us: f64,
-    /// The same.
+    /// 99th percentile of this latency, in µs.
     pub p99_us: f64,
-    /// The same.
+    /// Percentile 99.9 of this latency, in µs.
     pub p999_us: f64,
 }
 
-/// Waits for the files of all receivers, and works out the row.
+/// Waits for the files of all receivers, and computes the row.
 ///
 /// # Errors
-/// When a file does not come, or has other messages than were sent.
+/// If a file does not appear, or has other messages than those that were sent.
 pub fn row(options: &Options, sent: &Times) -> Result<Row> {
     let read = |name: &String| Times::read(&await_file(options, name, name)?);
     let delivered: Vec<_> = options.receivers.iter().map(read).collect::<Result<_>>()?;
     worked_out(options, sent, &delivered)
 }
 
-/// Each word of a message. A message with another content is an error.
+/// The value of each word of a message. A message with another content is an error.
 const CONTENT: u64 = 0x0707_0707_0707_0707;
 
-/// A message that goes to and fro.
+/// Returns a message for a round trip.
 #[must_use]
 pub fn message(options: &Options) -> Vec<u8> {
     CONTENT.to_ne_bytes().into_iter().cycle().take(options.bytes as usize).collect()
@@ -277,7 +281,7 @@ pub fn message(options: &Options) -> Vec<u8> {
 /// Loads every byte of a message.
 ///
 /// # Errors
-/// When it is not [`message`].
+/// If the message differs from [`message`].
 #[inline]
 pub fn check(options: &Options, message: &[u8]) -> Result<()> {
     let (words, rest) = message.as_chunks::<8>();
@@ -287,13 +291,13 @@ pub fn check(options: &Options, message: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Looks at which nothing may have come, before [`spin`] gives up: some ten seconds.
+/// Number of polls without a message after which [`spin`] gives up. They take about 10 s.
 const LOOKS: u32 = 1 << 30;
 
-/// Calls `look` until something has come, without a pause.
+/// Calls `look` without a pause until it returns a value.
 ///
 /// # Errors
-/// That of `look`, or when nothing comes.
+/// The error of `look`, or if no value comes.
 #[inline]
 pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     for _ in 0..LOOKS {
@@ -304,11 +308,12 @@ pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     bail!("nothing came in {LOOKS} looks")
 }
 
-/// Sends messages to and fro between this process and another one. The first one prints the row: half of the way to and fro, less what
-/// the clock costs. Both call this when they are connected to each other.
+/// Sends messages to and fro between this process and another one. The first one prints the row. The latency is half of
+/// a round trip, less the cost of reading the clock. Both processes call this function when they are connected.
 ///
 /// # Errors
-/// Those of `send` and `receive`; when the other one does not come; when a shape is no ping-pong.
+/// The errors of `send` and `receive`. Also if the other process sends nothing, or the shape is not one message at a
+/// time.
 pub fn ping_pong(
     options: &Options,
     mut send: impl FnMut() -> Result<()>,
@@ -335,7 +340,7 @@ pub fn ping_pong(
     Ok(())
 }
 
-/// Measures the cost of reading the clock, ns: the smallest mean of several batches, as Stentor's benches do.
+/// Returns the cost of reading the clock in ns: the smallest mean of several batches, as in Stentor's benches.
 fn clock_cost() -> f64 {
     const READS: u32 = 200;
     let batch = |_| {
@@ -365,7 +370,7 @@ fn to_and_fro(options: &Options, times: &Times, clock_ns: f64) -> Result<Row> {
     })
 }
 
-/// Works out the row and prints it.
+/// Computes the row and prints it.
 ///
 /// # Errors
 /// See [`row`].

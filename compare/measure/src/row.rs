@@ -1,5 +1,6 @@
-//! Works out the row of a program that is not in Rust: it has written the times of its messages to the shared folder, those at which it sent
-//! them to a file `sent`. Takes the arguments of every program of a comparison.
+//! Computes the row of a program that is not written in Rust. That program has written the times of its messages to the
+//! shared folder, and the times at which it sent them to a file `sent`. The arguments are those of every program of a
+//! comparison.
 #![forbid(unsafe_code)]
 
 use anyhow::Result;

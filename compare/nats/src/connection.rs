@@ -1,4 +1,4 @@
-//! One connection to a NATS server: its text protocol, as far as a publisher and a subscriber need it.
+//! A connection to a NATS server. It implements the parts of the text protocol that a publisher and a subscriber need.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,44 +7,44 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// How long a server may take to start, and how long it may say nothing.
+/// Maximum time for a server to start, and maximum time without an operation from it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes that one read takes in at most.
+/// Maximum number of bytes of one read.
 const CHUNK: usize = 1 << 18;
 
-/// An operation that a server sends.
+/// An operation that a server has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// A message with a payload of so many bytes.
+    /// A message with this payload size in bytes.
     Message(usize),
-    /// It asks whether the client lives.
+    /// The server checks whether the client is alive.
     Ping,
-    /// It answers.
+    /// The server replies to the client's check.
     Pong,
-    /// Something that needs no answer.
+    /// An operation that needs no reply.
     Other,
 }
 
-/// The bytes that were received and not parsed yet.
+/// The received bytes that have not been parsed.
 #[derive(Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
-    /// The parser is here.
+    /// Offset of the first byte that has not been parsed.
     at: usize,
 }
 
 impl Inbox {
-    /// Takes in some bytes.
+    /// Adds received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the next thing that is there as a whole.
+    /// Returns the next complete operation, or `None` if there is none yet.
     ///
     /// # Errors
-    /// When the server reports an error, or says what the protocol has not.
+    /// If the server reports an error, or sends something that is not in the protocol.
     pub fn next(&mut self) -> Result<Option<Said>> {
         let rest = &self.bytes[self.at..];
         let Some(length) = rest.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
@@ -72,20 +72,20 @@ impl Inbox {
     }
 }
 
-/// A connection.
+/// A connection to a server.
 pub struct Connection {
     stream: TcpStream,
     inbox: Inbox,
     chunk: Vec<u8>,
-    /// The bytes to be written.
+    /// The bytes that have to be written.
     outbox: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects, tries again while the server is not there yet, and says `hello`.
+    /// Connects, retries while the server is not ready, and sends `hello`.
     ///
     /// # Errors
-    /// When there is no server within the patience, or it refuses.
+    /// If no server accepts within [`PATIENCE`], or the server refuses.
     pub fn open(server: &str, hello: &str) -> Result<Self> {
         let until = Instant::now() + PATIENCE;
         let stream = loop {
@@ -107,25 +107,25 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The socket, to wait for it.
+    /// Returns the socket, for `poll`.
     pub fn socket(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Adds bytes to what is to be written.
+    /// Queues bytes for writing.
     pub fn queue(&mut self, bytes: &[u8]) {
         self.outbox.extend_from_slice(bytes);
     }
 
-    /// How many bytes are to be written.
+    /// Returns the number of queued bytes.
     pub fn queued(&self) -> usize {
         self.outbox.len()
     }
 
-    /// Writes as much as the socket takes: all, unless it does not block.
+    /// Writes the queued bytes. A non-blocking socket may accept only a part of them.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// If the connection is broken.
     pub fn flush(&mut self) -> Result<()> {
         let mut written = 0;
         while written < self.outbox.len() {
@@ -139,10 +139,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once. Returns whether something came.
+    /// Reads once. Returns whether bytes were received.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// If the connection is broken.
     pub fn fill(&mut self) -> Result<bool> {
         match self.stream.read(&mut self.chunk) {
             Ok(0) => bail!("the NATS server ended the connection: it does so when a subscriber is too slow"),
@@ -155,10 +155,10 @@ impl Connection {
         }
     }
 
-    /// Returns what has come, and answers when the server asks.
+    /// Returns the next received operation. Replies to the server's checks.
     ///
     /// # Errors
-    /// When the server reports an error.
+    /// If the server reports an error.
     pub fn said(&mut self) -> Result<Option<Said>> {
         let said = self.inbox.next()?;
         if said == Some(Said::Ping) {
@@ -167,10 +167,10 @@ impl Connection {
         Ok(said)
     }
 
-    /// Waits for what comes next, on a socket that blocks.
+    /// Waits for the next operation on a blocking socket.
     ///
     /// # Errors
-    /// When nothing comes within the patience, or the connection is gone.
+    /// If nothing arrives within [`PATIENCE`], or the connection is broken.
     pub fn next_said(&mut self) -> Result<Said> {
         self.stream.set_read_timeout(Some(PATIENCE))?;
         loop {

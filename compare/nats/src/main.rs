@@ -1,7 +1,9 @@
-//! Messages through one NATS server (core, without JetStream) to three subscribers, of which the publisher is one.
+//! Sends messages through one NATS server (core, without JetStream) to three subscribers, one of which is the
+//! publisher.
 //!
-//! A subscriber waits in `read`, the publisher in `poll`. The publisher has a connection for what it publishes and another one for what
-//! it gets: on one connection it and the server would wait for each other when both are full.
+//! A subscriber waits in `read`, and the publisher in `poll`. The publisher has separate connections for publishing and
+//! for receiving. On a single connection the publisher and the server would wait for each other when both buffers are
+//! full.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -14,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use connection::{Connection, PATIENCE, Said};
 
 const SUBSCRIBE: &str = "SUB compare 1\r\n";
-/// Bytes that wait for the socket at most, before a message is added to them.
+/// Number of queued bytes above which no message is added.
 const QUEUED: usize = 1 << 18;
 
 #[derive(Parser)]
@@ -55,7 +57,7 @@ fn note(options: &Options, delivered: &mut Times, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// Publishes everything with so many messages outstanding, and prints the row.
+/// Publishes all messages with the given number outstanding, and prints the row.
 fn send(options: &Options, mut subscription: Connection, mut publisher: Connection) -> Result<()> {
     await_ready(options)?;
     let others = Others::of(options)?;
@@ -87,7 +89,7 @@ fn send(options: &Options, mut subscription: Connection, mut publisher: Connecti
     finish(options, &sent)
 }
 
-/// Waits until something comes, or something can be written that has to be.
+/// Waits until bytes arrive, or queued bytes can be written.
 fn wait(subscription: &Connection, publisher: &Connection) -> Result<()> {
     let longest = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     let out = if publisher.queued() > 0 { PollFlags::OUT } else { PollFlags::empty() };
