@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_is_neither_passed_nor_failed() {
+    fn steps_that_did_not_run_neither_passed_nor_failed() {
         let miri = Component { name: "miri", remedy: "get it" };
         let wasm = Component { name: "wasm", remedy: "fetch it" };
         let results = [Outcome::Passed, Outcome::NotRun(miri), Outcome::PassedWithout(wasm)].map(Ended::As);

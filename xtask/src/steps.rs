@@ -18,10 +18,10 @@ use crate::{
 /// The steps that must pass before a change is merged. Quick steps come first.
 pub(crate) const TEST: &[Step] = &[
     Step { name: "format", what: "rustfmt has nothing to change", run: format },
-    Step { name: "layers", what: "crates depend only on what the map allows", run: layers::step },
+    Step { name: "layers", what: "crates depend only on the crates that the map allows", run: layers::step },
     Step { name: "unsafe", what: "no `unsafe` outside the fabric crates that need it", run: unsafety::step },
     Step { name: "modules", what: "no two modules of a crate import each other", run: modules::step },
-    Step { name: "lengths", what: "files stay short, or say why not", run: lengths::step },
+    Step { name: "lengths", what: "files have at most 800 lines, or state a reason", run: lengths::step },
     Step { name: "prose", what: "sentences of comments begin with their subject", run: prose::step },
     Step { name: "licences", what: "no copyleft and no foreign registry among the dependencies", run: licences::step },
     Step { name: "clippy", what: "clippy on all targets, warnings denied", run: clippy },
@@ -39,7 +39,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "api", what: "the public items of the crate `stentor` are those of their list", run: api::step },
     Step {
         name: "purity",
-        what: "protocols do no I/O, start no threads, read no clock, draw no numbers",
+        what: "protocols do no I/O, start no threads, read no clock, draw no random numbers",
         run: purity::step,
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
@@ -165,7 +165,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "roce-fuzz",
-        what: "mutated packets, and an adversary that knows all sequence numbers and keys",
+        what: "mutated packets, and an adversary that knows every key, number and address",
         run: roce::fuzz,
     },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
