@@ -22,7 +22,6 @@
 //!
 //! The fast path needs no READ. Registers are written to every host in any case, so every process sees the registers of
 //! all others arrive. When *all* other processes show the same value, no correct process holds another one.
-//! When *all* other processes show the same value, no correct process holds another one.
 #![forbid(unsafe_code)]
 
 mod adversary;
