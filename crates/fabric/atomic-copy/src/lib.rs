@@ -2,9 +2,9 @@
 //!
 //! [`PageMemory`] is page-aligned memory that consists of shared words and that a device can register.
 //!
-//! Every word is loaded or stored with one relaxed atomic access, in no particular order, so no reader sees a torn
-//! word. A loop needs one access for each word and takes twice as long as the processor's string instruction, so long
-//! copies use that instruction.
+//! A copy loads or stores each shared word in one access, in no particular order, so no reader sees a torn word. Short
+//! copies are a loop of relaxed atomic accesses. Long copies use the processor's string instruction, which also
+//! accesses each word at once and takes half as long as the loop.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[cfg(not(loom))]

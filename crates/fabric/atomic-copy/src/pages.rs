@@ -79,8 +79,8 @@ impl PageMemory {
 
 impl Drop for PageMemory {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated with this layout. Every registration holds an `Arc` of it, and keeps that
-        // for ever if the device does not release the registration, so no device accesses the memory any more.
+        // SAFETY: the memory was allocated with this layout. No device accesses the memory any more: every registration
+        // holds an `Arc` of it, and never drops that `Arc` if the device fails to release the registration.
         unsafe { dealloc(self.words.as_ptr().cast(), self.layout) };
     }
 }

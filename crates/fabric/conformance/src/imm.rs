@@ -28,8 +28,8 @@ pub(super) fn data_then_notification<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         called("post_recv", bed.at(B).post_recv(link.b, NOTHING, 500 + n))?;
     }
     for n in 0..8 {
-        // A plain WRITE before the WRITE_WITH_IMM is visible when the notification arrives, because one queue pair is
-        // ordered.
+        // If the fabric orders the writes of a queue pair, a plain WRITE that was posted before the WRITE_WITH_IMM is
+        // visible when the notification arrives.
         bed.write(A, link.a, 100 + n, (remote, 32 + n as usize), &[n + 7])?;
         notify(bed, link, n, (remote, 2 * n as usize))?;
     }

@@ -63,7 +63,8 @@ pub(super) fn masks_find_what_came_early<T: Testbed>(bed: &mut Bed<T>) -> Outcom
     Ok(())
 }
 
-/// The first of two receives for a tag is cancelled: the message matches the second one, and each completes once.
+/// Cancels the first of two receives for a tag. The message matches the second receive, and each receive completes
+/// once.
 pub(super) fn cancelled_receives_come_back<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().tagged, "tagged messages")?;
     let inbox = bed.region(B, B, 1, 1024, None)?;

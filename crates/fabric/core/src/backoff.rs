@@ -145,8 +145,8 @@ impl Backoff {
 
     fn give_way(&mut self) {
         self.yields = self.yields.wrapping_add(1);
-        // A processor stays crowded for longer than one yield, and reading the clock at each yield would cost more than
-        // it saves.
+        // While the processor is crowded, only one yield in `YIELDS_PER_LOOK` is timed: the processor stays crowded for
+        // many yields, and reading the clock at each one would cost more than it saves.
         if self.mode.spins == 0 || self.crowded && !self.yields.is_multiple_of(YIELDS_PER_LOOK) {
             std::thread::yield_now();
             return;

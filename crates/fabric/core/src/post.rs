@@ -103,7 +103,7 @@ pub enum Verb<'a> {
     CompareSwap {
         /// The destination of the old value.
         local: Span,
-        /// The word.
+        /// The word in the peer's memory.
         remote: RemoteSpan,
         /// The expected value: the swap happens if the word equals it.
         expected: u64,
@@ -114,7 +114,7 @@ pub enum Verb<'a> {
     FetchAdd {
         /// The destination of the old value.
         local: Span,
-        /// The word.
+        /// The word in the peer's memory.
         remote: RemoteSpan,
         /// The addend; the sum wraps around.
         add: u64,
@@ -282,7 +282,7 @@ pub enum Operation<D, L, R> {
     CompareSwap {
         /// The destination of the old value.
         local: L,
-        /// The word.
+        /// The word in the peer's memory.
         remote: R,
         /// The expected value: the swap happens if the word equals it.
         expected: u64,
@@ -293,7 +293,7 @@ pub enum Operation<D, L, R> {
     FetchAdd {
         /// The destination of the old value.
         local: L,
-        /// The word.
+        /// The word in the peer's memory.
         remote: R,
         /// The addend.
         add: u64,

@@ -1,4 +1,4 @@
-//! The configuration of a seat, and the errors of a start.
+//! The configuration of a seat (a process's socket, directories and locks), and the errors of taking it.
 
 use std::path::{Component, Path, PathBuf};
 

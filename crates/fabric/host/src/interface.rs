@@ -26,7 +26,7 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
     while !entry.is_null() && found.is_none() {
         // SAFETY: `entry` is an element of the list, which is not freed yet.
         let one = unsafe { &*entry };
-        // SAFETY: `ifa_addr` is null or has the size of its family, which `ip_of` checks first.
+        // SAFETY: `ifa_addr` is null or points to a socket address of the size of its family, as `ip_of` requires.
         if unsafe { ip_of(one.ifa_addr) } == Some(address) {
             // SAFETY: every entry has a name: a NUL-terminated string inside the list.
             found = unsafe { CStr::from_ptr(one.ifa_name) }.to_str().ok().map(str::to_owned);

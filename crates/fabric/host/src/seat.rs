@@ -46,7 +46,7 @@ impl From<PathBuf> for Beside {
     }
 }
 
-/// Links in one directory that point to a socket in another one.
+/// Symbolic links in one directory that point to a socket in another one.
 #[derive(Debug)]
 struct Sign {
     at: Whereabouts,
@@ -118,15 +118,17 @@ pub struct Seat {
     cluster: String,
     file: String,
     at: Whereabouts,
-    /// Links in the directory that processes without `XDG_RUNTIME_DIR` search, if the socket is elsewhere.
+    /// Symbolic links to the socket, in the directory that processes without `XDG_RUNTIME_DIR` search. `None` if the
+    /// socket itself is in that directory.
     sign: Option<Sign>,
     beside: Beside,
     lock: Lock,
     enrolled: Option<Enrolled>,
     next_look: Instant,
-    /// `true` once the failure to create the socket again was reported.
+    /// `true` once this process has reported that it cannot re-create its removed socket.
     complained: bool,
-    /// Dropped after the files are removed. `None` if it was not requested or there is no program for it.
+    /// The janitor, which is dropped after the files are removed. `None` if no janitor was requested, or if no program
+    /// can act as one.
     janitor: Option<Janitor>,
 }
 

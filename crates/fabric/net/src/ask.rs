@@ -29,7 +29,7 @@ pub const MAX_QUESTION: usize = 64;
 pub const MAX_ANSWER: usize = MAX_PARTS * MAX_PART;
 /// Maximum number of parts of an answer. `MAX_PART` is the maximum length of a part, in bytes.
 const MAX_PARTS: usize = 64;
-/// Reported if no packet returns. A dead host and a program that accepts no connections look alike.
+/// Error text if no packet returns. A dead host and a program that accepts no connections look alike.
 const SILENCE: &str =
     "nothing comes back; or a program that takes no connections has the address (`ss -ltnp` on that host)";
 const MAX_PART: usize = 480;

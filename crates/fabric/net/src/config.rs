@@ -1,4 +1,4 @@
-//! The configuration of a process, and the errors of a start.
+//! The configuration of a process, and the errors that its start can return.
 
 use std::net::SocketAddr;
 

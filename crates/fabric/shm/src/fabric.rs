@@ -43,7 +43,7 @@ const DEPTH_LIMIT: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct ShmFabric {
     pub(crate) config: ShmConfig,
-    /// Dropped first, so that peers see its mark before the sockets end.
+    /// The life thread. The field is dropped first, so that peers see its mark before the sockets close.
     pub(crate) life: Life,
     pub(crate) data: Data,
     pub(crate) control: Control,

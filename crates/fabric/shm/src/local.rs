@@ -15,9 +15,9 @@ pub(crate) struct LocalRegion {
     pub(crate) memory: Mapping,
     /// The memory that peers map; `None` while no peer may reach it.
     pub(crate) fd: Option<Arc<OwnedFd>>,
-    /// Current access of the region's peer.
+    /// Current access of the region's writer.
     pub(crate) granted: Option<Access>,
-    /// Other peers that may read the region.
+    /// Peers other than the writer that may read the region.
     pub(crate) readers: Vec<ProcessId>,
     /// Access for which the seals of `fd` were finished: a memfd supports only one kind of access.
     pub(crate) sealed_for: Option<Access>,

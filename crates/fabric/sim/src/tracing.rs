@@ -99,7 +99,8 @@ impl State {
     }
 }
 
-/// Returns the arguments of a request besides its data. Keys of regions are omitted, because they count grants.
+/// Returns the arguments of a request besides its data. Region keys are omitted, because their values depend on the
+/// number of grants so far.
 fn arguments(kind: &RequestKind) -> [u64; 4] {
     match *kind {
         RequestKind::Write { target } => [target.offset, 0, 0, 0],

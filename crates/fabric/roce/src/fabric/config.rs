@@ -1,4 +1,4 @@
-//! The configuration of a RoCE device, and the errors of a start.
+//! The configuration of a RoCE device, and the errors that its start can return.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -17,7 +17,8 @@ use stentor_wire::{Envelope, Psn, RnrTimer};
 /// A packet in flight: the headers around it, and its bytes.
 pub(crate) type Flying = (Envelope, Vec<u8>);
 
-/// Returns the IP packets of a capture of the Linux kernel; see `crates/fabric/wire/tests/golden`.
+/// Returns the RoCEv2 packets, from their IP headers on, of a capture file that the Linux kernel's RoCE driver
+/// produced; see `crates/fabric/wire/tests/golden`.
 pub(crate) fn golden(name: &str) -> Vec<Vec<u8>> {
     let committed = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden").join(name);
     let fresh = std::env::var_os("STENTOR_GOLDEN").map(|folder| FilePath::new(&folder).join(name));

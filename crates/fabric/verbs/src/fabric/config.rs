@@ -1,4 +1,4 @@
-//! Configuration with which a process starts, and the errors of the start.
+//! The configuration with which a process starts, and the errors that its start can return.
 
 use std::path::PathBuf;
 
