@@ -11,7 +11,7 @@ const CONNECTION_SHIFT: u32 = 34;
 /// Number of connections that tags can distinguish.
 pub const MAX_CONNECTIONS: u32 = 1 << 30;
 
-/// Kind of a message of the fabric.
+/// The kind of a fabric message, as its tag encodes it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// The length of a message, or the message itself if it is short.

@@ -133,8 +133,9 @@ impl Link {
         (id >> NUMBER_BITS == self.connection_id & (u64::MAX >> NUMBER_BITS)).then_some(id & NUMBER_MASK)
     }
 
-    /// Posts a WRITE. Returns the number of the request, which [`done`](Link::done) reaches, or `None` if the queue
-    /// pair is broken. `awaited` means that the caller waits for the completion, so the request is signalled.
+    /// Posts a WRITE. Returns the number of the request, or `None` if the queue pair is broken. The request is done
+    /// when [`done`](Link::done) returns this number or a larger one. `awaited` means that the caller waits for the
+    /// completion, so the request is signalled.
     #[inline]
     pub fn write<F: Fabric>(
         &mut self,

@@ -119,7 +119,7 @@ pub struct PhysicalClock {
     members: usize,
     /// Distance of this process's wall clock from the monotonic time, in nanoseconds.
     own: Option<i64>,
-    /// `true` if this process reads a wall clock, whether its value is valid or not.
+    /// `true` once this process has reported a reading of its wall clock, whether the reading was valid or not.
     told: bool,
     /// The received clocks, at most one of each member.
     heard: Vec<Heard>,

@@ -9,7 +9,8 @@ use crate::bytes::{u16_at, u32_at, u64_at};
 /// Body of `Open`, `Renew`, `Widen`, `TakeUp`, `End` and `Resolve`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Body {
-    /// Time to live of the session from the position of the command on, in nanoseconds. 0 for `End` and `Resolve`.
+    /// Time to live of the session, counted from the command's position in the order, in nanoseconds. 0 for `End` and
+    /// `Resolve`.
     pub ttl: u64,
     /// `Widen`: the random word that began the generation. Otherwise 0.
     pub word: u64,

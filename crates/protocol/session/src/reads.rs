@@ -112,7 +112,7 @@ pub struct Reads {
     last_round: u64,
     bytes: usize,
     spare: Vec<Vec<u8>>,
-    /// Time for which reads wait and that nothing in the group is about to reach.
+    /// Largest time for which reads wait although no message in progress in the group is as late.
     early: Option<u64>,
     next_look: Duration,
     counts: ReadCounts,
@@ -139,8 +139,9 @@ impl Reads {
         took | (room && self.hand_over(member, &mut ready))
     }
 
-    /// Returns the time for which reads wait if nothing in progress in the group is as late. The leader then orders a
-    /// time entry.
+    /// Returns the largest time that the group must reach before waiting reads can be answered, if no message in
+    /// progress in the group is as late. The leader then orders a time entry. Returns `None` if no read waits for this
+    /// reason.
     #[must_use]
     pub fn early(&self) -> Option<u64> {
         self.early

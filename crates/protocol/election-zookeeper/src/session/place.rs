@@ -1,4 +1,4 @@
-//! This process's node: found, created, removed.
+//! Finds, creates and removes this process's node in the line of candidates.
 
 use zookeeper_client::{Acls, CreateMode};
 

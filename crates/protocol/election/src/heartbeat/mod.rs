@@ -263,9 +263,9 @@ impl Heartbeat {
         self.reach.resigned
     }
 
-    /// Returns whether this process has been cut off from the leader that others follow for a longest timeout, and
-    /// cannot claim leadership itself. Nothing is delivered here in that state, so callers should not wait for
-    /// deliveries.
+    /// Returns whether, for at least the longest timeout, this process has been cut off from the leader that others
+    /// follow and could not claim leadership itself. Nothing is delivered here in that state, so callers should not
+    /// wait for deliveries.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.is_left_out()

@@ -5,7 +5,8 @@ use crate::mutant::mutant;
 
 /// Longest pause, in longest timeouts. Pauses double up to it.
 const LONGEST_PAUSE: u64 = 8;
-/// Number of consecutive reigns without a longest timeout of contact to a majority that are followed by no pause.
+/// Maximum number of consecutive failed reigns after which a leader that resigns does not pause. A reign fails if the
+/// leader never reaches a majority for the longest timeout without interruption.
 const FREE_RETURNS: u32 = 2;
 
 /// Contact of this process to a majority.
@@ -13,15 +14,15 @@ const FREE_RETURNS: u32 = 2;
 pub(super) struct Reach {
     /// `true` if this process led, reached no majority and resigned, and no process has claimed leadership since.
     pub resigned: bool,
-    /// Time since which it leads without reaching a majority, in polled time.
+    /// Time since which this process leads without reaching a majority, in polled time.
     pub lacks_since: Option<u64>,
-    /// Time since which it has led and reached a majority without interruption, in polled time.
+    /// Time since which this process has led and reached a majority without interruption, in polled time.
     sound_since: Option<u64>,
-    /// Number of resignations since it last led and reached a majority for a longest timeout.
+    /// Number of resignations since this process last led and reached a majority for the longest timeout.
     failures: u32,
-    /// Time before which it does not claim leadership.
+    /// Time before which this process does not claim leadership.
     pause_until: u64,
-    /// Time since which it neither leads, nor reaches the leader, nor could claim leadership, in polled time.
+    /// Time since which this process neither leads, nor reaches the leader, nor could claim leadership, in polled time.
     cut_since: Option<u64>,
 }
 
@@ -44,8 +45,8 @@ impl Heartbeat {
         self.stands && self.now >= self.reach.pause_until
     }
 
-    /// Returns whether this process has been cut off for a longest timeout: it does not reach the process that the
-    /// claim names, and cannot claim leadership itself.
+    /// Returns whether this process has been cut off for at least the longest timeout: it does not reach the process
+    /// that the claim names, and cannot claim leadership itself.
     pub(super) fn is_left_out(&self) -> bool {
         self.reach.cut_since.is_some_and(|since| self.now - since >= self.bounds.max)
     }

@@ -17,7 +17,7 @@ pub(crate) struct Setup {
     pub(crate) quorum: Option<usize>,
     /// Age of a reading, in steps.
     pub(crate) latency: usize,
-    /// `true` if processes remember the epochs under which they led over a crash.
+    /// `true` if processes still know after a crash under which epochs they led.
     pub(crate) stable: bool,
     pub(crate) mutant: Mutant,
 }
@@ -38,7 +38,7 @@ struct Node {
     stopped_until: u64,
     /// Offset of the process's clock.
     clock: u64,
-    /// Steps between its polls.
+    /// Steps between two polls of the process.
     pace: u64,
     polled: u64,
 }

@@ -65,9 +65,9 @@ struct Flight {
 /// Indices of fan-out writes that are in flight although they were posted again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Skipped {
-    /// Last of the writes.
+    /// Number of the last of these writes.
     request: u64,
-    /// First of the indices.
+    /// First index that one of these writes contains.
     first: u64,
 }
 

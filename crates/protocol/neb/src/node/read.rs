@@ -17,7 +17,8 @@ use crate::replay::Seen;
 use crate::value::Value;
 use crate::{Authority, Mode, mutant};
 
-/// Number of times that a torn register which may be in reuse is read before its index is given up.
+/// Number of READs of a torn register after which its index is given up, if the register may hold a newer index by
+/// then.
 const MOST_TRIES: u32 = 200;
 
 impl<F: Fabric> Node<F> {

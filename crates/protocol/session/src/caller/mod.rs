@@ -126,13 +126,13 @@ pub struct Finished<'a> {
 /// State of a session at its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// Not opened, or not taken up.
+    /// The session is not opened yet, or this process has not taken it up.
     New,
-    /// Its groups have agreed.
+    /// The `Open` or `TakeUp` has succeeded.
     Open,
-    /// It was refused, and some groups have opened it.
+    /// A group has refused the `Open`, but other groups have opened the session.
     Refused,
-    /// It was refused, ended or superseded.
+    /// No group has opened the session, or the session was ended or superseded.
     Over,
 }
 
