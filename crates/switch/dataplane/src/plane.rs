@@ -50,15 +50,16 @@ pub enum CreateError {
 }
 
 impl Switch {
-    /// Returns the number of the switch's queue pair that a rank's sending queue pair is connected to, at the forward
-    /// address. It contains the rank because packets of reliable connections do not name their source queue pair.
+    /// Returns the number of the virtual queue pair, at the switch's forward address, to which the sending queue pair
+    /// of a rank is connected. The number contains the rank because packets of reliable connections do not name their
+    /// source queue pair.
     #[must_use]
     pub const fn vrqpn(gid: u16, rank: u8) -> u32 {
         (gid as u32) << 8 | rank as u32
     }
 
-    /// Returns the number of the switch's queue pair that a rank's receiving queue pair is connected to, at the
-    /// backward address.
+    /// Returns the number of the virtual queue pair, at the switch's backward address, to which the receiving queue
+    /// pair of a rank is connected.
     #[must_use]
     pub const fn vsqpn(gid: u16, rank: u8) -> u32 {
         Switch::vrqpn(gid, rank)

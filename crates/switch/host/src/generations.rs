@@ -313,7 +313,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.tell(Event::Connected { qp, peer: me });
     }
 
-    /// The sender of a set has left a generation, so this receiver leaves it, too.
+    /// Handles the message that the sender of a set has left a generation: this receiver leaves it, too, and replies.
     pub(crate) fn hear_ask(cm: &mut Cm<T>, transport: &mut T, peer: ProcessId, (number, generation): (u16, u64)) {
         if peer.0 == number
             && let Some(n) = cm.sets.all.iter().position(|set| set.number == number)
@@ -326,7 +326,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.say_left(peer, (number, generation));
     }
 
-    /// A receiver has left a generation.
+    /// Handles the message that a receiver has left a generation.
     pub(crate) fn hear_left(cm: &mut Cm<T>, peer: ProcessId, (number, generation): (u16, u64)) {
         let asked = |set: &&mut super::Set| (set.number, set.left) == (number, generation);
         if let Some(set) = cm.sets.all.iter_mut().find(asked) {
@@ -334,8 +334,8 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// A peer is lost or unreachable. This process leaves all sets in which the peer is the sender, before the peer can
-    /// write to it by another path.
+    /// Handles the loss of a peer, or of the path to it. This process leaves all sets in which the peer is the sender,
+    /// before the peer can write to it by another path.
     pub(crate) fn lose_sender(cm: &mut Cm<T>, transport: &mut T, peer: ProcessId) {
         for n in 0..cm.sets.all.len() {
             let set = &mut cm.sets.all[n];

@@ -86,14 +86,15 @@ pub trait SetTransport: Transport {
     /// with RNR NAKs, and the queue pair must retry these without limit.
     ///
     /// # Errors
-    /// The reason, with its remedy.
+    /// Returns the reason why the queue pair cannot be connected, with its remedy.
     fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
 
-    /// Posts a WRITE. The data are valid only until the next write of that length, so a transport that needs them
-    /// longer copies them. The queue has room for it.
+    /// Posts a WRITE. The data are borrowed only for this call, so a transport whose device reads them later copies
+    /// them. One buffer is enough for the copies of a queue pair, because only control packets exceed the length of
+    /// inline data, and at most one of them is in flight. The send queue has room for the WRITE.
     ///
     /// # Errors
-    /// The reason. The queue pair breaks, or is broken already.
+    /// Returns the reason why the WRITE was not posted. The queue pair breaks, or is broken already.
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String>;
 }
 
@@ -143,10 +144,10 @@ struct Set {
     sender: Option<Sender>,
     /// Start of the member list change in flight, and its number.
     linking: Option<(Instant, u64)>,
-    /// Time of the next attempt after a refusal, and the pause before it.
+    /// Time of the next attempt to join after a refusal; and, below, the pause before that attempt.
     again: Option<Instant>,
     pause: Duration,
-    /// Reason of the last refusal, as it was reported.
+    /// Reason of the last refusal that was reported.
     refused: Option<String>,
     /// Status with which the last life ended.
     ended: Status,

@@ -210,7 +210,8 @@ fn strangers_and_misconfigured_hosts_are_refused_without_effect() {
     drop(noise);
     bed.add(2, 3);
     bed.until("a refusal", |bed| bed.refused[2] == Some(Refusal::Size));
-    // A host with the right key that sends an invalid message is disconnected. Here its rank is beyond the size.
+    // A host with the right key that sends an invalid message is disconnected. This host joins with a rank that is not
+    // below the size of the set.
     bed.add(6, 3);
     bed.until("an end", |bed| bed.members[3].error().is_some());
     let admitted = bed.switch.as_ref().unwrap().admitted();

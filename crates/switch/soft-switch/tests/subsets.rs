@@ -13,7 +13,7 @@ use stentor_switch::control::Operation;
 use stentor_switch::{Cause, resources};
 
 const HOSTS: u8 = 16;
-/// Address of messages.
+/// Address to which senders write their messages.
 const VA: u64 = 64;
 /// Number of words of a receiver's memory that messages may go to. Each LINK selects one.
 const WORDS: u64 = 8;
