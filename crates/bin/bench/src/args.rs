@@ -245,7 +245,7 @@ pub struct BenchMulticast {
     /// Groups
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub groups: u16,
-    /// Processes in each
+    /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=15))]
     pub replicas: u16,
     /// Groups that each message goes to
@@ -334,7 +334,7 @@ pub struct BenchFailover {
     /// Groups
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
     pub groups: u16,
-    /// Processes in each; three survive the death of one
+    /// Processes in each group; three survive the death of one
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=7))]
     pub replicas: u16,
     /// Messages per second of each of the two clients

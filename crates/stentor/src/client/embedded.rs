@@ -82,7 +82,7 @@ pub(super) struct Guest<F: FabricDiagnostics> {
     /// The latest time at which the wait for the session's end stops. `None` while the session is not ending.
     ends: Option<Instant>,
     has_failed: bool,
-    /// Dropped last. It ends all remaining calls.
+    /// Ends all remaining calls when it is dropped, which happens after all other fields are dropped.
     _ending: Ending,
 }
 

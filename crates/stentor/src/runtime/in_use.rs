@@ -1,4 +1,4 @@
-//! Errors of a start that resolve themselves: another process still holds the port or the seat of this one.
+//! Start errors that resolve themselves: another process still holds this process's port or seat.
 //!
 //! The kernel releases the ports and sockets of a killed process when it has torn the process down. The more memory the
 //! process has and the busier the machine is, the longer that takes.

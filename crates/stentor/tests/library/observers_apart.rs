@@ -142,7 +142,8 @@ fn client(cluster: &Cluster, rate: u64) {
     let answer = client.read(group, b"", Consistency::Ordered).wait().expect("it is answered");
     let (order, index) = (Order::from_bytes(answer.bytes()), answer.position().index);
     println!("end {index} {} {}", order.count, order.digest);
-    // The process waits until it is killed, because the end of its session would be another step.
+    // The process waits until it is killed. If it ended by itself, the end of its session would be ordered after the
+    // position that it has just printed.
     thread::sleep(Duration::from_secs(3600));
 }
 

@@ -332,7 +332,7 @@ impl Called {
     }
 }
 
-/// Wakes the calling thread.
+/// A waker that unparks the calling thread.
 struct Woken {
     caller: Thread,
     woken: AtomicBool,

@@ -27,7 +27,7 @@ impl TempDir {
             let path = std::env::temp_dir().join(format!("stentor-test-{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return TempDir(path),
-                // Left behind by a killed process with the same process id.
+                // A killed process with the same process id has left this directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", path.display()),
             }

@@ -10,15 +10,15 @@ use super::super::shared_area::Command;
 use super::super::worker_spec::{Task, broken};
 use super::Kind;
 
-/// Step: a payload, in either direction.
+/// Number of the step that carries a payload, in either direction.
 const PAYLOAD: usize = 0;
-/// Step: a request for a payload.
+/// Number of the step that requests a payload.
 const ASK: usize = 1;
-/// Step: an acknowledgement of a payload.
+/// Number of the step that acknowledges a payload.
 const GOT: usize = 2;
 const STEPS: usize = 3;
 
-/// Opens the sockets of one of the two processes, which spin.
+/// Opens the sockets of process `me`, 0 or 1. Both processes spin while they wait.
 pub(super) fn open(network: u8, me: usize) -> Result<Sockets, Failure> {
     Sockets::open(Ring::loopback(network, 2, STEPS, WaitMode::POLL), me)
 }

@@ -302,10 +302,10 @@ fn rate(harness: &Harness<'_>, cluster: &Cluster, sent: &[(usize, usize)]) -> f6
     sent.len() as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
 }
 
-/// Description of the bound of a rate in shared memory.
+/// Description of the bound that a rate in shared memory is compared with.
 const IN_MEMORY: &str = "the same records between the same processes in the same wait mode, as many messages outstanding: each step of a \
     message is a record as long as the multicast's, sealed and opened, and what is there at once goes at once; nothing is put in an order";
-/// Description of the bound of a rate on a network.
+/// Description of the bound that a rate on a network is compared with.
 const IN_PACKETS: &str = "the same records between the same processes in the same wait mode, as many messages outstanding, in packets \
     over plain UDP sockets by the same system calls, in runs: each step of a message is a record as long as the multicast's with a \
     checksum, each packet has a CRC; nothing is put in an order, acknowledged or sent again";

@@ -142,7 +142,7 @@ impl ChildProcess {
     }
 }
 
-/// Reads what a process that has ended left in a pipe.
+/// Reads the remaining output of an ended process from a pipe.
 fn read(pipe: Option<impl io::Read>) -> String {
     let mut bytes = Vec::new();
     // A pipe that cannot be read counts as empty.

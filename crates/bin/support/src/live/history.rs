@@ -115,7 +115,7 @@ pub fn read_history(path: &Path) -> Result<(Reader<BufReader<File>>, Cluster), F
     Ok(Reader::open(path.display().to_string(), BufReader::with_capacity(READ_BYTES, file))?)
 }
 
-/// Returns the failure of a history that cannot be written any more. Its final event has been written already.
+/// Returns the failure of a process that can no longer write its history. The history already contains its final event.
 pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
     let Failure { remedy, .. } = Failure::cannot_write(path, error);
     let what = format_args!("cannot write the history: {error}; what it has is whole, and it ends there");

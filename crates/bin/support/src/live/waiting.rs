@@ -31,8 +31,8 @@ impl Waiting {
         self.look_and_explain(now, whom, String::new)
     }
 
-    /// Returns the report that is due now, if any, followed by the result of `why`. `why` is called only for a report,
-    /// and a change of its result does not cause one.
+    /// Returns the report that is due now, if any, and appends the text that `why` returns. Calls `why` only if a
+    /// report is due: a change of that text does not make a report due.
     pub fn look_and_explain(
         &mut self,
         now: Instant,

@@ -53,8 +53,8 @@ use member::Member;
 pub(crate) use start::Start;
 use stay::Stay;
 
-/// Returns a text that the histories are of several runs, with the files of each, or `None` if they are not known to
-/// be.
+/// Returns a message that says that the histories belong to several runs and lists the files of each run. Returns
+/// `None` if the histories may all belong to one run.
 pub(crate) fn apart(log: &Log, cluster: &Cluster, starts: &[Start], sources: &[String]) -> Option<String> {
     let runs = Runs::new(log, cluster, starts)?;
     let mut cuts: Vec<Cut> = Vec::new();

@@ -275,7 +275,7 @@ impl FaultyRun {
     }
 
     fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
-        // The new actor creates its own handle of the fabric.
+        // The returned handle to the fabric is dropped because the new actor creates one itself.
         drop(self.shared.world.restart(process));
         self.incarnations[process.index()] += 1;
         self.shared.nemesis.borrow_mut().restarted(self.shared.world.now_ns(), process);

@@ -221,7 +221,7 @@ pub fn run(seed: u64, graph: &Graph, leader: usize, mutant: stentor_election::Mu
 /// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If there is no graph, if the graphs have different members, or if these are not a valid group.
+/// If there is no graph, if the graphs have different members, or if the members are not a valid group.
 pub fn run_changing(
     seed: u64,
     graphs: &[(u64, Graph)],
@@ -249,7 +249,7 @@ pub struct FalseDeath {
 /// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If these are not a valid group, or if a report is not about two of its members.
+/// If `members` is not a valid size of a group, or if a report is not about two of its members.
 pub fn run_told(seed: u64, members: usize, leader: usize, told: &[FalseDeath]) -> Result<GraphRun, NodeError> {
     let known = |death: &FalseDeath| usize::from(death.to.max(death.of)) < members && death.to != death.of;
     assert!(told.iter().all(known), "deaths are of other members");

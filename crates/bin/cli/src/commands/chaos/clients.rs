@@ -22,7 +22,7 @@ pub(super) trait Clients {
     /// Returns what each client waits for, with a description.
     fn waiting(&self) -> Vec<(String, Waiting)>;
 
-    /// Returns whether all clients count on a member.
+    /// Returns whether all clients count a member for flow control.
     fn count_on(&self, member: usize) -> bool;
 
     /// Returns how many messages or calls have not ended.

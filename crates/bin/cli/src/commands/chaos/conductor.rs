@@ -352,7 +352,8 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Marks members as ready that report their group's state and on which all clients count.
+    /// Marks each starting or returning member as ready if it has joined its group, has the requested network faults,
+    /// and is counted for flow control by all clients.
     fn welcome(&mut self, now: u64) {
         for member in 0..self.pollers.len() {
             let it = &self.board.members()[member];

@@ -46,7 +46,7 @@ const END: u8 = 2;
 struct ClientStatus {
     joined: bool,
     waiting: Option<Waiting>,
-    /// For each process, whether the client counts on this member.
+    /// For each member, `true` if the client counts it for flow control.
     counts_on: Vec<bool>,
     /// The number of messages that some counted process has not delivered.
     outstanding: usize,

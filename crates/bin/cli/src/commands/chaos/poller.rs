@@ -83,7 +83,7 @@ impl MemberPoller {
         Some(standing.clone())
     }
 
-    /// Returns the number of queries so far; an answer to a later one is new.
+    /// Returns the number of queries sent so far. An answer to a query with a larger number is newer than this call.
     pub(super) fn asked(&self) -> u64 {
         lock(&self.status).asked
     }

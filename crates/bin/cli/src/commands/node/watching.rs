@@ -53,7 +53,8 @@ struct Begun {
     /// From the start of the member on, a signal ends the node in order. Before that, it ends the process.
     interrupt: Interrupt,
     talk: Talk,
-    /// Created only now, because another process with this id may be writing that history.
+    /// Sink of the history. It is created only when the member starts, because until then another process with this id
+    /// may be writing that history.
     sink: Sink,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Scene {
     nodes: Vec<(String, u32, Child)>,
     clients: Vec<Client>,
     casts: Cell<u32>,
-    /// Set if a client was killed. Then nothing shows which of its last messages must be delivered.
+    /// `true` if a client was killed. In that case nothing shows which of its last messages must be delivered.
     killed_client: bool,
 }
 
