@@ -36,7 +36,7 @@ struct Arguments {
 struct Got {
     delivered: Times,
     bytes: usize,
-    /// The length of a message that has a wrong length.
+    /// The length of the last message that had a wrong length.
     wrong: Option<usize>,
 }
 
@@ -75,7 +75,7 @@ impl Taker {
 fn main() -> Result<()> {
     let Arguments { common: options, driver } = Arguments::parse();
     let aeron = Aeron::connect_dir(&driver)?;
-    // Each shape has its own stream.
+    // Each combination of payload size and number of outstanding messages has its own stream.
     let stream = (options.bytes as i32) << 11 | options.outstanding as i32;
     let channel = CString::new("aeron:ipc")?;
     if matches!(options.role, Role::Ping | Role::Pong) {
@@ -130,7 +130,8 @@ fn send(options: &Options, taker: &mut Taker, offer: impl Fn(&[u8]) -> Result<bo
     finish(options, &sent)
 }
 
-/// The messages that one of two processes has received: their number, and the error of a wrong one.
+/// The number of messages that a process of a ping-pong has received, and the error of the last message with wrong
+/// content.
 struct Come {
     options: Options,
     count: u64,
@@ -145,7 +146,7 @@ fn come(come: &mut Come, message: &[u8], _: AeronHeader) {
     }
 }
 
-/// Runs one of two processes.
+/// Runs this process's side of a ping-pong.
 fn two(options: &Options, aeron: &Aeron, channel: &CStr, stream: i32) -> Result<()> {
     let (out, back) = if options.role == Role::Ping { (stream, stream + 1) } else { (stream + 1, stream) };
     let subscription =

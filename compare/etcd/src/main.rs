@@ -63,7 +63,7 @@ impl Node {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
         let mut builder = client::Builder::new();
-        // The window is large enough that no stream has to wait for it.
+        // The flow-control windows are large enough that no stream waits for a window update.
         builder.initial_connection_window_size(1 << 24).initial_window_size(1 << 20);
         let (requests, connection) = builder.handshake(stream).await?;
         spawn_local(async move {

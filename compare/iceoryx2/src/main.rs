@@ -32,11 +32,12 @@ type Source = Publisher<ipc::Service, [u8], ()>;
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    // Otherwise each process prints that it has no configuration file.
+    // At a more verbose log level, each process prints that it has no configuration file.
     set_log_level(LogLevel::Error);
     let mut config = Config::default();
-    // Each poll of a subscriber visits this number of slots, which is 128 by default. That is most of a message's
-    // latency between two processes. The buffer is not needed, because no publisher leaves.
+    // Each poll of a subscriber visits this number of slots, which is 128 by default. These visits would be most of a
+    // message's latency between two processes. The slots hold connections of publishers that have left, and no
+    // publisher leaves here.
     config.defaults.publish_subscribe.subscriber_expired_connection_buffer = 1;
     let node = NodeBuilder::new().config(&config).create::<ipc::Service>()?;
     let name = format!("compare/{}/{}", options.bytes, options.outstanding);
@@ -87,7 +88,7 @@ fn publish(publisher: &Source, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Runs one of two processes.
+/// Runs this process's side of a ping-pong.
 fn two(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<()> {
     let [ping, pong] = ["ping", "pong"].map(|way| service(options, node, &format!("{name}/{way}")));
     let (out, back) = if options.role == Role::Ping { (ping?, pong?) } else { (pong?, ping?) };
@@ -102,8 +103,8 @@ fn two(options: &Options, node: &Node<ipc::Service>, name: &str) -> Result<()> {
     ping_pong(options, || publish(&publisher, &payload), receive)
 }
 
-/// Connects a subscriber to the publisher. Messages that were sent before this may be lost; the strategy for a full
-/// buffer does not prevent that.
+/// Connects a subscriber to the publisher by a first poll. Messages that were sent before it may be lost, even though
+/// the publisher retries when a buffer is full.
 fn connect(subscriber: &Ends) -> Result<()> {
     ensure!(subscriber.receive()?.is_none(), "a message came before all were ready");
     Ok(())

@@ -158,7 +158,7 @@ pub fn ready(options: &Options) -> Result<()> {
 /// Waits until all receivers have reported that they are ready.
 ///
 /// # Errors
-/// If a receiver does not within [`PATIENCE`].
+/// If a receiver is not ready within [`PATIENCE`].
 pub fn await_ready(options: &Options) -> Result<()> {
     options.receivers.iter().try_for_each(|name| await_file(options, name, &format!("{name}.ready")).map(drop))
 }
@@ -209,10 +209,10 @@ impl Progress {
 pub struct Others(Vec<File>);
 
 impl Others {
-    /// Waits until all receivers report their progress. In a stream there are no reports.
+    /// Waits until all receivers report their progress. In a stream, receivers do not report it.
     ///
     /// # Errors
-    /// If a receiver does not within [`PATIENCE`].
+    /// If a receiver has not begun to report within [`PATIENCE`].
     pub fn of(options: &Options) -> Result<Self> {
         if options.outstanding > 1 {
             return Ok(Others(Vec::new()));
@@ -225,7 +225,7 @@ impl Others {
     /// Waits until all receivers have delivered this number of messages.
     ///
     /// # Errors
-    /// If a receiver does not within [`PATIENCE`].
+    /// If a receiver has not delivered them within [`PATIENCE`].
     pub fn reach(&self, count: u64) -> Result<()> {
         for file in &self.0 {
             let until = Instant::now() + PATIENCE;
@@ -249,13 +249,13 @@ pub struct Row {
     pub outstanding: u64,
     /// Number of measured messages.
     pub messages: u64,
-    /// Rate from the first call to the last delivery at the last receiver. `None` for messages to and fro.
+    /// Rate from the first call to the last delivery at the last receiver. `None` for round trips.
     pub msgs_per_s: Option<f64>,
     /// Median latency from a call to the last receiver's delivery, or half of a round trip, in µs.
     pub p50_us: f64,
     /// 99th percentile of this latency, in µs.
     pub p99_us: f64,
-    /// Percentile 99.9 of this latency, in µs.
+    /// 99.9th percentile of this latency, in µs.
     pub p999_us: f64,
 }
 
@@ -308,12 +308,12 @@ pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     bail!("nothing came in {LOOKS} looks")
 }
 
-/// Sends messages to and fro between this process and another one. The first one prints the row. The latency is half of
-/// a round trip, less the cost of reading the clock. Both processes call this function when they are connected.
+/// Exchanges messages with another process. [`Role::Ping`] sends first and prints the row. The latency is half of a
+/// round trip, less the cost of reading the clock. Both processes call this function when they are connected.
 ///
 /// # Errors
-/// The errors of `send` and `receive`. Also if the other process sends nothing, or the shape is not one message at a
-/// time.
+/// Returns an error of `send` or `receive`. Also fails if the other process does not become ready, or if `options` asks
+/// for more than one outstanding message.
 pub fn ping_pong(
     options: &Options,
     mut send: impl FnMut() -> Result<()>,

@@ -75,7 +75,8 @@ impl Running {
         Ok(())
     }
 
-    /// Closes the input of the process, which ends a node, and waits for the process. Returns its last line.
+    /// Closes the standard input of the process and waits until the process ends. A node ends when its input is closed.
+    /// Returns the last line that the process printed.
     pub(crate) fn end(mut self) -> Result<String> {
         drop(self.child.stdin.take());
         let since = Instant::now();

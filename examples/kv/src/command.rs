@@ -8,15 +8,15 @@ use crate::wire::{Ends, Op, SetOptions, put_item};
 /// The way in which the values of the groups become one reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// The value without a change.
+    /// The reply is the group's value, unchanged.
     Plain,
-    /// A value in milliseconds, as seconds.
+    /// The reply is the group's value, converted from milliseconds to seconds.
     Seconds,
-    /// The existence of a key, as the name of its type.
+    /// The reply is the name of the key's type, according to whether the key exists.
     Type,
-    /// 1 if the change was made, or 0.
+    /// The reply is 1 if the change was made, and 0 otherwise.
     Flag,
-    /// The sum of the groups' numbers, or OK.
+    /// The reply is the sum of the groups' numbers, or OK.
     Sum,
     /// The values of keys. The numbers are the groups of the keys.
     Values(Vec<u16>),

@@ -14,7 +14,7 @@ pub struct TokenGate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("token {token} is older than {largest}, which was seen already: the lock was lost; acquire it again")]
 pub struct Stale {
-    /// The token.
+    /// The refused token.
     pub token: u64,
     /// The largest token that the gate has seen.
     pub largest: u64,

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, anyhow, bail};
 use bindgen::{Builder, EnumVariation, Formatter, MacroTypeVariation, RustTarget};
 
-/// The functions that are called by name. Functions that the headers call through the context are reached by its type.
+/// The functions of libibverbs that are called by name. The headers call other functions through pointers in the
+/// context, so the context's type covers those.
 const FUNCTIONS: [&str; 24] = [
     "ibv_get_device_list",
     "ibv_free_device_list",
@@ -48,8 +49,8 @@ const TYPES: [&str; 8] = [
     "ibv_mtu",
 ];
 
-/// The functions of libfabric that are called by name. Functions that its headers call through tables are reached by
-/// the types of the tables.
+/// The functions of libfabric that are called by name. Its headers call other functions through tables, so the types of
+/// the tables cover those.
 const FABRIC_FUNCTIONS: [&str; 6] =
     ["fi_version", "fi_getinfo", "fi_freeinfo", "fi_dupinfo", "fi_fabric", "fi_strerror"];
 

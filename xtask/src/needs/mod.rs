@@ -25,7 +25,7 @@ struct Thing {
     package: &'static str,
 }
 
-/// The way to find a thing.
+/// The way in which a step checks that a [`Thing`] is installed.
 enum Found {
     /// The thing is a program of this name in `PATH` or in the directories for administrators.
     Program,
