@@ -220,7 +220,7 @@ impl<F: Fabric> Channel<F> {
     }
 
     /// Returns the number of the next message, which is the number of messages that were or are being sent. It shows
-    /// whether a message is sent whose [`Write`] was dropped.
+    /// whether a message is sent although its [`Write`] was dropped.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.begun

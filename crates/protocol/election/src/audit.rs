@@ -30,7 +30,7 @@ pub enum AuditError {
         /// Pair of the change.
         now: (u64, ProcessId),
     },
-    /// Rule 1: a pair is repeated that may not be.
+    /// Rule 1: a pair that may not be repeated is repeated.
     #[error("({}, {}) came again: only another's reign may, after a doubt", again.0, again.1)]
     Again {
         /// The repeated pair.

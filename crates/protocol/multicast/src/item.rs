@@ -105,7 +105,7 @@ pub enum ItemError {
     /// A time or counter is 0, or is so large that counting further could overflow. Both count from 1.
     #[error("a time or counter of 0, or beyond 2^63")]
     Count,
-    /// Bits are set that are 0 in this version.
+    /// Bits that must be 0 in this version are set.
     #[error("item at word {at} has bits set that mean nothing in format version {VERSION}")]
     Reserved {
         /// Word offset of the item in the record.

@@ -374,11 +374,11 @@ impl MemoryPlan {
 pub struct MemoryUse {
     /// Registered bytes.
     pub regions: u64,
-    /// Their limit, [`MemoryPlan::registered`].
+    /// Limit of the registered bytes, [`MemoryPlan::registered`].
     pub region_limit: u64,
     /// Largest number of bytes that waited at one time: in outboxes, outside the mirrors, and as peer messages.
     pub most_queued: u64,
-    /// Their limit, [`MemoryPlan::all_queues`].
+    /// Limit of the waiting bytes, [`MemoryPlan::all_queues`].
     pub queue_limit: u64,
 }
 

@@ -51,7 +51,7 @@ use crate::{Ballot, ClientId, GroupId, Incarnation, Origin, ids};
 pub struct Joiner {
     /// The process.
     pub process: ProcessId,
-    /// Its life. Later lives of a process are larger.
+    /// Life of the process. Later lives of a process are larger.
     pub life: u64,
 }
 

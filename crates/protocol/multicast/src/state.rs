@@ -99,7 +99,7 @@ impl Succession {
 pub struct AssignedSlot {
     /// The client's number for the message.
     pub sequence: u64,
-    /// Its destinations; empty for a no-op whose message no member has seen.
+    /// Destinations of the message; empty for a no-op whose message no member has seen.
     pub destinations: Vec<Destination>,
     /// The time of each destination group as far as the stream is processed; 0 is unknown.
     ///

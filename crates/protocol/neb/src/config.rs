@@ -32,7 +32,7 @@ pub enum FaultModel {
 pub enum Mode {
     /// A quorum of the hosts. Safe under any partition and any suspicion.
     Quorum(FaultModel),
-    /// Every current member. Safe as long as only processes are removed that have stopped.
+    /// Every current member. Safe as long as only stopped processes are removed.
     All,
 }
 

@@ -50,11 +50,11 @@ pub struct ReadyRead<'a> {
 pub struct ReadCounts {
     /// Reads at the leader that were ready.
     pub led: u64,
-    /// Those among them that waited for a delivery after they were confirmed.
+    /// Reads at the leader that waited for a delivery after they were confirmed.
     pub waited: u64,
-    /// Reads that were ready after a command.
+    /// Reads that were ready after a command that they had to follow.
     pub after: u64,
-    /// Those among them that waited for it.
+    /// Reads after a command that waited for that command.
     pub late: u64,
     /// Reads that were answered at once.
     pub local: u64,

@@ -6,19 +6,19 @@ use thiserror::Error;
 use crate::bytes::{put, u16_at, u32_at, u64_at, u128_at};
 use crate::{Envelope, Kind, Position, SessionId};
 
-/// Reason why a group refuses. It is the same in all destination groups, and final: no later copy of the message is
-/// applied either.
+/// Reason why a group refuses a message. It is the same in all destination groups, and final: no later copy of the
+/// message is applied either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Its time is later than the end that it names.
+    /// The message's time is later than the end that the message names.
     TooLate = 1,
     /// A later process has taken the session up.
     Superseded = 2,
     /// The session has not reached that generation.
     GenerationAhead = 3,
-    /// It is further ahead of the first unanswered request than the window allows.
+    /// The message is further ahead of the first unanswered request than the window allows.
     OutsideWindow = 4,
     /// Another word has already taken the same step.
     Taken = 5,
@@ -44,17 +44,17 @@ pub enum Outcome {
     Overflow,
     /// An operator skipped the command in this group.
     Skipped,
-    /// It was not applied and never will be.
+    /// The message was not applied and never will be.
     Refused(Reason),
-    /// A question about it closed it for good before it was applied.
+    /// A question about the message closed it for good before it was applied.
     Closed,
-    /// The table does not remember whether it was applied.
+    /// The table does not remember whether the message was applied.
     Forgotten,
     /// The table does not know the session: it was never opened here, has ended or has run out.
     SessionNotOpen,
     /// The table has no room for another session.
     TableFull,
-    /// The pairs that it names are not the session's pairs for its destination groups.
+    /// The pairs that the message names are not the session's pairs for its destination groups.
     WrongPairs,
     /// The group is halted at a command that its state machine cannot apply.
     Halted,

@@ -45,10 +45,10 @@ pub enum TimersError {
 /// # Invariants
 /// - A timer fires once, at the first position whose time is not before its own. The timers of one position fire in the
 ///   order of (time, id).
-/// - A timer that is set while those of a position fire, for a time that has been reached, fires at that position
-///   behind all that were due before, in the same order. After [`MOST_AGAIN`](Timers::MOST_AGAIN) of these the others
-///   are left to the next position. A machine that sets a timer in each call therefore does not stay at one position
-///   for ever.
+/// - While the timers of a position fire, a timer may be set for a time that has been reached. It fires at the same
+///   position, after all timers that were due when the position began, in the same order. After
+///   [`MOST_AGAIN`](Timers::MOST_AGAIN) such timers, the others fire at the next position. A machine that sets a timer
+///   in each call therefore does not stay at one position for ever.
 /// - A timer that is moved or cleared before its turn does not fire for its earlier time.
 #[derive(Clone, Debug, Default)]
 pub struct Timers {
@@ -59,12 +59,12 @@ pub struct Timers {
     due: BTreeSet<(u64, u64)>,
     /// Time of the present position.
     now: u64,
-    /// Number of timers set at the present position that may still fire there, or `None` while those that were due
-    /// before fire.
+    /// Number of further timers that may be set at the present position and fire there. `None` until all timers have
+    /// fired that were due when the position began.
     again: Option<u32>,
 }
 
-/// Between two positions, two are equal if the same timers are set.
+/// Two values are equal if the same timers are set in both. Values may be compared only between two positions.
 impl PartialEq for Timers {
     fn eq(&self, other: &Timers) -> bool {
         self.times == other.times

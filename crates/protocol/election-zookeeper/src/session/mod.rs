@@ -182,7 +182,8 @@ impl<'a> Session<'a> {
         self.worker.teller.pending();
     }
 
-    /// Waits until something happens or the time has passed. An error means that the session is over.
+    /// Waits for a change, an event of the session or a command, for at most `at_most`. Returns an error if the session
+    /// is over.
     async fn wait(&mut self, at_most: Duration) -> Result<(), String> {
         let until = Instant::now() + at_most;
         loop {

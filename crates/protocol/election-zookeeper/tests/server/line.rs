@@ -46,7 +46,7 @@ fn candidate_that_leaves_in_the_middle_changes_nothing() {
     assert_eq!(group.agreed(), Some((1, 0)));
     let now: Vec<usize> = group.0.iter().map(|candidate| candidate.log.len()).collect();
     assert_eq!(now, [told[0], told[1], told[3]]);
-    // It is woken when its new predecessor leaves.
+    // Candidate p3 is woken when its new predecessor leaves.
     drop(group.0.remove(1));
     group.until("p3 watches p0", |_| server.watches("/stentor/middle").iter().any(|(path, _)| path.contains("/p0-")));
 }

@@ -12,11 +12,12 @@ use crate::{Beat, Mutant};
 /// Verdict of the detector on another process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Life {
-    /// Its counter has not been seen to move yet.
+    /// This process has not seen the other process's counter advance yet.
     Unheard,
-    /// Its counter moves.
+    /// The other process's counter advances.
     Alive,
-    /// Its counter stands still, it was unreachable, or it has restarted and has not shown enough beats since.
+    /// The other process's counter has stopped, the process was unreachable, or it has restarted and has not sent
+    /// enough beats since.
     Suspected,
 }
 

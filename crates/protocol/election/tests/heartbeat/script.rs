@@ -76,7 +76,7 @@ fn doubted_leader_is_replaced_by_first_live_member() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     assert_eq!(one.run(20, &[0, 2]), [leader(4, 0)]);
-    // It doubts alone, so nothing changes.
+    // This process doubts alone, so nothing changes.
     assert_eq!(one.run(50, &[2]), []);
     let doubt = one.heartbeat.beat().doubt;
     assert_eq!(doubt, !claim(4, 0));
@@ -166,7 +166,7 @@ fn false_death_deposes_once_and_is_forgotten_after_three_beats() {
         assert_eq!(one.run(1, &[0, 2]).last(), Some(&leader(epoch + 1, 1)));
         one.run(5, &[0, 2]);
         assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive));
-        // It leads again, and no member deposes it.
+        // Process 0 leads again, and no member deposes it.
         epoch += 2;
         one.beats[0].claim = claim(epoch, 0);
         assert_eq!(one.run(60, &[0, 2]).last(), Some(&leader(epoch, 0)));

@@ -154,12 +154,12 @@ impl<F: Fabric> CompletedWrites<'_, F> {
         self.set.is_settled(self.fabric, peer)
     }
 
-    /// Returns whether the mutant is active that reuses positions without that check.
+    /// Returns whether the mutant that reuses positions without calling `is_settled` is active.
     pub(super) fn is_ignored(&self) -> bool {
         mutant!(self.mutant, PlaceReusedUnderSet)
     }
 
-    /// Returns whether the mutant is active that restarts targets without that check.
+    /// Returns whether the mutant that restarts targets without calling `is_settled` is active.
     pub(super) fn is_ignored_at_start(&self) -> bool {
         mutant!(self.mutant, UnsettledStart)
     }

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use crate::{Destination, GroupId};
 
-/// The messages that a client waits for: at most a window per group, however far the client is ahead at other groups.
+/// The messages that a client waits for. Each group has at most as many of them as its window has slots, however far
+/// the client is ahead at other groups.
 #[derive(Debug)]
 pub(super) struct InFlight {
     groups: Vec<Waiting>,

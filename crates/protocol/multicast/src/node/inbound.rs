@@ -235,8 +235,8 @@ mod tests {
         }
     }
 
-    /// The writer counts a credit only if it names the last start. If the reader then had nothing to credit, a full
-    /// ring would stay full.
+    /// The writer counts a credit only if the credit has the generation of the ring's last start. If the reader gave
+    /// no credit for records that it read before it knew that start, a full ring would stay full.
     #[test]
     fn records_read_before_their_start_was_known_are_still_credited() {
         let (mut ring, seal) = ring();

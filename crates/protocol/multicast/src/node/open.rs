@@ -57,7 +57,7 @@ pub(super) struct Body {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
     pub(super) slot: u64,
-    /// Its position in the ring.
+    /// Position of the record in the ring.
     pub(super) position: u64,
 }
 

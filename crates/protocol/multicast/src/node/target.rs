@@ -19,7 +19,7 @@ pub(super) enum PeerProgress {
     Awaited,
     /// Started: it counts, and is written.
     Started,
-    /// Its connection broke.
+    /// The connection to the peer broke.
     Stopped,
     /// The peer asked not to be waited for. Its credits are still read, because they report when that ends.
     Aside,

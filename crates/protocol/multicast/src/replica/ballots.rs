@@ -33,7 +33,7 @@ pub(super) struct Known {
 pub struct Contradiction {
     /// The group.
     pub group: GroupId,
-    /// Its incarnation, as this member knows it.
+    /// The group's incarnation, as this member knows it.
     pub known: Incarnation,
     /// The incarnation that another process reported.
     pub said: Incarnation,
@@ -282,7 +282,8 @@ impl Ballots {
         }
     }
 
-    /// Returns whether another history of this group is known that is not smaller than that of the promised ballot.
+    /// Returns whether this member knows another history of this group that is not smaller than the history of the
+    /// promised ballot.
     pub(super) fn is_contested(&self) -> bool {
         let same = |said: &Contradiction| said.group == self.own && said.said.contradicts(self.promised_in);
         self.incarnation(self.own) != self.promised_in || self.contradiction.as_ref().is_some_and(same)

@@ -65,9 +65,9 @@ pub trait Effects {
 pub struct Delivery {
     /// The message.
     pub id: MessageId,
-    /// Its slot at this group.
+    /// Slot of the message at this group.
     pub slot: u64,
-    /// Its final timestamp, which orders it.
+    /// Final timestamp of the message, which determines its position in the order.
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,

@@ -155,8 +155,8 @@ impl<E: Effects> Recovery<'_, E> {
         Ok(ballot)
     }
 
-    /// Campaigns in an incarnation above all known ones, because another history of this group is known that is not
-    /// smaller than this one.
+    /// Campaigns in an incarnation above all known ones, because this member knows another history of this
+    /// group that is not smaller than its own.
     fn move_above(&mut self, ends: Incarnation) -> Result<Ballot, Rejected> {
         let (ballot, incarnation) = self.next_incarnation()?;
         self.promise(ballot, incarnation);

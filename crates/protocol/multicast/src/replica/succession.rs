@@ -269,7 +269,8 @@ impl<E: Effects> Successions<'_, E> {
         }
     }
 
-    /// Appends the latest succession.
+    /// Appends an entry for the client's latest succession to the stream, and settles the succession if a majority has
+    /// processed it.
     pub(super) fn propose(&mut self, client: ClientId) {
         self.append(client);
         self.count(client);

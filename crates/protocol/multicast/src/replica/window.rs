@@ -49,7 +49,7 @@ pub(super) struct Window {
     pub(super) gap: Gap,
 }
 
-/// A slot that no leader can assign, ahead of one whose body is held, as a leader sees it.
+/// A leader's view of a gap: a slot that no leader can assign, before a slot whose body is held.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Gap {
     pub(super) slot: u64,

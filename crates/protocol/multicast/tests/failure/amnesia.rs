@@ -132,7 +132,7 @@ fn promise_of_an_earlier_life_does_not_count_beside_a_smaller_ballot_that_took_t
     take(&mut cluster, control(slow, forgets));
     take(&mut cluster, control(forgets, slow));
     forget(&mut cluster, forgets);
-    // It asks the leader, which has not learnt of the larger ballot and campaigns.
+    // The member without memory asks the leader. The leader has not learnt of the larger ballot, and campaigns.
     take(&mut cluster, control(forgets, fast));
     for promises in [late, other] {
         // A message of the slow candidate is behind that of the fast one.

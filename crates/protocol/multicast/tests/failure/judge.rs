@@ -13,7 +13,7 @@ pub(crate) struct Sent {
     pub(crate) to: Vec<u16>,
     /// Whether its client lived to write it everywhere.
     pub(crate) whole: bool,
-    /// It must follow everything up to this time.
+    /// The message must follow everything up to this time.
     pub(crate) after: u64,
 }
 

@@ -365,7 +365,7 @@ fn a_member_more_than_a_window_behind_holds_nobody_up_and_counts_again_when_it_i
     bed.cut(2, 1, CUT_NS);
     bed.cut(2, client, CUT_NS / 16);
     bed.run(RECONNECTED_NS);
-    // Its client reconnects in the middle of these.
+    // The member's client reconnects in the middle of these messages.
     submit(&mut bed, 20 * window);
     assert!(!bed.clients[0].counts_on(member));
     bed.run(CUT_NS);

@@ -326,7 +326,7 @@ fn a_reply_goes_out_with_the_next_step() {
     let mut bed = calm(1, small());
     let mut app = stentor_multicast::stateless(|_: &stentor_multicast::Delivered<'_>| ());
     let now = std::time::Duration::from_nanos(bed.world.now_ns());
-    // It has nothing else to do.
+    // Afterwards the member has nothing else to do.
     while bed.members[0].step(now, &mut app) {}
     assert!(!bed.members[0].has_unflushed());
     assert_eq!(bed.members[0].reply(ClientId(0), &[b"now"]), RecordSent::Sent);

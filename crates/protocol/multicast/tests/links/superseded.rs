@@ -34,7 +34,7 @@ fn client_that_reconnects_after_its_successor_is_superseded() {
     }
     bed.run(SETTLED_NS);
     assert!(!bed.clients[0].is_superseded(), "no member has notified it yet");
-    // Its writes from now on have the earlier process's seal.
+    // The client's writes from now on have the earlier process's seal.
     let lost = bed.submit(0, &[0], b"lost").expect("it does not know");
     bed.run(SETTLED_NS);
     bed.cut(1, 3, RECONNECTED_NS);

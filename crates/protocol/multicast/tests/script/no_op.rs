@@ -279,7 +279,7 @@ fn followers_learn_of_a_ballot_before_a_time_given_in_it() {
     follower.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned");
     assert_eq!(follower.heard(2, newer), Ok(vec![]));
     follower.vector(head(1, 0, 2), 3, &[1, 9]).expect("the vector");
-    // It leads now. Their old leader, which does not know that it is deposed, gives its own time.
+    // The follower leads now. The old leader, which does not know that it is deposed, assigns its own time.
     let ballot = follower.campaign();
     let mut third = Process::new(TWO_GROUPS, 2, Variant::V2);
     let promise =

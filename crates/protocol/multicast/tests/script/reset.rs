@@ -162,7 +162,7 @@ fn remembered_group_without_memory_begins_empty_when_it_is_reset() {
     assert_eq!(founder.replica.incarnation(), incarnation);
     founder.peer_message(1, &PeerMessage::Installed { ballot }).expect("sound");
     assert!(founder.replica.is_leader());
-    // It assigns generations above all those of earlier incarnations.
+    // The founder assigns generations above all those of earlier incarnations.
     let generation = founder.open(7, None, 0).iter().find_map(|effect| match effect {
         Effect::PeerMessage { message: PeerMessage::Close(about), .. } => Some(about.generation),
         _ => None,
@@ -184,7 +184,7 @@ fn member_that_promised_another_end_of_an_incarnation_refuses() {
         let same = reset_by(2, Incarnation { number: 2, tag: 6 }, TAKEN);
         assert!(!is_promise(&process.peer_message(2, &same).expect("sound")), "it is not above what it ends");
         assert!(is_promise(&process.peer_message(2, &reset_by(2, other, TAKEN)).expect("sound")), "of that one");
-        // It accepts nothing from a leader of the incarnation that it ended.
+        // The process accepts nothing from a leader of the incarnation that it has promised to end.
         let old = led_by(2);
         let admits = vec![Joiner { process: ProcessId(1), life: 2 }];
         let state = of(FIRST, &[(FIRST, 0)], old);
@@ -365,7 +365,7 @@ fn process_with_a_state_of_another_history_begins_no_new_one() {
         assert_eq!(process.peer_message(0, &demand), Ok(vec![]), "{demand:?}");
         assert_eq!((process.replica.ended_by(), process.replica.is_superseded()), (Some(TAKEN), true), "{demand:?}");
     }
-    // It does not ask others to do so, either.
+    // The process does not ask others for that, either.
     let mut process = Process::joining(GROUPS, 1);
     give(&mut process, 1, before());
     let ends = process.replica.reset_ends();

@@ -110,7 +110,7 @@ fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
     let promised = promise(&mut follower);
     assert_eq!(promised.counter, 4);
     assert_eq!(promised.clients[0].entries.last().map(|entry| entry.sequence), Some(2), "{promised:?}");
-    // It delivers messages behind those of the state by itself.
+    // The follower delivers the messages after those of the state by itself.
     let mut follower = follower_with_two();
     follower.peer_message(0, &install(overtaken(), true)).expect("sound");
     follower.ack(3, head(2, 1, 2), 1, &[6, 6]).expect("of group 1");

@@ -167,7 +167,7 @@ fn restarted_member_gets_the_messages_that_the_leader_holds() {
     let effects = joiner.message(0, 1, &[(0, 0)]).expect("the body");
     let installed = Effect::PeerMessage { to: 1, message: PeerMessage::Installed { ballot: second() } };
     assert_eq!(effects.last(), Some(&installed));
-    // It announces to the other group's members what it remembers of their group from now on.
+    // From now on the joiner announces to the other group's members what it remembers of their group.
     let remembers = |effect: &Effect| {
         matches!(effect, Effect::PeerMessage { to: 3.., message: PeerMessage::Announce { group: GroupId(1), .. } })
     };

@@ -32,16 +32,17 @@ pub(super) struct Stream {
 /// Progress with one peer for one stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    /// As a host: next register to write there.
+    /// If the peer is a host: next register to write there.
     pub(super) posted: u64,
-    /// As a host: floor below which registers may be reused there, as posted and (below) as completed.
+    /// If the peer is a host: floor below which registers may be reused there, as last posted. `floor_done` is the last
+    /// floor whose write has completed.
     pub(super) floor_posted: u64,
     pub(super) floor_done: u64,
-    /// As a host: the proof that is known to be whole there.
+    /// If the peer is a host: index of the proof whose write has completed there, so that it is intact.
     pub(super) proof_done: u64,
-    /// As a host: the request in progress.
+    /// If the peer is a host: the request in progress.
     pub(super) ask: Ask,
-    /// As a replayer: the next of its registers to poll in the local replica.
+    /// If the peer is a replayer: the next of its registers to poll in the local replica.
     pub(super) pushed: u64,
 }
 

@@ -70,11 +70,11 @@ struct Site {
 /// An event of a site.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Event {
-    /// It takes this value.
+    /// The site takes this value for the index.
     Take { index: u8, value: u8 },
-    /// Its registers below `upto` are complete at a host: its own, or one of the others'.
+    /// The site's registers below `upto` are complete at a host: its own host, or one of the others.
     Complete { host: u8, upto: u8 },
-    /// It reads a host, which shows this for the two others: 0, or the newest index and its value.
+    /// The site reads a host, which shows this for the two others: 0, or the newest index and its value.
     Read { host: u8, shows: [u8; 2] },
 }
 

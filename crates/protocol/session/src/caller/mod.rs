@@ -185,7 +185,7 @@ pub struct Caller {
     next: u64,
     /// Questions about requests of earlier generations.
     asked: Vec<Pending>,
-    /// The last of them that was answered, whose replies an event borrows.
+    /// The last answered question of `asked`. An event borrows the replies from here.
     told: Pending,
     /// Progress with the notifications.
     heard: Heard,

@@ -43,11 +43,11 @@ pub enum Why {
 /// Fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate<'a> {
-    /// It was applied once in each of its groups.
+    /// The request was applied once in each of its groups.
     Applied(Replies<'a>),
-    /// It was applied in no group, and never will be.
+    /// The request was applied in no group, and never will be.
     NotApplied(NotApplied),
-    /// It was applied once in each of its groups, or never. Resolving its ticket settles it.
+    /// The request was applied once in each of its groups, or never. Resolving its ticket settles the request.
     Unknown(Why),
 }
 
@@ -89,11 +89,11 @@ pub(super) struct Answer {
 /// Progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum Progress {
-    /// Its groups have been asked.
+    /// The request's groups have been asked.
     Waiting,
-    /// It was given up or halted. A copy of it may still be applied, so `responded` does not pass it.
+    /// The request was given up or halted. A copy of it may still be applied, so `responded` does not pass it.
     InDoubt,
-    /// No copy of it can be applied any more, or all its groups have applied it.
+    /// No copy of the request can be applied any more, or all its groups have applied it.
     #[default]
     Settled,
 }

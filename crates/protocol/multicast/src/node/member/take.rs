@@ -110,8 +110,8 @@ impl<F: Fabric> Member<F> {
             Ok(None) => {
                 self.note_held(client, sync);
                 self.outputs.counts.held_already += 1;
-                // Its space is free as soon as the records before it are. No delivery follows that would trigger the
-                // credit.
+                // The record's space is free as soon as the records before it are freed. No delivery follows that would
+                // trigger the credit.
                 if !mutant!(self.mutant, HeldBodiesUncredited) {
                     self.outputs.touch(client);
                 }
