@@ -61,7 +61,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// Fails if something is missing that cannot be installed; the error names the command to run. Also fails if the
+    /// Fails if a missing program or file cannot be installed; the error names the command to run. Also fails if the
     /// build fails.
     pub(crate) fn ready(context: &Context, step: &Needs) -> Result<Guest> {
         let named = std::env::var_os("STENTOR_RXE");

@@ -54,8 +54,8 @@ type Changed = extern "C" fn(Handle, *const Name, *const c_void, usize, *const c
 pub struct Callbacks {
     /// A message of the group: connection, group, node, process, message, and its length.
     pub deliver: Deliver,
-    /// A change of the membership: connection, group, and the members, those that left and those that joined, each with
-    /// their number.
+    /// A change of the membership: connection, group, and three lists, each followed by its length: the members, those
+    /// that left, and those that joined.
     pub changed: Changed,
 }
 

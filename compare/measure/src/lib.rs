@@ -104,7 +104,8 @@ impl Times {
         self.0.pop();
     }
 
-    /// Returns one time for each message, for messages that are not delivered in the order in which they were sent.
+    /// Returns a list with the time 0 for each message. [`set`](Times::set) then records the times in any order, for
+    /// messages that are not delivered in the order in which they were sent.
     pub fn blank(messages: u64) -> Self {
         Times(vec![0; messages as usize])
     }

@@ -86,7 +86,7 @@ pub enum Command {
     Reserve(u64, Order),
     /// Ends a transfer that one group holds and the other one expects. Sent to both groups.
     Settle(TransferId),
-    /// Takes a transfer back. Sent to both groups.
+    /// Cancels a transfer. Sent to both groups.
     Cancel(TransferId),
 }
 

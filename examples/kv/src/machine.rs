@@ -41,9 +41,9 @@ pub struct Machine {
 /// A position in the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Its time, in nanoseconds.
+    /// Time of the position, in nanoseconds.
     pub time: u64,
-    /// Its index.
+    /// Index of the position.
     pub index: u64,
 }
 

@@ -167,7 +167,7 @@ pub fn put_item<'a>(op: Op, arguments: impl IntoIterator<Item = &'a [u8]>, out: 
 pub struct Item<'a> {
     /// The operation.
     pub op: Op,
-    /// Its arguments.
+    /// Arguments of the operation.
     pub arguments: Arguments<'a>,
 }
 

@@ -33,8 +33,8 @@ enum Found {
     File(&'static [&'static str]),
     /// The thing is a file of this name in a folder for libraries.
     Library,
-    /// The thing is a file whose name begins with this name, in a folder for libraries or of LLVM, or where the
-    /// variable of its user points.
+    /// The thing is `libclang.so`, in any version, in a folder for libraries or of LLVM. If `LIBCLANG_PATH` is set, the
+    /// thing counts as found.
     Clang,
 }
 

@@ -340,12 +340,12 @@ pub struct BenchFailover {
     /// Messages per second of each of the two clients
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     pub rate: u32,
-    /// The limits that a cluster has without `[limits]`, and as many messages as they take, all to all groups: windows
+    /// Use the default limits of a cluster, and send as many messages as they allow, all to all groups, so that windows
     /// and rings are full. The writes that serve a message are not recorded
     #[arg(long, conflicts_with = "rate")]
     pub full: bool,
-    /// A leader that is silent for longer is replaced, ms; half of that is never suspicious [default: what clusters
-    /// have]
+    /// Silence after which a leader is replaced, ms; a silence of half that time is never suspicious [default: the
+    /// default of clusters]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(40..=10_000))]
     pub timeout_ms: Option<u32>,
     /// Wait mode of an idle process

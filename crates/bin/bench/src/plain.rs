@@ -142,8 +142,9 @@ pub(super) fn store(to: &[Word], value: u64) {
     fence(Ordering::SeqCst);
 }
 
-/// Makes the first two processes of a bench measure something on the processors that the command names. The time in
-/// nanoseconds becomes a result. Afterwards the processes return to their previous processors.
+/// Pins each of the first two processes of a bench to the processor that the command names for it, and runs `measure`
+/// there. Stores the time that `measure` returns, in nanoseconds, as a result of the process. Afterwards the process
+/// returns to its previous processors.
 pub(super) fn on_processors(task: &Task<'_>, measure: impl FnOnce() -> Result<u64, Failure>) -> Result<(), Failure> {
     if task.me > 1 {
         return Ok(());

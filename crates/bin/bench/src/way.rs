@@ -19,7 +19,7 @@ pub(super) trait Way {
     /// Sends a step of message `number` to another process.
     fn tell(&mut self, reader: usize, step: usize, number: u64);
 
-    /// Returns whether `writer` has taken this step of message `number` towards this process.
+    /// Returns whether `writer` has sent this step of message `number` to this process.
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool;
 
     /// Sends everything that was written, and wakes sleeping readers.
@@ -39,7 +39,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Creates the lines between processes, each of which can take `steps` steps towards another.
+    /// Creates the cache lines between processes. Each process can send `steps` steps to each other process.
     pub(super) fn new(area: &'a SharedArea, (processes, steps): (usize, usize), me: usize, mode: WaitMode) -> Self {
         Lines { area, processes, steps, me, bells: Bells::new(area, processes, me, mode) }
     }

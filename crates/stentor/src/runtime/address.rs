@@ -13,7 +13,7 @@ pub enum AddressError {
     Unknown {
         /// The process.
         process: String,
-        /// Its address in the configuration.
+        /// Address of the process in the configuration.
         address: String,
         /// Error of the system.
         source: std::io::Error,
@@ -23,7 +23,7 @@ pub enum AddressError {
     None {
         /// The process.
         process: String,
-        /// Its address in the configuration.
+        /// Address of the process in the configuration.
         address: String,
     },
     /// The host name has only addresses that designate a different host on each interface.
@@ -34,7 +34,7 @@ pub enum AddressError {
     LinkLocal {
         /// The process.
         process: String,
-        /// Its address in the configuration.
+        /// Address of the process in the configuration.
         address: String,
         /// The address that was found, with its scope.
         found: SocketAddr,

@@ -52,11 +52,11 @@ const POISONED: usize = DELIVERED + 1;
 /// The state of another member's process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Presence {
-    /// It is not connected, and no death was reported.
+    /// The process is not connected, and no death was reported.
     Absent,
-    /// It is connected.
+    /// The process is connected.
     There,
-    /// The system has reported its death, and no other process has replaced it.
+    /// The system has reported the death of the process, and no other process has replaced it.
     Died,
 }
 
@@ -88,7 +88,7 @@ struct Other {
     delivered: u64,
     /// Number of the command at which its state machine has panicked, as it published last.
     poisoned: Option<u64>,
-    /// Its last heartbeat, and the time when that was first read.
+    /// Last heartbeat of the member, and the time at which that heartbeat was first read.
     beat: Option<([u64; 2], Duration)>,
 }
 

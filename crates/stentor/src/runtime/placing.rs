@@ -83,11 +83,11 @@ pub struct Placing<'a, F: FabricDiagnostics> {
 
 /// Why a client id was not obtained.
 enum Refused<E> {
-    /// Another process holds it.
+    /// Another process holds the client id.
     Taken,
-    /// A group stores too much of its earlier processes.
+    /// A group stores too much of earlier processes of the client id.
     Crowded,
-    /// Its home group is unreachable.
+    /// The home group of the client id is unreachable.
     Homeless(GroupId),
     /// No other client id would help.
     Failed(JoinError<E>),

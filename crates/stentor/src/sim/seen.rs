@@ -16,7 +16,7 @@ pub struct Seen {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It was applied once in each of its groups.
+    /// The call was applied once in each of its groups.
     Applied {
         /// Position of the call in the order, with the index of the first group. For an unordered read, the position up
         /// to which the answer contains the order.
@@ -25,10 +25,10 @@ pub enum Fate {
         /// [`SimCluster::reply_bytes`](super::SimCluster::reply_bytes), and is lost.
         replies: Vec<(Group, Option<Vec<u8>>)>,
     },
-    /// It was not applied and never will be: there was no room for it, or it was lost with its process. Or an unordered
-    /// read was not answered within 1 ms of virtual time.
+    /// The call was not applied and never will be: there was no room for it, it was lost with its process, or it was an
+    /// unordered read that was not answered within 1 ms of virtual time.
     NotApplied,
-    /// It may have been applied, may be applied later, or never: the outcome can no longer be known, because its
+    /// The call may have been applied, may be applied later, or never. Its outcome can no longer be known, because its
     /// session expired or too many calls followed it.
     Unknown,
 }

@@ -11,12 +11,12 @@ pub(crate) use std::time::{Duration, Instant};
 pub(crate) use stentor::sim::{Next, Seen, SimCluster, Turn};
 pub(crate) use stentor::*;
 
-/// Returns a value of any type. Blocks are only compiled, so it is never called.
+/// Returns a value of any type. The code blocks are compiled but not run, so this function is never called.
 pub(crate) fn anything<T>() -> T {
     unimplemented!("blocks are compiled and not run")
 }
 
-/// The counter of the first service.
+/// The state machine of the service that `docs/service.md` builds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counter(i64);
 

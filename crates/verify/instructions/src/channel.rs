@@ -11,9 +11,9 @@ use crate::{WARM_UP, counted_if};
 /// The end of the connection whose calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The writer: `hand_over` of the message, and its steps.
+    /// The end that writes. Counts its `hand_over` of the message and its steps.
     Writer,
-    /// The reader: its steps and the read.
+    /// The end that reads. Counts its steps and its reads.
     Reader,
 }
 

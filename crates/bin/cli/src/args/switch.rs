@@ -63,10 +63,10 @@ pub(crate) struct SwitchInit {
     /// The cluster that the switch serves
     #[arg(long, value_name = "NAME", default_value = "example")]
     pub(crate) cluster: String,
-    /// Its address for senders
+    /// The switch's address for senders
     #[arg(long, value_name = "ADDR", default_value = "127.0.1.1")]
     pub(crate) forward: Ipv4Addr,
-    /// Its address for receivers
+    /// The switch's address for receivers
     #[arg(long, value_name = "ADDR", default_value = "127.0.1.2")]
     pub(crate) backward: Ipv4Addr,
     /// Address where hosts request sets [default: port 7300 of its address for senders]

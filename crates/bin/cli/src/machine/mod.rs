@@ -14,17 +14,17 @@ pub(crate) use ofi::{of_cluster as ofi_of, would_take as ofi_would_take};
 pub(crate) use shm::runtime_directory;
 pub(crate) use verbs::would_take as verbs_would_take;
 
-/// Severity of a finding.
+/// Severity of a finding about its subject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     /// Nothing to do.
     Ok,
-    /// Nothing that exists in this version needs it.
+    /// Nothing that exists in this version needs the subject.
     Info,
-    /// It works, but not optimally.
+    /// The subject works, but not optimally.
     Limited,
-    /// A fabric does not work without it.
+    /// A fabric does not work without the subject.
     Missing,
 }
 

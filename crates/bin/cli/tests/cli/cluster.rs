@@ -577,7 +577,7 @@ fn member_without_memory_does_not_report_that_its_group_goes_on() {
     running.signal("g1.2", Signal::KILL);
     let said = running.until("g1.1", "err", |text| text.contains("lost g1.2"));
     assert!(!said.contains("g1 goes on"), "{said}");
-    // It has not lost a majority, because it never knew one.
+    // Process g1.1 has not lost a majority, because it never knew one.
     assert!(!said.contains("g1 has lost its majority"), "{said}");
     let lost = said.lines().find(|line| line.contains("lost g1.2, pid ")).expect("a line");
     let remedy = "; this process waits for the group's state; fewer than a majority have the group's state: start g1.2, which \

@@ -99,7 +99,7 @@ impl One {
         second.refused(&["is running already, as pid ", &pid.to_string(), "stop that process"]);
         let shown = self.run(&["leader", "show"], config, directory);
         assert!(!shown.stdout.contains("g1.1 is down") && shown.stdout.contains(&pid.to_string()), "{}", shown.stdout);
-        // Its state is requested from where it runs.
+        // The command requests the member's state in the directory in which the member runs.
         assert!(!shown.stdout.contains("silent"), "{}", shown.stdout);
         let stopped = self.run(&["stop", "--id", "g1.1"], config, directory);
         assert!(stopped.code == 0 && stopped.stdout.contains("stopped"), "{}{}", stopped.stdout, stopped.stderr);

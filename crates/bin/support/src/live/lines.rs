@@ -33,9 +33,9 @@ pub enum Line {
 /// Handling of a line that is longer than the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TooLong {
-    /// It ends the input.
+    /// The line ends the input.
     Ends,
-    /// It is skipped, whatever its length, and reading continues with the next line.
+    /// The line is skipped, whatever its length, and reading continues with the next line.
     Skipped,
 }
 

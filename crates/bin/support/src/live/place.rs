@@ -16,7 +16,7 @@ use crate::Failure;
 pub struct Joined<F: FabricDiagnostics> {
     /// The client.
     pub client: Client<F>,
-    /// Its client id.
+    /// Client id of the client.
     pub id: ClientId,
 }
 

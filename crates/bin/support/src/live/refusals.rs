@@ -30,7 +30,8 @@ struct Foreign {
     reason: String,
 }
 
-/// The refusals of this process. Each is reported once, and again after pauses that double.
+/// The refused connections that this process reports: those that it refused, and those that peers refused. Each refusal
+/// is reported once, and again after pauses that double.
 #[derive(Default)]
 pub struct Refusals {
     repeats: Repeats<Source>,

@@ -63,9 +63,9 @@ impl Partial {
 /// Handling of a file that has the name already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
-    /// It is kept, and nothing is written.
+    /// The existing file is kept, and nothing is written.
     Stays,
-    /// It is replaced once the new file is complete.
+    /// The existing file is replaced once the new file is complete.
     Goes,
 }
 

@@ -12,7 +12,7 @@ pub enum Told {
     /// The call is applied nowhere and never will be. For a read outside the order: no answer arrived in time, or not
     /// at this process.
     NotApplied,
-    /// It is unknown whether the call is applied.
+    /// The caller does not know whether the call is applied.
     Unknown(Why),
 }
 

@@ -13,11 +13,11 @@ use stentor_wire::{Envelope, IpPacket, Psn, RnrTimer};
 
 use super::program::{Kind, Op};
 
-/// The first virtual address of the receivers' memory, multiplied by the rank plus one.
+/// Unit of the receivers' virtual addresses: a receiver's memory begins at this number times (rank + 1).
 const VA: u64 = 0x1000_0000;
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// The time of all calls of endpoints, in nanoseconds. They have no clock of their own, so their timers count from
-/// here.
+/// The time that every call of an endpoint gets, in nanoseconds. An endpoint has no clock, so its timers start at this
+/// time.
 pub(crate) const NOW: u64 = 1;
 
 /// A packet in flight.

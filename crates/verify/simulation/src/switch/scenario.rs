@@ -86,7 +86,7 @@ impl Scenario {
             numbers: chance.pick(&[0, 0xff_fff0, 0x7f_fff8, 12345]),
         };
         let trouble = if calm { Trouble::default() } else { draw_trouble(&mut chance, hosts) };
-        // If data is not verified, a damaged header may count as another packet.
+        // Without the check, the switch may mistake a packet with a damaged header for another packet.
         let check_data = trouble.damages > 0 || chance.between(0, 1) == 0;
         let aggregation =
             if !calm && chance.between(0, 4) == 0 { Aggregation::RoundBitmap } else { Aggregation::ExactMin };

@@ -383,7 +383,8 @@ impl World {
     /// Reports a packet that left the switch to the judge.
     fn say(&mut self, came: &[u8], left: &[u8], copies: &mut u32) {
         let (Ok(before), Ok(after)) = (IpPacket::new_checked(came), IpPacket::new_checked(left)) else { return };
-        // The switch builds a response itself, so it must be intact. A copy of a damaged packet is damaged as well.
+        // The switch builds each response itself, so a response must be intact. A copy of a damaged packet is damaged,
+        // too.
         let is_copy = !after.packet.opcode().is_response();
         self.watch.left(before.is_intact() || !is_copy, after.is_intact());
         let (Ok(old), Ok(new)) = (Repr::parse(&before.packet), Repr::parse(&after.packet)) else { return };

@@ -29,7 +29,7 @@ const BRIEF: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause before a second query, if all members answered at once but do not agree.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Time for which a request is repeated that is refused temporarily.
+/// Time for which a temporarily refused request is repeated.
 const SOON: Duration = Duration::from_secs(2);
 
 pub(super) use self::reset::reset;

@@ -10,7 +10,7 @@ use super::loss::stopped;
 
 /// A member that runs on this host but is not connected.
 pub(super) struct RunsHere {
-    /// Its process id and its arguments.
+    /// The member's process id and arguments.
     pub(super) as_what: String,
     /// The likely reason.
     pub(super) why: String,

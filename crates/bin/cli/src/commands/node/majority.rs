@@ -31,29 +31,29 @@ pub(super) struct Seen {
 /// State of another member, as far as it can be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// It works.
+    /// The member works.
     Works,
-    /// Its process exists, but its heartbeat has stopped.
+    /// The member's process exists, but its heartbeat has stopped.
     Silent {
-        /// `true` if it had its group's state before.
+        /// `true` if the member had its group's state before.
         remembers: bool,
     },
-    /// It has just returned, and may be joining.
+    /// The member has just returned, and may be joining.
     Starting,
-    /// Its heartbeat advances, but it has not shown that it has its group's state.
+    /// The member's heartbeat advances, but the member has not shown that it has its group's state.
     Without,
-    /// Its process does not exist.
+    /// The member's process does not exist.
     Gone,
 }
 
 /// This process's knowledge of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// It waits for the group's state.
+    /// This process waits for the group's state.
     Nothing,
-    /// It has the state, but a majority may not know it yet: the group begins.
+    /// This process has the state, but a majority may not know the state yet: the group begins.
     State,
-    /// It has the state of a ballot that a majority has promised, so a majority existed.
+    /// This process has the state of a ballot that a majority has promised, so a majority existed.
     Ballot,
 }
 
@@ -215,7 +215,7 @@ impl Other {
         let Seen { here, heard, stands } = seen;
         if !here {
             if self.here {
-                // Its last published state is known even after its end.
+                // The state that the member published last is known even after its process has ended.
                 (self.returned, self.bowed) = (true, self.stood && stands == Some(false));
             }
             (self.here, self.worked, self.proved, self.beat) = (false, None, false, None);

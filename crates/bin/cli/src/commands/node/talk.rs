@@ -36,7 +36,7 @@ const EXPLAINED: usize = 8;
 /// Another member.
 struct Peer {
     process: ProcessId,
-    /// Its pid on this host, or its last one.
+    /// Present or last pid of the member on this host.
     pid: Option<i32>,
     here: bool,
     /// `true` if it was there before.
@@ -49,7 +49,7 @@ struct Turn {
     here: bool,
     /// `true` if it was there before.
     seen: bool,
-    /// Its pid on this host now, and before.
+    /// The member's pid on this host now. `before` is its previous pid.
     now: Option<i32>,
     before: Option<i32>,
 }

@@ -65,7 +65,7 @@ pub(crate) enum Carrier {
         /// Addresses are 127.network.0.1 and so on, by process.
         network: u8,
         key: PathBuf,
-        /// Its capture, and the faults of its network.
+        /// The capture of packets, and the faults of the network.
         traffic: Network,
         /// Address of a switch from which sets are requested.
         switch: Option<SocketAddr>,
