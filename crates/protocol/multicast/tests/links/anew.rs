@@ -294,7 +294,8 @@ fn member_that_moves_while_hellos_are_in_flight_sends_new_ones() {
         bed.run(RECONNECTED_NS);
         (1..5).for_each(|other| bed.cut(0, other, 2 * RECONNECTED_NS));
         bed.restart_member(0);
-        // The restarted member moves soon after it has learnt of the other history, while hellos of others are still arriving.
+        // The restarted member moves soon after it has learnt of the other history, while hellos of others are still
+        // arriving.
         bed.tick_ns = 5_000;
         bed.members[0].set_tick(Duration::from_nanos(bed.tick_ns));
         bed.run(RECONNECTED_NS);
