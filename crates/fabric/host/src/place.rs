@@ -60,7 +60,7 @@ impl StandingSeat {
         Ok(StandingSeat { held, beside })
     }
 
-    /// Returns the path beside the socket for a file of the caller.
+    /// Returns the path of the caller's file beside the socket.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.beside.clone()

@@ -23,7 +23,7 @@ const MAX_PATH: usize = 107;
 /// Maximum number of attempts to take a seat while leaving processes remove the directory.
 const ATTEMPTS: usize = 50;
 
-/// The path of a file of the caller beside a process's socket. The path changes if the directory is removed and cannot
+/// The path of the caller's file beside a process's socket. The path changes if the directory is removed and cannot
 /// be created again.
 #[derive(Clone, Debug)]
 pub struct Beside(Arc<Mutex<PathBuf>>);
@@ -204,7 +204,7 @@ impl Seat {
         Ok(Some((seat, listener)))
     }
 
-    /// Returns the path beside the socket.
+    /// Returns the path of the caller's file beside the socket.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.beside.clone()

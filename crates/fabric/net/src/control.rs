@@ -139,7 +139,7 @@ impl Control {
         }
     }
 
-    /// Returns whether a peer is missing that may still connect.
+    /// Returns whether any peer that may still connect is not connected yet.
     pub(crate) fn is_connecting(&self) -> bool {
         !self.newcomers.is_empty()
             || self.peers.iter().enumerate().any(|(n, peer)| peer.frames.is_none() && n != self.me.process.index())

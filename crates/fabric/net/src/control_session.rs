@@ -100,9 +100,9 @@ pub enum SessionError {
     Differs {
         /// The parameter that differs.
         what: &'static str,
-        /// Its value at this end.
+        /// Value of the parameter at this end.
         ours: String,
-        /// Its value at the other end.
+        /// Value of the parameter at the other end.
         theirs: String,
     },
     /// A message is damaged, forged or out of order.

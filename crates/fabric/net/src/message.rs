@@ -59,9 +59,9 @@ pub struct Pair {
     pub psn: u32,
     /// Maximum payload of a packet that it accepts, in bytes; the smaller value of both ends counts.
     pub mtu: u16,
-    /// Its GID; an IPv4 address is mapped.
+    /// GID of the end; an IPv4 address is mapped.
     pub gid: Ipv6Addr,
-    /// Its address inside an InfiniBand subnet; 0 elsewhere.
+    /// Address (LID) of the end inside an InfiniBand subnet; 0 elsewhere.
     pub lid: u16,
     /// Maximum number of outstanding READs and atomics of the peer.
     pub reads: u8,

@@ -82,7 +82,7 @@ impl Names {
         self.notes.push_back(text);
     }
 
-    /// Returns a peer's name and address for messages.
+    /// Returns the text that denotes a peer in log lines: its name and address, or its number if they are unknown.
     pub(crate) fn shown(&self, peer: usize) -> String {
         match self.known.get(peer).and_then(|known| known.name.as_ref()) {
             Some(HostName { process, address }) => format!("`{process}` ({address})"),

@@ -76,12 +76,12 @@ pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
 mod pairs {
     use stentor_fabric::memory::{Ordering, WORD, Word};
 
-    /// Number of words from which on pairs pay off: a header and some payload.
+    /// Minimum number of words for which storing pairs is faster: a header and some payload.
     const WORTH: usize = 4;
     const PAIR: usize = 2 * WORD;
 
-    /// Returns the number of bytes that can be stored in pairs. Returns `None` if `to` is not aligned to pairs or the
-    /// processor lacks AVX.
+    /// Returns the number of bytes of `to` that can be stored as pairs of words. Returns `None` if `to` has fewer than
+    /// [`WORTH`] words or is not aligned to pairs, or if the processor lacks AVX.
     #[inline]
     pub(super) fn split(to: &[Word]) -> Option<usize> {
         let aligned = to.len() >= WORTH && to.as_ptr().addr().is_multiple_of(PAIR);

@@ -195,7 +195,7 @@ impl ShmFabric {
 
     /// Handles the loss of a peer.
     fn lose(&mut self, peer: ProcessId) {
-        // The peer's messages are received and its completed writes settled before everything breaks.
+        // Settle the completed writes and receive the peer's messages before the queue pairs to the peer break.
         self.data.flush();
         self.data.receive();
         let known = &mut self.control.peers[peer.index()];

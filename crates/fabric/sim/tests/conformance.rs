@@ -91,7 +91,7 @@ fn each_liberty_alone() {
     run("unheld", &copying(NetworkModel { hold_until_flush: false, ..NetworkModel::calm() }));
 }
 
-/// Runs the cases that must succeed any number of times 200 times in one world.
+/// Runs each repeatable case 200 times in one world.
 #[test]
 fn repeatable_cases_pass_200_times() {
     let topics = ["restart::", "link::", "fence::", "heartbeat::", "imm::goes_on_after_the_limit", "set::"];

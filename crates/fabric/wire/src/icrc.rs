@@ -264,7 +264,7 @@ pub fn changed(icrc: u32, old: &[u8], new: &[u8], behind: Shift) -> u32 {
 #[inline]
 #[must_use]
 pub fn changed_by(icrc: u32, difference: &[u8], behind: Shift) -> u32 {
-    // The register starts at 0, and the final complement is undone.
+    // Hash with an initial register of 0 and without the final complement, as in `changed`.
     let mut hasher = Hasher::new_with_initial(u32::MAX);
     hasher.update(difference);
     icrc ^ behind.apply(!hasher.finalize())

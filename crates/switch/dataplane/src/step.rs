@@ -40,7 +40,8 @@ pub struct Config {
     /// packet that they derive from: a socket has only one. With `None` packets keep it.
     pub source_ports: Option<[u16; 2]>,
     /// `true` if the ICRC of data is checked, too. A pipeline cannot do that, because it does not see the payload.
-    /// Without the check, a packet with damaged headers may count as another one until its receivers drop it.
+    /// Without the check, the switch may mistake a packet with damaged headers for another packet. The receivers then
+    /// drop its copies.
     pub check_data: bool,
     /// A mutant, for tests.
     pub mutant: Mutant,

@@ -252,7 +252,7 @@ fn data_to_one_member_takes_one_pass() {
 
 #[test]
 fn pass_behind_the_end_of_the_list_is_stale() {
-    // The unused slots behind the end hold rank 0, which is a member here.
+    // The unused slots after the end of the member list hold rank 0, and rank 0 is a member here.
     let mut bed = Bed::new(3).linked(&[0, 1]);
     let data = Bed::send(0, FIRST + 1);
     let bridge = bed.pass(&data, None).mirror.expect("a second pass");

@@ -183,7 +183,7 @@ pub struct SwitchSets<T> {
     identified: bool,
     /// Completions of writes that were never posted, or that failed together with others.
     flushed: VecDeque<Completion>,
-    /// `true` if a set has broken whose writes are not all completed yet.
+    /// `true` if some broken set still has writes that are not completed.
     dying: bool,
 }
 

@@ -26,7 +26,7 @@ pub(crate) type SessionId = u64;
 
 /// Time to wait for other hosts, from the first join on.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Time to wait if hosts are missing that were told to join again.
+/// Time to wait for missing hosts that were requested to join again.
 const GRACE: Duration = Duration::from_secs(1);
 /// Minimum time from one generation of a set to the next.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -146,7 +146,7 @@ fn joining_or_leaving_creates_another_generation() {
     assert!(second.generation != first.generation && second.gid != first.gid);
     assert!(bed.members.iter().zip(&lives).all(|(member, life)| member.host.config().life == life + 1));
     bed.send(&[1], 8);
-    // It joins again.
+    // Host 2 joins again.
     (bed.ready[2], bed.arrived[2]) = (None, Vec::new());
     let member = bed.dial(bed.host(2, 1), 3, KEY);
     bed.members.push(member);

@@ -149,7 +149,7 @@ impl<S: Sets> ConnectionManager<S> {
         peer == self.me || peer.index() < self.processes && self.control.is_linked(peer)
     }
 
-    /// Returns whether a peer is missing that may still connect.
+    /// Returns whether any peer that may still connect is not connected yet.
     #[must_use]
     pub fn is_connecting(&self) -> bool {
         self.control.is_connecting() || self.sets.is_connecting()

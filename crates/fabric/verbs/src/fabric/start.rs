@@ -111,7 +111,7 @@ fn choose(net: &NetConfig, config: &VerbsConfig) -> Result<Choice, ChooseError> 
     device::choose(&device::devices(root), &wanted)
 }
 
-/// Returns whether a switch is configured that copies packets of this address, and the trouble to report if it cannot.
+/// Returns whether the configured switch copies packets of this address, and the trouble to report if it cannot.
 fn copied(has_switch: bool, gid: &Gid) -> (bool, Option<Trouble>) {
     if !has_switch || sets::is_copied(gid) {
         return (has_switch, None);

@@ -56,7 +56,7 @@ pub enum Trouble {
         /// Reason and remedy.
         why: String,
     },
-    /// A switch is configured that cannot copy packets of this address, so each peer is written to separately.
+    /// The configured switch cannot copy packets of this address, so this process writes to each peer separately.
     NoCopies {
         /// GID of the port.
         gid: String,
