@@ -131,7 +131,7 @@ pub(super) fn services_are_independent<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
     })
 }
 
-/// After `Disconnected` a process can poll all outstanding completions, and none comes later.
+/// After `Disconnected` a process can poll all outstanding completions. No completion is reported later.
 pub(super) fn all_completions_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let pair = setup(bed)?;
     for round in 0..bed.repeats() {

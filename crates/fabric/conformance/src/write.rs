@@ -23,8 +23,8 @@ pub(super) fn lands_whole<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-/// Posts `count` writes with as few completions as the send queue allows. `each` returns location and data, and `look`
-/// checks the memory.
+/// Posts `count` writes with as few completions as the send queue allows. `each` returns the location and the data of a
+/// write. `look` checks the memory after each round of posts.
 fn stream<T: Testbed>(
     bed: &mut Bed<T>,
     count: u64,

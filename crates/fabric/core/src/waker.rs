@@ -55,8 +55,8 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Marks this thread as about to sleep. The caller must check for work afterwards: either that check finds what was
-    /// stored before a ring, or the ring wakes the thread.
+    /// Marks this thread as about to sleep. The caller must check for work afterwards. If another thread stores work
+    /// and then calls [`ring`](Alarm::ring), either this check finds the work, or the sleeper is woken.
     #[inline]
     pub fn arm(&self) {
         self.0.store(ARMED, Ordering::Relaxed);

@@ -36,7 +36,7 @@ impl Credentials {
     }
 }
 
-/// Formats a pid, or the reason why the process has none in this namespace.
+/// A pid that is displayed as `pid N`, or, if it is 0, as a process of another PID namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Named(pub i32);
 

@@ -2,7 +2,7 @@
 
 pub(crate) use stentor_libfabric_sys::*;
 
-/// The macro `FI_VERSION(major, minor)` of the headers.
+/// Encodes a version, as the macro `FI_VERSION(major, minor)` of libfabric's headers does.
 pub(crate) const fn version(major: u16, minor: u16) -> u32 {
     (major as u32) << 16 | minor as u32
 }

@@ -30,7 +30,8 @@ fn no_wake_up_is_lost() {
         doorbell::arm(&memory[1], FUTEX);
         let seen = memory[0].load(Ordering::Acquire) == 7;
         let rung = writer.join().unwrap();
-        // Without this a sleeper hangs: armed, with nothing seen, and no writer that took over the duty to wake.
+        // If this failed, the sleeper would hang: it is armed and has not seen the write, and no writer has claimed the
+        // duty to wake it.
         assert!(seen || rung);
         assert!(!rung || memory[1].load(Ordering::Relaxed) == AWAKE);
     });

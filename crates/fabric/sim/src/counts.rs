@@ -32,11 +32,11 @@ macro_rules! counts {
 counts! {
     /// Number of occurrences of each fault.
     FaultCounts {
-        /// Messages that executed after a later one on another queue pair between the same processes (rule 1 of the
-        /// contract).
+        /// Messages that executed after a message that was posted later, on another queue pair between the same
+        /// processes (rule 1 of the contract).
         reordered_across_queue_pairs,
-        /// Messages that executed after a later one on the same queue pair (rule 5 of the contract; only where writes
-        /// are unordered).
+        /// Messages that executed after a message that was posted later on the same queue pair (rule 5 of the contract;
+        /// only where writes are unordered).
         reordered_on_one_queue_pair,
         /// Writes that became visible in several steps (rule 2).
         torn_writes,

@@ -75,7 +75,8 @@ impl Testbed for Bed {
         std::thread::sleep(Duration::from_micros(20));
     }
 
-    /// A round takes most of a millisecond in the guest, and packets arrive while they are sent.
+    /// Few rounds suffice, because each one takes almost a millisecond in the guest, and packets arrive while their
+    /// sender is still sending.
     fn settling(&self) -> usize {
         50
     }

@@ -54,7 +54,7 @@ pub struct Link {
 pub struct Head {
     /// The requested operation.
     pub operation: Operation,
-    /// Identifies the session, from its first control packet on.
+    /// Id of the session. All control packets of the session have it, including the first.
     pub lock_id: u32,
     /// The session's epoch as the holder knows it; 0 matches any epoch.
     pub epoch: u32,

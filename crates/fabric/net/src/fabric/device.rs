@@ -239,7 +239,7 @@ pub trait Device: Transport + Sized {
     /// begin.
     ///
     /// # Errors
-    /// Returns the reason why it cannot be created, with the remedy.
+    /// Returns the reason why the queue pair cannot be created, with the remedy.
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String>;
 
     /// Creates this process's end of a set of `members` members.

@@ -14,9 +14,9 @@ use super::{Device, NetFabric};
 const LONGEST: Duration = Duration::from_millis(100);
 /// Longest sleep while this process dials a peer or a fence is waiting.
 const SOON: Duration = Duration::from_millis(10);
-/// Interval at which a sleeping process pumps the control plane, besides whenever one of its sockets is readable.
+/// Interval at which a sleeping process pumps the control plane. It also does so when one of the sockets is readable.
 const PUMP_PAUSE: Duration = Duration::from_millis(20);
-/// This interval while the process dials a peer or a fence is waiting.
+/// Interval that replaces `PUMP_PAUSE` while the process dials a peer or a fence is waiting.
 const SOON_PAUSE: Duration = Duration::from_millis(1);
 /// Data of the control plane's sockets in the epoll instance.
 const CONTROL: u64 = 0;

@@ -271,7 +271,7 @@ impl Port {
         self.sender.send(out.told().skip(from))
     }
 
-    /// Sends packets. Returns the number that are done, from the first on; the kernel has no room for the rest now.
+    /// Sends packets in order. Returns the number of packets that are done. The kernel has no room for the rest now.
     pub fn send_all<'a>(&mut self, packets: &(impl Iterator<Item = (&'a Envelope, &'a [u8])> + Clone)) -> usize {
         self.sender.send(packets.clone().map(|(envelope, bytes)| (envelope, bytes, false)))
     }

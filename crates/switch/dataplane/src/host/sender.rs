@@ -157,7 +157,7 @@ pub struct Sender {
     first: u32,
     /// Number of writes among the entries.
     writes: usize,
-    /// Member list that is in force behind all entries.
+    /// Member list that is in force after all entries are done.
     list: List,
     /// Member lists whose LINK is not posted yet.
     changes: VecDeque<List>,
