@@ -198,7 +198,7 @@ impl Config {
     }
 
     /// Returns the number of extra receives for lengths that are posted for control messages. With tags, both kinds use
-    /// the same receives, and the tag says which one arrived.
+    /// the same receives, and the tag identifies the kind that arrived.
     #[inline]
     pub(crate) fn spare(&self) -> u32 {
         if self.scheme == Scheme::Counted { 0 } else { CONTROLS }

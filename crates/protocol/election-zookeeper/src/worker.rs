@@ -17,9 +17,9 @@ use crate::shared::Shared;
 use crate::teller::Teller;
 use crate::{Status, ZookeeperConfig};
 
-/// Pause after the first failure. Each further pause is twice as long.
+/// Pause after the first failure. Each further pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause.
+/// Longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait for a session to close before the thread ends.
 const GOODBYE: Duration = Duration::from_millis(500);

@@ -51,7 +51,7 @@ impl Election for Scripted {
 
 /// Changes its leader every period, independently at each process. It names two leaders at once, none, crashed ones,
 /// and the polling process itself. It keeps the rules of the stream, so any failure under it is the protocol's.
-/// [`settling`](Flapping::settling) makes it name one leader from some time on.
+/// [`settling`](Flapping::settling) makes it name one leader after a given time.
 ///
 /// The seed decides everything: the same arguments and times of polls produce the same stream.
 #[derive(Clone, Debug)]

@@ -64,7 +64,7 @@ impl JoinedSets {
     }
 }
 
-/// The sender's end of its set.
+/// A sender's end of its fan-out set.
 #[derive(Debug)]
 pub struct FanoutSet {
     link: Link,

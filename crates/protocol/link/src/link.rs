@@ -231,7 +231,7 @@ impl Link {
         }
         if !self.is_closed() {
             self.state = State::Down;
-            // The fabric refuses only while a resource is short. The reset is retried until it succeeds.
+            // The fabric refuses a reset only while it lacks a resource. The reset is retried until it succeeds.
             let _ = fabric.reset(self.qp);
         }
         self.connection_id += 1;

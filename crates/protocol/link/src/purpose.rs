@@ -12,11 +12,11 @@ pub const MULTICAST_CONTROL: Purpose = Purpose(1);
 pub const MULTICAST_STREAM: Purpose = Purpose(2);
 /// Multicast: a client's messages.
 pub const MULTICAST_BODY: Purpose = Purpose(3);
-/// Multicast: memory of the process that receives hellos.
+/// Multicast: memory in which this process receives hellos.
 pub const MULTICAST_INBOX: Purpose = Purpose(4);
 /// Multicast: words that the other members of the group read.
 pub const MULTICAST_HEARTBEAT: Purpose = Purpose(5);
-/// Multicast: memory of the process that receives the words read from other members.
+/// Multicast: memory in which this process receives the words that it reads from other members.
 pub const MULTICAST_HEARTBEATS_READ: Purpose = Purpose(6);
 /// Multicast: at a client, the ring of a member's replies; at a member, the client's credit for that ring.
 pub const MULTICAST_REPLY: Purpose = Purpose(7);
@@ -26,13 +26,13 @@ pub const MULTICAST_QUERY: Purpose = Purpose(8);
 pub const NEB_BROADCAST: Purpose = Purpose(32);
 /// Neb: credits.
 pub const NEB_CONTROL: Purpose = Purpose(33);
-/// Neb: memory of the process from which it posts.
+/// Neb: memory from which this process posts.
 pub const NEB_STAGING: Purpose = Purpose(34);
-/// Channel: the first purpose of two per process, unless the configuration names another one.
+/// Channel: the first of its purposes, of which each peer has two, unless the configuration names another first one.
 pub const CHANNEL_FIRST: Purpose = Purpose(4000);
 
-/// Multicast: memory of the process from which it posts records that are too long for inline data. `ring` distinguishes
-/// the rings of one process.
+/// Multicast: memory from which this process posts records that are too long for inline data. `ring` distinguishes the
+/// rings of one process.
 #[must_use]
 pub const fn multicast_staging(ring: u16) -> Purpose {
     Purpose(16 + ring)
@@ -44,13 +44,13 @@ pub const fn neb_registers(writer: ProcessId) -> Purpose {
     Purpose(0x200 + writer.0)
 }
 
-/// Neb: memory of the process that receives READs from a host.
+/// Neb: memory in which this process receives what it READs from a host.
 #[must_use]
 pub const fn neb_scratch(host: ProcessId) -> Purpose {
     Purpose(0x300 + host.0)
 }
 
-/// Channel: memory of the process for messages from a peer (`outgoing` is false) or to it.
+/// Channel: memory of this process for messages from a peer (`outgoing` is false) or to it.
 #[must_use]
 pub const fn channel(first: Purpose, peer: ProcessId, outgoing: bool) -> Purpose {
     Purpose(first.0 + 2 * peer.0 + outgoing as u16)

@@ -126,7 +126,7 @@ pub struct WordRef {
 pub struct Left {
     /// The client id.
     pub client: ClientId,
-    /// The generation below which processes count as earlier.
+    /// A generation. Processes of the client id with a smaller generation count as earlier.
     pub below: u64,
     /// The ballot of the sender's group.
     pub ballot: Ballot,

@@ -130,7 +130,7 @@ impl Broadcast {
         (self.head < self.next && reached >= needed).then_some(self.head)
     }
 
-    /// Records that it was delivered here.
+    /// Records that the index returned by [`due`](Self::due) was delivered at this process.
     pub fn settled(&mut self) {
         self.head += 1;
     }

@@ -49,9 +49,10 @@ pub struct Envelope {
     /// request named. `Renew`: the end that the group has acknowledged. `Open`, `Widen`, `TakeUp`: the last time at
     /// which they may take effect. `End`: 0.
     pub end: u64,
-    /// Hash over the generation's word and the pairs of the destination groups ([`pairs_tag`](crate::pairs_tag)).
+    /// Hash over the random word of the generation, and over the destination groups with their incarnations
+    /// ([`pairs_tag`](crate::pairs_tag)).
     pub pairs: u64,
-    /// Generation of the sending process. `TakeUp`: the generation that begins.
+    /// Generation of the sending process. In a `TakeUp` it is the generation that begins.
     pub generation: u32,
     /// `request` − responded, where every request below `responded` has been answered. 0 except for `Command`, `Query`
     /// and `Resolve`.

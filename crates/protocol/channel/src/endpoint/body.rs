@@ -57,7 +57,7 @@ impl Body<'_> {
         }
     }
 
-    /// Copies the body to words, from an offset on that is a multiple of 8.
+    /// Copies the body into `to`. The first byte goes to `offset`, which is in bytes and a multiple of 8.
     pub(super) fn copy_to_words<F: Fabric>(&self, fabric: &F, to: &[Word], offset: u64) {
         match self {
             Body::Bytes(bytes) | Body::Rest(_, bytes) => store(to, offset, bytes),

@@ -15,15 +15,15 @@ use zookeeper_client::{Client, EventType, SessionState, StateWatcher, WatchedEve
 use crate::line::{Place, line};
 use crate::worker::{Command, Pause, Worker};
 
-/// Number of consecutive rounds that may be repeated without a pause because the line had changed.
+/// Maximum number of consecutive rounds that are repeated without a pause because the line of candidates changed.
 const HASTE: u32 = 20;
-/// First pause before the line is read again because its first candidate has not claimed leadership yet.
+/// First pause before the line of candidates is read again if its first candidate has not claimed leadership yet.
 const GLANCE: Duration = Duration::from_millis(5);
 
 /// Reason why a round was not completed.
 #[derive(Debug)]
 enum Fault {
-    /// The line changed meanwhile, so the round must be repeated.
+    /// The line of candidates changed during the round, so the round must be repeated.
     Again,
     /// A request failed. The next one may succeed.
     Failed(String),

@@ -70,7 +70,7 @@ fn stopped_leader_is_replaced_and_resigns_when_it_resumes() {
     process.until("p0 leads in epoch 2");
     println!("it resigns {resigned:?} after it wakes, and follows after {:?}", begin.elapsed());
     assert_eq!(process.told[before], "resigned from epoch 1");
-    // It is in the line again, at the end.
+    // The process is in the line of candidates again, at its end, so it leads after the others have left.
     drop(group.0.remove(1));
     drop(group.0.remove(0));
     process.until("p4 leads in epoch 3");

@@ -103,9 +103,9 @@ struct Peer {
     claim: Option<Claim>,
     doubt: u64,
     stands: bool,
-    /// Mask of the members that it sees alive.
+    /// Mask of the members that the peer sees alive.
     sees: u64,
-    /// Bit of the member in such a mask.
+    /// Bit of the peer in a mask of members.
     bit: u64,
     /// `true` if this process's links with the member work.
     linked: bool,
@@ -146,7 +146,8 @@ pub struct Heartbeat {
     reach: Reach,
     /// `true` if enough members doubt the claim.
     open: bool,
-    /// Time since which that is so and this process reaches a majority, in polled time.
+    /// Polled time since which enough members doubt the claim and this process reaches a majority. `None` if one of the
+    /// conditions does not hold.
     ready_since: Option<u64>,
     told: Option<decide::View>,
     changes: VecDeque<Change>,

@@ -547,7 +547,7 @@ impl<F: Fabric> Client<F> {
     fn look_after_set(&mut self) -> bool {
         let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.set.is_broken(&self.fabric));
         if broke {
-            // The completions come first, because they tell which writes arrived.
+            // The completions are polled first, because they report which writes arrived.
             while self.poll_completions() {}
             if let Some(fanout) = &mut self.fanout {
                 fanout.mend(&mut self.fabric, &mut self.rings);

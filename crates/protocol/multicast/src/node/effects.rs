@@ -37,7 +37,7 @@ pub(super) struct Outputs {
     pub(super) notify: Vec<bool>,
     /// Held messages that became no-ops: client, slot, sequence.
     pub(super) dropped: Vec<(ClientId, u64, u64)>,
-    /// Indexed by client: whether the status that its process is to be told may have changed.
+    /// Indexed by client: whether the status to report to the client's process may have changed.
     pub(super) place_changed: Vec<bool>,
     /// Peer messages and bodies to send.
     pub(super) letters: Vec<Outgoing>,

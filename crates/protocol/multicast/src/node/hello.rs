@@ -77,9 +77,9 @@ pub(super) struct Hello {
     pub(super) start: Start,
     /// Whether the client has multicast to the group, or may at any time.
     pub(super) begun: bool,
-    /// From a client: its generation, if it was told one.
+    /// From a client: its generation, if a member reported one to it.
     pub(super) generation: Option<u64>,
-    /// From a client: the smallest generation that it may have, as far as members told it.
+    /// From a client: the smallest generation that it may have, as far as members reported it.
     pub(super) above: u64,
     /// From a member: its group's incarnation.
     pub(super) own: Incarnation,

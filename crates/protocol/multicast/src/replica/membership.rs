@@ -110,7 +110,7 @@ impl Membership {
     }
 
     /// Records that the group admitted this process, or that it installed a state, whose leader knew these lives.
-    /// Returns whether it had no memory.
+    /// Returns whether this process had no memory.
     pub(super) fn adopt(&mut self, lives: &[u64]) -> bool {
         self.lives.hear_of_all(lives);
         self.remember()

@@ -44,7 +44,7 @@ impl Starvation {
 
     /// Advances time by one tick at a member that has processed `counter` entries.
     ///
-    /// Returns whether it has been starved for `ticks` ticks. The count then starts again from 0.
+    /// Returns whether the member has been starved for `ticks` ticks. The count then starts again from 0.
     pub(super) fn tick(&mut self, counter: u64, follows: bool, ticks: u8) -> bool {
         if !self.evident {
             return false;

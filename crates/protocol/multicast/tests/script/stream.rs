@@ -31,7 +31,7 @@ fn for_one_group_it_acknowledges_the_assignment_and_delivers() {
     follower.message(0, 1, &[(0, 0)]).expect("the body");
     let effects = follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("the assignment");
     let ack = |to| Effect::Ack { to, head: head(1, 0, 1), position: 0, ballot: led_by(0), times: vec![1] };
-    // Two of three: its own vote and the leader's, which it implies.
+    // Two votes of three are a majority: the follower's own vote, and the leader's, which the assignment implies.
     assert_eq!(effects, [ack(0), ack(2), delivery(1, 0, 1, 0, 1)]);
     assert_eq!(follower.replica.first_held(ClientId(0)), 1);
 }

@@ -117,8 +117,8 @@ fn process_that_is_ahead_learns_a_decided_outcome() {
     assert!(leader.replica.clock() < 9_000);
 }
 
-/// Member 1 of three takes over: its leader gave 5000, member 2 knows of 7000, and its own physical time is 4000.
-/// Returns the first time that it gives.
+/// Member 1 of three becomes the leader. The old leader assigned 5000, member 2 knows of 7000, and the physical time of
+/// member 1 is 4000. Returns the first time that member 1 assigns.
 fn first_time_of_a_new_leader(mutant: Mutant) -> u64 {
     let mut member = Process::planted(&[3], 1, mutant);
     member.message(0, 1, &[(0, 0)]).expect("the body");

@@ -92,7 +92,7 @@ impl<F: Fabric> Node<F> {
         }
     }
 
-    /// Processes registers that others wrote to the local replica: the fast path.
+    /// Processes the registers that other processes wrote to the local replica (fast path).
     pub(super) fn poll_pushed<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         if !self.end.config.fast_path || self.end.config.mode == Mode::All {
             return false;

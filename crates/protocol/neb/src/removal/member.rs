@@ -79,13 +79,13 @@ impl Seat {
         &self.standing
     }
 
-    /// Returns whether it was asked to leave.
+    /// Returns whether the member was asked to leave.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.left
     }
 
-    /// Records that it was asked to leave.
+    /// Records that the member was asked to leave.
     pub fn leave(&mut self) {
         self.left = true;
     }

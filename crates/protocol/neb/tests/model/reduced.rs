@@ -62,7 +62,7 @@ type Fast = BuildHasherDefault<Spread>;
 struct Site {
     /// `None` if the process never delivers again.
     replay: Option<Replay>,
-    /// Value that it delivered for each index, from 1.
+    /// Value that the process delivered for each index. Values count from 1.
     got: [u8; INDICES],
     quit: bool,
 }

@@ -644,7 +644,8 @@ impl Caller {
             Kind::TakeUp if !agreed => {
                 let known = control.answers.iter().flatten().map(|word| word.generation).max().unwrap_or(0);
                 self.generation = known.max(control.generation - 1);
-                // A smaller number is new information, too, because the key may name a widening that failed.
+                // The number that the group answered is adopted even if it is smaller than the caller's, because the
+                // session key may name a widening that failed.
                 if let Some((widening, pairs)) = &control.version {
                     self.widening = *widening;
                     self.replace_members(pairs);

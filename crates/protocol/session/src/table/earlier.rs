@@ -31,7 +31,7 @@ impl Earlier {
         }
     }
 
-    /// Returns the word and the replies of the generation that is `before` generations before the current one, from 1.
+    /// Returns the word and the replies of an earlier generation. `before` is 1 for the one before the current one.
     pub(crate) fn get_mut(&mut self, before: u32) -> Option<&mut (u64, Replies)> {
         let index = self.generations.len().checked_sub(before as usize)?;
         self.generations.get_mut(index)

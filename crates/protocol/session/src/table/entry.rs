@@ -103,7 +103,7 @@ impl Entry {
         mutant!(mutant, PairsUnchecked) || tag_of(word, &self.pairs, at.destinations) == Some(envelope.pairs)
     }
 
-    /// Returns whether it names all pairs of the session, and goes to all its groups.
+    /// Returns whether the message names all pairs of the session, and goes to all groups of the session.
     pub(super) fn names_all(&self, word: u64, at: &At<'_>, envelope: &Envelope) -> bool {
         at.destinations.len() == self.pairs.len() && tag_of(word, &self.pairs, at.destinations) == Some(envelope.pairs)
     }

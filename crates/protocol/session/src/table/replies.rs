@@ -65,7 +65,7 @@ impl Replies {
         self.kept.len()
     }
 
-    /// Returns everything that is kept, by ascending request.
+    /// Returns the kept outcomes with their request numbers, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Kept)> {
         (self.low..).zip(&self.kept).filter_map(|(request, kept)| Some((request, kept.as_ref()?)))
     }

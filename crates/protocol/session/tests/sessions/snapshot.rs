@@ -40,7 +40,7 @@ fn damaged_snapshot_is_refused_as_a_whole() {
     assert_eq!((&read, rest), (sessions, &[9][..]), "the bytes that follow are left to the next reader");
 }
 
-/// A state arrives in chunks of any length, and the machine's value follows the table.
+/// The table is read from chunks of any length. The reader leaves the machine's value, which follows the table, unread.
 #[test]
 fn table_is_read_from_the_beginning_of_a_state() {
     let world = used();

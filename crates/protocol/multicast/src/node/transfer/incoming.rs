@@ -45,7 +45,7 @@ pub(in crate::node) struct IncomingTransfer {
     restored: bool,
     /// Whether the application is still restoring the snapshot.
     restoring: bool,
-    /// Deliveries for which the application had no room, by piece.
+    /// Deliveries for which the application had no room. Each element holds the deliveries of one piece.
     held_back: VecDeque<Vec<u64>>,
     /// Origin of the history of the deliveries, which does not change during a transfer.
     pub(in crate::node) origin: Incarnation,
