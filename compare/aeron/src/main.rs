@@ -3,8 +3,8 @@
 //!
 //! An idle process yields its processor and polls again, because there are more processes than processors.
 //!
-//! Alternatively two processes send messages to and fro. Each publishes to the other one by a separate stream, and
-//! spins.
+//! Alternatively, two processes exchange messages in round trips. Each process publishes to the other on a separate
+//! stream, and spins.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CStr, CString};

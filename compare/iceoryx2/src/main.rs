@@ -4,8 +4,8 @@
 //! The publisher copies a payload into loaned memory, and the subscribers read it there. An idle process yields its
 //! processor and polls again, because there are more processes than processors.
 //!
-//! Alternatively two processes send messages to and fro. Each publishes to the other one by a separate service, and
-//! spins.
+//! Alternatively, two processes exchange messages in round trips. Each process publishes to the other on a separate
+//! service, and spins.
 #![forbid(unsafe_code)]
 
 use std::thread::yield_now;

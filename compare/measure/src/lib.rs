@@ -8,7 +8,7 @@
 //! message when all receivers have delivered the one before. For this the receivers report their progress in files. In
 //! a stream the sender goes by its own deliveries.
 //!
-//! Between two processes messages go to and fro ([`ping_pong`]), and a latency is half of a round trip. Both processes
+//! Two processes exchange messages in round trips ([`ping_pong`]). A latency is half of a round trip. Both processes
 //! spin.
 #![forbid(unsafe_code)]
 

@@ -140,9 +140,9 @@ impl Store {
         self.ends.first().map(|(ends, _)| *ends)
     }
 
-    /// Visits about `count` keys from a cursor on, which is 0 at first. `take` returns `false` if it has no room.
-    /// Returns the next cursor, which is [`SCAN_END`] at the end. A key that exists during the whole scan is visited at
-    /// least once.
+    /// Visits about `count` keys, beginning at the cursor. The first cursor is 0. `take` returns `false` if it has no
+    /// room. Returns the next cursor, which is [`SCAN_END`] at the end. A key that exists during the whole scan is
+    /// visited at least once.
     pub fn scan<'a>(&'a self, cursor: u64, count: u32, time: u64, mut take: impl FnMut(&'a [u8]) -> bool) -> u64 {
         let (mut taken, mut from) = (0u32, cursor);
         for (at, shard) in self.shards.iter().enumerate().skip((cursor >> 32) as usize) {

@@ -84,17 +84,18 @@ impl Op {
 /// The time at which a key expires, and the conditions under which it is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetOptions {
-    /// Only if the key does not exist.
+    /// `true` to set the key only if it does not exist.
     pub nx: bool,
-    /// Only if the key exists.
+    /// `true` to set the key only if it exists.
     pub xx: bool,
-    /// The answer is the previous value.
+    /// `true` to answer with the previous value.
     pub get: bool,
-    /// The time of expiry does not change.
+    /// `true` to keep the time of expiry.
     pub keep_ttl: bool,
-    /// Only if the new time of expiry is later than the present one. A key that never expires counts as the latest.
+    /// `true` to set the time of expiry only if it is later than the present one. A key that never expires counts as
+    /// the latest.
     pub gt: bool,
-    /// Only if the new time of expiry is earlier than the present one.
+    /// `true` to set the time of expiry only if it is earlier than the present one.
     pub lt: bool,
     /// The time of expiry.
     pub ends: Ends,

@@ -31,7 +31,7 @@ pub(super) fn rows(programs: &Programs, system: &System, setting: &Setting, shap
 struct Line {
     bytes: u32,
     outstanding: u64,
-    /// The rate. Messages to and fro have none.
+    /// The rate, or `None` for round trips.
     msgs_per_s: Option<f64>,
     p50_us: f64,
     p99_us: f64,
@@ -133,7 +133,7 @@ fn figures_in(text: &str, shape: Shape) -> Result<Figures> {
 const CHANNEL: &str = "channel, counted";
 const IN_PLACE: &str = "channel, counted, sent and read in place, every byte";
 
-/// Measures Stentor's channel with messages to and fro.
+/// Measures round trips on Stentor's channel.
 pub(super) fn channel(
     programs: &Programs,
     system: &System,

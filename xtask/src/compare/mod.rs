@@ -30,8 +30,8 @@ pub(crate) use table::{LOOPBACK, SYSTEMS};
 const SIZES: [u32; 5] = [64, 1024, 4096, 16_384, 65_536];
 /// The shortest payload between two processes, in bytes.
 const SHORTEST: u32 = 8;
-/// Number of messages of 64 bytes: one at a time, to and fro between two processes, and in a stream. Longer messages
-/// are fewer.
+/// Number of messages of 64 bytes: sent one at a time, in round trips between two processes, and in a stream. Fewer
+/// messages are sent if they are longer.
 const ALONE: u64 = 2000;
 const TO_AND_FRO: u64 = 20_000;
 const STREAM: u64 = 40_000;

@@ -73,7 +73,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Returns whether two processes send messages to and fro.
+    /// Returns whether two processes exchange messages in round trips.
     pub(super) fn is_pair(&self) -> bool {
         self.place.starts_with("two processes")
     }

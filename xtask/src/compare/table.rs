@@ -57,7 +57,7 @@ const PAIR_MEMORY: &str = "two processes, shared memory";
 
 /// The end of a latency with three processes.
 const LAST_OF_THREE: &str = "the last of three members has delivered";
-/// The end of a latency with two processes that send messages to and fro.
+/// The end of a latency with two processes that exchange messages in round trips.
 const HALF: &str = "half of the way to and fro is over";
 const SPINS: &str = "spins, each process on a processor of its own";
 

@@ -24,7 +24,7 @@ use rows::{Key, Run};
 
 /// The needs of a comparison with a revision.
 pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["xtask/src/regression"] };
-/// Maximum half width of a narrow interval, as a part of the median.
+/// Maximum half width of a narrow interval, as a fraction of the median.
 const NARROW: f64 = 0.015;
 /// A row is slower if its whole interval is above this ratio.
 const BAR: f64 = 1.03;

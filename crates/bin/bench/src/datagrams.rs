@@ -177,7 +177,7 @@ impl Sockets {
         }
     }
 
-    /// Sends complete packets. Returns how many were sent, from the first on, before the socket had no more room.
+    /// Sends complete packets in order. Returns the number of packets sent before the socket had no more room.
     pub(super) fn send_packets<'a>(&mut self, packets: impl Iterator<Item = (usize, &'a [u8])> + Clone) -> usize {
         let Sockets { port, to, .. } = self;
         port.send_all(&packets.map(|(reader, bytes)| (&to[reader], bytes)))

@@ -55,7 +55,7 @@ pub(super) enum Part {
     },
     /// A member or a client.
     Multicast(Cluster),
-    /// A member or a client, measured one at a time.
+    /// A member or a client of a bench that measures one process at a time.
     #[serde(rename = "critical-path")]
     CriticalPath {
         cluster: Cluster,

@@ -37,7 +37,7 @@ impl Target {
     /// Returns the parameters for dialing the member on another host, one for each of its addresses.
     ///
     /// # Errors
-    /// Returns why it cannot be dialed.
+    /// Returns the reason why the member cannot be dialed.
     pub(super) fn remote(&self) -> Result<Vec<AskConfig>, String> {
         let Some(Remote { cluster, found }) = &self.remote else {
             return Err("nobody listens for it on this host".to_owned());

@@ -50,18 +50,18 @@ pub struct Standing {
     pub leads: bool,
     /// Whether it campaigns for leadership.
     pub campaigns: bool,
-    /// Whether it waits for its group's state.
+    /// Whether the member waits for its group's state.
     pub joining: bool,
-    /// The incarnation of its group whose state it has, or `0-00000000` if it has none.
+    /// The incarnation of its group whose state the member has, or `0-00000000` if it has none.
     #[serde(default)]
     pub incarnation: String,
-    /// The incarnation that a reset of its group must name, as far as it knows.
+    /// The incarnation that a reset of its group must name, as far as the member knows.
     #[serde(default)]
     pub ends: String,
-    /// The reason why it cannot begin its group together with other members that have no memory.
+    /// The reason why the member cannot begin its group together with other members that have no memory.
     #[serde(default)]
     pub hindrance: Option<String>,
-    /// The number of the last ballot whose state it has.
+    /// The number of the last ballot whose state the member has.
     pub epoch: u64,
     /// The leader of that ballot.
     pub leader: String,

@@ -35,7 +35,7 @@ const HOME_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An observer of a client that waits for its groups.
 pub trait JoinWatch<F: FabricDiagnostics> {
-    /// The reason why it gives up.
+    /// The reason why the observer gives up.
     type Error;
 
     /// Called when a client starts to wait with a client id.

@@ -560,7 +560,8 @@ fn starts_on_several_hosts_are_distinguished_without_their_clients() {
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
 }
 
-/// A group that forgets everything while another group continues is judged together with that group, which remembers.
+/// A group loses its state while another group continues. The checker still judges all files as one run, because the
+/// other group remembers. Only a simultaneous loss in all groups ends a run.
 #[test]
 fn a_group_that_begins_anew_alone_ends_no_run() {
     let groups = |files: &[String]| -> Vec<String> {

@@ -88,7 +88,7 @@ fn a_reset_of_a_group_violates_nothing() {
     for property in ["M1", "M2", "M3", "M4", "M5", "M6", "M9", "M10", "R1"] {
         assert_eq!(report.properties[property].as_str(), "ok", "{property}: {report:#?}");
     }
-    // Without `begun` events, the group has lost its deliveries.
+    // Without `begun` events the checker cannot recognize the reset and reports that the group lost its deliveries.
     let silent = |lines: Vec<String>| lines.into_iter().filter(|line| !line.contains("begun")).collect::<Vec<_>>();
     assert_eq!(violated(&judge(&[silent(first()), silent(anew())])), ["M11", "M2", "M3", "M5", "M9"]);
 }

@@ -1,4 +1,4 @@
-//! The path of a channel message, one message at a time, on shared memory.
+//! The hot path of a channel message on shared memory. One message is outstanding at a time.
 
 use stentor::runtime::ShmFabric;
 use stentor_channel::{Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};

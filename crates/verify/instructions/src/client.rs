@@ -1,6 +1,6 @@
-//! The path of a command, one at a time, to a group of three nodes. Four clients are measured: the protocol's client
-//! without a reply, the protocol's client with a hand-written session, a [`LocalClient`], and the caller of a
-//! [`Client`].
+//! The hot path of a command to a group of three nodes. A client has one command outstanding at a time. Four clients
+//! are measured: the protocol's client without a reply, the protocol's client with a hand-written session, a
+//! [`LocalClient`], and the caller of a [`Client`].
 
 use std::future::Future as _;
 use std::io::{self, Read};

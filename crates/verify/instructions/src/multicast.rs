@@ -1,4 +1,5 @@
-//! The path of a multicast, one message at a time, to one group of three members or to two such groups.
+//! The hot path of a multicast to one group of three members, or to two such groups. One message is outstanding at a
+//! time.
 
 use std::path::Path;
 use std::time::Duration;

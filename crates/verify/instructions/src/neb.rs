@@ -1,4 +1,5 @@
-//! The path of a broadcast, one message at a time, to three processes in mode `quorum` on the fast path.
+//! The hot path of a broadcast to three processes in mode `quorum`, on the protocol's fast path. One broadcast is
+//! outstanding at a time.
 
 use stentor::runtime::ShmFabric;
 use stentor_fabric::ProcessId;

@@ -95,7 +95,8 @@ impl Bed {
     }
 }
 
-/// Processes a packet and its mirror copies in the switch. Returns the number of packets that left.
+/// Processes a packet and its mirror copies in the switch. Returns the number of packets
+/// that the switch emitted.
 #[inline]
 fn passes(switch: &mut Switch, bytes: &[u8]) -> u64 {
     let (mut bridge, mut left) = (None, 0);

@@ -48,7 +48,7 @@ pub(crate) const CLAIMS: [&str; 4] = ["clock_physical", "clock_behind", "clock_w
 #[derive(Clone, Debug, Default)]
 struct Host {
     drift_ppm: i64,
-    /// The offset of the wall clock in nanoseconds from each time on, in order.
+    /// Steps of the wall clock in ascending order: the time of a step and the offset after it, in nanoseconds.
     steps: Vec<(u64, i64)>,
 }
 

@@ -63,7 +63,7 @@ pub struct RunReport {
     pub clocks: ClockCounts,
     /// Deliveries at logical times, in runs with physical ones.
     pub logical_times: u64,
-    /// Final times with a larger error than that of correct clocks.
+    /// Number of final times whose error exceeds the error of correct clocks.
     pub wrong_times: u64,
     /// The log of the nemesis.
     pub log: Vec<String>,

@@ -30,7 +30,7 @@ const MOST: usize = 1024;
 /// Limit of unread replies, in bytes. Above it the gateway reads no requests from the client.
 const MOST_UNREAD: usize = 1 << 20;
 
-/// Capacity of a buffer that a connection keeps, in bytes.
+/// Capacity to which a connection shrinks an empty buffer, in bytes.
 const KEPT: usize = 16 << 10;
 
 /// A reply that is missing or has not been sent yet.
@@ -172,7 +172,8 @@ impl Connection {
         self.output.len() - self.sent >= MOST_UNREAD
     }
 
-    /// Begins the next bursts, as long as none is in flight and there are requests.
+    /// Begins bursts until one waits for replies or no request is left. Begins none while the connection closes or the
+    /// client has too many unread replies.
     pub(super) fn go_on(&mut self, desk: &mut Desk<'_>) {
         while self.missing == 0 && !self.closing && !self.is_full() && self.begin_burst(desk) {}
     }

@@ -32,7 +32,7 @@ pub(super) trait Line {
     fn receive(&mut self, bytes: usize) -> Result<(), Failure>;
 }
 
-/// Messages of one size.
+/// An exchange of messages of one size over a [`Line`].
 pub(super) struct Messages<'a, L: Line> {
     pub(super) line: &'a mut L,
     pub(super) bytes: usize,

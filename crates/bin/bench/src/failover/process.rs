@@ -18,7 +18,7 @@ use crate::args::Waiting;
 use crate::pause::mode;
 use crate::worker_spec::{broken, follow};
 
-/// Longest time that it may take to join.
+/// Longest time that a client may take to join.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Prefix of the line that reports that the client has joined. The name of its client id follows.

@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
         row_name(&self.cluster, what)
     }
 
-    /// Measures the latency of messages one at a time, from the call to the delivery at the last destination.
+    /// Measures the latency of messages that are sent one at a time, from the call to the last destination's delivery.
     fn one(&mut self) -> Result<Row, Failure> {
         let (iterations, cluster) = (messages(self.harness.length, ITERATIONS), self.cluster);
         let (mut bounds, mut subjects, mut written) = (Samples::plain(), Samples::plain(), Written::default());

@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
         format!("neb {mode}{path}{signed}, {} processes, {what}", self.neb.processes)
     }
 
-    /// Measures the latency of broadcasts one at a time, from the call to the delivery at the last receiver.
+    /// Measures the latency of broadcasts that are sent one at a time, from the call to the last receiver's delivery.
     fn one(&mut self) -> Result<Row, Failure> {
         let (iterations, receivers) = (messages(self.harness.length, ITERATIONS), self.receivers());
         let (mut bounds, mut subjects) = (Samples::plain(), Samples::plain());

@@ -215,7 +215,7 @@ fn missing_client_exits_with_code_3_and_no_violation() {
     assert_eq!(check(&files, &[]).code, 1);
 }
 
-/// A client that came back after the wall clock was set back: its second life has the smaller number.
+/// A client that was restarted after the wall clock was set back, so its second life has the smaller number.
 fn clock_set_back(scratch: &Scratch, clocks: [&str; 2]) -> Vec<String> {
     let cluster = |clock: &str| CLUSTER.replace("global", clock);
     let first = [multicast(100, 1).replace("\"i\":1", "\"i\":20")];

@@ -39,7 +39,7 @@ pub struct SeededNetworks {
     /// Captures, and the faults of the network.
     #[command(flatten)]
     pub networks: Networks,
-    /// Seed of the bad network; each process has its own bad luck
+    /// Seed of the bad network; faults differ from process to process
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }

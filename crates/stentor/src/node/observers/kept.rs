@@ -134,8 +134,8 @@ impl Kept {
         }
     }
 
-    /// Returns bytes of the stream from an offset on, or an empty slice at its end. Returns `None` if the offset is no
-    /// longer kept.
+    /// Returns bytes of the stream that begin at an offset, or an empty slice at the end of the stream. Returns `None`
+    /// if the offset is no longer kept.
     pub(super) fn read(&self, from: u64, most: usize) -> Option<&[u8]> {
         if from == self.end {
             return Some(&[]);
@@ -195,7 +195,7 @@ mod tests {
         Block { before, last, bytes }
     }
 
-    /// Returns the indexes of the records from an offset on.
+    /// Returns the indexes of the records that begin at an offset or after it.
     fn indexes(kept: &Kept, mut from: u64) -> Vec<u64> {
         let (mut bytes, mut all) = (Vec::new(), Vec::new());
         loop {

@@ -108,17 +108,17 @@ impl Served {
         }
     }
 
-    /// Returns whether it has not sent its request yet.
+    /// Returns whether the observer has not sent its request yet.
     pub(super) fn is_silent(&self) -> bool {
         matches!(self.phase, Phase::Begins(_))
     }
 
-    /// Returns whether it receives records or a state.
+    /// Returns whether the observer receives records or a state.
     pub(super) fn is_served(&self) -> bool {
         matches!(self.phase, Phase::Takes(_) | Phase::Follows(_))
     }
 
-    /// Sends the reason why it is not served, or not any more. Frames that are already queued are sent first.
+    /// Sends the reason why the observer is not served, or not any more. Frames that are already queued are sent first.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
         if !matches!(self.phase, Phase::Ends(_)) {
             self.line.send(&Frame::Refused(refusal));

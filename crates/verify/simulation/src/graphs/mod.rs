@@ -215,7 +215,7 @@ pub fn run(seed: u64, graph: &Graph, leader: usize, mutant: stentor_election::Mu
 }
 
 /// Runs a sequence of graphs. `leader` leads when the links of the first graph are cut. Each graph is given with its
-/// time in nanoseconds after the first cut, in ascending order. Only the last graph is judged, from its time on.
+/// time in nanoseconds after the first cut, in ascending order. Only the period of the last graph is judged.
 ///
 /// # Errors
 /// Returns a [`NodeError`] if a node cannot start.

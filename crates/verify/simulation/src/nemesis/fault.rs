@@ -26,7 +26,7 @@ pub enum Fault {
     CrashAtPost {
         /// The process that crashes.
         who: Target,
-        /// Number of posts until the crash, from 1.
+        /// Number of posts until the crash, at least 1.
         post: u64,
         /// Time from the fault to the restart.
         back_after_ns: Option<u64>,
@@ -36,7 +36,7 @@ pub enum Fault {
     ClientCrashAfterWrite {
         /// The client id.
         client: ClientId,
-        /// Number of writes until the crash, from 1.
+        /// Number of writes until the crash, at least 1.
         write: u64,
         /// Time from the crash until the next process takes over the id. `None`: never.
         back_after_ns: Option<u64>,
@@ -135,7 +135,7 @@ pub enum Fault {
     Flap {
         /// The group.
         group: GroupId,
-        /// The period.
+        /// Length of a period, in nanoseconds.
         period_ns: u64,
         /// Duration of the fault.
         for_ns: u64,

@@ -453,7 +453,7 @@ impl Nemesis {
     }
 
     /// Restarts a process that ended because its group, or a group to which it multicast, continues without its state.
-    /// Returns whether it was up.
+    /// Returns whether the process was up.
     pub fn lose(&mut self, now: u64, who: ProcessId) -> bool {
         self.note(now, format_args!("{who} ends: a group goes on without what it knows"));
         self.counts.clients_told_of_resets += u64::from(self.group_of(who).is_none());

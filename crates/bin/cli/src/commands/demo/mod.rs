@@ -84,7 +84,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     output.conclude(&shown, Verdict::of(shown.ok))
 }
 
-/// Number of lines from which on a text is long enough for a process to be killed and to come back.
+/// Minimum number of lines of a text that is long enough for a process to be killed and restarted.
 const SHORTEST_WITH_KILL: usize = 100;
 
 /// The parameters of the client.

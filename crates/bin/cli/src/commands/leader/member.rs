@@ -46,12 +46,12 @@ impl Member {
         Member { id, group, state, pid, why, note, lag: None, standing }
     }
 
-    /// Returns its pid if it is stopped on this host.
+    /// Returns the member's pid if it is stopped on this host.
     pub(super) fn stopped(&self) -> Option<i32> {
         self.pid.filter(|pid| self.state == "silent" && is_stopped(*pid))
     }
 
-    /// Returns whether it has its group's state.
+    /// Returns whether the member has its group's state.
     pub(super) fn remembers(&self) -> bool {
         self.standing.as_ref().is_some_and(|standing| !standing.joining)
     }

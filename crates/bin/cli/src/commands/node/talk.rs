@@ -39,15 +39,15 @@ struct Peer {
     /// Present or last pid of the member on this host.
     pid: Option<i32>,
     here: bool,
-    /// `true` if it was there before.
+    /// `true` if the member appeared before.
     seen: bool,
 }
 
-/// A member that came or went between two looks.
+/// A member that appeared or disappeared between two checks.
 struct Turn {
     process: ProcessId,
     here: bool,
-    /// `true` if it was there before.
+    /// `true` if the member appeared before.
     seen: bool,
     /// The member's pid on this host now. `before` is its previous pid.
     now: Option<i32>,
@@ -101,7 +101,7 @@ pub(super) struct Talk {
     clocks: Clocks,
     histories: Histories,
     looked: Instant,
-    /// Time when a member last came or went.
+    /// Last time at which a member appeared or disappeared.
     changed: Instant,
     began: Began,
 }

@@ -48,10 +48,10 @@ const LEASE_MS: u64 = 1500;
 pub(in crate::commands::chaos) struct ClientSpec {
     pub(super) name: String,
     pub(super) number: u64,
-    /// Number of its process, from 1.
+    /// Number of the client's process, counted from 1.
     pub(super) life: u32,
     pub(super) journal: PathBuf,
-    /// The records of its earlier processes.
+    /// The records of the client's earlier processes.
     pub(super) before: Vec<PathBuf>,
     /// The file that stores the session.
     pub(super) session: PathBuf,
