@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::{Mutant, mutant};
 
-/// How messages of the channel map to messages of the fabric.
+/// The mapping of the channel's messages to messages of the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Scheme {
@@ -57,7 +57,7 @@ pub const LENGTH_BYTES: u32 = 8;
 /// Parameters of a connection. Two ends whose parameters differ refuse each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// How messages map to messages of the fabric.
+    /// The mapping of the channel's messages to messages of the fabric.
     pub scheme: Scheme,
     /// Length of the longest message, in bytes.
     pub message_bytes: u64,

@@ -33,7 +33,7 @@ pub struct Piece {
     pub last: bool,
 }
 
-/// How a message was announced.
+/// The way in which a message was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Came {
     /// By a length, or a whole message, in this slot.

@@ -13,7 +13,7 @@ struct Current {
     bytes: u64,
     /// Number of bytes that were sent.
     offset: u64,
-    /// Number of pieces that are left, once the length was sent.
+    /// Number of pieces that are not sent yet. `None` until the length is sent.
     pieces: Option<u64>,
     /// Number of lengths and pieces before the message.
     from: [u64; 2],

@@ -54,8 +54,8 @@ impl ZookeeperElection {
         self.shared.status(|status| status.clone())
     }
 
-    /// Sets whether this process is willing to lead. A process is not while it catches up, and before it is stopped. A
-    /// process that is not willing is not in the line. Initially `true`.
+    /// Sets whether this process is willing to lead. Initially it is willing. A process that is not willing is not in
+    /// the line. Callers make a process unwilling while it catches up, and before it is stopped.
     pub fn stand(&self, stands: bool) {
         self.command(Command::Stand(stands));
     }

@@ -30,7 +30,8 @@ pub enum AuditError {
         /// Pair of the change.
         now: (u64, ProcessId),
     },
-    /// Rule 1: a pair that may not be repeated is repeated.
+    /// Rule 1: a pair is repeated although no [`Change::Pending`] directly precedes it, or in the stream of the process
+    /// that it names.
     #[error("({}, {}) came again: only another's reign may, after a doubt", again.0, again.1)]
     Again {
         /// The repeated pair.

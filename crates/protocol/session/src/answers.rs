@@ -24,7 +24,7 @@ use crate::{Delivered, Verdict};
 
 /// Largest number of records that wait for one client. It exceeds the number in flight in any window.
 const MOST: usize = 2 * Limits::MAX_WINDOW as usize;
-/// Number of bytes that wait for one client from which on notifications are dropped.
+/// Number of bytes waiting for one client at which further notifications to it are dropped.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A record for a client.

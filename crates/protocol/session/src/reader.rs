@@ -73,9 +73,9 @@ struct Read {
     guarantee: ReadGuarantee,
     query: Vec<u8>,
     asked: Option<Asked>,
-    /// `true` if it was asked before.
+    /// `true` if the read was sent to a member before.
     again: bool,
-    /// Time before which it is not asked again.
+    /// Time before which the read is not sent again.
     rests_until: Duration,
 }
 
@@ -90,8 +90,9 @@ pub struct Reader {
     under_way: usize,
     /// Number of reads that no member is asked at present.
     unasked: usize,
-    /// For each group: index of the member that is asked as the leader, and (below) of the one for other reads.
+    /// Index of the member that is asked for reads at the leader, by group.
     leaders: Vec<usize>,
+    /// Index of the member that is asked for other reads, by group.
     others: Vec<usize>,
 }
 

@@ -87,7 +87,7 @@ struct Waiting {
     name: u64,
     needs: Needs,
     query: Vec<u8>,
-    /// Time at which it was asked last.
+    /// Time at which the client last sent the read.
     asked_at: Duration,
 }
 
@@ -105,10 +105,11 @@ enum Step {
 #[derive(Debug, Default)]
 pub struct Reads {
     waiting: VecDeque<Waiting>,
-    /// Number of waiting reads that no round covers yet, and (below) of those that need no round.
+    /// Number of waiting reads that need a round of writes and are not covered by one yet.
     uncovered: usize,
+    /// Number of waiting reads that need no round.
     others: usize,
-    /// Last round that covers some of them.
+    /// Last round that covers some of the waiting reads.
     last_round: u64,
     bytes: usize,
     spare: Vec<Vec<u8>>,

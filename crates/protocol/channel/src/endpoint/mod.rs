@@ -437,7 +437,7 @@ impl<F: Fabric> Endpoint<F> {
         whole
     }
 
-    /// Whether the peer has finished and everything was read.
+    /// Returns whether the peer has finished and everything was read.
     #[must_use]
     pub fn has_ended(&self, handle: Handle) -> bool {
         self.entry(handle).is_none_or(|entry| entry.connection.has_ended())

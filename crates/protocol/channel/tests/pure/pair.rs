@@ -42,8 +42,9 @@ pub(crate) struct End {
     pub(crate) to_write: Vec<u64>,
     begun: u64,
     pub(crate) written: u64,
-    /// Number of messages read, and (below) number of bytes read of the next one.
+    /// Number of messages read completely.
     pub(crate) read: u64,
+    /// Number of bytes read of the next message.
     offset: u64,
     pub(crate) opened: bool,
     pub(crate) failed: Option<ChannelError>,

@@ -12,8 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Directory of the Debian package's Java archives.
 const JARS: &str = "/usr/share/java";
-/// Archives of the server, and (below) prefixes of the archives that it needs.
+/// Archives of the server.
 const SERVER: [&str; 2] = ["zookeeper.jar", "zookeeper-jute.jar"];
+/// Prefixes of the names of the archives that the server needs.
 const NEEDED: [&str; 5] = ["slf4j-api", "slf4j-simple", "metrics-core", "netty-", "snappy-java"];
 /// Tick of the server. It checks sessions at this interval.
 pub(crate) const TICK: Duration = Duration::from_millis(100);

@@ -15,7 +15,7 @@ use crate::world::{Setup, World};
 const TIMEOUT: u64 = 16;
 /// Bound on the time from the cut to the last change of any view, in longest timeouts.
 const SETTLES_WITHIN: u64 = 12;
-/// Time without a change after that, in longest timeouts.
+/// Time for which no view may change after [`SETTLES_WITHIN`], in longest timeouts.
 const QUIET: u64 = 60;
 
 /// `graph[reader][owner]` is `true` if the reader can read the owner.

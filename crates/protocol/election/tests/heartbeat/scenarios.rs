@@ -104,7 +104,8 @@ pub(crate) fn pausing_leaders(mutant: Mutant) -> Result<(), String> {
         }
         world.run(150);
     }
-    // Each member may be suspected three times: 4, 8 and 16 steps are less than its pause, 32 are more.
+    // Each wrong suspicion of a member doubles its timeout. The timeouts 4, 8 and 16 are shorter than a pause of 24
+    // steps, and 32 is longer, so each member may be suspected three times.
     ensure(world.reigns() <= 10, || format!("{} reigns", world.reigns()))?;
     world.good()
 }

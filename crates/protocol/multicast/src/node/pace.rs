@@ -51,7 +51,7 @@ impl Patience {
         if full { self.lag / FULL_PART } else { self.lag }
     }
 
-    /// Starts another check. Returns the time that counts since the last one.
+    /// Starts another check. Returns the time since the last check, up to a bound.
     pub(super) fn look(&mut self, now: Duration) -> Duration {
         let before = self.looked.replace(now).unwrap_or(now);
         now.saturating_sub(before).min(self.limit(true) / LOOK_PART)

@@ -40,7 +40,7 @@ pub enum RecordSent {
 #[derive(Debug)]
 struct RecordRing {
     outbound: Outbound,
-    /// Where the ring started on the present connection.
+    /// The start of the ring on the present connection.
     start: Start,
     /// Whether a record found no room since the last credit.
     waits: bool,

@@ -49,7 +49,7 @@ pub(super) struct Target {
     pub(super) report: Option<CreditReport>,
     /// The last credit since the start that belongs to another history.
     elsewhere: Option<CreditReport>,
-    /// How fast the peer frees.
+    /// The progress of the peer in freeing the ring.
     pub(super) pace: Pace,
     /// Writes whose source in staging may still be read: (request, position).
     pub(super) staged: VecDeque<(u64, u64)>,

@@ -43,7 +43,7 @@ pub(super) struct Membership {
     pub(super) memories: Memories,
     /// Number of ticks for which it has waited for them.
     waited: u16,
-    /// Number of ticks that were skipped since the last one, because this process was not called.
+    /// Number of ticks that were skipped since the last tick, because this process was not called.
     skipped: u16,
     /// The incarnation of its group that does not contain this member's history.
     ended_by: Option<Incarnation>,

@@ -87,7 +87,7 @@ use crate::peer_message::{Closed, Left, MessageRef, Opening, PeerMessage, SlotRe
 use crate::state::Succession;
 use crate::{Ballot, ClientId, GroupId, ids};
 
-/// Number of successions of one client from which on a leader asks other groups which ones can be dropped.
+/// Number of successions of one client at which a leader asks other groups which of them can be dropped.
 const RETIRE_FROM: usize = 4;
 
 /// The part of a member that lets processes take over client ids.

@@ -285,8 +285,8 @@ fn group_founded_beside_a_process_that_remembers_it_moves_above_the_remembered_i
     assert!(bed.delivered.iter().all(|delivered| delivered.last().map(|(id, _)| *id) == Some(after)));
 }
 
-/// As above with a group of one, which moves while its hellos are in flight. Some processes refuse its earlier hello,
-/// and their hellos do not contradict its new incarnation.
+/// A group of one is founded again beside processes that remember it, and moves to a new incarnation while its hellos
+/// are in flight. Some processes refuse its earlier hello, and their hellos do not contradict its new incarnation.
 #[test]
 fn member_that_moves_while_hellos_are_in_flight_sends_new_ones() {
     for seed in 0..20 {

@@ -1,4 +1,5 @@
-//! Exact numbers of remote writes of one unloaded message, by role: the formulas of the protocol's counts.
+//! Tests the protocol's formulas for the exact number of remote writes that one message costs each role in an idle
+//! cluster.
 
 use std::collections::VecDeque;
 

@@ -242,8 +242,8 @@ impl<F: Fabric> Look<'_, F> {
             return Seen::Empty;
         }
         let value = Value::new(&record[HEADER_WORDS..], bytes, config.signed, config.payload_bytes);
-        // A correct process never seals an invalid value or another index. Such a register is a liar's and counts as
-        // empty.
+        // A correct process seals only valid values, of indices that use this register. A register with other contents
+        // was written by a liar, and counts as empty.
         let Ok(value) = value else { return Seen::Empty };
         let window = u64::from(config.window);
         let ahead = value.index().checked_sub(self.index).filter(|ahead| ahead.is_multiple_of(window));

@@ -92,7 +92,8 @@ pub enum Holding {
         sender: ProcessId,
         /// Index below which everything has an outcome.
         head: u64,
-        /// Index from which on nothing is valid, because the sender violated the protocol.
+        /// Index at which the stream ends because the sender violated the protocol. No value from this index on is
+        /// valid.
         ended: Option<u64>,
         /// Values of the last window that it delivered or holds, by index.
         values: Vec<Kept>,
@@ -108,7 +109,8 @@ pub struct Cut {
     pub sender: ProcessId,
     /// First index that no member delivers.
     pub upto: u64,
-    /// Values below, by index. An index without a value has left all windows, and members that lack it skip it.
+    /// Values of indices below `upto`, by index. An index has no value here if it has left the windows of all members.
+    /// A member that has not delivered such an index skips it.
     pub values: Vec<Kept>,
 }
 

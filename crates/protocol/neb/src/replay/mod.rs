@@ -158,7 +158,8 @@ impl Replay {
         self.head
     }
 
-    /// Returns the index from which on nothing is delivered because the sender violated the protocol.
+    /// Returns the index at which the stream ends because the sender violated the protocol. Nothing is delivered from
+    /// this index on.
     #[must_use]
     pub fn ended(&self) -> Option<u64> {
         self.ended

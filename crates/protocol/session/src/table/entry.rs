@@ -57,8 +57,9 @@ pub(crate) struct Entry {
     pub(crate) generation: u32,
     /// Random word of the `Open` or `TakeUp` that began the generation.
     pub(crate) word: u64,
-    /// Number and (below) word of the last `Widen`, or 0 if there was none.
+    /// Number of the last `Widen`, or 0 if there was none.
     pub(crate) widening: u32,
+    /// Random word of the last `Widen`, or 0 if there was none.
     pub(crate) widened: u64,
     /// Id of the client that sent the last command, `Open`, `Widen` or `TakeUp`.
     pub(crate) client: u16,

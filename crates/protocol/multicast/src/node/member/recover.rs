@@ -127,7 +127,8 @@ impl Recovery {
         if self.rests { self.tick.max(self.rest_tick) } else { self.tick }
     }
 
-    /// Returns the number of ticks that were left out since the last one, because this member rested or was not called.
+    /// Returns the number of ticks that were due between the last tick and `now` but did not run, because this member
+    /// rested or was not called.
     fn ticks_left_out(&self, now: Duration) -> u16 {
         if self.now == 0 {
             return 0;
@@ -137,7 +138,7 @@ impl Recovery {
         passed.saturating_sub(1).min(u128::from(u16::MAX)) as u16
     }
 
-    /// Changes the time between ticks. The next tick counts from the last one.
+    /// Changes the time between ticks. The next tick is due one new interval after the last tick.
     fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let last = self.due.saturating_sub(self.interval());
         change(self);
