@@ -95,7 +95,7 @@ pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
 /// Copies with `rep movsq`, which every x86-64 processor has.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod string {
-    /// Number of words from which on the instruction's start-up cost pays off.
+    /// Smallest number of words at which the instruction's start-up cost pays off.
     const WORTH: usize = 128;
     /// Distance in bytes at which a processor that compares loads with earlier stores takes two addresses for the same
     /// one.

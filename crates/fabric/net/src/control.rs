@@ -509,7 +509,7 @@ mod tests {
         poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&longest)).unwrap();
     }
 
-    /// Returns a listener that accepts no connections. Its queue is full, and the kernel drops further ones.
+    /// Returns a listener that accepts no connections. Its queue is full, so the kernel drops requests to connect.
     fn deaf() -> (TcpListener, Vec<TcpStream>) {
         let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();

@@ -278,7 +278,7 @@ impl ControlSession {
         }
     }
 
-    /// Returns the time after which the session to a silent other end breaks.
+    /// Returns the time for which the other end may be silent before the session breaks.
     #[must_use]
     pub const fn silence() -> Duration {
         SILENCE

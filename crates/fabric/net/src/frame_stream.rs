@@ -41,7 +41,7 @@ impl FrameStream {
         sockopt::set_tcp_keepidle(&socket, pause)?;
         sockopt::set_tcp_keepintvl(&socket, pause)?;
         sockopt::set_tcp_keepcnt(&socket, PROBES)?;
-        // The same limit for sent data that is not acknowledged.
+        // The same limit applies to sent data that is not acknowledged.
         sockopt::set_tcp_user_timeout(&socket, SILENCE.as_millis() as u32)?;
         Ok(FrameStream { socket, inbound: Vec::new(), outbound: Vec::new(), dead: false, closed: false, fault: None })
     }

@@ -26,8 +26,8 @@ use crate::info::{Info, has_segments};
 pub const DIRECTORY: &str = "/dev/shm";
 
 /// Space that an endpoint may use, in bytes. The `shm` provider of libfabric 1.17 touches 3.8 MiB when an endpoint is
-/// created, and at most 2.3 MiB more for its only peer if that peer can only be written piece by piece. The file is 16
-/// MiB long.
+/// created, and at most 2.3 MiB more for its only peer if that peer can only be written piece by piece. An endpoint's
+/// file is 16 MiB long.
 pub const SEGMENT_BYTES: u64 = 8 << 20;
 
 /// Length of an endpoint's file, in bytes. libfabric's `shm` checks for the space of one such file per processor, and

@@ -112,7 +112,7 @@ impl Broken {
                 Held::Data(data) => Source::Inline(data),
                 Held::Region(span) => Source::Region(*span),
             };
-            // A full queue is part of the defect.
+            // If the send queue is full, the write is lost. That is part of the defect.
             let _ = self.inner.post(qp, WorkRequest { id, verb: Verb::Write { source, target }, signalled: false });
         }
     }

@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 use crate::parsed::Parsed;
 use crate::registers::{Arrays, MOST, State};
 
-/// How the acknowledgements of the members are combined.
+/// The way in which the acknowledgements of the members are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Aggregation {
     /// Keeps the acknowledgement of each member, and the minimum counts. Never stalls.
@@ -30,7 +30,7 @@ pub struct Config {
     pub forward: Ipv4Addr,
     /// Address of the VSQPs: packets to it are answers of receivers.
     pub backward: Ipv4Addr,
-    /// How acknowledgements are combined.
+    /// The way in which acknowledgements are combined.
     pub aggregation: Aggregation,
     /// RNR timer for a sender that has to wait for the set.
     pub busy: RnrTimer,

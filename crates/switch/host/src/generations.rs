@@ -94,7 +94,8 @@ impl<T: SetTransport> SwitchSets<T> {
             && set.sender.is_some()
         {
             set.left = generation;
-            // A peer that has not answered for an earlier generation answers for both.
+            // A peer that still owes the answer for an earlier generation is asked about this one, too. Its answer then
+            // covers both.
             let (number, members, who) = (set.number, set.members.clone(), set.who | set.unsettled);
             for peer in members.into_iter().filter(|peer| *peer != me) {
                 let bit = cm.sets.all[n].bit(peer);
@@ -120,7 +121,8 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// Breaks a set's queue pair if it is ready. A queue pair that waits for its generation begins another life.
+    /// Breaks a set's queue pair if it is ready. If the queue pair still waits for its generation, begins another life
+    /// of it instead.
     fn leave(cm: &mut Cm<T>, transport: &mut T, n: usize, status: Status) {
         let qp = cm.sets.all[n].qp;
         match cm.state(qp) {

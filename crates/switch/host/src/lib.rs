@@ -135,8 +135,9 @@ struct Set {
     generation: Option<u64>,
     /// Ranks of the generation, as a bit mask.
     who: u32,
-    /// Last generation that the sender has left, and the ranks that may still be in it.
+    /// Last generation that the sender has left.
     left: u64,
+    /// Ranks that may still be in generation `left`, as a bit mask.
     unsettled: u32,
     /// Last generation that the sender has left and asked this process to leave.
     banned: Option<u64>,
@@ -144,8 +145,9 @@ struct Set {
     sender: Option<Sender>,
     /// Start of the member list change in flight, and its number.
     linking: Option<(Instant, u64)>,
-    /// Time of the next attempt to join after a refusal; and, below, the pause before that attempt.
+    /// Time of the next attempt to join after a refusal.
     again: Option<Instant>,
+    /// Pause before the next attempt to join.
     pause: Duration,
     /// Reason of the last refusal that was reported.
     refused: Option<String>,

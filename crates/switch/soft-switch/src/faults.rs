@@ -60,7 +60,7 @@ impl Network {
         }
     }
 
-    /// Returns whether the loop loses a copy now.
+    /// Draws whether the loop loses the next copy, and counts the loss.
     pub(crate) fn loses_copy(&mut self) -> bool {
         let lost = self.looping.happens(self.loop_drop);
         self.lost_in_loop += u64::from(lost);

@@ -29,7 +29,7 @@ struct Held {
     completion: Completion,
     /// Number of polls until the completion may be reported.
     polls: u32,
-    /// With `all_complete`: the number of the request, and whether it is signalled.
+    /// Number of the request, and whether it is signalled. `None` unless `all_complete` is set.
     request: Option<(u64, bool)>,
 }
 
@@ -40,8 +40,8 @@ impl Held {
     }
 }
 
-/// A queue pair: its depth, the number of requests at the inner fabric, and the peer. With `all_complete` also the
-/// number of the first unsignalled request that failed.
+/// A queue pair: its depth, the number of requests at the inner fabric, and the peer. If `all_complete` is set, also
+/// the number of the first unsignalled request that failed.
 struct Queue {
     qp: QpId,
     depth: u32,
@@ -71,7 +71,7 @@ pub struct FaultInjector<F> {
     queues: Vec<Queue>,
     /// Regions of this process.
     regions: Vec<RegionId>,
-    /// Outstanding requests, with `all_complete`.
+    /// Outstanding requests, if `all_complete` is set.
     ledger: Ledger,
     /// `true` once the completion queue has overrun and every call fails.
     overran: bool,
@@ -200,7 +200,7 @@ impl<F: Fabric> FaultInjector<F> {
         self.held.push(Held { completion, polls, request });
     }
 
-    /// Counts a posted receive, with `all_complete`.
+    /// Records a posted receive and detects an overrun, if `all_complete` is set.
     fn received(&mut self, qp: QpId, id: u64, opcode: Opcode) {
         if self.faults.all_complete {
             self.ledger.post_recv(qp, id, opcode);
@@ -208,7 +208,7 @@ impl<F: Fabric> FaultInjector<F> {
         }
     }
 
-    /// With `all_complete`: detects an overrun. If more is outstanding than the completion queue holds, the last
+    /// Detects an overrun, if `all_complete` is set. If more is outstanding than the completion queue holds, the last
     /// completion could find no slot, and the outcome of every request is unknown. So all outstanding requests fail,
     /// and all queue pairs break for ever. Requests at the inner fabric may still land.
     fn count(&mut self) {

@@ -109,7 +109,7 @@ impl<S: Sets> ConnectionManager<S> {
         }
     }
 
-    /// Returns the state of a queue pair. A break of this moment may not be known yet.
+    /// Returns the last known state of a queue pair. The queue pair may have broken since.
     #[inline]
     #[must_use]
     pub fn state(&self, qp: QpId) -> Option<QpState> {

@@ -235,8 +235,8 @@ pub trait Device: Transport + Sized {
     /// Returns the capabilities of the device, which never change.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Creates a queue pair without a life. The id is passed again if the first life of the previous queue pair did not
-    /// begin.
+    /// Creates a queue pair. Its first life begins later. If that fails, the fabric passes the same id for the next
+    /// queue pair.
     ///
     /// # Errors
     /// Returns the reason why the queue pair cannot be created, with the remedy.

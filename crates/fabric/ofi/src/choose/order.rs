@@ -3,7 +3,7 @@
 use super::{ChooseError, ORDER};
 use crate::info::InfoError;
 
-/// How the list of providers to try was made.
+/// The origin of the list of providers to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked<'a> {
     /// The configuration names the providers, in this order.

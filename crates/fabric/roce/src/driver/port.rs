@@ -364,7 +364,7 @@ impl Port {
     }
 }
 
-/// Whether a socket sends UDP checksums.
+/// The UDP checksums that a socket sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sums {
     None,

@@ -55,9 +55,9 @@ pub struct RoceDevice {
     pump: Pump,
     /// The keys of grants.
     keys: HashMap<(RegionId, ProcessId), u32>,
-    /// `true` if anything landed since [`arm`](Device::arm). `heard` is the same since the last
-    /// [`poll_hint`](Device::poll_hint).
+    /// `true` if anything landed since [`arm`](Device::arm).
     rung: bool,
+    /// `true` if anything landed since the last [`poll_hint`](Device::poll_hint).
     heard: bool,
     /// Error of a failed system call.
     failure: Option<String>,

@@ -70,7 +70,7 @@ pub(crate) fn seeds(known: &Known) -> Vec<Script> {
         repr.emit(&mut bytes).expect("room");
         bytes
     };
-    // The same READ repeatedly, before any response is sent.
+    // The peer sends one READ repeatedly, before any response is sent.
     let bytes = vec![read(0); 12].concat();
     let datagram = Datagram { flags: flags::SEALED | flags::BURST | 1, segment: read(0).len() as u16, bytes };
     seeds.push(Script { victim: 0, datagrams: vec![datagram] });

@@ -6,7 +6,7 @@
 
 /// Flags of a datagram.
 pub(crate) mod flags {
-    /// How the ICRC is checked: 0 and 3 completely, 1 as in a run, 2 with an unknown identification.
+    /// Mask of the check of the ICRC: 0 and 3 completely, 1 as in a run, 2 with an unknown identification.
     pub(crate) const CHECK: u8 = 3;
     /// The source address is not the peer's.
     pub(crate) const STRANGE: u8 = 4;

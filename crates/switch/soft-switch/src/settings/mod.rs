@@ -58,7 +58,7 @@ pub struct Settings {
     pub control: Option<(SocketAddr, KeyPlace)>,
     /// Number of sets that the switch has room for.
     pub sets: usize,
-    /// How acknowledgements are combined.
+    /// The way in which acknowledgements are combined.
     pub aggregation: Aggregation,
     /// `true` if the ICRC of data is checked, too.
     pub check_data: bool,
