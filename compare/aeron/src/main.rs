@@ -20,7 +20,7 @@ use rusteron_client::{Aeron, AeronFragmentClosureAssembler, AeronHeader, AeronSu
 
 /// Maximum time that a process waits for any event.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum number of fragments of one poll.
+/// Maximum number of fragments that one poll handles.
 const FRAGMENTS: usize = 64;
 
 #[derive(Parser)]

@@ -52,10 +52,11 @@ type Changed = extern "C" fn(Handle, *const Name, *const c_void, usize, *const c
 /// `cpg_callbacks_t`.
 #[repr(C)]
 pub struct Callbacks {
-    /// A message of the group: connection, group, node, process, message, and its length.
+    /// Callback for a message. Its arguments are the connection, the group, the sender's node and process, the message,
+    /// and the message's length.
     pub deliver: Deliver,
-    /// A change of the membership: connection, group, and three lists, each followed by its length: the members, those
-    /// that left, and those that joined.
+    /// Callback for a change of the membership. Its arguments are the connection, the group, and three lists, each
+    /// followed by its length: the members, the processes that left, and the processes that joined.
     pub changed: Changed,
 }
 

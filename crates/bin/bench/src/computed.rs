@@ -18,7 +18,7 @@ pub(super) struct PathStep {
     pub(super) us: f64,
 }
 
-/// How the figures of a row were computed.
+/// The basis on which the figures of a row were computed.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Computed {
     /// The path that most messages take.

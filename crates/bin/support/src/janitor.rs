@@ -14,7 +14,7 @@ pub const JANITOR: &str = "janitor";
 pub struct Janitor(Child);
 
 impl Janitor {
-    /// Starts the process that removes `path` unless it is dismissed first.
+    /// Starts the helper process. The helper removes `path` when this process ends, unless it is dismissed before.
     pub fn start(path: &Path) -> Result<Self, Failure> {
         let started = std::env::current_exe().and_then(|program| {
             let mut command = Command::new(program);

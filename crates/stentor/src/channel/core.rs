@@ -55,9 +55,9 @@ pub(super) struct Core<F: FabricDiagnostics> {
     has_met: bool,
     is_finished: bool,
     failure: Option<Failure>,
-    /// When the connection ended.
+    /// Time at which the connection ended.
     over: Option<Instant>,
-    /// The last refusal that does not pass by waiting, and since when there are such refusals.
+    /// Time since which there are refusals that waiting does not resolve, and the reason of the last one.
     refused: Option<(Instant, String)>,
     /// The last refusal of any kind.
     heard: Option<String>,

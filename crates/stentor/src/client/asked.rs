@@ -12,7 +12,7 @@ const MOST_RESTS: u32 = 4;
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     sequence: u64,
-    /// When the message was sent; later, when it was found to be delivered.
+    /// Time at which the message was sent. Once it is delivered: time at which the delivery was detected.
     at: Duration,
     is_delivered: bool,
 }

@@ -62,7 +62,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Default)]
 struct Sent {
     sequence: u64,
-    /// When the request was found to be delivered, by the housekeeper's clock.
+    /// Time at which the delivery of the request was detected, by the housekeeper's clock.
     delivered: Option<Duration>,
 }
 
@@ -585,7 +585,7 @@ impl<F: FabricDiagnostics> Core<F> {
         }
         if let Some(group) = self.ran_out {
             self.give_up(Why::SessionEnded, |ticket| ticket.groups().any(|other| other == group.0), each);
-            // Requests to other groups are settled first, because nobody can resolve them after the client's end.
+            // Requests to other groups are settled before the client ends, because nothing can settle them afterwards.
             if self.caller.room() as usize == self.window() {
                 self.reading.give_up(|_| true, Why::SessionEnded, each);
                 return Err(Problem::RanOut(self.plan.group_name(group.0).to_owned()));

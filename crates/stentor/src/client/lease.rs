@@ -26,17 +26,17 @@ const MOST: usize = 16;
 /// The renewals of one group.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// When the message was sent that set the present end.
+    /// Time at which the message that set the present end was sent.
     since: Option<Instant>,
     /// The number and send time of each unanswered renewal.
     sent: Vec<(u64, Instant)>,
 }
 
-/// The moments from which the session's ends in its groups count.
+/// For each group, the time from which the session's time to live counts.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     by_group: Vec<Known>,
-    /// When the session's pending command was sent first.
+    /// Time at which the session's pending command was first sent.
     control: Option<Instant>,
     /// The time to live, minus the possible difference of clocks.
     sure: Duration,

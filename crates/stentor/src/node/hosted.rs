@@ -99,7 +99,7 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     leaving: Leaving,
     /// The place where commands of this host find the node, on fabrics that have none themselves.
     place: Option<StandingSeat>,
-    /// When the next notices to the clients of a halted group are due.
+    /// Time at which the next notices to the clients of a halted group are due.
     next_notice: Duration,
     /// Whether the caller may have slept on the descriptor since the last round.
     sleeps: bool,

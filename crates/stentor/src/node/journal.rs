@@ -31,8 +31,9 @@ pub(super) struct Journal {
     voice: Voice,
     /// The longest timeout of the election.
     patience: Duration,
-    /// Whether the start of the node was logged. `stops` is the same for its request to stop.
+    /// `true` if the start of the node was logged.
     has_started: bool,
+    /// `true` if the request to stop the node was logged.
     stops: bool,
 }
 

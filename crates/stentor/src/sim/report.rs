@@ -8,7 +8,7 @@ use super::clients::Clients;
 use super::seen::Fate;
 use crate::Consistency;
 
-/// Number of seeds from which on every kind of fault must occur. Fewer seeds may miss one by chance.
+/// Smallest number of seeds in which every kind of fault must occur. Fewer seeds may miss one by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
 /// Events that must occur then: in groups of any size, and in those of at least three members, which may lose one.
 const ALWAYS: [&str; 5] = ["answered", "partitions", "pauses", "client crashes", "sessions taken up"];

@@ -20,8 +20,8 @@ pub mod wire;
 
 use std::hint::black_box;
 
-/// Number of messages that every path passes before it is counted, so that rings are warm and connections are in their
-/// steady state.
+/// Number of messages that are sent on each path before instructions are counted, so that rings are warm and
+/// connections are in their steady state.
 pub const WARM_UP: u64 = 300;
 
 /// Runs `section`, whose instructions callgrind counts. Calls must not be nested, because callgrind toggles at every

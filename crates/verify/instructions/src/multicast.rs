@@ -92,8 +92,8 @@ impl Cluster {
         cluster
     }
 
-    /// Multicasts `messages`, one after the other. Counts the instructions of `role` until each message is delivered by
-    /// all members and the client knows.
+    /// Multicasts `messages` messages, one after the other. Counts the instructions that `role` executes until all
+    /// members have delivered each message and the client has learned of the delivery.
     ///
     /// # Panics
     /// If a message is not delivered.

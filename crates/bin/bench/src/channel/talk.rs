@@ -25,7 +25,7 @@ pub(super) fn refused(error: impl std::error::Error + 'static) -> Failure {
 /// Each word of every message.
 const CONTENT: u64 = 0x0707_0707_0707_0707;
 
-/// How messages are read. Unless they are copied, they are sent from registered memory.
+/// The way in which messages are read. Unless they are copied, they are sent from registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     /// Into a private buffer of the reader.

@@ -78,7 +78,7 @@ impl ChildProcess {
     /// Kills the process with SIGKILL and waits until it has exited.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the signal cannot be sent, or the wait fails.
     pub fn kill(&mut self) -> io::Result<()> {
         self.over = true;
         self.child.kill().and_then(|()| self.child.wait()).map(drop)
@@ -87,7 +87,7 @@ impl ChildProcess {
     /// Sends a signal to the process.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the signal cannot be sent.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         // The pid cannot be reused before the parent has waited for its child.
         Ok(kill_process(Pid::from_child(&self.child), signal)?)

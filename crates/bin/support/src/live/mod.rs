@@ -102,8 +102,8 @@ pub fn refuse_foreign(
     }
 }
 
-/// Refuses a capture or a faulty network on fabrics where the device or libfabric makes the packets, out of reach of
-/// this process.
+/// Refuses a capture or a faulty network on fabrics where the device or libfabric makes the packets. This process can
+/// neither record nor change such packets.
 pub fn refuse_traffic(network: &Network, place: impl Display) -> Result<(), Failure> {
     if network.pcap.is_none() && !network.bad.chances().is_any() {
         return Ok(());

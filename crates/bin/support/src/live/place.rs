@@ -28,7 +28,7 @@ pub struct Joining<'a, F: FabricDiagnostics> {
     pub config: &'a Path,
     /// Starts the client with a given id.
     pub start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
-    /// Where the processes meet, for error messages.
+    /// The place where the processes meet, for error messages.
     pub meet: String,
     /// The directory that the user named, for error messages.
     pub directory: Option<&'a Path>,

@@ -70,7 +70,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// Handles connection events if that is due, and sleeps for at most `longest` if there is nothing to do.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the process cannot sleep on its fabric.
     pub fn rest(&mut self, mut worked: bool, longest: Duration) -> Result<(), Failure> {
         if self.housekeeper.is_due(worked) {
             worked |= self.client.housekeep();
@@ -84,7 +84,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
     /// Runs one round of the usual polling loop. Returns whether there was something to do.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the process cannot sleep on its fabric.
     pub fn round(&mut self, submitted: bool) -> Result<bool, Failure> {
         client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)
             .map_err(|error| self.unwaited(error))

@@ -46,7 +46,7 @@ pub(super) struct Served {
     /// The observer's request.
     begin: Option<Begin>,
     phase: Phase,
-    /// When the last frame was queued for the observer.
+    /// Time at which the last frame was queued for the observer.
     said: Instant,
     /// The readiness of its socket for reading and writing.
     ready: Ready,

@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 /// Time for which the thread collects applied records under load, instead of being woken for each batch.
 const NAP: Duration = Duration::from_millis(1);
-/// Delay of a wake-up from which on processors are considered scarce.
+/// Delay of a wake-up above which processors are considered scarce.
 const LATE: Duration = Duration::from_millis(2);
 /// Time for which processors are considered scarce after such a delay.
 const PRESSED: Duration = Duration::from_millis(500);

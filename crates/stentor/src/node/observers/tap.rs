@@ -25,7 +25,7 @@ const OVERHEAD: usize = 128;
 const NEWS: usize = 1024;
 /// Number of entries that are reserved for news other than blocks.
 const RESERVE: usize = 16;
-/// Number of waiting news from which on short blocks are combined, because the observers' thread does not keep up.
+/// Number of waiting news at which short blocks are combined, because the observers' thread does not keep up.
 pub(super) const MANY: usize = 64;
 /// Maximum number of empty buffers that are kept for reuse.
 const SPARE: usize = 64;

@@ -40,7 +40,7 @@ pub const TIMEOUT_MIN_NS: u64 = 400_000;
 pub const TIMEOUT_MAX_NS: u64 = 800_000;
 /// Time from the cut until one leader must lead, in nanoseconds.
 pub const SETTLES_NS: u64 = 12 * TIMEOUT_MAX_NS;
-/// Time after that without any change of the leader, in nanoseconds.
+/// Time for which the leader may not change after [`SETTLES_NS`], in nanoseconds.
 pub const QUIET_NS: u64 = 24 * TIMEOUT_MAX_NS;
 /// Time within which a message must be delivered while links are cut, in nanoseconds. It is multicast at least this
 /// long before the links are restored.

@@ -38,7 +38,7 @@ pub(super) trait Clients {
     /// killed.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the client cannot be killed.
     fn kill(&self, which: u64, ms: u64) -> Result<bool, Failure>;
 
     /// Stops new messages and calls.
