@@ -210,7 +210,8 @@ impl Progress {
 pub struct Others(Vec<File>);
 
 impl Others {
-    /// Waits until all receivers report their progress. In a stream, receivers do not report it.
+    /// Waits until all receivers have begun to report their progress, and returns the files of their reports. In a
+    /// stream, receivers report no progress, so the list is empty.
     ///
     /// # Errors
     /// If a receiver has not begun to report within [`PATIENCE`].

@@ -44,7 +44,7 @@ impl Inbox {
     /// Returns the next complete operation, or `None` if there is none yet.
     ///
     /// # Errors
-    /// If the server reports an error, or sends something that is not in the protocol.
+    /// If the server reports an error, or sends bytes that are no operation of the protocol.
     pub fn next(&mut self) -> Result<Option<Said>> {
         let rest = &self.bytes[self.at..];
         let Some(length) = rest.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };

@@ -19,7 +19,7 @@ pub enum Command {
     Acquire {
         /// The lock.
         name: String,
-        /// Length of the lease.
+        /// Length of the lease, in nanoseconds.
         lease: u64,
     },
     /// Renews a lease, which then ends `lease` after this command. A lease is never shortened.
@@ -28,7 +28,7 @@ pub enum Command {
         name: String,
         /// The token that was granted.
         token: u64,
-        /// Length of the lease from this command on.
+        /// Length of the lease, which begins at this command, in nanoseconds.
         lease: u64,
     },
     /// Releases a lock.

@@ -18,12 +18,12 @@ const SHM: &str = "shm";
 /// Payloads of the latencies in bytes. `LARGE` is the payload of the bandwidth.
 const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
 const LARGE: u64 = 1 << 20;
-/// Maximum ratio of the median one-way latency to that of the provider's own tagged sends. Like all comparisons it is
-/// the median over the rounds.
+/// Maximum ratio of a channel's median one-way latency to that of the provider's own tagged sends. Like all comparisons
+/// it is the median over the rounds.
 const LATENCY: f64 = 1.15;
 /// Maximum difference of the mean one-way latency from the mean of `fi_pingpong`, in µs.
 const ABOVE_US: f64 = 0.3;
-/// Minimum ratio of the bandwidth to that of the provider's own tagged sends.
+/// Minimum ratio of a channel's bandwidth to the bandwidth of the provider's own tagged sends.
 const BANDWIDTH: f64 = 0.9;
 
 /// A comparison with its result.

@@ -4,7 +4,7 @@
 //!
 //! A copy loads or stores each shared word in one access, in no particular order, so no reader sees a torn word. Short
 //! copies are a loop of relaxed atomic accesses. Long copies use the processor's string instruction, which also
-//! accesses each word at once and takes half as long as the loop.
+//! accesses each word in one access and needs half as much time as the loop.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[cfg(not(loom))]
@@ -76,7 +76,7 @@ pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
     let place = to.spare_capacity_mut().as_mut_ptr().cast::<u8>();
     if place.addr().is_multiple_of(WORD) && string::pays(place.addr(), from.as_ptr().addr(), whole) {
         // SAFETY: the spare capacity of `to` has room for `bytes`, and `to` is borrowed exclusively; the words of
-        // `from` are aligned. After the copy, `whole` words behind the old length are initialized, so the length may
+        // `from` are aligned. After the copy, `whole` words after the old length are initialized, so the length may
         // cover them.
         unsafe {
             string::copy(place.cast(), from.as_ptr().cast(), whole);

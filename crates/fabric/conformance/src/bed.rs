@@ -44,9 +44,9 @@ pub(super) fn called<R, E: Debug>(what: &str, result: Result<R, E>) -> Outcome<R
 /// Both ends of a queue pair between processes 0 and 1.
 #[derive(Clone, Copy)]
 pub(super) struct QpPair {
-    /// At process 0.
+    /// The end at process 0.
     pub(super) a: QpId,
-    /// At process 1.
+    /// The end at process 1.
     pub(super) b: QpId,
 }
 

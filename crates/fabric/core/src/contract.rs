@@ -12,7 +12,7 @@ use crate::{
 /// The reason why [`Fabric::wait`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wake {
-    /// Something may have landed or completed: poll.
+    /// A write may have landed, or a request may have completed. The caller must poll.
     Notified,
     /// The timeout expired.
     TimedOut,

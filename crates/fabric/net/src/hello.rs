@@ -17,7 +17,7 @@ use crate::message::Garbage;
 const MAGIC: &[u8; 8] = b"stentorR";
 /// Version of the encoding.
 const FORMAT: u16 = 6;
-/// Length of the HMAC behind a message, in bytes.
+/// Length of the HMAC that follows a message, in bytes.
 pub(crate) const TAG: usize = 16;
 /// Length of a proof, in bytes.
 pub(crate) const PROOF: usize = 32;

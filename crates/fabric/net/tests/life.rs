@@ -266,7 +266,8 @@ fn a_new_life_forgets_that_the_peer_has_met_the_last_one() {
     pairing.until("B has met A", |both| both.processes.iter().flatten().all(tried));
     let since = Instant::now();
     pairing.until("A has heard of it", |_| since.elapsed() > Duration::from_millis(20));
-    // B's end breaks, and its next life cannot meet. A, which now can meet, must wait until B is ready.
+    // B's end breaks, and the call `meet` fails in its next life. At A, `meet` succeeds from now on, but A must wait
+    // until B is ready.
     let own = pairing.at(B);
     own.transport.broken.push(qp);
     own.transport.refuses = Some("meet");

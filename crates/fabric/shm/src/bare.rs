@@ -89,7 +89,8 @@ impl BareMemory {
     /// The error of the system call.
     ///
     /// # Panics
-    /// If the word does not exist. The functions below panic for the same reason.
+    /// If the word does not exist. [`wake`](BareMemory::wake), [`arm`](BareMemory::arm) and [`doze`](BareMemory::doze)
+    /// panic for the same reason.
     pub fn sleep(&self, word: usize, seen: u32, longest: Duration) -> io::Result<()> {
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: longest.subsec_nanos().into() };
         match futex::wait(self.memory.futex_at(word), futex::Flags::empty(), seen, Some(&longest)) {

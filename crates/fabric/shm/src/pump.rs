@@ -352,8 +352,9 @@ impl ShmFabric {
         }
     }
 
-    /// Answers a valid hello. If a connection to that process exists already, its end may not have been noticed yet.
-    /// The newcomer is held then, so that a killed and restarted process is not refused because of its last life.
+    /// Answers a valid hello. If a connection to that process already exists, its peer may have ended without this
+    /// process having detected it. The newcomer is therefore held for a while, so that a killed and restarted process
+    /// is not refused because of its previous life.
     fn welcome(&mut self, newcomer: &mut Newcomer, theirs: Identity) -> Result<(), String> {
         if let Some(link) = &self.control.peers[theirs.process.index()].link {
             if newcomer.since.elapsed() < LINGER {

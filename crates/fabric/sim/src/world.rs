@@ -14,9 +14,9 @@ use crate::transcript::Transcript;
 
 /// A process as the scheduler sees it.
 pub trait Actor {
-    /// Runs one round of the process's loop at virtual time `now_ns`. Returns whether it did anything: then it runs
-    /// again soon. Otherwise it runs when something becomes visible to it, or when a timeout that it passed to
-    /// [`wait`](stentor_fabric::Fabric::wait) has elapsed.
+    /// Runs one round of the process's loop at virtual time `now_ns`. Returns whether the round did any work. After a
+    /// round with work, the process runs again soon. Otherwise it runs when a write, a completion or an event becomes
+    /// visible to it, or when a timeout that it passed to [`wait`](stentor_fabric::Fabric::wait) has elapsed.
     fn step(&mut self, now_ns: u64) -> bool;
 }
 

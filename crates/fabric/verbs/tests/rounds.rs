@@ -70,7 +70,8 @@ fn break_it(survivor: &mut End, peer: &mut End, how: Break) {
     }
 }
 
-/// Runs one life of the peer, which is dropped at its end, every third time in the middle of writes.
+/// Runs one life of the peer: starts it, breaks the connection in all ways, and drops the peer. In every third life,
+/// writes are in flight when the peer is dropped.
 fn one_life(survivor: &mut End, addresses: &[Option<SocketAddr>], life: usize) {
     let mut peer = End::new(PEER, addresses);
     survivor::connect(survivor, &mut peer);

@@ -22,7 +22,7 @@ pub enum Change {
     },
     /// The polling process no longer leads.
     Resigned {
-        /// Epoch under which it led.
+        /// Epoch under which the process led.
         epoch: u64,
     },
 }

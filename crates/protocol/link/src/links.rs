@@ -11,8 +11,8 @@ use crate::Link;
 pub enum LinkEvent {
     /// The queue pair is connected.
     Up(usize),
-    /// A connection ended. The queue pair was reset, unless the link is closed. Reported again while the fabric refuses
-    /// the reset.
+    /// A connection ended. The queue pair was reset, unless the link is closed. This event is repeated while the fabric
+    /// refuses the reset.
     Down(usize),
 }
 

@@ -46,7 +46,7 @@ use thiserror::Error;
 
 /// Largest gain or loss of physical time against the monotonic clock, in millionths.
 pub const SLEW_PPM: i64 = 500;
-/// First time that is refused, in nanoseconds since 1970: the year 2116.
+/// Smallest time that is refused, in nanoseconds since 1970. It is in the year 2116.
 pub const END_OF_TIME: u64 = 1 << 62;
 /// Time for which a process waits for enough clocks, in bounds.
 const PATIENCE: u64 = 4;

@@ -9,7 +9,7 @@ use crate::bytes::{put, u32_at, u64_at, u128_at};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Kind {
-    /// Applies the command bytes behind the envelope.
+    /// Applies the command that follows the envelope.
     #[default]
     Command = 1,
     /// Opens a session.
@@ -24,8 +24,8 @@ pub enum Kind {
     End = 6,
     /// Asks for the outcome of a request, or closes the request for good.
     Resolve = 7,
-    /// Answers the query behind the envelope, which changes nothing. It is a request like a command, and is answered
-    /// like one.
+    /// Answers the query that follows the envelope. A query does not change the state, but it is ordered and answered
+    /// like a command.
     Query = 8,
 }
 

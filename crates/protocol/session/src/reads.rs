@@ -48,13 +48,14 @@ pub struct ReadyRead<'a> {
 /// Counters of reads by outcome. A simulation uses them to check that it reaches each outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadCounts {
-    /// Reads at the leader that were ready.
+    /// Reads that the leader was able to answer, because its leadership was confirmed and it had delivered all
+    /// necessary commands.
     pub led: u64,
-    /// Reads at the leader that waited for a delivery after they were confirmed.
+    /// Part of `led`: reads that waited for a delivery after the leadership was confirmed.
     pub waited: u64,
-    /// Reads that were ready after a command that they had to follow.
+    /// Reads that had to follow a command, and that could be answered because the command was delivered.
     pub after: u64,
-    /// Reads after a command that waited for that command.
+    /// Part of `after`: reads that waited for the delivery of that command.
     pub late: u64,
     /// Reads that were answered at once.
     pub local: u64,

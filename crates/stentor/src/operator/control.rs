@@ -25,7 +25,7 @@ use stentor_host::{Beside, Credentials};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest time for the node's loop to begin an answer.
 const ANSWERING: Duration = Duration::from_secs(5);
-/// Longest time for the loop to complete an answer that it has begun.
+/// Longest time for the node's loop to complete an answer that the loop has begun.
 const BRIEF: Duration = Duration::from_secs(1);
 
 /// A type of question, with its type of answer.

@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::plane::Attachment;
 use crate::registers::MOST;
 
-/// Version of these messages. Both ends of a connection must have the same.
+/// Version of these messages. Both ends of a connection must use the same version.
 pub const VERSION: u16 = 1;
 /// Length of the longest message, in bytes.
 pub const MAX_BYTES: usize = 64;

@@ -144,7 +144,7 @@ pub struct Admission {
 /// A packet that arrived at the switch, or that returned from the mirror loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The packet from its IP header on.
+    /// The packet, which begins with its IP header.
     pub bytes: &'a [u8],
     /// The header from the mirror loop, if the packet returned from there.
     pub bridge: Option<Bridge>,

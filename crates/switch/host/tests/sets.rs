@@ -318,7 +318,7 @@ fn member_list_change_times_out() {
     let flushed = |id| (id, Status::Flushed);
     assert_eq!(ended, [(1, Status::RetryExceeded), flushed(2), flushed(3), flushed(4)]);
     assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "it was reported already");
-    // A change that is executed in time does not break the set later.
+    // A change of the member list that completes before its timeout does not break the set later.
     reset(three.at(A));
     reset(three.at(B));
     three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 2));

@@ -231,7 +231,7 @@ fn word(random: &mut SplitMix64, address: Ipv4Addr) -> Vec<u8> {
         first_psn: Psn::new(random.word() as u32 & 0xff_ffff),
     };
     let number = NUMBER + 1 + random.index(40) as u16;
-    // Mostly a size with which the set can become complete.
+    // Most messages have a size at which the set can become complete.
     let size = if random.index(8) > 0 { 2 } else { 1 + random.index(32) as u8 };
     let join = Join {
         number,

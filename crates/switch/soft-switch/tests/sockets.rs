@@ -84,8 +84,8 @@ fn set_changes_its_holder() {
     }
 }
 
-/// The switch loses its memory and is silent instead of sending wrong answers. The hosts and the test create queue
-/// pairs and set again; outstanding messages are delivered at most once.
+/// A restarted switch has lost its memory, so it sends no answers instead of wrong ones. The hosts then create their
+/// queue pairs again, and the test creates the set again. Outstanding messages are delivered at most once.
 #[test]
 fn restart_leaves_sets_silent_until_recreated() {
     let mut bed = Bed::new(4, 3, |_| {});

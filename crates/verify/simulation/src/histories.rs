@@ -379,7 +379,8 @@ impl Histories {
         Some(("M2", format!("({client}, {sequence}) was delivered, and survivor {group} lacks it")))
     }
 
-    /// Judges the events on these histories: those of all groups, or only the deliveries of one group's members.
+    /// Judges the events on the selected histories. If `only` is a group, only the deliveries of that group's members
+    /// are judged.
     fn select(
         &self,
         cluster: &Cluster,

@@ -324,7 +324,8 @@ impl<'a, F: Fabric> Driver<'a, F> {
         Ok(())
     }
 
-    /// Ends the phase as the first client, after the other clients if they take part.
+    /// Ends the phase; only the first client calls this. If `is_shared`, the other clients send in this phase, too, and
+    /// the first client waits until they have finished.
     fn finish(&mut self, is_shared: bool) -> Result<(), Failure> {
         let Task { area, phase, .. } = *self.task;
         let others = self.cluster.members() + 1..area.shape().processes;

@@ -196,7 +196,7 @@ mod tests {
         }
         assert!(!errors.flush(Duration::from_millis(50)));
         assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
-        // From here on the pipe is read. Every line arrives or is counted in its place.
+        // Now a thread reads the pipe. Each line either arrives, or a report of lost lines counts it.
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
             let (mut reader, mut text) = (File::from(reader), String::new());

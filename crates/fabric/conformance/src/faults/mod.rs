@@ -130,7 +130,7 @@ impl<F: Fabric> FaultInjector<F> {
         self.faults
     }
 
-    /// Returns the wrapped fabric, and drops everything that is held back.
+    /// Returns the wrapped fabric, and drops all completions and events that are held back.
     pub fn into_inner(self) -> F {
         self.inner
     }

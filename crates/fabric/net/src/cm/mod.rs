@@ -113,8 +113,8 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.names.fault(peer.index())
     }
 
-    /// Returns the next question of a program that has the key but is no process, with a number for the
-    /// [`answer`](Self::answer).
+    /// Returns the next question of a program that has the cluster's key but is not a process of the cluster. The
+    /// number identifies the question for [`answer`](Self::answer).
     pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
         self.control.askers.next()
     }

@@ -141,7 +141,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Watches the candidate before this one, and reports the first one.
+    /// Watches the candidate directly before this one, and reports the first candidate in the line as the leader if it
+    /// has claimed leadership.
     async fn follow(&mut self, line: &[Place], own: Option<usize>) -> Result<Duration, Fault> {
         if self.claimed.is_some() {
             self.step_down();

@@ -250,8 +250,9 @@ impl Heartbeat {
         }
     }
 
-    /// Reports whether the links with a member work on which a leader writes to it. They count as working at the start.
-    /// A member whose links are broken does not count as reached, whatever its beats contain.
+    /// Reports whether the links with a member work. These are the links on which a leader writes to the member. At the
+    /// start they count as working. A member whose links are broken does not count as reached, whatever its beats
+    /// contain.
     pub fn link(&mut self, process: ProcessId, works: bool) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.linked = works;

@@ -3,7 +3,8 @@
 use super::Heartbeat;
 use crate::mutant::mutant;
 
-/// Longest pause, in longest timeouts. Pauses double up to it.
+/// Longest pause after a resignation, as a multiple of the longest timeout. Each pause is twice the one before, up to
+/// this limit.
 const LONGEST_PAUSE: u64 = 8;
 /// Maximum number of consecutive failed reigns after which a leader that resigns does not pause. A reign fails if the
 /// leader never reaches a majority for the longest timeout without interruption.

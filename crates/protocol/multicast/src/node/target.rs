@@ -166,8 +166,8 @@ impl Target {
         self.region.get(fabric, &links[self.link])
     }
 
-    /// Returns whether no write to this target still reads the staging that a record ending at `last` overwrites.
-    /// `lap`: cells of a lap.
+    /// Returns whether a record that ends at `last` may overwrite its staging memory: no outstanding write to this
+    /// target still reads that memory. `lap` is the number of cells in a lap.
     #[inline]
     pub(super) fn has_read_staging(&mut self, links: &[PeerLink], last: u64, lap: u64) -> bool {
         let done = links[self.link].done();

@@ -277,8 +277,8 @@ impl Replica {
         self.agreement.messages.settlements
     }
 
-    /// Returns how many states of other members this one has adopted. After each, slots may be free that this member
-    /// did not deliver, and sequences may be in use that it has not seen.
+    /// Returns the number of states that this member has adopted from other members. An adopted state can free slots
+    /// whose messages this member did not deliver. It can also use sequence numbers that this member has not seen.
     #[inline]
     #[must_use]
     pub fn states(&self) -> u64 {

@@ -146,7 +146,8 @@ impl DerefMut for Peer {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     pub(super) links: Links<Peer>,
-    /// Index of the link to each process. It is past all links for a process without one.
+    /// For each process, the index of the link to it. A process without a link has an index that is larger than that of
+    /// any link.
     places: Vec<u16>,
 }
 

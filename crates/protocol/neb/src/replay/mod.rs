@@ -47,7 +47,7 @@ struct Entry {
     alike: ProcessSet,
     /// Number of answers without conflict, for the mutant that counts.
     tracker: usize,
-    /// `true` if it was delivered, for the mutant that delivers in any order.
+    /// `true` if the value was delivered. Only the mutant that delivers in any order uses this.
     delivered: bool,
 }
 

@@ -53,7 +53,7 @@ pub enum CallerError {
     /// The session is not open or not taken up, either not yet or no longer.
     #[error("the session is not open")]
     NotOpen,
-    /// The session was opened before, or has to be taken up.
+    /// The session was opened before. Take it up or widen it, or open a session with a new id.
     #[error("the session was opened before: take it up or widen it, or open a session with a new id")]
     Opened,
     /// Another command of the session is pending.

@@ -21,7 +21,7 @@ const FREEZE: u8 = 4;
 const BLOCK: usize = 64 << 10;
 /// Memory of a block besides its records, in bytes.
 const OVERHEAD: usize = 128;
-/// Capacity of the queue of news.
+/// Capacity of the queue of [`News`], in entries.
 const NEWS: usize = 1024;
 /// Number of entries that are reserved for news other than blocks.
 const RESERVE: usize = 16;

@@ -34,7 +34,7 @@ pub struct Target {
 /// Parameters of a new queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Session {
-    /// Counts the queue pairs of this sender. Tokens contain it.
+    /// Number of this queue pair among all queue pairs of this sender. Tokens contain the number.
     pub life: u32,
     /// Number of the queue pair.
     pub sqpn: u32,
@@ -42,7 +42,7 @@ pub struct Session {
     pub first_psn: Psn,
     /// Largest payload of a packet, in bytes.
     pub mtu: u16,
-    /// Identifies the session to the switch.
+    /// Number that identifies the session to the switch.
     pub lock_id: u32,
 }
 
@@ -51,7 +51,7 @@ pub struct Session {
 pub enum Written {
     /// The caller has to post the write now.
     Now {
-        /// Identifies the write in its completion.
+        /// Token that identifies the write in its completion.
         token: u64,
         /// Address to write to, in the switch's address space.
         va: u64,
@@ -69,7 +69,7 @@ pub enum Written {
 /// The next request to post: an inline WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next<'a> {
-    /// Identifies the request in its completion.
+    /// Token that identifies the request in its completion.
     pub token: u64,
     /// Address to write to.
     pub va: u64,
