@@ -147,7 +147,7 @@ impl Times {
     }
 }
 
-/// Reports that this process receives every message from now on.
+/// Reports that this process is ready: it receives every message that is sent after this report.
 ///
 /// # Errors
 /// If the file of the report cannot be written.

@@ -73,20 +73,20 @@ impl TryFrom<String> for TransferId {
 /// A command that changes the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// Opens an empty account. Sent to the account's group.
+    /// Opens an empty account. The client sends this command to the account's group.
     Open(Account),
-    /// Pays money in. Sent to the account's group.
+    /// Pays money in. The client sends this command to the account's group.
     Deposit(Account, u64),
-    /// Pays money out. Sent to the account's group.
+    /// Pays money out. The client sends this command to the account's group.
     Withdraw(Account, u64),
     /// Transfers between two accounts of the group that applies this command.
     Pay(Order),
-    /// Begins a transfer between two groups. Sent to both. The client assigns the number, which differs for each
-    /// transfer of its session.
+    /// Begins a transfer between two groups. The client sends this command to both groups. It assigns the number, which
+    /// differs for each transfer of its session.
     Reserve(u64, Order),
-    /// Ends a transfer that one group holds and the other one expects. Sent to both groups.
+    /// Ends a transfer that one group holds and the other one expects. The client sends this command to both groups.
     Settle(TransferId),
-    /// Cancels a transfer. Sent to both groups.
+    /// Cancels a transfer. The client sends this command to both groups.
     Cancel(TransferId),
 }
 

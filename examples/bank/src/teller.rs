@@ -30,7 +30,7 @@ pub struct Counts {
     /// later.
     pub resolved: u64,
     /// Transfers whose outcome this teller cannot know: its session has ended, or another process has closed them.
-    /// Those that began and are not closed are in flight: see [`finish_old`](crate::finish_old).
+    /// Transfers that began and are not closed are in flight: see [`finish_old`](crate::finish_old).
     pub given_up: u64,
 }
 

@@ -24,7 +24,7 @@ pub enum Shape {
     Scan(u16, Option<Vec<u8>>),
     /// The replies of a transaction.
     Exec(Vec<Shape>),
-    /// The versions of keys that are watched from now on.
+    /// The versions of keys that the client begins to watch.
     Watch(Vec<Vec<u8>>),
 }
 

@@ -98,7 +98,7 @@ pub enum Version {
     /// The version at the start of a connection.
     #[default]
     Two,
-    /// After `HELLO 3`.
+    /// The version after `HELLO 3`.
     Three,
 }
 

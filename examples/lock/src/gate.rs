@@ -27,7 +27,7 @@ impl TokenGate {
         TokenGate { largest }
     }
 
-    /// Admits a token. Smaller tokens are refused from then on.
+    /// Admits a token, after which the gate refuses smaller tokens.
     ///
     /// # Errors
     /// If the gate has seen a larger token.

@@ -9,7 +9,7 @@ use crate::{Command, End, Held, Lease, Query, Refusal, Verdict};
 /// Time after which a client that waits for a lock tries again without a notification. Notifications suffice; this
 /// bounds the wait if the program is wrong about that.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// Interval at which a waiting client checks whether to wait on.
+/// Interval at which a waiting client checks whether to continue to wait.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A client that acquires, renews and releases locks of one group.

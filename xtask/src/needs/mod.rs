@@ -115,7 +115,8 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Installs missing things if the user is root on a Debian. Otherwise fails with the command to run.
+    /// Installs missing programs and packages if the user is root on Debian. Otherwise fails with an error that names
+    /// the command to run.
     pub(crate) fn ensure(&self) -> Result<()> {
         ensure(self.things)
     }

@@ -8,7 +8,7 @@ use stentor_fabric::memory::{Ordering, fence};
 use super::pause::Pause;
 use super::shared_area::SharedArea;
 
-/// Wakes the processes that this one has stored something for.
+/// Wakes the processes in whose memory this process has stored data.
 pub(super) struct Bells<'a> {
     area: &'a SharedArea,
     /// Processes that have been stored to since the last flush.
@@ -22,7 +22,7 @@ impl<'a> Bells<'a> {
         Bells { area, touched: Vec::with_capacity(processes), pause: Pause::new(area, me, mode) }
     }
 
-    /// Notes that something was stored for `reader`.
+    /// Notes that this process has stored data for `reader`.
     #[inline]
     pub(super) fn touch(&mut self, reader: usize) {
         if !self.touched.contains(&reader) {

@@ -5,7 +5,7 @@ use std::io;
 /// Carries the records of a bound. Each record is about one message of one client. Records about the messages of a
 /// client are sent in order.
 pub(super) trait Lane {
-    /// Receives everything that has arrived. Returns whether anything has.
+    /// Receives all records that have arrived. Returns whether there was at least one.
     fn look(&mut self) -> io::Result<bool>;
 
     /// Writes a record of `step` about message `n` of a client, counted from 1, with `bytes` bytes for another process.

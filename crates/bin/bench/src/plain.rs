@@ -11,9 +11,9 @@ use super::worker_spec::{Task, broken, pin, processors};
 
 /// A ping-pong between two processes.
 pub(super) trait Exchange {
-    /// Sends something that the other process recognizes by `tag`, which rises.
+    /// Sends a message that the other process recognizes by `tag`. The tag increases with each message.
     fn send(&mut self, tag: u64) -> Result<(), Failure>;
-    /// Spins until everything with `tag` has arrived from the other process.
+    /// Spins until all data with `tag` has arrived from the other process.
     fn receive(&mut self, tag: u64) -> Result<(), Failure>;
 }
 

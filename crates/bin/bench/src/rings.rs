@@ -68,7 +68,7 @@ struct Ring {
     reader: usize,
     /// Number of records that this end has written or consumed in this phase.
     next: u64,
-    /// At the writer: number of records that it knows to be consumed.
+    /// Number of records that the writer knows to be consumed. Only the writer uses it.
     freed: u64,
 }
 

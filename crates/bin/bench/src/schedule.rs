@@ -7,8 +7,8 @@ use super::pause::LONGEST;
 /// A schedule that sends messages as fast as possible, or at a fixed rate.
 ///
 /// At a fixed rate, a latency counts from the due time of its message and not from its transmission, because a message
-/// that waits behind a slow one is late, too. Otherwise a sender that waits would measure only the messages that did
-/// not wait (coordinated omission).
+/// that waits for a slow earlier one is late, too. Otherwise a sender that waits would measure only the messages that
+/// did not wait (coordinated omission).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     start: u64,

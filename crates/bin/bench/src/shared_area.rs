@@ -141,7 +141,7 @@ impl SharedArea {
         &self.memory.words()[first..first + count * LINE_WORDS]
     }
 
-    /// Stores whole words from the beginning of a line on, as the fabric does.
+    /// Stores whole words, the first of them at the beginning of a line, as the fabric does.
     #[inline]
     pub(super) fn store(&self, line: usize, bytes: &[u8]) {
         self.memory.store(self.shape.first_line() + line * LINE_WORDS, bytes);

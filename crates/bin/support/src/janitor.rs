@@ -27,7 +27,7 @@ impl Janitor {
         })
     }
 
-    /// Ends the helper without removing anything.
+    /// Ends the helper without removing any file.
     pub fn dismiss(mut self) {
         if let Some(mut input) = self.0.stdin.take() {
             // If the helper has already exited, there is nothing to dismiss.

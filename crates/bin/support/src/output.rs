@@ -161,7 +161,7 @@ pub enum Level {
     Info,
     /// A problem that an operator should look at.
     Warn,
-    /// Something was given up.
+    /// The process has given up a task.
     Error,
 }
 

@@ -122,7 +122,7 @@ mod string {
         //   naturally aligned quadwords are atomic (AMD64 Architecture Programmer's Manual 2, 7.3.2; Intel SDM 3A,
         //   9.1.1).
         // - A processor may reorder the stores of one string instruction (SDM 3A, 9.2.4), just as relaxed stores to
-        //   different words may be reordered. It does not move them past later stores, so a release store behind the
+        //   different words may be reordered. It does not move them past later stores, so a release store after the
         //   instruction publishes them.
         // - `asm!` may access all memory that it can reach, so the compiler moves no other access of these words across
         //   it.

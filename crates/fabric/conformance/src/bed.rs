@@ -94,7 +94,7 @@ impl<T: Testbed> Bed<T> {
         self.testbed.advance();
     }
 
-    /// Returns the maximum number of [`pass`](Self::pass)es to wait for something.
+    /// Returns the maximum number of [`pass`](Self::pass)es to wait for an event or a condition.
     pub(super) fn patience(&self) -> usize {
         self.testbed.patience()
     }

@@ -91,8 +91,8 @@ pub trait Testbed {
         500
     }
 
-    /// Maximum number of [`advance`](Testbed::advance)s to wait for something. The longest wait is for a queue pair
-    /// that breaks after its retries.
+    /// Maximum number of [`advance`](Testbed::advance)s to wait for an event or a condition. The longest wait is for a
+    /// queue pair that breaks after its retries.
     fn patience(&self) -> usize {
         40_000
     }

@@ -11,19 +11,21 @@ pub struct WaitMode {
     pub spins: u32,
     /// Number of idle rounds, after the spinning ones, that yield the time slice.
     pub yields: u32,
-    /// `true` if the loop then sleeps until the fabric wakes the process. Otherwise it goes on yielding.
+    /// `true` if the loop then sleeps until the fabric wakes the process. Otherwise the loop continues to yield.
     pub sleep: bool,
 }
 
 impl WaitMode {
-    /// For one process per core: spins for ever and never yields the processor.
+    /// Mode for one process per core. The loop spins for ever and never yields the processor.
     pub const POLL: WaitMode = WaitMode { spins: u32::MAX, yields: 0, sleep: false };
-    /// For more processes than cores when latency matters most: yields the time slice in each idle round, never sleeps.
+    /// Mode for more processes than cores, if latency matters most. The loop yields the time slice in each idle round
+    /// and never sleeps.
     pub const YIELD: WaitMode = WaitMode { spins: 0, yields: 1, sleep: false };
-    /// For more processes than cores, or for processes that are mostly idle: sleeps after 16 idle rounds.
+    /// Mode for more processes than cores, or for processes that are mostly idle. The loop sleeps after 16 idle rounds.
     pub const BLOCK: WaitMode = WaitMode { spins: 16, yields: 0, sleep: true };
-    /// The default: spins twice, yields for some hundred microseconds, then sleeps. It hardly spins because, with more
-    /// processes than cores, every spinning round takes processor time from the peer that this process waits for.
+    /// The default mode. The loop spins twice, yields for some hundred microseconds, then sleeps. It hardly spins
+    /// because, with more processes than cores, every spinning round takes processor time from the peer that this
+    /// process waits for.
     pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 200, sleep: true };
 
     /// Returns the mode of a loop that has had nothing but routine work (heartbeats, timers) for the time `quiet`. A
@@ -93,7 +95,7 @@ impl Backoff {
     }
 
     /// Pauses after one round of the loop and returns whether it slept. Call this after every round; `worked` is `true`
-    /// if the round did anything. After work it returns at once. After an idle round it spins, yields, or arms the
+    /// if the round did any work. After work it returns at once. After an idle round it spins, yields, or arms the
     /// fabric so that the next round polls once more before it sleeps for at most `longest`.
     ///
     /// # Errors

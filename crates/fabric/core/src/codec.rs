@@ -35,7 +35,7 @@ pub trait Field: Sized {
     /// Appends the encoding of this field to `to`.
     fn put<O: ByteOrder>(&self, to: &mut Vec<u8>);
 
-    /// Decodes a field from the front of `from` and advances `from` behind it. Returns `None` if the bytes are not
+    /// Decodes a field from the front of `from`, and removes its bytes from `from`. Returns `None` if the bytes are not
     /// valid.
     fn take<O: ByteOrder>(from: &mut &[u8]) -> Option<Self>;
 

@@ -141,7 +141,7 @@ pub trait Fabric {
 
     /// Posts an inline WRITE without notifying the peer. This is [`write_inline`](Fabric::write_inline), except that
     /// the fabric may skip the wake-up of the peer, and the peer's [`poll_hint`](Fabric::poll_hint) may omit the WRITE.
-    /// It is for words that no process waits for.
+    /// Callers use this for words that no process waits for.
     ///
     /// # Errors
     /// Returns a [`PostError`] if nothing was posted.
@@ -235,19 +235,20 @@ pub trait Fabric {
     /// connecting, and every few milliseconds afterwards.
     fn next_event(&mut self) -> Option<Event>;
 
-    /// Requests a wake-up by the next thing that lands. The order is `arm`, poll everything once more, then
-    /// [`wait`](Fabric::wait), as with `ibv_req_notify_cq`.
+    /// Requests a wake-up by the next write that lands or the next completion. The caller calls `arm`, polls everything
+    /// once more, then calls [`wait`](Fabric::wait), as with `ibv_req_notify_cq`.
     fn arm(&mut self);
 
-    /// Sleeps until something has landed since [`arm`](Fabric::arm), a [`waker`](Fabric::waker) was used since then, a
-    /// control-plane event arrives, or the timeout expires.
+    /// Sleeps until a write has landed or a request has completed since [`arm`](Fabric::arm), a
+    /// [`waker`](Fabric::waker) was used since then, a control-plane event arrives, or the timeout expires.
     ///
     /// # Errors
     /// Returns a [`WaitError`].
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError>;
 
-    /// Returns a file descriptor for callers with an event loop. It becomes readable when something lands after
-    /// [`arm`](Fabric::arm), or a [`waker`](Fabric::waker) is used. Returns `None` if the fabric has none (`sim`).
+    /// Returns a file descriptor for callers with an event loop. The descriptor becomes readable when a write lands or
+    /// a request completes after [`arm`](Fabric::arm), or when a [`waker`](Fabric::waker) is used. Returns `None` if
+    /// the fabric has none (`sim`).
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns a handle with which other threads of this process end a sleep. The other thread stores its work, then

@@ -40,9 +40,8 @@
 //! 12. Regions outlive connections: they stay registered, granted and filled until their owner changes that, and a
 //!     peer's next life resolves them again. A [`RemoteRegion`] does not outlive its grant. After a revocation or the
 //!     end of the owner's life the fabric refuses it for ever, and it never denotes other memory.
-//! 13. A WRITE_WITH_IMM or SEND that finds no receive posted waits, and the requests posted behind it on its queue pair
-//!     wait with it. They are late, not lost, until the retry limit ([`Status::RnrRetryExceeded`]) breaks the queue
-//!     pair.
+//! 13. A WRITE_WITH_IMM or SEND that finds no receive posted waits, and so do the requests posted after it on its queue
+//!     pair. They are late, not lost, until the retry limit ([`Status::RnrRetryExceeded`]) breaks the queue pair.
 //! 14. A READ from a stalled process succeeds and returns the contents of its memory. A READ from a process that has
 //!     ended may succeed for a while and return the last contents; then the queue pair breaks.
 //!

@@ -2,8 +2,8 @@
 
 use crate::ProcessId;
 
-/// The result of [`Fabric::poll_hint`](crate::Fabric::poll_hint). It may name too much. It never omits anything, unless
-/// a peer breaks the rules.
+/// The result of [`Fabric::poll_hint`](crate::Fabric::poll_hint). A hint may name processes from which nothing has
+/// landed. It never omits one from which data has landed, unless a peer breaks the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PollHint {
     /// One bit for every process, by its number modulo 64.
@@ -15,12 +15,12 @@ pub struct PollHint {
 impl PollHint {
     /// Nothing landed and nothing completed: a round of polling would find nothing new.
     pub const NOTHING: PollHint = PollHint { from: 0, completed: false };
-    /// Anything may have happened.
+    /// Data of every process may have landed, and completions may wait to be polled.
     pub const ANYBODY: PollHint = PollHint { from: u64::MAX, completed: true };
     /// Only completions may wait to be polled.
     pub const COMPLETIONS: PollHint = PollHint { from: 0, completed: true };
 
-    /// Returns the hint that something of this process may have landed.
+    /// Returns the hint that data of this process may have landed.
     #[inline]
     #[must_use]
     pub fn from(process: ProcessId) -> PollHint {
@@ -34,7 +34,7 @@ impl PollHint {
         self == PollHint::NOTHING
     }
 
-    /// Returns whether something of this process may have landed.
+    /// Returns whether data of this process may have landed.
     #[inline]
     #[must_use]
     pub fn is_from(self, process: ProcessId) -> bool {

@@ -26,7 +26,7 @@ impl SplitMix64 {
         self.word() % limit.max(1)
     }
 
-    /// Draws an index into something of `len` elements; 0 if `len` is 0.
+    /// Draws an index into a list of `len` elements, or 0 if `len` is 0.
     #[inline]
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize

@@ -32,7 +32,7 @@ pub(crate) enum Fault {
     NoHello,
     /// The hello has another format.
     Release,
-    /// Another process answered than was dialled.
+    /// The process that answered is not the one that was dialled.
     Another(ProcessId),
     /// The other end does not have the key.
     NoKey,

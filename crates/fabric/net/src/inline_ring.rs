@@ -46,8 +46,8 @@ impl InlineRing {
         Some(begin % self.bytes.max(1))
     }
 
-    /// Allocates `bytes` right behind the last allocation, which is still in use. Returns their offset, or `None` if
-    /// they are not free.
+    /// Allocates `bytes` bytes directly after the last allocation, which is still in use. Returns the offset of these
+    /// bytes, or `None` if they are not free.
     #[inline]
     pub fn extend(&mut self, bytes: u64) -> Option<u64> {
         let offset = self.next % self.bytes.max(1);
@@ -58,20 +58,20 @@ impl InlineRing {
         fits.then_some(offset)
     }
 
-    /// Returns the position behind everything allocated so far: see [`free_up_to`](InlineRing::free_up_to).
+    /// Returns the position of the end of the last allocation: see [`free_up_to`](InlineRing::free_up_to).
     #[inline]
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.next
     }
 
-    /// Frees everything allocated before `position`.
+    /// Frees all allocations before `position`.
     #[inline]
     pub fn free_up_to(&mut self, position: u64) {
         self.freed = self.freed.max(position);
     }
 
-    /// Frees everything.
+    /// Frees all allocations.
     pub fn clear(&mut self) {
         (self.next, self.freed) = (0, 0);
     }

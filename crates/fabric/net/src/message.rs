@@ -24,7 +24,7 @@ pub(crate) enum Message {
     Again,
     /// The sender of a set has left a generation of it, and asks whether the peer has left it, too.
     Ask { set: u16, generation: u64 },
-    /// Nothing of that generation lands at the sender of this message any more.
+    /// No write of that generation lands at the sender of this message any more.
     Left { set: u16, generation: u64 },
 }
 

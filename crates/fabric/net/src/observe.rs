@@ -56,9 +56,9 @@ pub struct Line {
     pub socket: TcpStream,
     /// The seals that authenticate its frames, one for each direction.
     pub seals: Seals,
-    /// Bytes that arrived behind the handshake.
+    /// Bytes that arrived after the handshake.
     pub unread: Vec<u8>,
-    /// Bytes of the handshake that must be sent before anything else.
+    /// Bytes of the handshake that must be sent before any frame.
     pub unsent: Vec<u8>,
 }
 

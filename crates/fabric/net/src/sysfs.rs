@@ -25,8 +25,9 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the NUMA node to which this process is bound: the one that has all processors that it may use. Returns
-/// `None` if it may use processors of several nodes, because it then moves between them, and if there is only one node.
+/// Returns the NUMA node to which this process is bound, which is the node with all processors that the process may
+/// use. Returns `None` if the process may use processors of several nodes, because it then moves between them. Also
+/// returns `None` if there is only one node.
 #[must_use]
 pub fn own_node(root: &Path) -> Option<u32> {
     let set = sched_getaffinity(None).ok()?;

@@ -37,9 +37,10 @@ struct Profile {
     name: &'static str,
     kind: QpKind,
     faults: Faults,
-    /// One of so many requests is invalid, or finds no receive; 0 for never.
+    /// One request in `wrong` requests, on average, is invalid or finds no receive. 0 means that none is.
     wrong: u64,
-    /// One of so many steps interrupts the network for a while, or breaks the queue pair; 0 for never.
+    /// One step in `trouble` steps, on average, interrupts the network for a while or breaks the queue pair. 0 means
+    /// that none does.
     trouble: u64,
 }
 

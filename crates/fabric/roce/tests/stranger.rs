@@ -1,5 +1,5 @@
 //! A stranger on the port, over real sockets. Each invalid packet is counted under its cause and changes nothing. The
-//! connection works on, even while the port is flooded.
+//! connection continues to work, even while the port is flooded.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -64,7 +64,8 @@ impl BareMemory {
         self.memory.words()
     }
 
-    /// Stores whole words from `first` on, as the fabric stores a WRITE: the second of them last, with release order.
+    /// Stores whole words, the first of them at index `first`, as the fabric stores a WRITE. The second word is stored
+    /// last, with release order.
     ///
     /// # Panics
     /// If the words do not exist, or `bytes` is not a multiple of the word size.

@@ -162,7 +162,7 @@ mod pairs {
     }
 }
 
-/// Stores word `index` of a message of `bytes` bytes. Keeps the memory behind the message.
+/// Stores word `index` of a message of `bytes` bytes. Does not change the memory after the message.
 #[inline]
 pub(crate) fn receive_word(to: &[Word], bytes: usize, index: usize, word: u64) {
     let rest = bytes - index * WORD;

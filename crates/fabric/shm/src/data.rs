@@ -15,7 +15,8 @@ use crate::remote::Remotes;
 #[derive(Clone, Copy, Debug)]
 struct Finished {
     completion: Completion,
-    /// For a work request: its number; polling it frees the places up to this one. For a receive: 0.
+    /// Number of the work request, or 0 for a receive. Polling the completion frees the places of all requests up to
+    /// this number.
     number: u64,
     epoch: u32,
 }
@@ -198,7 +199,7 @@ impl Data {
         (qp.unchecked, qp.reports) = (unchecked, false);
     }
 
-    /// Fences and checks the stores to another region, before something that is ordered behind them. Returns whether
+    /// Fences and checks the stores to another region, before an operation that is ordered after them. Returns whether
     /// the queue pair may continue.
     #[inline]
     pub(crate) fn settle_before(&mut self, index: usize, slot: u32) -> bool {

@@ -1,5 +1,5 @@
-//! Deferred work requests. A request waits if the peer has posted no receive for it, and so do all requests behind it.
-//! This is the only place of the data plane that allocates, which does not matter because waiting is slow anyway.
+//! Deferred work requests. A request waits if the peer has posted no receive for it, and so do all later requests. This
+//! is the only place of the data plane that allocates, which does not matter because waiting is slow anyway.
 
 use std::time::Instant;
 

@@ -10,7 +10,8 @@ use crate::qp::{NONE, SendEntry};
 use crate::queue::{Header, Readiness, RecordKind};
 use crate::remote::Remote;
 
-/// Stands for the message queue instead of a region: its records are ordered behind all earlier stores.
+/// Marks the message queue, where otherwise the slot of a region is stored. Records of the queue are ordered after all
+/// earlier stores.
 const QUEUE: u32 = NONE - 1;
 
 /// Outcome of a work request.
@@ -77,7 +78,7 @@ impl Data {
         self.mark(index);
     }
 
-    /// Completes a request that touched no memory, behind earlier ones.
+    /// Completes a request that touched no memory, after all earlier requests.
     fn done(&mut self, index: usize, entry: SendEntry) {
         if self.qps[index].open != NONE {
             self.qps[index].leave_unchecked(entry);
@@ -131,7 +132,7 @@ impl Data {
             return self.not_ready(index, entry);
         }
         let Some(slot) = self.write(index, entry, source, target) else { return Outcome::Done };
-        // The notification is ordered behind the data, and must not arrive if the data were refused.
+        // The notification is ordered after the data, and must not arrive if the data was refused.
         fence(Ordering::SeqCst);
         let taken = slot == QUEUE || self.remotes.slot(slot).is_some_and(Remote::is_open);
         if self.settle(index) && taken {

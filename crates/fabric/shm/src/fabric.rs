@@ -65,7 +65,7 @@ pub struct ShmFabric {
 }
 
 impl ShmFabric {
-    /// Starts a process of a cluster. Its peers can connect from now on.
+    /// Starts a process of a cluster, so that its peers can connect.
     ///
     /// # Errors
     /// See [`StartError`]. A failed start leaves nothing behind.

@@ -335,7 +335,7 @@ impl Life {
         })
     }
 
-    /// Watches a peer's word: from now on its mark wakes this process.
+    /// Watches a peer's word, so that the mark on that word wakes this process.
     pub(crate) fn watch(&self, peer: ProcessId, word: LifeWord) {
         let mut watched = self.shared.watched();
         let at = watched.partition_point(|(other, _)| *other < peer);

@@ -10,7 +10,7 @@ use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
-/// Pages that are mapped shared. The memory behind them cannot shrink during their lifetime: it is anonymous, or a
+/// Pages that are mapped shared. The memory that they map cannot shrink during their lifetime: it is anonymous, or a
 /// memfd whose seals were checked.
 #[derive(Debug)]
 struct Pages {

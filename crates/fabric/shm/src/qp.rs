@@ -21,7 +21,7 @@ pub(crate) struct SendEntry {
     pub(crate) signalled: bool,
 }
 
-/// A work request that waits for a receive of the peer, or behind a request that does.
+/// A work request that waits for a receive of the peer, or for an earlier request that waits for one.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub(crate) entry: SendEntry,

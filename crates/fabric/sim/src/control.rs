@@ -223,8 +223,8 @@ impl State {
         Ok(())
     }
 
-    /// Revokes the key: from now on the NIC refuses it. Everything that the NIC executed before becomes visible before
-    /// the owner gets the event.
+    /// Revokes the key, which the NIC then refuses. Everything that the NIC executed before the revocation becomes
+    /// visible before the owner gets the event.
     pub(crate) fn on_revoked(&mut self, key: u32) {
         let Key { owner, life, region, peer, .. } = self.keys[key as usize];
         if self.processes[owner.index()].life != life {

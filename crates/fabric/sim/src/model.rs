@@ -135,7 +135,8 @@ pub struct NetworkModel {
 
 impl NetworkModel {
     /// Returns a model in which every message takes `delay_ns`, everything else takes no time, and nothing is random.
-    /// It serves for exact counts and for latencies in hops. All liberties are off.
+    /// The model is for tests that count exactly or measure latencies in hops. It takes none of the liberties that the
+    /// contract permits.
     #[must_use]
     pub fn uniform(delay_ns: u64) -> Self {
         NetworkModel {

@@ -69,7 +69,7 @@ pub(crate) struct Qp {
     pub(crate) recvs: VecDeque<PostedRecv>,
     pub(crate) tagged_recvs: VecDeque<PostedRecv>,
     pub(crate) unexpected: VecDeque<Unexpected>,
-    /// Messages that wait behind one that found no receive.
+    /// Messages that wait because an earlier message found no receive.
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) rnr_attempts: u32,
     /// `true` if a message of the peer was given up or refused: nothing after it executes.
@@ -225,13 +225,13 @@ pub(crate) struct Message {
     pub(crate) unread: Option<Span>,
     /// Time at which the message leaves the initiator's NIC, in nanoseconds.
     pub(crate) departs: u64,
-    /// `true` if it never left because its process crashed or its queue pair broke before.
+    /// `true` if the message never left the NIC, because its process crashed or its queue pair broke before.
     pub(crate) dropped: bool,
-    /// `true` if it was dropped while the NIC was sending it, so a part of it left.
+    /// `true` if the message was dropped while the NIC was sending it, so that a part of it left the NIC.
     pub(crate) partial: bool,
-    /// `true` if the responder's NIC has executed it.
+    /// `true` if the responder's NIC has executed the message.
     pub(crate) executed: bool,
-    /// Time at which the responder's CPU sees it, in nanoseconds.
+    /// Time at which the message becomes visible to the responder's CPU, in nanoseconds.
     pub(crate) visible_at: u64,
     pub(crate) status: Status,
     /// Identifies the message in a trace.

@@ -211,8 +211,8 @@ impl State {
         }
     }
 
-    /// Handles a missing receive: the message, and everything behind it, waits and is tried again. On an unreliable
-    /// queue pair the message is lost.
+    /// Handles a missing receive: the message and all later ones wait, and are tried again. On an unreliable queue pair
+    /// the message is lost.
     fn not_ready(&mut self, id: u32) {
         let message = self.messages.get(id);
         if !message.reliable {
@@ -254,7 +254,7 @@ impl State {
         }
     }
 
-    /// Executes the messages that waited behind one that has executed.
+    /// Executes the messages that waited for an earlier one, which has executed now.
     fn go_on(&mut self, end: End) {
         let to = ProcessId(end.process);
         while self.is_current(end) {

@@ -145,14 +145,14 @@ fn inline_data_is_refused_without_inline_support() {
     assert_eq!(writer.poll().len(), 1, "a refused request does not complete");
 }
 
-/// The unsignalled request fails, and the signalled one behind it executes. A reported success would cover both.
+/// The unsignalled request fails, and the signalled one after it executes. A reported success would cover both.
 #[test]
 fn no_success_is_reported_behind_an_unseen_failure() {
     let mut landed = 0;
     for seed in 0..20 {
         let mut writer = Writer::new(Faults::efa(seed, u32::MAX, false));
         let inside = writer.target;
-        // Behind the end of the granted region.
+        // This offset is past the end of the granted region.
         writer.target.offset = 1 << 20;
         let source = Source::Region(Span { region: writer.source, offset: 0, bytes: 8 });
         let verb = Verb::Write { source, target: writer.target };
@@ -170,7 +170,7 @@ fn no_success_is_reported_behind_an_unseen_failure() {
 }
 
 impl Writer {
-    /// Writes behind the end of the granted region, which breaks the queue pair.
+    /// Writes past the end of the granted region. This breaks the queue pair.
     fn break_it(&mut self, id: u64, signalled: bool) {
         let source = Source::Region(Span { region: self.source, offset: 0, bytes: 8 });
         let target = RemoteSpan { offset: 1 << 20, ..self.target };

@@ -183,7 +183,7 @@ impl Region {
         self.local_key
     }
 
-    /// Returns whether `bytes` bytes from `offset` on are inside the region.
+    /// Returns whether the `bytes` bytes at `offset` are inside the region.
     pub(crate) fn contains(&self, offset: u64, bytes: u32) -> bool {
         offset.checked_add(u64::from(bytes)).is_some_and(|end| end <= self.bytes())
     }
@@ -202,7 +202,8 @@ pub(crate) fn flags(peers: Option<Access>) -> sys::ibv_access_flags {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the region is deregistered only once. Outstanding work that uses it fails from now on.
+        // SAFETY: the region is deregistered only once. After this call, outstanding work requests that use the region
+        // fail.
         let returned = unsafe { self.domain.context.symbols().ibv_dereg_mr(self.raw.raw()) };
         if Errno::check(returned).is_err() {
             // The device may still write to the memory, so it must never be reused.

@@ -186,7 +186,7 @@ fn what_valgrind_must_see() {
     let planted = std::env::var("STENTOR_PLANTED").unwrap_or_default();
     let words = vec![7_u64; std::hint::black_box(4)];
     if planted == "overrun" {
-        // SAFETY: none, deliberately. It reads the word behind the last one, whose value is not used, so that valgrind
+        // SAFETY: none, deliberately. It reads the word after the last one, whose value is not used, so that valgrind
         // reports it.
         std::hint::black_box(unsafe { words.as_ptr().add(words.len()).read_volatile() });
     }

@@ -221,7 +221,7 @@ fn checksum(header: &[u8; 20]) -> u16 {
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// A packet from its IP header on.
+/// A packet that begins with its IP header.
 #[derive(Clone, Copy, Debug)]
 pub struct IpPacket<'a> {
     /// The headers.
@@ -231,7 +231,7 @@ pub struct IpPacket<'a> {
 }
 
 impl<'a> IpPacket<'a> {
-    /// Checks everything that the accessors rely on. Bytes behind the IP packet (Ethernet's padding) are left out. The
+    /// Checks everything that the accessors rely on. Bytes after the IP packet (Ethernet's padding) are ignored. The
     /// IPv4 header checksum is not checked: the kernel does that, and the ICRC does not cover it.
     ///
     /// # Errors

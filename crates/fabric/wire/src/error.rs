@@ -28,7 +28,7 @@ pub enum Error {
     Port(u16),
     /// The lengths in the IP and UDP headers contradict each other.
     Lengths {
-        /// Length behind the IP header according to the IP header, in bytes.
+        /// Length of the data after the IP header, according to that header, in bytes.
         ip: usize,
         /// Length according to the UDP header, in bytes.
         udp: usize,

@@ -62,7 +62,7 @@ impl From<Syndrome> for RawSyndrome {
     }
 }
 
-/// Declares the encoding of headers, field by field. `reserved` names a byte without meaning behind a field.
+/// Declares the encoding of headers, field by field. `reserved` names a byte without meaning that follows a field.
 macro_rules! raw {
     ($($raw:ident of $header:ident { $($field:ident: $type:ty $(, $reserved:ident)?;)* })*) => {
         $(#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]

@@ -21,10 +21,10 @@ const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
 const ONES: usize = 8;
 /// Offset of FECN and BECN in a BTH.
 const CONGESTION: usize = 4;
-/// Maximum length of a packet that is copied behind its masked headers and hashed with them in one call. The copy costs
-/// less than the end of a second call, where `crc32fast` folds its wide registers into one.
+/// Maximum length of a packet whose rest is copied to the end of its masked headers, so that both are hashed in one
+/// call. The copy costs less than the end of a second call, where `crc32fast` folds its wide registers into one.
 const FIRST: usize = 128;
-/// Room behind the masked headers of a short packet over IPv4.
+/// Room after the masked headers of a short packet over IPv4, in bytes.
 const V4_ROOM: usize = FIRST - ONES - (20 + 8 + BTH_BYTES);
 
 /// The IP header, UDP header and BTH, with ones in the fields that the ICRC does not cover.
@@ -110,8 +110,8 @@ pub fn whole(envelope: &Envelope, transport: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Multiplication by a power of x modulo the polynomial: the effect of a number of zero bytes behind the input of a
-/// CRC.
+/// Multiplication by a power of x modulo the polynomial: the effect of a number of zero bytes that are appended to the
+/// input of a CRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift(u32);
 
@@ -155,9 +155,9 @@ const BYTES: [[u32; 256]; 4] = {
 /// Multiplies like [`times`], but without branches, which depend on the data and would be mispredicted half of the
 /// time.
 ///
-/// It computes a product without carries from integer products of operands with holes. Each operand keeps one bit of
-/// every four, so a sum of eight bits does not reach the next bit that counts (T. Pornin, BearSSL, "constant-time
-/// crypto").
+/// The function computes a product without carries from integer products of operands with holes. Each operand keeps one
+/// bit of every four, so a sum of eight bits does not reach the next bit that counts (T. Pornin, BearSSL,
+/// "constant-time crypto").
 #[inline]
 const fn multiply(a: u32, b: u32) -> u32 {
     const HOLES: u64 = 0x1111_1111_1111_1111;
@@ -169,7 +169,7 @@ const fn multiply(a: u32, b: u32) -> u32 {
     let z2 = (a0 * b2) ^ (a1 * b1) ^ (a2 * b0) ^ (a3 * b3);
     let z3 = (a0 * b3) ^ (a1 * b2) ^ (a2 * b1) ^ (a3 * b0);
     let product = z0 & HOLES | z1 & HOLES << 1 | z2 & HOLES << 2 | z3 & HOLES << 3;
-    // Bit k is x^(62 - k). The powers from x^32 on are reduced with four table lookups that do not depend on each
+    // Bit k is x^(62 - k). Powers of x^32 and above are reduced with four table lookups that do not depend on each
     // other.
     let [b0, b1, b2, b3] = ((product as u32) << 1).to_le_bytes();
     let low = BYTES[3][b0 as usize] ^ BYTES[2][b1 as usize] ^ BYTES[1][b2 as usize] ^ BYTES[0][b3 as usize];
@@ -231,10 +231,10 @@ impl Shift {
     }
 }
 
-/// Returns the ICRC after a part of the packet has changed from `old` to `new`. Both have the same length, with the
-/// fields that the ICRC does not cover masked. `behind` is the distance from their end to the end of the covered bytes,
-/// which excludes the ICRC itself. The function reads neither the payload nor the other headers. Several changes in one
-/// packet need one call each.
+/// Returns the ICRC after a part of the packet has changed from `old` to `new`. Both have the same length, and in both
+/// the fields that the ICRC does not cover are masked. `behind` is the distance from the end of the changed part to the
+/// end of the covered bytes, which exclude the ICRC itself. The function reads neither the payload nor the other
+/// headers. Several changes in one packet need one call each.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -312,7 +312,7 @@ impl RunIds {
     /// Computes the differences for packets of `transport_bytes` from the BTH to the ICRC, both included.
     #[must_use]
     pub const fn new(transport_bytes: usize) -> RunIds {
-        // Distance from behind the identification to the end of the covered bytes.
+        // Distance from the end of the identification to the end of the covered bytes.
         let behind = Shift::by((20 - 4 + 8 + transport_bytes).saturating_sub(crate::ICRC_BYTES));
         let mut differences = [0; RunIds::MOST];
         let mut id = 1;

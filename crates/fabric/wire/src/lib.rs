@@ -39,7 +39,7 @@ pub use syndrome::{Credits, NakCode, RnrTimer, Syndrome};
 pub const UDP_PORT: u16 = 4791;
 /// The default partition key, of which every port is a full member.
 pub const DEFAULT_PKEY: u16 = 0xffff;
-/// Length of the ICRC behind the payload, in bytes.
+/// Length of the ICRC, which follows the payload, in bytes.
 pub const ICRC_BYTES: usize = 4;
 /// Maximum length of a message, in bytes (InfiniBand specification 9.4.3: 2^31).
 pub const MAX_MESSAGE_BYTES: u32 = 1 << 31;

@@ -74,7 +74,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Returns the number of bytes of padding behind the payload, below 4.
+    /// Returns the number of bytes of padding after the payload, at most 3.
     #[inline]
     #[must_use]
     pub fn pad(&self) -> usize {
@@ -95,7 +95,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.read::<RawBth>(0).map_or(Psn::new(0), |raw| Psn::from_bytes(raw.psn))
     }
 
-    /// Returns the length of all headers from the base transport header on, in bytes.
+    /// Returns the length of the base transport header and all headers after it, in bytes.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {

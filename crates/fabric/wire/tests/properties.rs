@@ -97,7 +97,7 @@ proptest! {
             prop_assert_eq!(ids.find(first, all[id]), Some(id as u16));
         }
         // `find` must return `None` for one flipped bit, for the two flipped bits of this case (some pairs of a long
-        // packet do match), and for the identification behind the last one of a run.
+        // packet do match), and for the identification after the last one of a run.
         let bits = (transport.len() - 4) as u32 * 8;
         let flip = |transport: &mut [u8], bit: u32| transport[bit as usize / 8] ^= 1 << (bit % 8);
         let IpRepr::V4(ip) = &mut envelope.ip else { unreachable!() };

@@ -63,8 +63,8 @@ impl Emission {
         self.head_bytes + self.body.len() + ICRC_BYTES
     }
 
-    /// Writes the packet to `to`, from its IP header on; `input` is the packet that arrived. Returns the length in
-    /// bytes, or `None` if `to` is too short.
+    /// Writes the packet, which begins with its IP header, to `to`. `input` is the packet that arrived. Returns the
+    /// length in bytes, or `None` if `to` is too short.
     pub fn write(&self, input: &[u8], to: &mut [u8]) -> Option<usize> {
         let len = self.packet_bytes();
         let to = to.get_mut(..len)?;
@@ -152,7 +152,7 @@ fn copy_of<const WORDS: usize>(parsed: &Parsed<'_>, source: Source, change: &Tra
         (new[10], new[11], new[12]) = ((va >> 32) as u32, va as u32, change.rkey);
     }
     let mut head = [0; MAX_HEAD_BYTES];
-    // The change of the words behind the second one, as far as the ICRC covers them.
+    // The changes of all words after the second one, as far as the ICRC covers them.
     let mut difference = [0; MAX_HEAD_BYTES - 8];
     for (word, (old, new)) in old.iter().zip(&new).enumerate() {
         head[4 * word..4 * word + 4].copy_from_slice(&new.to_be_bytes());

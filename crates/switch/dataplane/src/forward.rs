@@ -181,7 +181,7 @@ impl Switch {
             Found::Ahead => nak(Cause::Complained, NakCode::PsnSequence),
             Found::Linking => nak(Cause::TooEarly, NakCode::PsnSequence),
             Found::Poisoned => nak(Cause::Poisoned, NakCode::RemoteOperational),
-            // The packet directly behind the done PSN belongs to a session that another rank has taken over or that was
+            // The packet directly after the done PSN belongs to a session that another rank has taken over or that was
             // released.
             Found::Foreign { .. } if ahead == 1 => nak(Cause::NotHolder, NakCode::RemoteOperational),
             Found::Foreign { free: true } => nak(Cause::Complained, NakCode::PsnSequence),

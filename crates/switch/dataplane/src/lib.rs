@@ -37,10 +37,10 @@
 //!
 //! 1. Every packet up to the done PSN of a rank was executed by every member that it was for. The done PSN never moves
 //!    back.
-//! 2. A positive answer to a rank names its done PSN. A negative answer names the PSN behind that, because it
-//!    acknowledges everything before itself.
+//! 2. A positive answer to a rank names its done PSN. A negative answer names the next PSN, because it acknowledges
+//!    everything before the PSN that it names.
 //! 3. A packet at or before the done PSN changes nothing and is acknowledged again, in every state but *silent*.
-//! 4. A control packet is executed only if it is the first packet behind the done PSN, so everything before it has been
+//! 4. A control packet is executed only if it is the first packet after the done PSN, so everything before it has been
 //!    executed. A sender that goes back therefore never goes back across a control packet.
 //! 5. A control packet is executed in two phases. The first pass reads registers and changes nothing. Later passes must
 //!    find the same state as the first one, or they are discarded. Between the first member and the last one the set is
@@ -49,7 +49,7 @@
 //! 6. `psn_out − psn_in` of a member is constant between control packets. `psn_out` grows by one with each packet that
 //!    is new to the member, and at no other time.
 //! 7. `top` is the PSN at which the next replication begins, and no packet that was let through is ahead of it. If
-//!    `top` is directly behind the done PSN and not inside a message, nothing is half executed. Only then may another
+//!    `top` is directly after the done PSN and not inside a message, nothing is half executed. Only then may another
 //!    rank take over after the lease has expired.
 //!
 //! # Limits

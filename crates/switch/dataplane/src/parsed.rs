@@ -5,7 +5,7 @@ use stentor_wire::{Opcode, Packet, Psn};
 /// An arrived packet and its parsed fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Parsed<'a> {
-    /// The packet from the IP header on, as words: a pipeline handles headers as words.
+    /// The packet, which begins with its IP header, as words: a pipeline handles headers as words.
     pub(crate) words: &'a [[u8; 4]],
     pub(crate) source: u32,
     pub(crate) port: u16,

@@ -43,7 +43,8 @@ const RANK_BITS: u32 = 5;
 /// State of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// Not created since the switch started. Nobody gets an answer, because any answer might be wrong.
+    /// The set was not created since the switch started. The switch answers no packet of the set, because any answer
+    /// might be wrong.
     #[default]
     Silent,
     /// No rank holds the set.

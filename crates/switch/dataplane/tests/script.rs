@@ -42,7 +42,7 @@ fn psns_wrap_and_one_packet_relinks_the_members() {
     for rank in [1, 2] {
         bed.left(&Bed::feedback(rank, receives_from(rank) + 2, Syndrome::ACK, 3));
     }
-    // FIRST + 4 is behind the wrap. Rank 2 stays, rank 1 is unlinked, and rank 3 is new.
+    // FIRST + 4 is after the wrap. Rank 2 stays, rank 1 is unlinked, and rank 3 is new.
     let again = Bed::control(0, (FIRST + 4, 4), Operation::Link, &[link(3), link(2)]);
     acked(&bed.left(&again), FIRST + 4, 5);
     let left = bed.left(&Bed::send(0, FIRST + 5));

@@ -333,7 +333,7 @@ fn member_list_change_times_out() {
     assert_eq!(three.at(A).state(), QpState::Ready);
 }
 
-/// One request fails: requests before it are done, and those behind it are flushed.
+/// One request fails: requests before it are done, and those after it are flushed.
 #[test]
 fn first_failed_request_reports_the_cause() {
     let mut three = Three::new(PATIENT);
@@ -350,7 +350,7 @@ fn first_failed_request_reports_the_cause() {
     assert_eq!(SwitchSets::next_flushed(&mut host.cm), None);
 }
 
-/// The sender stops and starts again. Its receivers leave before they receive anything of its next life.
+/// The sender stops and starts again. Its receivers leave before they receive a message of its next life.
 #[test]
 fn receiver_leaves_when_it_loses_the_sender() {
     let mut three = Three::new(PATIENT);

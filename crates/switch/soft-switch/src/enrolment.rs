@@ -82,7 +82,7 @@ impl Enrolment {
         std::iter::once(self.listener.as_fd()).chain(self.sessions.values().filter_map(ControlSession::socket))
     }
 
-    /// Receives the hosts' messages and answers them. Returns whether there was anything to do.
+    /// Receives the hosts' messages and answers them. Returns whether it did any work.
     pub(crate) fn round(&mut self, now: u64, switch: &mut Switch) -> bool {
         let mut any = false;
         for _ in 0..MOST_STRANGERS {

@@ -24,7 +24,7 @@ use stentor_switch::{Host, Switch};
 /// Identifies the connection with a host.
 pub(crate) type SessionId = u64;
 
-/// Time to wait for other hosts, from the first join on.
+/// Time to wait for other hosts after the first join.
 const SETTLE: Duration = Duration::from_millis(200);
 /// Time to wait for missing hosts that were requested to join again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ struct Joined {
 struct Group {
     size: u8,
     joined: [Option<Joined>; MOST],
-    /// Sessions of the ranks that were told to join again and have not done so yet.
+    /// Sessions of the ranks that the switch has asked to join again and that have not joined yet.
     awaited: [Option<SessionId>; MOST],
     gid: Option<u16>,
     /// Time at which the last generation began, and time of the first join that waits.

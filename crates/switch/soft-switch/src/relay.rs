@@ -19,7 +19,7 @@ use crate::faults::{Faults, Held, Network};
 use crate::settings::Settings;
 
 /// Maximum number of passes of one packet. A control packet that takes a set over needs one pass that reads, one that
-/// stores the done PSN of the former holder, and one for each member. A data packet needs one for a NAK behind its last
+/// stores the done PSN of the former holder, and one for each member. A data packet needs one for a NAK after its last
 /// copy.
 pub const MOST_PASSES: usize = MOST + 3;
 /// Number of packets of one address that are received before the round continues.
@@ -193,8 +193,7 @@ impl SoftSwitch {
         self.begin.elapsed()
     }
 
-    /// Receives at most some hundred waiting packets, and sends the resulting ones. Returns whether there was anything
-    /// to do.
+    /// Receives at most some hundred waiting packets, and sends the resulting ones. Returns whether it did any work.
     ///
     /// # Errors
     /// The error of the system call.

@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Time for which no client is accepted after descriptors have run out.
 const DEAF: Duration = Duration::from_millis(200);
 
-/// The store behind a gateway.
+/// The store that a gateway uses.
 pub enum Serves {
     /// A cluster.
     Cluster {

@@ -28,11 +28,11 @@ const CONTENT: u64 = 0x0707_0707_0707_0707;
 /// The way in which messages are read. Unless they are copied, they are sent from registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
-    /// Into a private buffer of the reader.
+    /// The reader copies the message into a private buffer.
     Copy,
-    /// In place: the reader learns where they are, and loads nothing.
+    /// The reader gets the location of the message and loads nothing.
     Place,
-    /// In place, and the reader loads and checks every byte.
+    /// The reader loads and checks every byte of the message in place.
     EveryByte,
 }
 

@@ -35,13 +35,13 @@ const FIRST_PORT: u16 = 7399;
 /// The queue pairs of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lane {
-    /// For one-sided operations.
+    /// The queue pair for one-sided operations.
     Reliable = 0,
-    /// For one-sided operations on an unreliable connection.
+    /// The queue pair for one-sided operations on an unreliable connection.
     Unreliable = 1,
-    /// For SEND.
+    /// The queue pair for SEND.
     Send = 2,
-    /// For WRITE_WITH_IMM.
+    /// The queue pair for WRITE_WITH_IMM.
     Imm = 3,
 }
 

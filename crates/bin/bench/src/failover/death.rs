@@ -27,7 +27,7 @@ const WORDS: usize = 512;
 const READY: usize = 0;
 /// Word of the robust futex, which the kernel marks.
 const LIFE: usize = WORDS - 1;
-/// Longest time that anything takes.
+/// Longest time to wait for one step.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between the report that the process is ready and its death, so that it is at rest.
 const CALM: Duration = Duration::from_millis(20);

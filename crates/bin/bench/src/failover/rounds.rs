@@ -18,7 +18,7 @@ use super::scene::Scene;
 use crate::args::{BenchFailover, Victims};
 use crate::pause::mode;
 
-/// Longest time to wait for anything.
+/// Longest time to wait for one step of a round.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Duration of the load before each kill, in milliseconds: the minimum, and the largest random addition.
 const CALM_MS: (u64, u64) = (100, 200);

@@ -36,7 +36,7 @@ pub(super) fn create(switch: &mut Switch, sender: Ipv4Addr, receivers: &[Ipv4Add
     switch.create(GID, Duration::from_secs(3600), &hosts).map_err(failed)
 }
 
-/// Returns a packet of rank 0 to the switch, from its IP header on, and the offset after its UDP header.
+/// Returns a packet of rank 0 to the switch, which begins with its IP header, and the offset after its UDP header.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u8]) -> (Vec<u8>, usize) {
     let envelope = Envelope::plain(from.into(), PORT, to.into()).expect("one family");
     let mut bth = Bth::new(Switch::vrqpn(GID, 0), psn);
@@ -48,8 +48,8 @@ fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u
     (bytes, outer)
 }
 
-/// Returns the control packet that links `receivers` receivers, from its IP header on, and the offset of its transport
-/// header.
+/// Returns the control packet that links `receivers` receivers, which begins with its IP header, and the offset of its
+/// transport header.
 pub(super) fn link(from: Ipv4Addr, to: Ipv4Addr, receivers: u8) -> (Vec<u8>, usize) {
     let links: Vec<_> = (0..receivers).map(|rank| Link { rank, rkey: 1, base: 1 << 40 }).collect();
     let payload = link_payload(SQPN, Psn::new(FIRST), &links);

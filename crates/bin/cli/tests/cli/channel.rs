@@ -111,7 +111,7 @@ pub(crate) fn files_arrive(meeting: &Meeting) {
     }
 }
 
-/// As in a pipe: standard input goes to standard output, and reports go to standard error.
+/// The command works in a pipe: standard input goes to standard output, and reports go to standard error.
 #[test]
 fn pipe_is_forwarded_while_it_is_written() {
     let meeting = Meeting::new("shm");

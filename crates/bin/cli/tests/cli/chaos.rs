@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the command with its files in a separate directory.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, stentor, violations};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cluster of processes in one directory. Dropping it ends them.

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -139,7 +139,7 @@ impl Long {
         command.args(["demo", "--no-kill", "--input", text.to_str().unwrap()]).env("TMPDIR", scratch.path("tmp"));
         let demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let long = Long { scratch, demo };
-        // Wait until something was delivered everywhere.
+        // Wait until a message was delivered everywhere.
         let grown =
             |name: &str| long.files().iter().any(|file| file.ends_with(name) && file.metadata().unwrap().len() > 0);
         long.until(|| grown("c0.jsonl") && long.nodes().len() == 6);

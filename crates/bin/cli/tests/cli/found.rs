@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::support::{Ran, Scratch, ran, signal, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than a member takes to end after it was asked to.
 const MOMENT: Duration = Duration::from_millis(1500);

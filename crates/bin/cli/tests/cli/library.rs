@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NAMES: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Upper bound of a node's other memory, which is 17 to 19 MiB with the program of a debug build.
 const BESIDE: u64 = 40 << 20;

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 
 use crate::support::{Scratch, ran, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(40);
 const MATRIX: &str = include_str!("namespaces.txt");
 const MEMBERS: [&str; 3] = ["g1.1", "g1.2", "g1.3"];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::channel::{Meeting, files_arrive, the_other_side_dies};
 use crate::support::{Scratch, ran, run, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -119,7 +119,7 @@ impl Node {
             assert!(begin.elapsed() < PATIENCE, "{said:?}");
             said.push(lines.next().expect("it runs").unwrap());
         }
-        // The member goes on writing to standard error.
+        // The member continues to write to standard error.
         std::thread::spawn(move || lines.map_while(Result::ok).count());
         said
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Scratch, ran, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A cluster of one member, which is killed at the end of the test.

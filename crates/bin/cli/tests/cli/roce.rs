@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, signal, stentor};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -691,7 +691,7 @@ fn process_without_the_key_is_refused() {
 }
 
 /// A member whose configuration differs from that of all others ends at once and reports the difference. The majority
-/// goes on.
+/// continues.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn member_refused_by_a_majority_ends_and_both_sides_name_each_other() {

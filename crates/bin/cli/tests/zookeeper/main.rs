@@ -16,7 +16,7 @@ use serde_json::Value;
 use stentor_testutil::TempDir;
 use zookeeper::{Zookeeper, free_port};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn stentor() -> Command {

@@ -31,7 +31,8 @@ fn per_peer(fabric: FabricKind) -> (u64, u64) {
 /// The number of files that a process needs when all its peers are connected, and a description of those peers.
 pub struct Need {
     files: u64,
-    /// With fewer files, a member reaches none of the others, and none of them reaches it.
+    /// Smallest useful number of files. With fewer files, a member reaches no other member, and no other member reaches
+    /// it.
     least: u64,
     whom: String,
 }

@@ -38,7 +38,7 @@ pub struct Joining<'a, F: FabricDiagnostics> {
     pub wait: WaitMode,
     /// Longest time to wait for members.
     pub timeout: Duration,
-    /// Returns an error if the client should stop waiting. Called repeatedly.
+    /// Function that returns an error if the client should stop waiting. It is called repeatedly.
     pub check: &'a dyn Fn() -> Result<(), Failure>,
 }
 

@@ -81,7 +81,7 @@ impl<F: FabricDiagnostics> RecordedClient<F> {
         Ok(())
     }
 
-    /// Runs one round of the usual polling loop. Returns whether there was something to do.
+    /// Runs one round of the usual polling loop. Returns whether the round did any work.
     ///
     /// # Errors
     /// If the process cannot sleep on its fabric.

@@ -176,7 +176,7 @@ fn empty(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Removes the incomplete last line from the history of a process that was killed. A history without a complete line is
-/// removed. A missing history is no error: the process was killed before it wrote anything.
+/// removed. A missing history is no error: the process was killed before it wrote an event.
 ///
 /// # Errors
 /// If the file cannot be changed.

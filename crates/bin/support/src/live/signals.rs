@@ -196,7 +196,7 @@ pub fn is_asked_to_end() -> bool {
 pub struct Interrupt(Arc<Asked>);
 
 impl Interrupt {
-    /// Catches the signals. From here on they do not end the process, which must poll for them.
+    /// Catches the signals. After this call they do not end the process, which must poll for them.
     pub fn catch() -> Result<Self, Failure> {
         let watch = match WATCH.get() {
             Some(Ok(watch)) => watch,

@@ -60,7 +60,7 @@ enum What {
 /// Wraps a fabric whose completions come in order, or nearly so, and reports them in an order drawn from a seed. Every
 /// rule of the contract holds, except for the order of completions in rule 1, which EFA does not promise either.
 ///
-/// It is for tests: it allocates.
+/// Only tests use the wrapper, because it allocates.
 pub struct FaultInjector<F> {
     inner: F,
     faults: Faults,
@@ -130,7 +130,7 @@ impl<F: Fabric> FaultInjector<F> {
         self.faults
     }
 
-    /// Returns the wrapped fabric, and drops all completions and events that are held back.
+    /// Returns the wrapped fabric, and drops all requests and completions that are held back.
     pub fn into_inner(self) -> F {
         self.inner
     }

@@ -10,7 +10,7 @@ pub struct Geometry {
     pub offset: u64,
     /// Number of cells in which records may start.
     cells: u64,
-    /// Number of cells behind those, for the overhang of the last record.
+    /// Number of additional cells at the end, into which the last record of a lap can extend.
     tail: u64,
     max_payload: usize,
 }

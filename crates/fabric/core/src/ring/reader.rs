@@ -114,7 +114,7 @@ impl RingReader {
         self.record(bytes)
     }
 
-    /// Returns the memory of the ring from the next record on.
+    /// Returns the memory of the ring, beginning at the next record.
     #[inline]
     fn here<'a>(&self, region: &'a [Word]) -> &'a [Word] {
         let first = (self.cursor.byte_offset(&self.geometry) as usize) / WORD;

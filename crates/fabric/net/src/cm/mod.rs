@@ -124,7 +124,7 @@ impl<S: Sets> ConnectionManager<S> {
         self.control.askers.answer(question, answer);
     }
 
-    /// Returns the next connection of an observer. The caller owns it from then on.
+    /// Returns the next connection of an observer, which the caller then owns.
     pub fn next_observer(&mut self) -> Option<crate::observe::Line> {
         self.control.observers.next()
     }

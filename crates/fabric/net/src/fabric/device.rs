@@ -14,7 +14,7 @@ use crate::{NetConfig, RemoteKey, Remotes, Sets, StartError, Transport};
 /// The state of a revoked grant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fence {
-    /// Nothing of the peer lands in the region any more.
+    /// No data of the peer lands in the region any more.
     Holds,
     /// Data of the peer may still land. [`Device::next_fence`] reports when that has ended.
     Waits,
@@ -25,7 +25,7 @@ pub enum Fence {
 pub enum Waiting {
     /// The fence holds now.
     Holds(RegionId, ProcessId),
-    /// The fence takes too long: the fabric must break all queue pairs to this peer, after which it holds.
+    /// The fence takes too long: the fabric must break all queue pairs to this peer. After that the fence holds.
     Late(ProcessId),
 }
 
@@ -245,7 +245,7 @@ pub trait Device: Transport + Sized {
     /// Creates this process's end of a set of `members` members.
     ///
     /// # Errors
-    /// As for [`make`](Device::make).
+    /// Returns an error in the same cases as [`make`](Device::make).
     fn make_set(&mut self, qp: QpId, sender: ProcessId, config: QpConfig, members: usize) -> Result<(), String> {
         let _ = members;
         self.make(qp, sender, config)
@@ -301,7 +301,7 @@ pub trait Device: Transport + Sized {
     /// Posts a tagged receive. It is called only if [`Capabilities::tagged`] is true.
     ///
     /// # Errors
-    /// As for [`post_receive`](Device::post_receive).
+    /// Returns an error in the same cases as [`post_receive`](Device::post_receive).
     fn post_tagged_receive(
         &mut self,
         qp: QpId,
@@ -318,7 +318,7 @@ pub trait Device: Transport + Sized {
         let _ = (qp, id);
     }
 
-    /// Passes everything posted to the network.
+    /// Passes all posted requests to the network.
     fn flush(&mut self) {}
 
     /// Returns a hint about what has landed and completed since the last call.
@@ -332,7 +332,7 @@ pub trait Device: Transport + Sized {
     /// Handles the asynchronous events of the device. It is called before each round of the control plane.
     fn handle_events(&mut self) {}
 
-    /// Arms the device: from now on a landing or completion wakes a sleeping process.
+    /// Arms the device, so that a write that lands or a completion wakes a sleeping process.
     fn arm(&mut self);
 
     /// Prepares for a sleep of the process.
@@ -341,11 +341,11 @@ pub trait Device: Transport + Sized {
     /// Does the work of a device that has no processor, while its process would sleep.
     fn work(&mut self) {}
 
-    /// Returns whether anything has landed or completed since [`arm`](Device::arm).
+    /// Returns whether a write has landed or a request has completed since [`arm`](Device::arm).
     fn has_news(&self) -> bool;
 
-    /// Returns the time that a process may sleep if it has `longest` left. It is shorter if the device has work to do
-    /// before.
+    /// Returns the time that a process may sleep if it has `longest` left. The time is shorter if the device has work
+    /// to do before that.
     fn slice(&self, longest: Duration) -> Duration {
         longest
     }

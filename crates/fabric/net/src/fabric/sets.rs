@@ -30,7 +30,7 @@ impl<D: Device> NetFabric<D> {
                 out[count] = flushed;
                 count += 1;
             }
-            // Completions that sets keep for themselves free their slots for the ones behind them.
+            // Completions that sets keep for themselves free their slots for later completions.
             let begin = count;
             for place in begin..begin + taken {
                 let done = out[place];

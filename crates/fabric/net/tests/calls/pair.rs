@@ -11,7 +11,7 @@ use stentor_fabric::{
 use super::log::{last, say};
 use super::words;
 
-/// Maximum time to wait for anything.
+/// Maximum time to wait for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Pair<F> {

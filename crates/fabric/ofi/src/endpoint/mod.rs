@@ -248,7 +248,7 @@ fn neighbours() -> MutexGuard<'static, BTreeMap<Vec<u8>, bool>> {
     NEIGHBOURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name in an address, without the bytes behind its terminator.
+/// Returns the name in an address, without the bytes after its terminator.
 fn name(address: &[u8]) -> &[u8] {
     address.split(|byte| *byte == 0).next().unwrap_or_default()
 }

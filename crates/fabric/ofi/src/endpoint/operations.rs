@@ -1,4 +1,4 @@
-//! Operations of endpoints: the functions behind the headers' inline functions, looked up once per endpoint.
+//! Operations of endpoints: the functions that the headers' inline functions call, looked up once per endpoint.
 //!
 //! Every operation returns [`Errno::AGAIN`] if the provider's queue is full. Nothing was posted then: drive the
 //! provider by reading the completion queue, and post again.

@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) answered: Vec<(QpId, u32, u64)>,
     /// Memory of the regions, by region.
     pub(super) memories: Vec<Arc<PageMemory>>,
-    /// `true` if something has landed since [`arm`](stentor_fabric::Fabric::arm).
+    /// `true` if a write has landed or a request has completed since [`arm`](stentor_fabric::Fabric::arm).
     pub(super) rung: bool,
     pub(super) armed: bool,
     /// `true` if the provider guarantees order between writes.
@@ -64,7 +64,7 @@ impl Shared {
         (data as u32, if self.wide { (data >> 32) as u32 } else { bytes as u32 })
     }
 
-    /// Removes an endpoint's descriptor from epoll. Called before the endpoint is closed.
+    /// Removes an endpoint's descriptor from epoll, before the endpoint is closed.
     pub(super) fn forget(&self, endpoint: &Endpoint) {
         if let Some(descriptor) = endpoint.queue().descriptor() {
             // SAFETY: the endpoint is still open, and its descriptor with it.

@@ -24,7 +24,7 @@ pub(super) enum FrameKind {
     Fence { key: u64 },
     /// No operation on the region with this key is outstanding, and none will be posted.
     Fenced { key: u64 },
-    /// Something was written. Sent to receivers that cannot detect a write otherwise.
+    /// A write has landed. This frame is sent to receivers that cannot detect a write otherwise.
     Bell,
 }
 

@@ -229,8 +229,8 @@ impl Life {
         }
     }
 
-    /// Copies inline data, directly behind the previous copy if there is room, so that the data of adjoining WRITEs
-    /// also adjoins. At most as many requests as the send queue holds use this memory at once.
+    /// Copies inline data, directly after the previous copy if there is room, so that the data of adjoining WRITEs also
+    /// adjoins. At most as many requests as the send queue holds use this memory at once.
     pub(super) fn copy_inline(&mut self, data: &[u8]) -> Local {
         let bytes = data.len().next_multiple_of(WORD) as u64;
         let offset = self.inline.take(bytes).expect("the ring holds inline data for the whole send queue");

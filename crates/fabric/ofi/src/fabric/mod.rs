@@ -316,7 +316,7 @@ impl Device for OfiDevice {
     }
 
     fn arm(&mut self) {
-        // Only writes that land from here on count as news.
+        // Only writes that land after this point count as news.
         self.ends.iter_mut().filter_map(|qp| qp.life.as_mut()).for_each(|life| _ = life.has_landed());
         // `may_wait` resets descriptors that have signalled already.
         for _ in 0..4 {

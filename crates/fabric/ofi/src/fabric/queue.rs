@@ -2,7 +2,7 @@
 //!
 //! Requests are posted to the provider in order and reported in order, whatever the order of the provider's
 //! completions. A request that needs a receive of the peer waits until the peer has reported one, and all later
-//! requests wait behind it.
+//! requests wait, too.
 //!
 //! If the owner allows merging, a write waits for further writes that adjoin it. The wait ends when the process
 //! flushes, posts another verb, or enough bytes are queued. Adjoining writes become one operation of the provider in
@@ -160,7 +160,7 @@ impl Qp {
         u64::from(self.config.send_depth.max(1)).next_power_of_two()
     }
 
-    /// Releases the slots of all requests before `number`. Called when a completion is polled.
+    /// Releases the slots of all requests before `number`. The caller does this when a completion is polled.
     pub(super) fn free_up_to(&mut self, number: u64) {
         self.freed = self.freed.max(number);
     }
@@ -292,7 +292,7 @@ impl Qp {
         }
     }
 
-    /// Returns whether there may be something to report.
+    /// Returns whether a completion may have to be reported.
     #[inline]
     fn has_news(&self) -> bool {
         let waits = |entry: &Request| matches!(entry.state, State::Queued | State::Posted);

@@ -2,8 +2,8 @@
 //!
 //! The endpoint with the receiving sockets is the *main* one. An annex has a socket to send from, and none to receive.
 //! The main endpoint's port hands over the packets for the annex's queue pairs, which it recognizes by their numbers.
-//! Numbers from [`FIRST`] on belong to annexes, in blocks of [`BLOCK`]; those below belong to the main endpoint. So
-//! neither receives a packet of the other.
+//! Numbers of [`FIRST`] and above belong to annexes, in blocks of [`BLOCK`]. Smaller numbers belong to the main
+//! endpoint. So no endpoint receives a packet of another one.
 //!
 //! Packets that are handed over wait in memory, in as many bytes as a socket would have. Packets that do not fit are
 //! lost, as on any network. A descriptor reports waiting packets. No packet arrives while the main endpoint is not

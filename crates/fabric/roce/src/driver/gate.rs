@@ -42,14 +42,14 @@ pub struct Outlet {
     full: u64,
 }
 
-/// A packet to send: headers from the IP header on, the body, and the last four bytes.
+/// A packet to send: the IP header and all headers after it, the body, and the last four bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
     /// Destination.
     pub to: Ipv4Addr,
     /// IP, UDP and transport headers.
     pub head: &'a [u8],
-    /// The bytes behind the headers, plus four bytes that the ICRC replaces.
+    /// The bytes after the headers, plus four bytes that the ICRC replaces.
     pub body: &'a [u8],
     /// The ICRC.
     pub icrc: [u8; ICRC_BYTES],
@@ -113,7 +113,8 @@ impl Inlet {
         let _ = envelope.emit(head, transport.len());
     }
 
-    /// Returns packet `n` of the last batch, from its IP header on; empty if the batch is shorter.
+    /// Returns packet `n` of the last batch, which begins with its IP header. The packet is empty if the batch is
+    /// shorter.
     #[inline]
     #[must_use]
     pub fn packet(&self, n: usize) -> &[u8] {

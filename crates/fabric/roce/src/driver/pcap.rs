@@ -81,7 +81,7 @@ impl Pcap {
         }
     }
 
-    /// Adds a packet that is given from its IP header on.
+    /// Adds a packet, which begins with its IP header.
     pub fn write_packet(&mut self, bytes: &[u8]) {
         if !self.broken {
             self.error = self.try_write_bytes(&[], bytes).err();

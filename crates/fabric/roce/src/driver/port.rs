@@ -264,8 +264,8 @@ impl Port {
         }
     }
 
-    /// Sends the packets of a batch from index `from` on. Returns the number of packets that are done; the kernel has
-    /// no room for the rest now. Retransmissions leave outside of runs, in case a device on the path changes
+    /// Sends packet `from` of a batch and all packets after it. Returns the number of packets that are done; the kernel
+    /// has no room for the rest now. Retransmissions leave outside of runs, in case a device on the path changes
     /// identifications.
     pub(crate) fn send(&mut self, out: &Outbox, from: usize) -> usize {
         self.sender.send(out.told().skip(from))

@@ -98,8 +98,8 @@ impl Sender {
         self.notes.pop_front()
     }
 
-    /// Sends packets; the flag marks a packet that must not join a run. Returns the number of packets, from the first
-    /// on, that were accepted or lost. There is no room for the rest now.
+    /// Sends packets; the flag marks a packet that must not join a run. Returns the number of packets at the front of
+    /// the sequence that were accepted or lost. There is no room for the remaining ones now.
     pub(super) fn send<'a>(&mut self, mut packets: impl Iterator<Item = (&'a Envelope, &'a [u8], bool)>) -> usize {
         let mut names = std::mem::take(&mut self.names);
         let mut done = 0;

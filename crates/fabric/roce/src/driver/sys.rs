@@ -14,7 +14,7 @@ use stentor_wire::ICRC_BYTES;
 
 /// Number of datagrams in one system call.
 pub(crate) const BATCH: usize = 32;
-/// Room for a datagram, in bytes: the longest transport part behind an IP and a UDP header.
+/// Room for a datagram, in bytes: the longest transport part that can follow an IP and a UDP header.
 pub(crate) const ROOM: usize = stentor_wire::MAX_TRANSPORT_BYTES + 60 + 8;
 /// Room for a run that arrives as one datagram, in bytes: the longest payload of UDP, in whole pages.
 const RUN_ROOM: usize = 64 << 10;
@@ -46,7 +46,7 @@ pub(crate) fn set(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::
 /// Attaches a filter to a raw IPv4 socket that passes only UDP datagrams to a port.
 pub(crate) fn only_port(fd: &OwnedFd, port: u16) -> io::Result<()> {
     let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // The half word at offset 22 is the destination port behind an IP header of 20 bytes.
+    // After an IP header of 20 bytes, the half word at offset 22 is the destination port.
     let mut program =
         [code(0x28, 0, 0, 22), code(0x15, 0, 1, port.into()), code(0x06, 0, 0, 0xffff), code(0x06, 0, 0, 0)];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };

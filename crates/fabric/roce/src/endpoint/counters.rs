@@ -47,7 +47,7 @@ counters! {
     duplicates;
     /// Dropped: a duplicate request whose response is no longer kept.
     unrepeatable;
-    /// Dropped: requests behind a missing one.
+    /// Dropped: requests after a missing one.
     out_of_order;
     /// Dropped: repeated READs and atomics beyond the number that the queue pair answers at a time.
     overload;

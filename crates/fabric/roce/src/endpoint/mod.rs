@@ -104,7 +104,7 @@ impl Endpoint {
         &self.counters
     }
 
-    /// Returns the next completion. Its slot in the send or receive queue is free from now on.
+    /// Returns the next completion. This call frees its slot in the send or receive queue.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         let finished = self.completions.take()?;

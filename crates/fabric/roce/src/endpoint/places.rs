@@ -4,9 +4,9 @@
 //! split: a run arrives as it was sent, so the position of a packet in its datagram is its identification, and the ICRC
 //! is checked completely. A network card transmits packets, not runs, and the receiver may join them differently: a run
 //! in parts, or several runs as one. Such a path is detected when a packet matches another position than that at which
-//! it arrived. That packet is dropped like a damaged one, and the requester retransmits it. From then on, packets from
-//! that peer may have 0 or the identification after that of the previous packet. After a lost packet, the first one
-//! behind it only re-establishes the position in the run.
+//! it arrived. That packet is dropped like a damaged one, and the requester retransmits it. After that, packets from
+//! that peer may have 0 or the identification after that of the previous packet. The first packet after a lost one only
+//! re-establishes the position in the run.
 //!
 //! So on such paths damage passes only if it looks like one particular other identification. A path without anomalies
 //! for [`PATIENCE`] packets counts as straight again.

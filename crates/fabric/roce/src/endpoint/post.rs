@@ -60,7 +60,7 @@ impl Endpoint {
         if is_inside { Ok(()) } else { Err(PostError::OutOfLocalRegion { region, offset, bytes: bytes.into() }) }
     }
 
-    /// Posts a receive, in any state from [`State::Init`] on.
+    /// Posts a receive, in [`State::Init`] or any later state.
     ///
     /// # Errors
     /// Returns a [`PostError`].

@@ -2,10 +2,10 @@
 //!
 //! Every work request gets its PSNs when it is posted: `first` and `packets`. A cursor points to the packet that is
 //! made next; a retransmission moves the cursor back. `una` is the oldest PSN that was not acknowledged (for a READ or
-//! atomic: not answered). `sent` is the PSN behind the newest one that was ever sent.
+//! atomic: not answered). `sent` is the PSN after the newest one that was ever sent.
 //!
-//! A WRITE that adjoins the previous one is merged with it while no packet of that was sent, so that records of a ring
-//! fill packets.
+//! A WRITE that adjoins the previous one is merged with it while no packet of the previous one has been sent, so that
+//! records of a ring fill packets.
 //!
 //! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the front of the queue is not done; the PSNs of the queue have no
 //! gaps.
@@ -38,9 +38,9 @@ pub(crate) enum RequestKind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum DataPlace {
-    /// In the requester's inline buffer; the position counts all inline bytes ever posted.
+    /// The data is in the requester's inline buffer. The position counts all inline bytes ever posted.
     Inline(u64),
-    /// In a region. For READs and atomics this is the destination of the response.
+    /// The data is in a region. For READs and atomics, this is the destination of the response.
     Local(Span),
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Requester {
     pub(crate) config: QpConfig,
     pub(crate) sending: Sending,
     pub(crate) queue: VecDeque<Wqe>,
-    /// Ids of requests that were merged into the one behind them, in the order of the queue.
+    /// Ids of requests that were merged into the next request, in the order of the queue.
     pub(crate) folded: VecDeque<u64>,
     /// Number of the request at the front of the queue, from 1.
     pub(crate) head: u64,
@@ -328,7 +328,7 @@ impl Requester {
         self.at(self.cursor.number).map_or(self.next_psn, |wqe| wqe.first.plus(self.cursor.packet))
     }
 
-    /// Moves the cursor to a PSN of the queue, or behind its end.
+    /// Moves the cursor to a PSN of the queue, or past the end of the queue.
     pub(crate) fn seek(&mut self, psn: Psn) {
         let mut number = self.head;
         for wqe in &self.queue {
@@ -357,7 +357,7 @@ impl Requester {
         }
     }
 
-    /// Breaks the requester: the front gets a status, and everything behind it is flushed.
+    /// Breaks the requester: the request at the front completes with a status, and all later ones are flushed.
     pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
         let mut status = first;
         let long = first == Status::RetryExceeded || self.is_waiting() && self.timers.patience >= LONG;

@@ -465,7 +465,7 @@ impl Responder {
         self.answers.push_back(again);
     }
 
-    /// Handles a packet on an unreliable connection. An invalid packet, or one behind a gap, is dropped without an
+    /// Handles a packet on an unreliable connection. An invalid packet, or one after a gap, is dropped without an
     /// answer. A local error also breaks the queue pair here.
     pub(crate) fn serve_unreliable(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Result<(), Broken> {
         let Headers::Uc(message) = request.headers else { return Ok(()) };

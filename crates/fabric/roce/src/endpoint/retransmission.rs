@@ -29,7 +29,8 @@ impl Requester {
         packet: &Packet<&[u8]>,
         hearing: &mut Hearing<'_>,
     ) -> Verdict {
-        // A sequence error may name the PSN behind the last packet sent: everything had arrived, and was a duplicate.
+        // A sequence error may name the PSN after the last packet sent. This happens if all packets had arrived before
+        // and the ones sent last were duplicates.
         if psn.distance(self.sent) > 0 || psn == self.sent && !is_sequence_error(response) {
             hearing.counters.ghost_responses += 1;
             return Ok(());
@@ -194,7 +195,7 @@ impl Requester {
         }
     }
 
-    /// Handles the acknowledgement of something new.
+    /// Handles an acknowledgement that covers packets that were not acknowledged before.
     fn progress(&mut self, now: u64) {
         (self.retries, self.rnr_retries) = (self.sending.retries, self.sending.rnr_retries);
         self.recovering = false;

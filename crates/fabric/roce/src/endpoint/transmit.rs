@@ -167,7 +167,7 @@ impl Requester {
         }
     }
 
-    /// Goes back to a PSN: everything from there on is sent again.
+    /// Goes back to a PSN: that packet and all later ones are sent again.
     pub(crate) fn go_back(&mut self, psn: Psn) {
         self.seek(psn);
         (self.recovering, self.asked, self.timers.timed) = (true, 0, None);

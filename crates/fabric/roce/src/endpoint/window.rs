@@ -3,7 +3,7 @@
 //! A queue pair begins with a full window. A loss reduces it, and each acknowledged window adds one packet. The round
 //! trip reveals why a packet was lost, and that determines the reduction:
 //! - **Packets wait in a queue** (the round trip is more than twice the shortest one): the queue was full. The window
-//!   is halved, as TCP's is, so that both get a share of a link. Everything behind the lost packet is sent again while
+//!   is halved, as TCP's is, so that both get a share of a link. All packets after the lost one are sent again while
 //!   the queue is still full. So the window first shrinks to a quarter, and doubles with the next round trip.
 //! - **No queue**: the link lost the packet, and a smaller window does not reduce its losses. But each loss causes the
 //!   retransmission of about one window. So the window is limited to half the number of packets since the previous

@@ -37,8 +37,8 @@ const INLINE_LIMIT: u32 = 1 << 20;
 const DEPTH_LIMIT: u32 = 1 << 16;
 /// Data of the packet socket in the epoll instance.
 const PACKETS: u64 = 1;
-/// Number of socket reads that are skipped after a sleep: those that a loop makes before it sleeps again. A loop that
-/// stays awake skips as many, which costs less than one read.
+/// Number of socket reads that are skipped after a sleep. It is the number of reads that a loop makes before it sleeps
+/// again. A loop that stays awake skips the same number, which costs less than one read.
 const SPARED: u32 = 8;
 /// Maximum number of random numbers that are tried for a queue pair.
 const TRIES: usize = 1000;

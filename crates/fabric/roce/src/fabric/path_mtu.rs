@@ -1,6 +1,6 @@
 //! The path MTU: the maximum length of packets to a peer.
 //!
-//! The interface of the local address determines which packets leave this host. The limits of the links behind it are
+//! The interface of the local address determines which packets leave this host. The limits of the links beyond it are
 //! unknown: a path may drop long packets and transmit short ones. A queue pair whose long packets are never answered
 //! then breaks, and its peer reconnects at once.
 //!

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::PeerError;
 
-/// Length of a line: `0000:000000:000000:`, 32 digits, and the zero byte behind them.
+/// Length of a line: `0000:000000:000000:`, 32 digits, and a zero byte.
 const BYTES: usize = 52;
 /// Maximum time to wait for a line of the other side.
 const PATIENCE: Duration = Duration::from_secs(60);

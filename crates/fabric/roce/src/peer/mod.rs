@@ -97,8 +97,8 @@ pub struct PeerConfig {
     pub mtu: u16,
     /// Maximum number of packets in flight.
     pub window: u32,
-    /// `true` to send packets in runs that the kernel accepts as one buffer, and in [`Mode::Plain`] to receive them so.
-    /// It is for peers that see identifications, or that use this crate with the same setting.
+    /// `true` to send packets in runs that the kernel accepts as one buffer, and in [`Mode::Plain`] to receive packets
+    /// in such runs. Set this only for peers that see identifications, or that use this crate with the same setting.
     pub runs: bool,
     /// Path of a capture of all packets.
     pub pcap: Option<PathBuf>,

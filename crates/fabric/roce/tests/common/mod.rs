@@ -17,7 +17,7 @@ use stentor_wire::{Envelope, Psn, RnrTimer};
 /// A packet in flight: the headers around it, and its bytes.
 pub(crate) type Flying = (Envelope, Vec<u8>);
 
-/// Returns the RoCEv2 packets, from their IP headers on, of a capture file that the Linux kernel's RoCE driver
+/// Returns the RoCEv2 packets, which begin with their IP headers, of a capture file that the Linux kernel's RoCE driver
 /// produced; see `crates/fabric/wire/tests/golden`.
 pub(crate) fn golden(name: &str) -> Vec<Vec<u8>> {
     let committed = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden").join(name);

@@ -145,7 +145,7 @@ fn as_responder_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], receives:
     b
 }
 
-/// Replaces the key and the addresses from `base` on, which the responder chooses. A wrong key stays wrong.
+/// Replaces the key, and the addresses relative to `base`, because the responder chooses both. A wrong key stays wrong.
 fn with_our_key(packet: &IpPacket<'_>, key: u32, base: u64) -> Vec<u8> {
     let mut bytes = packet.packet.as_bytes().to_vec();
     let mut view = Packet::new_checked(&mut bytes[..]).unwrap();

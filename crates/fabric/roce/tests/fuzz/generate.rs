@@ -82,7 +82,7 @@ fn headers(random: &mut SplitMix64, known: &Known) -> Headers {
     }
 }
 
-/// Returns a nearly valid packet, `ahead` packets behind the first one, without a valid ICRC.
+/// Returns a nearly valid packet, `ahead` packets after the first one, without a valid ICRC.
 pub(crate) fn packet(random: &mut SplitMix64, known: &Known, ahead: u32) -> Vec<u8> {
     let headers = headers(random, known);
     let is_answer = headers.opcode().is_response();

@@ -30,11 +30,11 @@ const PAGE: u64 = 4096;
 /// Location of the data of a held WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// In unregistered memory, from which the device copies when the WRITE is posted.
+    /// The data is in unregistered memory, from which the device copies it when the WRITE is posted.
     Short,
-    /// In registered memory, at this offset.
+    /// The data is in registered memory, at this offset.
     Long(u64),
-    /// In a region, at the offset of this span.
+    /// The data is in a region, at the offset of this span.
     Region(Span),
 }
 

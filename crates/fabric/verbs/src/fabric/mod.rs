@@ -95,7 +95,7 @@ pub struct VerbsDevice {
     poll_interval: Duration,
     /// `true` if a peer may write to this process without a completion here.
     watched: bool,
-    /// `true` if something may have happened since [`arm`](Device::arm).
+    /// `true` if a write may have landed, or a completion or an event may have arrived, since [`arm`](Device::arm).
     rung: bool,
     /// Error of a failed system call.
     failure: Option<String>,

@@ -39,8 +39,8 @@ pub enum Trouble {
         /// Type of the device's event.
         what: EventKind,
     },
-    /// Memory that a request to this peer needs cannot be registered, so the request was not posted. Reported once per
-    /// peer.
+    /// Memory that a request to this peer needs cannot be registered, so the request was not posted. This trouble is
+    /// reported once per peer.
     NotRegistered {
         /// The peer.
         peer: ProcessId,

@@ -53,7 +53,7 @@ impl QueuePair {
         self.go(State::Init, port, attr, sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS)
     }
 
-    /// INIT → RTR: sets the other end and the path to it. From now on, packets of the other end are accepted.
+    /// INIT → RTR: sets the other end and the path to it. In RTR, packets of the other end are accepted.
     ///
     /// # Errors
     /// See [`TransitionError`].

@@ -10,8 +10,8 @@ use stentor_wire::{
     Syndrome,
 };
 
-/// Returns the RoCEv2 packets of an Ethernet capture in pcap format (microseconds, little endian), from the IP header
-/// on.
+/// Returns the RoCEv2 packets of an Ethernet capture in pcap format (microseconds, little endian). Each begins with its
+/// IP header.
 pub(crate) fn packets_of(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     assert_eq!(bytes[..4], [0xd4, 0xc3, 0xb2, 0xa1], "{}: not such a capture", file.display());

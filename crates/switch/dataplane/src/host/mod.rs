@@ -8,9 +8,9 @@
 //!
 //! # Invariants
 //! 1. Requests are posted in the order of the writes, with a LINK between two writes of different member lists.
-//! 2. At most one LINK is in flight, and nothing is posted behind it. When it is posted, everything before it is
-//!    acknowledged or about to be: the last request before it asks for no completion. (The switch refuses a LINK that
-//!    arrives too early, and the queue pair sends it again.)
+//! 2. At most one LINK is in flight, and nothing is posted after it until it is acknowledged. When it is posted, all
+//!    requests before it are acknowledged or about to be: the last request before it asks for no completion. (The
+//!    switch refuses a LINK that arrives too early, and the queue pair sends it again.)
 //! 3. A LINK carries the PSN and the message number of its own packet. The sender therefore counts both, from what is
 //!    posted.
 //! 4. The data of waiting writes is in a buffer that is allocated with the sender. A write that finds no room is

@@ -12,8 +12,8 @@ use crate::registers::MOST;
 const CHANGES: usize = 64;
 /// Key of writes. The switch replaces it by each receiver's key.
 const ANY_RKEY: u32 = 0;
-/// Number of writes behind a LINK that are all signalled: another change may follow soon, and it must learn that they
-/// are done.
+/// Number of writes after a LINK that are all signalled. Another change may follow soon, and the sender can post it
+/// only when it knows that these writes are done.
 const SOON: u32 = 4;
 /// Interval of signalled writes after the first [`SOON`] ones.
 const LATER: u32 = 16;
@@ -403,7 +403,7 @@ mod tests {
         Target { rank, rkey: 100 + u32::from(rank), base: u64::from(rank) << 40, offset }
     }
 
-    /// A queue pair with a switch behind it: executes posted requests in order, and completes them on demand.
+    /// A queue pair that is connected to a switch. It executes posted requests in order, and completes them on demand.
     #[derive(Default)]
     struct Network {
         psn: u32,
@@ -517,7 +517,7 @@ mod tests {
         }
         assert_eq!(sender.write((9, true), &[target(1, 0)], &[0; 8]), Written::Full);
         assert_eq!(network.complete(&mut sender), Some(None));
-        // The first writes behind a LINK are signalled even if the caller wants no completion; later ones are not.
+        // The first writes after a LINK are signalled even if the caller wants no completion; later ones are not.
         let asked: Vec<bool> = network.open.iter().map(|(_, signalled, _)| *signalled).collect();
         assert_eq!(asked, [true, true, true, true, false, false, false, true]);
         let told: Vec<_> = std::iter::from_fn(|| network.complete(&mut sender)).collect();

@@ -129,7 +129,7 @@ fn leaving_or_joining_again_ends_the_generation() {
         assert_eq!(renewed(&said), [(10, 1), (12, 1)]);
         assert_eq!(bed.sets(), []);
         bed.join(10, join(0, 2));
-        // The third host is connected and was told to join again, so it is awaited.
+        // The third host is connected and was asked to join again, so the switch waits for it.
         assert!(bed.after(300).is_empty());
         let said = bed.join(12, join(2, 2));
         let said = if goes {

@@ -39,7 +39,7 @@ pub(crate) fn dissected(file: &Path) -> Vec<Dissected> {
     text.lines().map(line).collect()
 }
 
-/// Returns the packets of a capture, from their IP headers on.
+/// Returns the packets of a capture, each of which begins with its IP header.
 fn packets(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let (mut rest, mut packets) = (&bytes[24..], Vec::new());

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_process_handles_one_reaction_at_a_time() {
         let mut messages = messages(260.0);
-        // The leader is busy with something else when the acknowledgement arrives at 580.
+        // The leader is busy with other work when the acknowledgement arrives at 580.
         messages[0][0].outputs.push((Output::Write(Write { from: 0, to: CLIENT, nth: 0 }), 1000.0));
         let steps = path(&messages).expect("all deliver");
         assert_eq!(steps, [(CLIENT, 100.0), (0, 1250.0)]);

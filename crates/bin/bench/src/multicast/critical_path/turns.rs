@@ -10,7 +10,7 @@ use super::super::super::worker_spec::{Cluster, Task};
 const HOLDER: usize = 0;
 /// Word of the first line: the number of sweeps in which every process had a turn.
 const SWEEPS: usize = 1;
-/// Word of the first line: 1 if a leader has written something in this pass of the leaders.
+/// Word of the first line: 1 if a leader has written to other processes in this pass of the leaders.
 const LED: usize = 2;
 /// Time for the measured process to react to a write, in nanoseconds; and addition for each byte of the payload.
 const GAP_NS: u64 = if cfg!(debug_assertions) { 100_000 } else { 10_000 };

@@ -370,7 +370,7 @@ impl Caster<'_> {
         })
     }
 
-    /// Sleeps until something may have arrived, but not longer than until `until`.
+    /// Sleeps until a message may have arrived, but not longer than until `until`.
     fn sleep(&self, until: Instant) -> Result<(), Failure> {
         let longest = until.saturating_duration_since(Instant::now());
         let longest = longest.try_into().ok();

@@ -67,7 +67,7 @@ impl Recording {
 }
 
 impl State {
-    /// Records something. Returns whether it was recorded.
+    /// Writes an event to the history with `write`. Returns whether the event was recorded.
     fn record(&mut self, write: impl FnOnce(&mut Recorder<HistoryFile>) -> io::Result<()>) -> bool {
         let Some(recorder) = &mut self.recorder else { return false };
         let Err(error) = write(recorder) else { return true };

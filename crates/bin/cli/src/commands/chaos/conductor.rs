@@ -142,7 +142,7 @@ pub(super) struct Conductor<'a> {
     pollers: Vec<MemberPoller>,
     /// For each member, the number of the last query before its state changed; only answers to later queries count.
     asked: Vec<u64>,
-    /// For each member, the faults that will end, and when.
+    /// For each member, the faults that will end, each with the time of its end.
     ends: Vec<Vec<(u64, End)>>,
     /// The history in which crashes are recorded. It is judged with those of the multicast.
     recorder: Option<Recorder<HistoryFile>>,

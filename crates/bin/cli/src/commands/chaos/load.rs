@@ -312,7 +312,7 @@ impl<'a, F: FabricDiagnostics> Load<'a, F> {
             && self.sent.is_empty()
             && let Some((.., since)) = &mut self.next
         {
-            // Until now it waited behind other messages.
+            // Until now it waited for earlier messages.
             *since = self.shared.clock.now();
         }
         self.shared.delivered.fetch_add((before - self.sent.len()) as u64, Ordering::Relaxed);

@@ -31,8 +31,8 @@
 //!
 //! # Budget
 //!
-//! At most a minority of each group is not sound at any time. A fault that would violate this waits, and later faults
-//! wait behind it, so that the order of faults is that of the seed.
+//! At most a minority of each group is not sound at any time. A fault that would violate this waits, and so do all
+//! later faults, so that the order of faults is that of the seed.
 //!
 //! # Progress, and the guarantee of the hang detector
 //!
@@ -47,8 +47,8 @@
 //! It also reports a member that is not `ready` after 30 s in `starting`, `restarting` or `returning`, or has not ended
 //! 20 s after SIGTERM, and a cluster that is not at rest 30 s after the last fault.
 //!
-//! It does not detect a message behind the oldest one of its client, nor, before the end, a minority that delivers
-//! nothing.
+//! It does not detect a message without progress that is newer than the oldest one of its client. Before the end, it
+//! does not detect a minority that delivers nothing either.
 //!
 //! # Exceptions
 //!

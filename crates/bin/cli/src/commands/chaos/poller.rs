@@ -27,7 +27,7 @@ struct MemberStatus {
     asked: u64,
     /// The network faults that the member should have; `None` if none were ever requested of this process.
     wanted: Option<Question>,
-    /// Whether the member has these network faults.
+    /// `true` if the member has confirmed that it has the network faults in `wanted`.
     done: bool,
     /// Hand-overs that succeeded and that failed, with the last reason.
     moved: u64,

@@ -262,7 +262,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
                 self.flush_history();
             }
             if round.is_multiple_of(64) {
-                // Operators are also answered while there is always something else to do.
+                // Operators are answered even if every round has other work to do.
                 self.operator.iter().for_each(|operator| {
                     operator.round(&mut self.node);
                 });

@@ -9,7 +9,7 @@ pub(super) struct Loss<'a> {
     pub(super) group: &'a str,
     /// Name of this process.
     pub(super) me: &'a str,
-    /// `true` if it has its group's state.
+    /// `true` if this process has its group's state.
     pub(super) remembers: bool,
     /// The other members with their state, and with their pids on this host if these are known.
     pub(super) others: Vec<(&'a str, Shape, Option<i32>)>,

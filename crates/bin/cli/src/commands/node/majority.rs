@@ -19,12 +19,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// An observation of another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// `true` if its process exists.
+    /// `true` if the member's process exists.
     pub(super) here: bool,
-    /// Time of its last heartbeat, or `None` before the first.
+    /// Time of the member's last heartbeat, or `None` before the first one.
     pub(super) heard: Option<Duration>,
-    /// Whether it stands for election, which a member without memory does not. `None` if the election does not report
-    /// it.
+    /// `true` if the member stands for election, which a member without memory does not do. `None` if the election does
+    /// not report it.
     pub(super) stands: Option<bool>,
 }
 
@@ -62,19 +62,21 @@ pub(super) enum Own {
 struct Other {
     process: ProcessId,
     here: bool,
-    /// Time since which its process exists.
+    /// Time since which the member's process exists.
     since: Duration,
-    /// `true` if it existed before. It then has no memory until it shows that it has.
+    /// `true` if an earlier process of this member existed. The member then counts as one without memory until it
+    /// proves that it has its group's state.
     returned: bool,
-    /// Time when it was last known to work.
+    /// Time at which the member was last known to work.
     worked: Option<Duration>,
-    /// `true` if it has shown that it works. Otherwise that is only assumed.
+    /// `true` if the member has proved that it works. Otherwise this is only assumed.
     proved: bool,
-    /// Time of its last heartbeat in this life.
+    /// Time of the member's last heartbeat in this life.
     beat: Option<Duration>,
-    /// `true` if it has stood for election in this life.
+    /// `true` if the member has stood for election in this life.
     stood: bool,
-    /// `true` if it had stopped standing before it went, which means that it was asked to stop.
+    /// `true` if the member stopped standing for election before its process ended, which means that it was asked to
+    /// stop.
     bowed: bool,
 }
 
@@ -99,7 +101,7 @@ pub(super) struct Majority {
     awake: Duration,
     /// `true` if this process has its group's state.
     remembers: bool,
-    /// Whether a majority existed at the last look, or `None` if there has been none yet.
+    /// `true` if a majority existed at the last look, or `None` before the first look.
     stood: Option<bool>,
 }
 

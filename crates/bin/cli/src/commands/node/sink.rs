@@ -197,7 +197,7 @@ impl Sink {
         }
     }
 
-    /// Records that this member leads its group from now on, in this ballot.
+    /// Records that this member begins to lead its group in this ballot.
     pub(super) fn epoch(&mut self, ballot: Ballot) {
         self.record(|recorder| recorder.epoch(now_ns(), ballot));
         // The history of a process that is killed must contain its claim to lead.
@@ -237,7 +237,7 @@ impl Sink {
 
     /// Flushes lines after each round, if that is due.
     pub(super) fn round(&mut self, worked: bool) {
-        // If processors are scarce, there may be something to do in every round.
+        // If processors are scarce, there may be work in every round.
         if !self.lines.is_empty() && self.printed.elapsed() > WRITE_AFTER {
             self.print();
         }

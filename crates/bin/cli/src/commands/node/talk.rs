@@ -434,8 +434,8 @@ impl Talk {
         }
     }
 
-    /// Reports changes of the own group's majority, and from time to time that there still is none. `told` is `true` if
-    /// a line about a dead member has already reported it.
+    /// Reports changes of the own group's majority, and reports from time to time that the majority is still missing.
+    /// `told` is `true` if a line about a dead member has already reported it.
     fn tell_of_the_majority(&mut self, change: Option<Change>, told: bool) {
         let Some(group) = self.group else { return };
         let (name, size) = (self.plan.group_name(group), self.plan.topology().size(group));

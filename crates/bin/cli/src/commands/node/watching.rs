@@ -50,7 +50,8 @@ pub(super) struct Watching {
 
 /// The parts that live from the start of the member to the end of the node.
 struct Begun {
-    /// From the start of the member on, a signal ends the node in order. Before that, it ends the process.
+    /// The handling of signals. After the start of the member, a signal ends the node in order. Before that, a signal
+    /// ends the process.
     interrupt: Interrupt,
     talk: Talk,
     /// Sink of the history. It is created only when the member starts, because until then another process with this id

@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use super::scene::Scene;
 use crate::support::signal;
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Number of lines that are multicast. Their histories are longer than the disks and the limits of file sizes allow.
 const LINES: usize = 6000;

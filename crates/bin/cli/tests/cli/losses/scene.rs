@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::Draw;
 use crate::support::{Ran, Scratch, run, stentor, violations};
 
-/// Upper bound of the time that anything here takes.
+/// Maximum time for which a test waits for one step.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Pause between two lines of a client.
 const PACE: Duration = Duration::from_millis(10);

@@ -1,7 +1,7 @@
 //! A client of a service, as a process: one session, and threads that each make one call after the other.
 //!
-//! The client records each call before it sends anything of it, and then its outcome. SIGTERM ends the calls. The end
-//! of standard input ends the process once all notifications have arrived.
+//! The client records each call before it sends the first message of the call, and records the outcome of the call
+//! afterwards. SIGTERM ends the calls. The end of standard input ends the process once all notifications have arrived.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

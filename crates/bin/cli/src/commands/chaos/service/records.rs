@@ -78,9 +78,9 @@ pub(super) enum How {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ClientRecord {
-    /// The client has its session. Notifications arrive from here on.
+    /// The client has its session. Notifications can arrive after this record.
     Session { at: u64, session: String },
-    /// Written before anything of the call is sent.
+    /// Begin of a call, recorded before the first message of the call is sent.
     Begin {
         at: u64,
         call: u64,
@@ -90,7 +90,7 @@ pub(super) enum ClientRecord {
         /// The place that a read must include.
         after: Option<Place>,
     },
-    /// Written before the command is sent.
+    /// The ticket of a call, recorded before the command is sent.
     Ticket { call: u64, ticket: String },
     /// End of a call, which the next process of the session may record as well.
     End { at: u64, call: u64, how: How },
