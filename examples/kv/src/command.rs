@@ -42,9 +42,9 @@ pub enum Target {
 pub struct Prepared {
     /// The operation of the item.
     pub op: Op,
-    /// The groups to which it is sent.
+    /// The groups to which the item is sent.
     pub target: Target,
-    /// The shape of its reply.
+    /// The shape of the reply to the item.
     pub shape: Shape,
 }
 

@@ -12,11 +12,11 @@ pub enum Op {
     Get = 1,
     /// key → length.
     Strlen,
-    /// key… → number of those that exist.
+    /// key… → number of these keys that exist.
     Exists,
     /// key… → values.
     Mget,
-    /// key → milliseconds until it expires; -1 if it never does; -2 if there is no such key.
+    /// key → milliseconds until the key expires; -1 if it never expires; -2 if there is no such key.
     Ttl,
     /// → number of keys.
     Dbsize,

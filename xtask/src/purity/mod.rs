@@ -24,7 +24,7 @@ use crate::workspace::{Package, Workspace};
 pub(crate) struct Pure {
     /// The name of the crate.
     pub name: &'static str,
-    /// The crates that may be linked with it, directly or indirectly, except procedural macros.
+    /// The crates that may be linked with this crate, directly or indirectly, except procedural macros.
     pub linked: &'static [&'static str],
     /// `true` if the crate also works without `std`.
     pub no_std: bool,

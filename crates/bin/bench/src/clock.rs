@@ -13,10 +13,10 @@ pub(super) fn now() -> u64 {
 /// Cost and resolution of the clock.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Grain {
-    /// Cost of one reading in nanoseconds: the smallest mean of several batches, so that no time slice of another
-    /// process is in it.
+    /// Cost of one reading in nanoseconds: the smallest mean of several batches, so that it contains no time slice of
+    /// another process.
     pub(super) cost_ns: f64,
-    /// Resolution in nanoseconds: all readings differ by multiples of it.
+    /// Resolution in nanoseconds: all readings differ by multiples of this value.
     pub(super) step_ns: u64,
 }
 

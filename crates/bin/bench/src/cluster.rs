@@ -88,7 +88,7 @@ struct Sender<'a, F: ClusterFabric> {
     backoff: Backoff,
     housekeeper: Housekeeper,
     interrupt: Interrupt,
-    /// Sequence of each message that is not known to be delivered, with the time when it was sent or due.
+    /// Sequence of each message that is not known to be delivered, with the time at which it was sent or due.
     outstanding: VecDeque<(u64, u64)>,
 }
 

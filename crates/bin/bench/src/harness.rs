@@ -160,12 +160,12 @@ impl<'a> Harness<'a> {
         Ok(self.workers.area.results(process)[NS].load(Ordering::Relaxed) as f64)
     }
 
-    /// Returns the time when a process sent or delivered the message at index `at`.
+    /// Returns the time at which a process sent or delivered the message at index `at`.
     pub(super) fn time(&self, process: usize, at: usize) -> u64 {
         self.workers.area.samples(process)[at].load(Ordering::Relaxed)
     }
 
-    /// Returns the time when the last of these processes delivered the message.
+    /// Returns the time at which the last of these processes delivered the message.
     pub(super) fn delivered(&self, receivers: Range<usize>, at: usize) -> u64 {
         receivers.map(|process| self.time(process, at)).max().unwrap_or(0)
     }

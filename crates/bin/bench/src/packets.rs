@@ -44,8 +44,9 @@ struct Outgoing {
     packet: Vec<u8>,
     /// Complete packets that wait for room.
     made: VecDeque<Vec<u8>>,
-    /// Number of complete packets, and number of those that may have been sent.
+    /// Number of complete packets.
     number: u64,
+    /// Number of packets that may have been sent.
     sent: u64,
 }
 
@@ -54,8 +55,9 @@ struct Outgoing {
 struct Incoming {
     /// The beginning of a record whose end has not arrived.
     rest: Vec<u8>,
-    /// Number of packets that arrived, and number of the next one.
+    /// Number of packets that arrived.
     taken: u64,
+    /// Number of the next packet.
     next: u64,
 }
 

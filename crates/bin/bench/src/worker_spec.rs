@@ -24,13 +24,13 @@ pub(super) struct WorkerSpec {
     pub(super) process: usize,
     /// Directory of the control sockets.
     pub(super) directory: PathBuf,
-    /// The conductor. This process ends when it ends.
+    /// Process id of the conductor. This process ends when the conductor ends.
     pub(super) parent: i32,
     pub(super) shape: Shape,
     pub(super) part: Part,
     /// Processor that the process is pinned to.
     pub(super) processor: Option<usize>,
-    /// Capture and faults of its network, on RoCEv2.
+    /// Capture and faults of this process's network, on RoCEv2.
     pub(super) traffic: Network,
 }
 

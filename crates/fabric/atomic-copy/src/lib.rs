@@ -97,8 +97,7 @@ pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
 mod string {
     /// Smallest number of words at which the instruction's start-up cost pays off.
     const WORTH: usize = 128;
-    /// Distance in bytes at which a processor that compares loads with earlier stores takes two addresses for the same
-    /// one.
+    /// Distance in bytes at which a processor that compares loads with earlier stores considers two addresses equal.
     const ALIKE: usize = 4096;
 
     /// Returns whether the string instruction is faster than a loop. It is four times slower if the destination seems
@@ -112,7 +111,8 @@ mod string {
     ///
     /// # Safety
     /// `to` and `from` must be valid for `count` words and must not overlap. Neither needs to be aligned, with one
-    /// exception: the side that others access concurrently must be aligned, and the others must access it as atomics.
+    /// exception: the side that other threads, processes or devices access concurrently must be aligned, and they must
+    /// access it as atomics.
     #[inline]
     pub(crate) unsafe fn copy(to: *mut u64, from: *const u64, count: usize) {
         // SAFETY: this does what `count` relaxed loads and stores of atomic words would do, in some order.

@@ -115,7 +115,7 @@ impl Trio {
     }
 
     /// Resets the broken end of each process after the given number of rounds. Returns the memory of B and of C at the
-    /// moment when A learns that nothing can land there any more.
+    /// moment at which A learns that no write can land there any more.
     fn when_settled<T: Testbed>(&self, bed: &mut Bed<T>, resets: [u64; 3]) -> Outcome<[Vec<u64>; 2]> {
         let (mut rounds, mut settled) = (0, [None, None]);
         bed.until("that both are settled", |bed| {

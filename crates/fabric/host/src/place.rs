@@ -20,7 +20,7 @@ type Held = Arc<Mutex<Option<(Seat, OwnedFd)>>>;
 
 /// A process's seat in a private directory of the host, with a thread that maintains it. Processes that communicate
 /// over a network fabric have one so that operators on this host find them. Its files are removed when it is dropped or
-/// the process is killed. Files that others remove are created again.
+/// the process is killed. If another process removes these files, the thread creates them again.
 #[derive(Debug)]
 pub struct StandingSeat {
     held: Held,

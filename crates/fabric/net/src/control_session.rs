@@ -25,7 +25,7 @@ pub const MAX_MESSAGE: usize = 256;
 pub struct SessionConfig {
     /// Purpose of the session, 1 to 64 bytes; equal at both ends.
     pub purpose: String,
-    /// Version of its messages; equal at both ends.
+    /// Version of the session's messages; equal at both ends.
     pub version: u16,
     /// Name of the cluster, 1 to 64 bytes; equal at both ends.
     pub cluster: String,
@@ -38,7 +38,7 @@ pub struct SessionConfig {
 /// The identity of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionPeer {
-    /// Id of the process; `None` if it is no process.
+    /// Id of the process; `None` if the other end is no process.
     pub process: Option<ProcessId>,
     /// A number that changes with each start.
     pub life: u64,

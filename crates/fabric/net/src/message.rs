@@ -55,9 +55,9 @@ pub enum End {
 pub struct Pair {
     /// Number of the queue pair, 24 bits.
     pub number: u32,
-    /// Sequence number of its first packet, 24 bits.
+    /// Sequence number of the queue pair's first packet, 24 bits.
     pub psn: u32,
-    /// Maximum payload of a packet that it accepts, in bytes; the smaller value of both ends counts.
+    /// Maximum payload of a packet that the queue pair accepts, in bytes. The smaller value of both ends counts.
     pub mtu: u16,
     /// GID of the end; an IPv4 address is mapped.
     pub gid: Ipv6Addr,

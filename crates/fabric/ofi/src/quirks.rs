@@ -13,7 +13,7 @@ pub struct Quirks {
     pub fetches_nothing: bool,
     /// Closing an endpoint with outstanding operations may never return.
     pub close_hangs: bool,
-    /// Endpoints of one process share memory, and closing one takes it from the others.
+    /// Endpoints of one process share memory, and closing one endpoint removes this memory from the other endpoints.
     pub close_harms_neighbours: bool,
     /// A landed write does not make the descriptor of a completion queue readable, because the NIC or another thread
     /// stored it.

@@ -34,8 +34,8 @@ pub const SEGMENT_BYTES: u64 = 8 << 20;
 /// does not offer itself if there is less.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// Maximum time to wait for another process's lock. A process that is stopped while it creates an endpoint delays the
-/// others no longer than this.
+/// Maximum time to wait for another process's lock. A process that is stopped while it creates an endpoint delays other
+/// processes no longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Advice for the user.

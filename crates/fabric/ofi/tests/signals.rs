@@ -1,4 +1,4 @@
-//! Signal handlers after loading libfabric. The test has a process of its own, which loads the library once.
+//! Signal handlers after loading libfabric. The test runs in a separate process, which loads the library once.
 
 use std::fs;
 

@@ -65,7 +65,7 @@ pub(crate) struct Peer {
     pub(crate) control: Option<Arc<ReadMapping>>,
     /// The word in which the kernel marks the peer's death, if the peer has a life thread.
     pub(crate) life: Option<LifeWord>,
-    /// `true` if the peer has hung up and no other has connected in its place.
+    /// `true` if the peer has ended or closed its connection, and no newer process has connected in its place.
     pub(crate) hung_up: bool,
     pub(crate) offers: HashMap<Service, PeerOffer>,
     /// Reason of the last refusal, in either direction.

@@ -268,7 +268,7 @@ impl State {
         underway
     }
 
-    /// Breaks an end. Its oldest request gets the status `first`, and all others are flushed.
+    /// Breaks an end. Its oldest request gets the status `first`, and all other requests are flushed.
     pub(crate) fn break_end(&mut self, end: End, first: Status, tell_peer: bool) {
         if self.is_current(end) {
             let oldest = self.qp(ProcessId(end.process), end.qp).released + 1;
@@ -276,7 +276,7 @@ impl State {
         }
     }
 
-    /// Breaks an end because of one request. All others are flushed.
+    /// Breaks an end because of the request `culprit`, which gets the status `why`. All other requests are flushed.
     pub(crate) fn break_at(&mut self, end: End, (culprit, why): (u64, Status), tell_peer: bool) {
         if !self.is_current(end) {
             return;

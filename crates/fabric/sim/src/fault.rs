@@ -44,7 +44,7 @@ pub enum Fault {
     /// The network forgets all sets, and at random the copies in flight. The members of a set are notified and join
     /// again.
     SetsBreak,
-    /// No message gets from these processes to the others or back.
+    /// The network holds all messages between the processes of `side` and all other processes.
     Partition {
         /// One side.
         side: Vec<ProcessId>,

@@ -42,7 +42,7 @@
 //! # Sets
 //! With [`NetworkModel::hardware_multicast`] the network copies the writes of sets. Each copy has its own delay, and a
 //! write is done when all copies have landed. A target that refuses its copy breaks the set; copies in flight then land
-//! late at some targets and never at others. [`World::set_counts`] reports this.
+//! late at some targets and never at other targets. [`World::set_counts`] reports this.
 //!
 //! # Limits of the model
 //! Memory is sequentially consistent for the owner's CPU, so the simulator does not detect a missing fence between a

@@ -1,9 +1,9 @@
 //! Sets: the network copies one write to several processes.
 //!
-//! The network knows the members of a set, and forms one *life* of it after another: a connection of all members that
-//! have joined by then. A member that joins, leaves or fails ends the life for all, and the others join again. Each
-//! process has one end for its own writes, and for each other member one queue pair on which that member's copies
-//! arrive in order. The owner sees only its own end.
+//! The network knows the members of a set, and forms one *life* of a set after the other. A life is a connection of all
+//! members that have joined when the life begins. A member that joins, leaves or fails ends the life for all members,
+//! and the other members join again. Each process has one end for its own writes, and for each other member one queue
+//! pair on which that member's copies arrive in order. The owner sees only its own end.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{
@@ -368,7 +368,7 @@ impl State {
         }
     }
 
-    /// Handles the crash of a member: the network notices it, and notifies the others.
+    /// Handles the crash of a member: the network detects the crash and notifies the other members.
     pub(crate) fn set_member_is_gone(&mut self, process: ProcessId) {
         let numbers: Vec<_> = self.processes[process.index()].sets.keys().copied().collect();
         for number in numbers {

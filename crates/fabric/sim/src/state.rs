@@ -53,7 +53,7 @@ pub(crate) struct Process {
 pub(crate) struct NetworkPath {
     /// Number of partitions that cut the path.
     pub(crate) cuts: u32,
-    /// `true` if one of them is the harness's own cut, which has no planned end.
+    /// `true` if one of these partitions is a cut that the harness requested, which has no planned end.
     pub(crate) severed: bool,
     pub(crate) held: Vec<Event>,
     pub(crate) free_at: u64,

@@ -18,7 +18,7 @@ impl State {
         written.into_iter().map(|region| self.land_everything(process, region)).sum()
     }
 
-    /// Completes receives that were consumed, with their data, before the others are flushed.
+    /// Completes receives that were consumed, with their data, before the remaining receives are flushed.
     pub(crate) fn deliver_everything(&mut self, end: End) {
         let me = ProcessId(end.process);
         let qp = self.qp_mut(me, end.qp);

@@ -226,7 +226,7 @@ fn peers_killed_in_every_state_leave_no_objects_behind() {
             if told.is_none() && reached.load(Ordering::SeqCst) {
                 told = Some(Instant::now());
             }
-            // The others are killed some time later, in the middle of their repeated operation.
+            // The other processes are killed some time later, in the middle of their repeated operation.
             let later = Duration::from_millis(round as u64 * 5 % 23);
             if if any { since.elapsed() >= at } else { told.is_some_and(|told| told.elapsed() >= later) } {
                 break;

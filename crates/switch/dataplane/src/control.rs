@@ -34,7 +34,8 @@ pub enum Operation {
     Link,
     /// Releases the set.
     Release,
-    /// Changes nothing but PSNs and message counts. Acknowledged if the set is free or held by the sender.
+    /// Changes nothing but PSNs and message counts. The switch acknowledges it if the set is free or held by the
+    /// sender.
     Query,
 }
 
@@ -43,7 +44,7 @@ pub enum Operation {
 pub struct Link {
     /// Rank of the member.
     pub rank: u8,
-    /// Key of its memory region, for WRITEs.
+    /// Key of the member's memory region, for WRITEs.
     pub rkey: u32,
     /// Offset that is added to the addresses of WRITEs.
     pub base: u64,

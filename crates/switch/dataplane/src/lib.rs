@@ -28,7 +28,8 @@
 //! - *Linking*: a control packet is being executed, member by member.
 //! - *Active*: the holder's messages are replicated. The set returns to *Linking* with the next control packet, or to
 //!   *Free* when the holder releases it.
-//! - *Poisoned*: some members may have executed packets that others have not. The hosts have to create new queue pairs.
+//! - *Poisoned*: some members may have executed packets that other members have not. The hosts have to create new queue
+//!   pairs.
 //!
 //! # Invariants
 //! The *done PSN* of a rank is the last PSN up to which everything is done. For the rank that holds the set it is the

@@ -42,7 +42,8 @@ macro_rules! mutants {
                 Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
             }
 
-            /// Returns whether simulation runs are expected to find it. The others need an exhaustive search.
+            /// Returns whether simulation runs are expected to find this mutant. All other mutants need an exhaustive
+            /// search.
             #[must_use]
             pub fn is_for_simulation(self) -> bool {
                 self != Mutant::LinkingNotGuarded

@@ -53,7 +53,7 @@ pub enum State {
     Linking,
     /// The holder's messages are replicated.
     Active,
-    /// Some members may have executed packets that others have not. Only the control plane can repair the set.
+    /// Some members may have executed packets that other members have not. Only the control plane can repair the set.
     Poisoned,
 }
 

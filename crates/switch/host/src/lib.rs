@@ -52,10 +52,10 @@ const MAX_NOTES: usize = 64;
 pub struct SwitchConfig {
     /// Address of the control plane.
     pub control: SocketAddr,
-    /// Name of the cluster at the switch. With `None` it is that of the connection manager.
+    /// Name of the cluster at the switch. `None` uses the connection manager's name of the cluster.
     pub cluster: Option<String>,
-    /// Number of set 0 at the switch; the others, up to set 32767, follow. It allows two connection managers of one
-    /// cluster to share a switch.
+    /// Number that set 0 has at the switch. The other sets, up to set 32767, have the numbers after it. Different
+    /// values allow two connection managers of one cluster to share a switch.
     pub first_set: u16,
     /// Time after which another sender may take over the set of a silent one.
     pub lease: Duration,
@@ -183,7 +183,7 @@ pub struct SwitchSets<T> {
     all: Vec<Set>,
     /// `true` if copies may have IPv4 identifications other than 0.
     identified: bool,
-    /// Completions of writes that were never posted, or that failed together with others.
+    /// Completions of writes that were never posted, or that failed together with an earlier write.
     flushed: VecDeque<Completion>,
     /// `true` if some broken set still has writes that are not completed.
     dying: bool,
@@ -286,7 +286,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let rank = rank.filter(|_| spec.members.contains(&sender) && spec.number < SETS).ok_or(odd)?;
         let (qp, n) = (cm.next_qp(), cm.sets.all.len());
         let sends = sender == me;
-        // A LINK needs a place in the queue of its own; receivers post nothing.
+        // A LINK needs an additional place in the queue. Receivers post no requests.
         let (send_depth, recv_depth) = if sends { (config.send_depth + 2, 1) } else { (1, 1) };
         let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth, merges: false };
         make(transport, qp, sender, raw)?;

@@ -50,8 +50,9 @@ struct Group {
     /// Sessions of the ranks that the switch has asked to join again and that have not joined yet.
     awaited: [Option<SessionId>; MOST],
     gid: Option<u16>,
-    /// Time at which the last generation began, and time of the first join that waits.
+    /// Time at which the last generation began.
     began: Option<u64>,
+    /// Time of the first join that waits.
     since: Option<u64>,
 }
 
@@ -62,8 +63,9 @@ pub(crate) type Said = Vec<(SessionId, ToHost)>;
 #[derive(Debug)]
 pub(crate) struct Registry {
     groups: BTreeMap<u16, Group>,
-    /// Upper half of all generation ids of this start, and the number of generations.
+    /// Upper half of all generation ids of this start.
     start: u32,
+    /// Number of generations since this start.
     count: u32,
     /// Number at which the search for a free set begins.
     next_gid: u16,

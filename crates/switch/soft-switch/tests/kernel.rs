@@ -87,7 +87,7 @@ impl Kernel {
         assert_eq!(self.hear(), "ok", "{line}");
     }
 
-    /// Returns the command with which a rank links others.
+    /// Returns the command with which a rank links other members.
     fn link_line(rank: usize, links: &[Link]) -> String {
         let links: Vec<_> =
             links.iter().map(|link| format!(" {} {:x} {:x}", link.rank, link.rkey, link.base)).collect();

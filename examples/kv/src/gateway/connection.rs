@@ -11,7 +11,7 @@
 //! - In a burst, a group receives either only queries, which its leader answers, or all requests in one order. So a
 //!   client that pipelines GET after SET reads the value that it wrote, and a client that only reads needs no position
 //!   in the order.
-//! - A request to several groups, a transaction and WATCH each form a burst of their own.
+//! - A request to several groups, a transaction and WATCH each form a separate burst.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

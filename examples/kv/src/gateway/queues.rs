@@ -144,7 +144,7 @@ impl Queues {
         self.groups[usize::from(group)][usize::from(!ordered)].push(waiter, item);
     }
 
-    /// Adds an item that is sent in a batch of its own, to one group or several.
+    /// Adds an item that is sent in a separate batch, to one group or several.
     pub(super) fn push_alone(&mut self, to: Vec<u16>, changes: bool, waiter: Waiter, item: &[u8]) {
         let payload = [&1u16.to_le_bytes()[..], item].concat();
         let how = if changes { How::Ordered } else { How::Query };

@@ -22,11 +22,13 @@ const PLACE_BYTES: usize = LARGE + 4096 + 64;
 pub(super) struct Provider {
     /// Registered memory: a window of send buffers, followed by a window of receive buffers.
     bare: Bare,
-    /// Buffers of posted receives, in posting order, which is the order of the messages; and free buffers, a stack.
+    /// Buffers of posted receives in posting order, which is the order of the messages.
     posted: VecDeque<usize>,
+    /// Stack of free buffers.
     free: Vec<usize>,
-    /// Number of received messages whose buffers are free again, and number of messages that were consumed.
+    /// Number of received messages whose buffers are free again.
     seen: u64,
+    /// Number of messages that were consumed.
     taken: u64,
 }
 

@@ -7,7 +7,7 @@ use super::super::clock::now;
 use super::super::plain::Exchange;
 use super::super::worker_spec::Task;
 
-/// Largest number of short messages in flight, and number of buffers for them.
+/// Largest number of short messages in flight. There are as many buffers for short messages.
 pub(super) const WINDOW: u64 = 16;
 /// Largest number of long messages in flight. A channel begins with the same window.
 pub(super) const LONG_WINDOW: u64 = 4;

@@ -36,7 +36,7 @@ const PAGE_WORDS: usize = 4096 / WORD;
 /// The specification of a process that will be killed, which its command line carries.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in super::super) struct Mortal {
-    /// Size of its memory, in bytes.
+    /// Size of the process's memory, in bytes.
     bytes: u64,
     /// Port to connect to.
     port: u16,

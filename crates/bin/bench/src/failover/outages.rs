@@ -26,7 +26,7 @@ struct Delivery {
     /// Number of the ballot.
     ballot: u64,
     m: MessageId,
-    /// Time when the message was multicast.
+    /// Time at which the message was multicast.
     sent: u64,
 }
 

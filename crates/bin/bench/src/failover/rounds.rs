@@ -49,7 +49,7 @@ pub(super) struct Kill {
     pub(super) at: u64,
     /// Time just before the restart.
     pub(super) restarted: u64,
-    /// Time when the process had caught up with the others.
+    /// Time at which the process had caught up with the other members.
     pub(super) back: u64,
 }
 

@@ -74,7 +74,7 @@ struct Seen {
     /// Time, number of the ballot, and multicast time of each delivery.
     deliveries: Vec<(u64, u64, u64)>,
     leader: Option<(u64, ProcessId)>,
-    /// The process that has crashed, and the time when the others are notified.
+    /// The process that has crashed, and the time at which the other processes are notified.
     died: Option<(u64, ProcessId)>,
 }
 

@@ -19,8 +19,9 @@ const PORT: u16 = 7388;
 const NUMBER: u16 = 1;
 /// Slightly more than the shortest time between two generations of a set in the control plane.
 const REST: Duration = Duration::from_millis(110);
-/// Number of control packets in a round, and number of times that everything is made anew.
+/// Number of control packets in a round.
 const CONTROLS: usize = 200;
+/// Number of times that all objects are created again.
 const ANEW: usize = 5;
 
 struct Scene {

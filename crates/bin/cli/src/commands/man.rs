@@ -19,7 +19,7 @@ struct Manual {
 struct Page {
     /// Name for `man`, with its section.
     name: String,
-    /// File to which it was written, or `None` if it was printed.
+    /// File to which the page was written, or `None` if the page was printed.
     path: Option<PathBuf>,
     /// The page (roff).
     text: String,

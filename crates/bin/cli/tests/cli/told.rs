@@ -33,18 +33,18 @@ fn stopped_member_is_reported_by_the_others_and_by_itself() {
     running.until(follower, "err", |text| text.contains("this process did not run for "));
 }
 
-/// The others distinguish a rolling restart from a crash.
+/// The running members distinguish a rolling restart from a crash.
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
 fn members_stopped_in_order_are_not_reported_lost() {
     let names = ["g1.1", "g1.2", "g1.3"];
     let mut running = Running::with(&names, 1, 3, SMALL);
     let connected = |text: &str| text.contains("all members are connected");
-    // The others recognise a stop only of a member that they have seen running before.
+    // Members recognize an orderly stop only if they have seen the stopped member running before.
     let a_moment = Duration::from_millis(500);
     names.into_iter().for_each(|name| drop(running.until(name, "err", connected)));
     let mut told = 0;
-    // On a busy machine the others may not poll in time.
+    // On a busy machine the other members may not poll in time.
     for name in names.into_iter().cycle().take(9) {
         std::thread::sleep(a_moment);
         let pid = running.pid(name);

@@ -36,12 +36,12 @@ pub fn missed(plan: &ClusterRuntime, members: &[ProcessId], directory: Option<&P
     members.iter().filter_map(missed).collect()
 }
 
-/// A member that others miss although it runs on this host.
+/// A member that runs on this host although other members cannot reach it.
 pub struct Missed {
     /// Name of the member.
     pub name: String,
     pid: i32,
-    /// The directory of its sockets, if the others do not look there.
+    /// The directory of the member's sockets, if other members do not search there.
     elsewhere: Option<PathBuf>,
 }
 

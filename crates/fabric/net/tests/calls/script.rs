@@ -13,7 +13,7 @@ use super::pair::{Pair, at, inline, span};
 const TO_0: u16 = 1;
 /// Purpose of the region of process 1 that process 0 writes.
 const TO_1: u16 = 2;
-/// Purpose of the region of process 0 that it writes itself.
+/// Purpose of the region that process 0 both owns and writes.
 const OWN: u16 = 3;
 const SERVICE: u16 = 7;
 const DEPTHS: QpConfig = QpConfig::reliable(8, 8);

@@ -32,7 +32,7 @@ pub struct Wish {
     pub address: Option<IpAddr>,
     /// The only device to use (see [`Info::domain`]). `None` uses the nearest device (see [`nearest`]).
     pub device: Option<String>,
-    /// Index of this process among those of its host; see [`Here::turn`].
+    /// Index of this process among the processes of its host; see [`Here::turn`].
     pub turn: usize,
     /// `true` if all peers are on this host. Only then is `shm` considered without being named.
     pub same_host: bool,

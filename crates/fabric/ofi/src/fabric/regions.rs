@@ -1,6 +1,6 @@
 //! Registration, grants and revocation of regions.
 //!
-//! Each grant is a registration of its own with a key that was never used before. A revocation closes the registration.
+//! Each grant is a separate registration with a key that was never used before. A revocation closes the registration.
 //! No provider specifies what then happens to a write that has landed partly. Therefore the peer is first asked, on
 //! every connection with it, to stop using the region. It answers when none of its operations on the region is
 //! outstanding any more, and only then is the registration closed.

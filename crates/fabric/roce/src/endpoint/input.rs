@@ -106,7 +106,7 @@ impl Endpoint {
                 counters.cnp_received += 1;
                 qp.requester.window.notified();
             }
-            // Responses are processed only in this state: in the others no request waits for them.
+            // Responses are processed only in this state. In all other states, no request waits for them.
             Headers::Response(response) if qp.state == State::ReadyToSend => {
                 let mut hearing = Hearing { now, mtu: path.mtu, memory, counters, completions };
                 let verdict = qp.requester.hear(repr.bth.psn, response, packet, &mut hearing);

@@ -44,7 +44,7 @@ struct Limit {
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     limits: HashMap<IpAddr, Limit>,
-    /// The peer of a queue pair, as of its last connection.
+    /// The peer to which each queue pair was last connected.
     peers: HashMap<QpId, IpAddr>,
     notes: VecDeque<String>,
 }

@@ -59,8 +59,8 @@ impl Raw {
         raw
     }
 
-    /// Asserts that the fabric refuses the peer, reports the reason to both sides, closes the connection, and serves
-    /// others.
+    /// Asserts that the fabric refuses the peer, reports the reason to both sides, closes the connection, and still
+    /// serves other peers.
     fn refused(mut self, what: &str) {
         let mut refusal = None;
         until("refused", || {

@@ -177,8 +177,8 @@ impl Candidate<'_> {
 /// Returns whether a candidate's device is on the preferred NUMA node.
 ///
 /// If the node is not configured, the candidate must also be in the network of `first`, the choice without this rule.
-/// On InfiniBand this requires a subnet with a number of its own, because rails with the default subnet number look
-/// alike. On Ethernet, routers connect the networks.
+/// On InfiniBand this requires a subnet with a number that no other subnet has, because rails with the default subnet
+/// number look alike. On Ethernet, routers connect the networks.
 fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) -> bool {
     let subnet = |c: &Candidate<'_>| (!c.gid.is_link_local()).then(|| c.gid.bytes.octets()[..8].to_owned());
     let is_reached = first.gid.kind != GidKind::Ib || subnet(first).is_some_and(|own| subnet(candidate) == Some(own));

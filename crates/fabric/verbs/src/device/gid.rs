@@ -10,7 +10,7 @@ pub enum GidKind {
     RoceV2,
     /// InfiniBand.
     Ib,
-    /// An Ethernet type of its own, which stays within one Ethernet.
+    /// RoCE v1: packets have a separate Ethernet type, so they stay within one Ethernet network.
     RoceV1,
 }
 

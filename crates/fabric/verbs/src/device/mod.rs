@@ -18,9 +18,9 @@ pub use stentor_fabric_net::sysfs::{ROOT, own_node};
 pub struct Device {
     /// Name of the device, such as `mlx5_0` or `rxe0`.
     pub name: String,
-    /// Device file through which processes use it; `None` if `ib_uverbs` does not serve it.
+    /// Device file through which processes use the device; `None` if `ib_uverbs` does not serve the device.
     pub file: Option<PathBuf>,
-    /// NUMA node to which it is attached, if the machine has several.
+    /// NUMA node to which the device is attached, if the machine has several nodes.
     pub numa_node: Option<u32>,
     /// Firmware version as the device reports it.
     pub firmware: String,

@@ -8,7 +8,8 @@
 //! - The held WRITE is the last request of its queue pair: the next request joins it, or is posted after it.
 //! - All parts are in the send queue ([`Outstanding`](super::outstanding::Outstanding)) and occupy slots from the
 //!   moment at which they are posted. Only the device does not have them yet.
-//! - A part lies within the peer's region. A WRITE that the device would refuse is therefore never merged with others.
+//! - A part lies within the peer's region. A WRITE that the device would refuse is therefore never merged with other
+//!   WRITEs.
 //! - Inline data stays in `short` up to the length that the device takes inline. Longer data is stored in registered
 //!   memory, which is freed when the WRITE or a later request of the queue pair completes. If there is no room, the
 //!   part does not join.
@@ -44,7 +45,7 @@ pub(super) struct Held {
     pub(super) place: Place,
     pub(super) remote: Remote,
     pub(super) bytes: u32,
-    /// `true` if one of its parts is signalled.
+    /// `true` if one of the WRITEs that were merged into this one is signalled.
     pub(super) signalled: bool,
 }
 

@@ -29,7 +29,7 @@ pub enum Trouble {
     DeviceLost {
         /// Name of the device.
         device: String,
-        /// Event or error that revealed it.
+        /// Event or error that revealed the failure.
         what: String,
     },
     /// The device reported that a queue pair broke.

@@ -59,20 +59,20 @@ impl fmt::Display for State {
 pub struct Own {
     /// Number of the port.
     pub port: PortNumber,
-    /// Index of its GID in the port's table.
+    /// Index of this end's GID in the port's table.
     pub gid_index: u8,
 }
 
-/// Address of the other end, as it reports it to the connection manager.
+/// Address of the other end, as that end reports it to the connection manager.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
-    /// Number of its queue pair.
+    /// Number of the other end's queue pair.
     pub qp_number: u32,
-    /// Sequence number of its first packet, 24 bits.
+    /// Sequence number of the other end's first packet, 24 bits.
     pub psn: u32,
-    /// GID of its port.
+    /// GID of the other end's port.
     pub gid: Ipv6Addr,
-    /// LID of its port, its address within one InfiniBand subnet.
+    /// LID of the other end's port, which is the port's address within one InfiniBand subnet.
     pub lid: u16,
     /// Largest packet payload that both ports support.
     pub mtu: Mtu,

@@ -60,8 +60,8 @@ const LOSSY: Faults = Faults {
     seed: 5,
 };
 
-/// A suspended member breaks the set within two seconds. The others continue without it. Nothing may be written to its
-/// memory by another path before it has left, and after that no copy lands there.
+/// A suspended member breaks the set within two seconds. The other members continue without it. Before the suspended
+/// member has left, no process may write to its memory by another path. After that, no copy lands there.
 #[test]
 fn suspended_member_is_left_out_and_settles_when_it_resumes() {
     let (mut bed, group) = Group::new(3, Setup::default());
@@ -76,7 +76,7 @@ fn suspended_member_is_left_out_and_settles_when_it_resumes() {
     bed.until("a life of two", |bed| bed.at(0).set_reaches(group.set, ProcessId(1)));
     assert!(!bed.at(0).set_reaches(group.set, ProcessId(2)));
     assert!(bed.at(0).set_settled(group.set, ProcessId(1)) && !bed.at(0).set_settled(group.set, ProcessId(2)));
-    // A write that names the absent member is refused; the others still get theirs.
+    // A write that names the absent member is refused. The other members still receive the writes to them.
     assert!(matches!(group.post(&mut bed, 2, &[8], &[1, 2], 8), Err(PostError::NotReached { .. })));
     group.post(&mut bed, 3, &[9], &[1], 16).unwrap();
     bed.until("a write in a life of two", |bed| bed.done.len() == 1);

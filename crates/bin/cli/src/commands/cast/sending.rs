@@ -6,7 +6,8 @@ use std::time::Instant;
 /// The messages in flight, identified by `R`, in the order in which they were sent. It stops allocating once it has
 /// grown to its largest size.
 pub(super) struct Sending<R> {
-    /// Time when each message was sent, or `None` if it has ended. The first message has not ended.
+    /// For each message, the time at which it was sent, or `None` if the message has ended. The first message has not
+    /// ended.
     all: VecDeque<(R, Option<Instant>)>,
     /// Number of messages that have not ended.
     under_way: usize,
@@ -33,7 +34,7 @@ impl<R: Copy + Ord> Sending<R> {
         self.under_way += 1;
     }
 
-    /// Ends a message. Returns the time when it was sent if it ends for the first time.
+    /// Ends a message. Returns the time at which the message was sent, or `None` if it had ended before.
     pub(super) fn ended(&mut self, request: R) -> Option<Instant> {
         let at = match self.all.front()? {
             (first, _) if *first == request => 0,

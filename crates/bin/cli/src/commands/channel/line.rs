@@ -49,8 +49,9 @@ pub(super) struct Line<F: FabricDiagnostics> {
     troubles: Troubles,
     patience: Option<Duration>,
     moved: Instant,
-    /// Time when the two sides met, and time when only the end of the connection was left.
+    /// Time at which the two sides were connected.
     met: Instant,
+    /// Time at which only the end of the connection was left to do.
     parted: Instant,
 }
 

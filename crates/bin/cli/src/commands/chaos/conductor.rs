@@ -605,7 +605,8 @@ impl<'a> Conductor<'a> {
         written.map_err(|error| Failure::cannot_write(&path, &error))
     }
 
-    /// Ends all faults and waits until every member is back and has delivered as much as the others of its group.
+    /// Ends all faults and waits until every member is back and has delivered as much as the other members of its
+    /// group.
     fn rest(&mut self) -> Result<(), Failure> {
         let now = self.clients.clock().now();
         for member in 0..self.ends.len() {

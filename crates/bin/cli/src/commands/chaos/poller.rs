@@ -1,5 +1,5 @@
-//! A thread per member that polls the member's status and forwards requests to it. A stopped member answers late, and a
-//! separate thread keeps the others from waiting for it.
+//! A thread per member that polls the member's status and forwards requests to it. A stopped member answers late. With
+//! separate threads, queries of the other members do not wait for it.
 
 use std::io;
 use std::path::PathBuf;

@@ -111,7 +111,7 @@ pub(super) fn allowed(args: &args::Chaos, plan: &ClusterRuntime, bounds: &Bounds
 /// The direction and the peer of a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
-    /// `true` if the packets to the member are lost; `false` if those from it are.
+    /// `true` if the packets to the member are lost, `false` if the packets from the member are lost.
     pub(super) inward: bool,
     /// A number that selects one of the other processes; `None` selects all.
     pub(super) other: Option<u64>,

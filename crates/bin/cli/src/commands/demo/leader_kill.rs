@@ -18,7 +18,7 @@ pub(super) struct Crash {
     pub(super) killed: u64,
     /// Time just before the restart.
     pub(super) restarted: u64,
-    /// Time when the client counted on the process again, which means that it had caught up. 0 until then.
+    /// Time at which the client counted on the process again, which means that it had caught up. 0 until then.
     pub(super) back: u64,
 }
 

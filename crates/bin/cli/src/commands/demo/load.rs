@@ -1,4 +1,4 @@
-//! The client: it sends some messages one at a time, and the others as fast as the window allows.
+//! The client: it sends some messages one at a time, and the remaining messages as fast as the window allows.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(super) struct Sent {
     pub(super) to_one: u64,
     /// Sequences of the messages that were sent one at a time, without the warm-up.
     pub(super) alone: std::ops::RangeInclusive<u64>,
-    /// Sequences of the messages that were sent as fast as possible. Empty if the text is short.
+    /// Sequences of the messages that were sent as fast as possible. The range is empty if the text is short.
     pub(super) windowed: std::ops::RangeInclusive<u64>,
     pub(super) counts: Counts,
     /// The provider that carried the client's data, if it is chosen at start.
@@ -37,7 +37,7 @@ pub(super) struct Sent {
     pub(super) troubles: Vec<String>,
     /// The process that was killed.
     pub(super) crash: Option<Crash>,
-    /// Time when everything was delivered everywhere.
+    /// Time at which all messages were delivered at all their destinations.
     pub(super) ended: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Loader<'a, F: FabricDiagnostics> {
     own: RecordedClient<F>,
     rounds: u32,
     leader_kill: Option<LeaderKill<'a>>,
-    /// Time when a message was sent or delivered last.
+    /// Time at which a message was last sent or delivered.
     progress: Instant,
     delivered: u64,
 }

@@ -15,7 +15,7 @@ const STILL_MS: u64 = 2000;
 #[derive(Serialize)]
 pub(super) struct Judged {
     pub(super) group: String,
-    /// `true` if a majority of it works and its messages make progress.
+    /// `true` if a majority of the group works and the group's messages make progress.
     pub(super) ok: bool,
     /// Reason why the group does not work.
     pub(super) reason: Option<String>,
@@ -24,9 +24,9 @@ pub(super) struct Judged {
     pub(super) stands_still: bool,
     /// The leader, if there is one.
     leader: Option<String>,
-    /// Incarnation of its newest state, if a member that answers has one.
+    /// Incarnation of the newest state of the group, if a member that answers has a state.
     pub(super) incarnation: Option<String>,
-    /// Members that have its state and follow the leader, and the leader.
+    /// Members that have the group's state and follow the leader, and the leader.
     working: Vec<String>,
     size: usize,
     /// Number of members that must work.

@@ -14,11 +14,11 @@ pub(super) struct Member {
     /// `leads`, `follows`, `campaigns` or `joins`; `silent` if the process exists but does not answer; `down` if no
     /// process exists; `unknown` if it cannot be asked from here.
     pub(super) state: &'static str,
-    /// Process id on its host, if it is known.
+    /// Process id on the member's host, if it is known.
     pub(super) pid: Option<i32>,
-    /// Reason why it cannot be asked.
+    /// Reason why the member cannot be asked.
     pub(super) why: Option<String>,
-    /// Place on this host where it was found, if that differs from the configuration and the directory.
+    /// Place on this host at which the member was found, if that differs from the configuration and the directory.
     pub(super) note: Option<String>,
     /// Number of messages that another member of its group has delivered and this one has not.
     pub(super) lag: Option<u64>,

@@ -22,7 +22,7 @@ struct Done {
     ended: String,
     incarnation: String,
     leader: String,
-    /// Number of deliveries of its leader.
+    /// Number of deliveries of the group's leader.
     delivered: u64,
     seconds: f64,
 }

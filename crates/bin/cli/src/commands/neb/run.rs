@@ -352,7 +352,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
         Ok(true)
     }
 
-    /// Returns the next line that can be broadcast. Skips at most 63 others in one round.
+    /// Returns the next line that can be broadcast. Skips at most 63 other lines in one round.
     fn next_line(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Option<Vec<u8>> {
         for _ in 0..64 {
             match lines.next() {

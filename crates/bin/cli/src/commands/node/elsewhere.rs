@@ -1,4 +1,4 @@
-//! Members that others miss although they run on this host.
+//! Finds members that run on this host although other members cannot reach them.
 
 use std::path::Path;
 

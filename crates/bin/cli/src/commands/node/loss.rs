@@ -23,8 +23,8 @@ impl<'a> Loss<'a> {
         self.others.iter().filter(|(_, shape, _)| is(*shape)).map(|(name, ..)| *name).collect()
     }
 
-    /// Returns the members that have the group's state or may have it in a moment, including silent ones. The others
-    /// have lost it.
+    /// Returns the members that have the group's state or may have it in a moment, including silent ones. All other
+    /// members have lost the state.
     fn with_memory(&self) -> Vec<&'a str> {
         let may = |shape| matches!(shape, Shape::Works | Shape::Starting | Shape::Silent { remembers: true });
         let others = self.those(may);

@@ -43,7 +43,7 @@ struct Restored {
 struct After {
     /// Number of the last delivery that the state contains.
     n: u64,
-    /// Number of deliveries that are not printed because of it.
+    /// Number of deliveries that are not printed because the state contains their effects.
     skipped: u64,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Sink {
     /// Reason why there is no history any more, and whether it was reported.
     unrecorded: Option<(Failure, bool)>,
     written: Instant,
-    /// Time when deliveries were last printed.
+    /// Time at which deliveries were last printed.
     printed: Instant,
     deliveries: u64,
     /// Number of these that are commands, which are printed.

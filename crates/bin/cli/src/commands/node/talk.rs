@@ -79,8 +79,9 @@ pub(super) struct Talk {
     /// Silent members that were reported, and the time of their silence at the last look.
     silent: BTreeMap<ProcessId, Duration>,
     silences: Repeats<ProcessId>,
-    /// Time since which there is no majority, and the schedule of reports about that.
+    /// Time since which there is no majority.
     lack: Option<Instant>,
+    /// Schedule of the reports that there is no majority.
     lacks: Repeats<()>,
     ready: bool,
     stranded: bool,

@@ -34,11 +34,11 @@ pub(super) struct Watching {
     args: args::Node,
     plan: Arc<ClusterRuntime>,
     output: Output,
-    /// Stopped when standard input ends.
+    /// Flag that is set when standard input ends.
     input: Arc<Stop>,
-    /// `None` before the member has started, and after the node's end.
+    /// The parts that exist while the member runs. `None` before the start of the member and after the end of the node.
     begun: Option<Begun>,
-    /// Stopped when the node no longer waits for the reader of its deliveries.
+    /// Flag that is set when the node no longer waits for the reader of its deliveries.
     ends: Arc<Stop>,
     /// The ballot in which this member leads.
     led: Option<Ballot>,

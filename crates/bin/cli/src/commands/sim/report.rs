@@ -24,7 +24,7 @@ pub(super) struct Simulated {
     pub(super) plant: Option<&'static str>,
     #[serde(flatten)]
     pub(super) totals: Totals,
-    /// Number of faults of each claimed kind, and of others that happened.
+    /// Number of faults of each claimed kind, and of each other kind that happened.
     pub(super) faults: BTreeMap<&'static str, u64>,
     /// Claimed kinds of faults that never happened.
     pub(super) unseen_faults: Vec<&'static str>,
@@ -387,7 +387,7 @@ impl Simulated {
     }
 }
 
-/// Returns the counts of the claimed kinds of faults, and of the others that happened.
+/// Returns the counts of the claimed kinds of faults, and of all other kinds that happened.
 fn told(faults: &FaultCounts, nemesis: &NemesisCounts, claims: &[&str]) -> BTreeMap<&'static str, u64> {
     let all = faults.named().into_iter().chain(nemesis.named());
     all.filter(|(kind, count)| *count > 0 || claims.contains(kind)).collect()

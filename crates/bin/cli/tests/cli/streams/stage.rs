@@ -21,9 +21,9 @@ const A_WHILE: Duration = Duration::from_millis(800);
 /// The command that a cell tests.
 pub(super) struct Actor {
     pub(super) child: Child,
-    /// File with its standard error, unless the cell redirects that elsewhere.
+    /// File with the command's standard error, unless the cell redirects it elsewhere.
     err: PathBuf,
-    /// The test's ends of its streams.
+    /// The test's ends of the command's standard streams. A stream without such an end is `None`.
     input: Option<File>,
     output: Option<File>,
     _unread: Option<File>,

@@ -50,15 +50,15 @@ struct Caller {
     number: u64,
     process: ChildProcess,
     records: Option<Records>,
-    /// Time when its process was started.
+    /// Time at which the client's process was started.
     since: u64,
-    /// `true` once it has its session.
+    /// `true` once the client has its session.
     joined: bool,
-    /// `true` once it was asked to make no more calls.
+    /// `true` once the client was asked to make no more calls.
     drains: bool,
     /// Time of the restart, if the client was killed.
     again: Option<u64>,
-    /// Calls that were not answered yet: the groups, and the time of the call.
+    /// Calls that were not answered yet, with the groups and the time of each call.
     open: BTreeMap<u64, (Vec<usize>, u64)>,
     begun: u64,
     ended: u64,

@@ -22,11 +22,12 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::commands::chaos) struct NodeSpec {
     pub(in crate::commands::chaos) name: String,
-    /// The file for the records of its inputs.
+    /// The file in which the member records its inputs.
     pub(in crate::commands::chaos) log: PathBuf,
     pub(in crate::commands::chaos) wait: String,
-    /// `true` if the network can have faults; and the seed of lost packets.
+    /// `true` if the network can have faults.
     pub(in crate::commands::chaos) faults: bool,
+    /// Seed of lost packets.
     pub(in crate::commands::chaos) seed: u64,
 }
 

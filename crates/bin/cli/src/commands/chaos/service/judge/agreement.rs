@@ -15,7 +15,7 @@ pub(super) type Events = Vec<(Told, Vec<String>)>;
 pub(super) struct GroupOrder {
     /// Place and inputs, by index.
     pub(super) places: BTreeMap<u64, (Place, Events)>,
-    /// Place of each command, by its token.
+    /// Place of each command, by the token of the command.
     pub(super) commands: HashMap<u64, Place>,
 }
 

@@ -41,8 +41,9 @@ pub(in crate::commands::chaos) struct ServiceCounts {
     wide: u64,
     /// Number of answered reads, by consistency level.
     reads: BTreeMap<&'static str, u64>,
-    /// Number of calls that were not applied, and of calls with an unknown outcome.
+    /// Number of calls that were not applied.
     not_applied: u64,
+    /// Number of calls with an unknown outcome.
     unknown: u64,
     /// Number of calls with an unknown outcome that were applied.
     unknown_applied: u64,
