@@ -13,7 +13,7 @@ use crate::cargo::{Context, capture, run};
 use crate::programs;
 use crate::step::Outcome;
 
-/// Seeds of the multicast without mutants. Within as many seeds each mutant must be found.
+/// Seeds of the multicast without mutants. Each mutant must be found within the same number of seeds.
 const SEEDS: u64 = 1000;
 /// Maximum time of a simulation run without mutants on two cores, in seconds. It is five times the longest run on an
 /// idle machine. So a run that hangs is found, and a slow machine does not fail the step.

@@ -299,7 +299,7 @@ const LOOKS: u32 = 1 << 30;
 /// Calls `look` without a pause until it returns a value.
 ///
 /// # Errors
-/// The error of `look`, or if no value comes.
+/// Returns the error of `look`. Also fails if `look` returns no value for a long time.
 #[inline]
 pub fn spin<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     for _ in 0..LOOKS {

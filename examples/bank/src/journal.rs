@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) counts: Counts,
 }
 
-/// A file that holds the last entry, and never a part of one. A teller that no process continues has no file.
+/// A file that holds the last entry, and never a partial entry. A teller that no process continues has no file.
 #[derive(Debug)]
 pub struct Journal(Option<PathBuf>);
 

@@ -14,7 +14,7 @@ use stentor_bank::Bank;
 /// Interval at which the process checks whether to end and whether it leads.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The lines that a node prints when it becomes leader and when it stops to lead.
+/// The lines that a node prints when it becomes leader and when it stops leading.
 pub(crate) const LEADS: &str = "leads";
 pub(crate) const FOLLOWS: &str = "follows";
 

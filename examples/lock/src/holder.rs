@@ -78,8 +78,8 @@ impl Holder {
         &self.client
     }
 
-    /// Acquires a lock if it is free. A session that holds the lock already receives the same token again. Its lease is
-    /// renewed if it is an earlier one.
+    /// Acquires a lock if it is free. A session that holds the lock already receives the same token again. If the
+    /// session holds the lock with a lease that an earlier command granted, this function renews that lease.
     ///
     /// # Errors
     /// If the group does not answer, or the lease is too short.

@@ -129,8 +129,8 @@ fn behind_pattern(line: &str) -> &str {
     }
 }
 
-/// Scans a line for commands. `open` is the quote that is still open from the line before. Returns the one that is open
-/// at the end of this line.
+/// Scans a line for commands. `open` is the quote that is still open from the line before. Returns the quote that is
+/// open at the end of this line.
 fn scan(line: &str, open: Option<char>, found: &mut BTreeSet<String>) -> Option<char> {
     let (mut begins, mut word, mut quotes) = (open.is_none(), String::new(), Vec::from_iter(open));
     let mut characters = line.chars().chain(['\n']).peekable();

@@ -150,7 +150,7 @@ fn taken<T>(pipe: &mut Option<T>) -> Result<T> {
     pipe.take().context("a pipe is not there")
 }
 
-/// Reads everything, compares it with the sent bytes, and writes it to `to`. Returns the number of bytes.
+/// Reads all bytes, compares them with the sent bytes, and writes them to `to`. Returns the number of bytes.
 fn compare(mut from: impl Read, mut to: impl Write) -> Result<u64> {
     let (mut wanted, mut expected, mut found) = (Bytes::new(), vec![0; CHUNK], vec![0; CHUNK]);
     let mut bytes = 0;

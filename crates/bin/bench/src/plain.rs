@@ -47,7 +47,7 @@ pub(super) fn lines_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE_WORDS * WORD).max(1)
 }
 
-/// Hands cache lines over. Every word is stored, and the last one signals completion.
+/// An exchange of cache lines. The sender stores every word, and the last word signals that all have been stored.
 pub(super) struct Lines<'a> {
     out: &'a [Word],
     back: &'a [Word],

@@ -10,7 +10,7 @@ use super::shared_area::SharedArea;
 
 /// Carries the steps of a chain.
 pub(super) trait Way {
-    /// Receives everything that has arrived. The result of [`sees`](Self::sees) changes only by this call.
+    /// Receives all records that have arrived. The result of [`sees`](Self::sees) changes only by this call.
     fn look(&mut self) -> io::Result<()>;
 
     /// Sends a step with the payload of the message, which has `bytes` bytes.

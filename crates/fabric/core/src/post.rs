@@ -105,7 +105,7 @@ pub enum Verb<'a> {
         local: Span,
         /// The word in the peer's memory.
         remote: RemoteSpan,
-        /// The expected value: the swap happens if the word equals it.
+        /// The expected value. The swap happens if the word equals this value.
         expected: u64,
         /// The new value.
         new: u64,
@@ -284,7 +284,7 @@ pub enum Operation<D, L, R> {
         local: L,
         /// The word in the peer's memory.
         remote: R,
-        /// The expected value: the swap happens if the word equals it.
+        /// The expected value. The swap happens if the word equals this value.
         expected: u64,
         /// The new value.
         new: u64,

@@ -211,7 +211,7 @@ pub(crate) fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolle
             },
         };
         pid = if found == 0 { pid } else { found };
-        // A child that a dying process was just starting may hold its sockets for a moment.
+        // A dying process may have just started a child, which holds the sockets of the process for a moment.
         let lingers = if pid > 0 && !is_ending(pid) { BRIEF } else { LINGER };
         if since.elapsed() > lingers {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());

@@ -15,8 +15,8 @@ pub fn is_ending(pid: i32) -> bool {
     of("stat").map_or(true, |stat| says_ending(&stat)) || of("status").map_or(true, |status| says_killed(&status))
 }
 
-/// Returns whether SIGKILL is pending in the contents of `/proc/PID/status`. On a busy machine a killed process may run
-/// late.
+/// Returns whether SIGKILL is pending in the contents of `/proc/PID/status`. On a busy machine, a killed process may
+/// not run, and therefore not end, for a while.
 fn says_killed(status: &str) -> bool {
     let pending = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
     let mut pending = pending.filter_map(|set| u64::from_str_radix(set.trim(), 16).ok());

@@ -115,7 +115,7 @@ impl Control {
         epoll::add(epoll, signal, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)
     }
 
-    /// Returns whether a socket is readable. Waits for that at most for `timeout`.
+    /// Waits until a socket is readable, but at most for `timeout`. Returns whether a socket is readable.
     pub(crate) fn readable(&self, timeout: Duration) -> io::Result<bool> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];

@@ -360,7 +360,8 @@ impl State {
         }
     }
 
-    /// Posts a receive. This is possible before the queue pair is connected, so that no receive is missing when it is.
+    /// Posts a receive. This is possible before the queue pair is connected, so that the first message of the peer
+    /// finds a receive.
     fn post_recv(&mut self, me: ProcessId, qp: QpId, recv: PostedRecv) -> Result<(), PostError> {
         let entry = self.processes[me.index()].qps.get(qp.index()).ok_or(PostError::UnknownQp(qp))?;
         if entry.state == QpState::Error {

@@ -1,4 +1,5 @@
-//! The way of messages from the initiator's NIC to the responder's, and of the answers back.
+//! The transport of messages from the initiator's NIC to the responder's NIC, and of the answers in the opposite
+//! direction.
 
 use stentor_fabric::{Completion, ProcessId, QpId, Status};
 
@@ -180,7 +181,7 @@ impl State {
     }
 
     /// Fixes the contents of messages before their sources may be reused or vanish. Messages that left the NIC keep
-    /// their data; the others are dropped.
+    /// their data; all other messages are dropped.
     pub(crate) fn freeze(&mut self, process: ProcessId, qp: Option<QpId>) {
         for id in self.messages.in_use() {
             let now = self.now;

@@ -75,8 +75,8 @@ impl Testbed for Bed {
         std::thread::sleep(Duration::from_micros(20));
     }
 
-    /// Few rounds suffice, because each one takes almost a millisecond in the guest, and packets arrive while their
-    /// sender is still sending.
+    /// Returns the number of rounds to wait. Few rounds suffice, because each round takes almost a millisecond in the
+    /// guest, and packets arrive while their sender is still sending.
     fn settling(&self) -> usize {
         50
     }

@@ -73,8 +73,8 @@ impl Case<'_> {
         if ahead > 1 && !(mutant!(self.mutant, NoBarrier) && self.held() && state == State::Active) {
             return self.rule_ahead(state);
         }
-        // Everything before this packet is done. An error in it is therefore its sender's, and not the effect of a lost
-        // packet.
+        // All packets before this one are done. An error in this packet is therefore caused by its sender, and not by a
+        // lost packet.
         let Ok(control) = &self.control else {
             return Ruling::Refuse(Cause::BadControl, NakCode::InvalidRequest);
         };

@@ -37,7 +37,7 @@ pub struct Config {
     /// Minimum time between two congestion notifications to a holder, in nanoseconds.
     pub notice_interval_ns: u64,
     /// UDP source ports at the forward address and at the backward address, if packets cannot keep the port of the
-    /// packet that they derive from: a socket has only one. With `None` packets keep it.
+    /// packet that they derive from: a socket has only one port. With `None` packets keep the port.
     pub source_ports: Option<[u16; 2]>,
     /// `true` if the ICRC of data is checked, too. A pipeline cannot do that, because it does not see the payload.
     /// Without the check, the switch may mistake a packet with damaged headers for another packet. The receivers then

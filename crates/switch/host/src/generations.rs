@@ -50,7 +50,7 @@ impl<T: SetTransport> SwitchSets<T> {
         Ok(())
     }
 
-    /// Sends a join for the current life, if the session is ready and the switch does not know this life.
+    /// Sends a join message for the current life, if the session is ready and the switch does not know this life.
     fn enrol(cm: &mut Cm<T>, n: usize) {
         let connecting = cm.state(cm.sets.all[n].qp) == Some(QpState::Connecting);
         let Some(config) = &cm.sets.config else { return };
@@ -109,7 +109,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.tell(Event::Disconnected { qp, peer: me });
     }
 
-    /// Sends the switch a leave for the current life, if the switch knows this life.
+    /// Sends the switch a leave message for the current life, if the switch knows this life.
     fn tell_left(cm: &mut Cm<T>, n: usize) {
         let set = &mut cm.sets.all[n];
         if std::mem::take(&mut set.joined)

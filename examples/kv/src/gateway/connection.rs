@@ -155,8 +155,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns whether the gateway reads from this client. It does not while the client's input or output buffer is
-    /// full: an epoll event that is not handled would return at once.
+    /// Returns whether the gateway reads from this client. The gateway does not read while the client's input or output
+    /// buffer is full, because epoll would report an unhandled event again at once.
     fn reads(&self) -> bool {
         let has_room = self.input.len() - self.from < 2 * LONGEST_REQUEST;
         !self.closing && !self.ended && has_room && !self.is_full()
@@ -313,8 +313,8 @@ impl Connection {
         self.answer_with(|writer| writer.simple("QUEUED"));
     }
 
-    /// Rejects a request between MULTI and EXEC. It breaks the transaction, because the client counts on one reply for
-    /// each command.
+    /// Rejects a request between MULTI and EXEC. The rejection breaks the transaction, because the client expects one
+    /// reply for each command.
     fn refuse_in_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.broken = true;

@@ -270,7 +270,8 @@ impl Queues {
         self.recycle(batch);
     }
 
-    /// Handles a batch that was applied nowhere. Queues it again until [`PATIENCE`] has passed; then returns it.
+    /// Handles a batch that no group has applied. Queues the batch again until [`PATIENCE`] has passed, and returns it
+    /// after that.
     pub(super) fn refused(&mut self, batch: Batch, why: Refused) -> Option<Batch> {
         let passes = is_passing(why) || matches!(why, Refused::Unanswered(_) | Refused::Closed);
         if !passes || batch.is_old() {

@@ -57,7 +57,7 @@ pub(super) fn stream(task: &Task<'_>, line: &mut impl Line) -> Result<(), Failur
     let window = window(bytes);
     let half = window / 2;
     for count in [command.warmup, command.iterations] {
-        // A multiple of half a window, so that the last message is acknowledged.
+        // The count must be a multiple of half a window, so that the last message is acknowledged.
         let count = count.next_multiple_of(half).max(half);
         let (start, mut answered) = (now(), 0);
         for n in 0..count {

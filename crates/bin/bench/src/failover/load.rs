@@ -22,7 +22,7 @@ pub(super) struct Load<F: FabricDiagnostics> {
     own: RecordedClient<F>,
     rng: SimRng,
     groups: u64,
-    /// Time between two messages; `None` if they follow one another as long as there is room.
+    /// Time between two messages; `None` if each message follows the previous one as soon as there is room.
     interval: Option<Duration>,
     due: Instant,
     /// The next message, and whether it is in the history already.

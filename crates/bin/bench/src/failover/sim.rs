@@ -33,7 +33,8 @@ pub(super) struct Sign {
     pub(super) timeout_min: Duration,
     /// Silence above this always is.
     pub(super) timeout_max: Duration,
-    /// Time from the crash to the notification of the other members. Without one, they must detect it themselves.
+    /// Time from the crash to the notification of the other members. With `None` there is no notification, and the
+    /// members must detect the crash themselves.
     pub(super) told_after: Option<Duration>,
     /// Time that the group runs before the crash, in nanoseconds.
     settles_ns: u64,

@@ -99,8 +99,8 @@ fn bounds_of_a_cluster_on_hosts_need_only_addresses() {
 #[test]
 fn multicast_is_measured_one_at_a_time_and_with_a_window() {
     let args = ["bench", "multicast", "-n", "400", "--rounds", "2", "--window", "16", "--wait", "yield", "--json"];
-    // On a busy machine, members wait for each other so long that they ask again. A member that gets no processor is
-    // excluded and receives no writes. Neither shows the writes of an unloaded message.
+    // On a busy machine, members wait for each other so long that they repeat requests. A member that gets no processor
+    // is excluded and receives no writes. In both cases, the number of writes is not that of an unloaded message.
     let is_unloaded = |document: &Value| {
         let mut writes = rows(document).iter().map(|row| &row["writes"]);
         writes.all(|writes| writes["per_message"].as_f64().unwrap() <= 36.5 && writes["by_step"]["body"] == 6.0)

@@ -32,7 +32,7 @@ pub struct HistoryFile {
     path: PathBuf,
     /// Bytes of the whole lines that were written.
     bytes: u64,
-    /// End of the reserved space, as an offset. `u64::MAX` on file systems that cannot reserve.
+    /// End of the reserved space, as an offset. `u64::MAX` on file systems that cannot reserve space.
     reserved: u64,
     /// Limit of the size of files (`RLIMIT_FSIZE`), in bytes.
     most: u64,

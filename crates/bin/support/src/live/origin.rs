@@ -1,4 +1,5 @@
-//! The origin of a process in one line, for operators who compare it between processes that do not meet.
+//! The origin of a process in one line, for operators who compare the origins of processes that do not connect to each
+//! other.
 
 use std::path::Path;
 

@@ -69,7 +69,7 @@ impl Ledger {
     }
 
     /// Returns whether an earlier unsignalled request on the queue pair has a completion that is still in the queue.
-    /// Reporting a success would then claim that this request is done.
+    /// Reporting the success of request `number` would then claim that the earlier request is done.
     pub(super) fn is_held_up(&self, qp: QpId, number: u64) -> bool {
         let before = self.posted.iter().take(number.saturating_sub(self.first) as usize).flatten();
         before.filter(|one| one.qp == qp && !one.signalled).any(|one| !one.taken)

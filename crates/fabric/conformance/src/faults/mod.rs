@@ -1,4 +1,5 @@
-//! A wrapper that reorders requests and completions: it emulates what EFA may do, on fabrics that do not do it.
+//! A wrapper that reorders requests and completions. It emulates the reordering that EFA permits on fabrics that do not
+//! reorder.
 
 mod config;
 mod ledger;

@@ -23,7 +23,7 @@ const OUTER: usize = 28;
 pub struct Inlet {
     address: Ipv4Addr,
     socket: OwnedFd,
-    /// Only prevents the kernel from answering "port unreachable".
+    /// Socket whose only purpose is to prevent the kernel from answering "port unreachable".
     _silencer: Option<OwnedFd>,
     inbox: Inbox,
     /// Number of bytes before each datagram for reconstructed headers.

@@ -235,8 +235,9 @@ struct ControlMessages {
 /// Buffers for a batch of received datagrams.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    /// Buffers begin at cache lines, from index `first` on, because copies to them are faster, also in the kernel.
+    /// The buffers. Each begins at a cache line, because copies to it are then faster, also in the kernel.
     buffer: Vec<u8>,
+    /// Index of the first buffer in `buffer`.
     first: usize,
     /// Length of one buffer with its margin, in bytes: a multiple of a cache line.
     room: usize,

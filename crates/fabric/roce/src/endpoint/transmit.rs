@@ -182,7 +182,7 @@ fn is_there(wqe: &Wqe, memory: &Memory) -> bool {
     }
 }
 
-/// Returns the number of packets that one request of a READ asks for, from `packet` on.
+/// Returns the number of packets, beginning at `packet`, that one request of a READ asks for.
 pub(crate) fn piece(wqe: &Wqe, packet: u32) -> u32 {
     (READ_PIECE - packet % READ_PIECE).min(wqe.packets - packet)
 }
@@ -205,7 +205,7 @@ fn message(wqe: &Wqe, position: Position) -> Message {
     }
 }
 
-/// Returns a separate WRITE for `bytes` bytes of a WRITE, from `offset` on.
+/// Returns a separate WRITE for the `bytes` bytes at `offset` of a WRITE.
 fn part(wqe: &Wqe, offset: u32, bytes: u32) -> Message {
     Message::WriteOnly(Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes })
 }

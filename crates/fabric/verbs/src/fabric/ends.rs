@@ -268,7 +268,8 @@ impl VerbsDevice {
         PostError::NotReady { qp, state: QpState::Error }
     }
 
-    /// Ends the life of an end. The first outstanding request completes with `status`, all others as flushed.
+    /// Ends the life of an end. The first outstanding request completes with `status`, and all later requests complete
+    /// as flushed.
     fn shut(&mut self, qp: QpId, status: Status) {
         let Some(pair) = self.halves[qp.index()].pair.take() else { return };
         // A device that was removed refuses this, but the queue pair is destroyed all the same.

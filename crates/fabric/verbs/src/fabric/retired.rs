@@ -34,7 +34,7 @@ impl Retired {
         key: impl Fn(&R) -> u32,
         mut make: impl FnMut() -> Result<R, E>,
     ) -> Result<Option<R>, E> {
-        // While these objects exist, the device assigns other keys to further ones.
+        // While these objects exist, the device assigns other keys to objects that are created later.
         let mut stale = Vec::new();
         while stale.len() < TRIES {
             let made = make()?;

@@ -1,4 +1,4 @@
-//! The host's side of a set: how its sender has each write copied to the members that it is for.
+//! The host's side of a set: the requests with which a sender makes the switch copy each write to its target members.
 //!
 //! A [`Sender`] is pure. The caller passes it writes, and it returns the requests to post, in order, to the queue pair
 //! that is connected to the switch. A write that fits the member list of the switch is posted at once. A write to other

@@ -198,7 +198,7 @@ impl Sender {
         }
     }
 
-    /// Starts with a new queue pair. Forgets everything that was posted to the last one.
+    /// Starts with a new queue pair. Forgets all requests that were posted to the previous queue pair.
     pub fn begin(&mut self, session: Session) {
         self.entries.clear();
         self.changes.clear();
@@ -259,7 +259,7 @@ impl Sender {
         let token = self.token(self.posted);
         let signalled = match self.entries.get(self.posted)?.kind {
             Kind::Link => {
-                // The request before is signalled, so its completion will trigger the next call.
+                // The previous request is signalled, so its completion will trigger the next call.
                 let before = self.posted.checked_sub(1).and_then(|before| self.entries.get(before));
                 if before.is_some_and(|before| before.signalled) {
                     return None;
@@ -570,7 +570,7 @@ mod tests {
                     expected.extend(targets.iter().map(at));
                     told.extend(tell.then_some(n as u64));
                 } else {
-                    // A write is refused only while others are outstanding.
+                    // A write is refused only while other writes are outstanding.
                     prop_assert!(sender.outstanding() > 0);
                 }
             }

@@ -12,7 +12,7 @@ const OPCODES: [u8; 11] = [0x00, 0x01, 0x03, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a,
 /// Wireshark's verdict on a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dissected {
-    /// Only a separator if there is no complaint.
+    /// Wireshark's complaints. Without a complaint, this is only a separator.
     pub(crate) complaints: String,
     pub(crate) opcode: u8,
 }

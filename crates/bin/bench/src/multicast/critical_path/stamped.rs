@@ -12,8 +12,8 @@ use stentor_fabric::{
 
 use super::log::{Log, Mark};
 
-/// Another fabric that records a time for every flush of writes. All writes of a flush share one time: after its fence
-/// the last of them is visible, and one reading of the clock disturbs the path less than one per write.
+/// A wrapper of a fabric that records a time for every flush of writes. All writes of a flush share one time: after its
+/// fence the last of them is visible, and one reading of the clock disturbs the path less than one per write.
 #[derive(Debug)]
 pub(super) struct Stamped<F> {
     inner: F,

@@ -12,8 +12,9 @@ const HOLDER: usize = 0;
 const SWEEPS: usize = 1;
 /// Word of the first line: 1 if a leader has written to other processes in this pass of the leaders.
 const LED: usize = 2;
-/// Time for the measured process to react to a write, in nanoseconds; and addition for each byte of the payload.
+/// Time for the measured process to react to a write, in nanoseconds.
 const GAP_NS: u64 = if cfg!(debug_assertions) { 100_000 } else { 10_000 };
+/// Additional time for each byte of the payload, in nanoseconds.
 const GAP_PER_BYTE_NS: u64 = 1;
 
 /// Returns the pause of all other processes after a write, in nanoseconds. A reaction that takes longer was

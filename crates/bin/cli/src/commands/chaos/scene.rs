@@ -19,8 +19,8 @@ use crate::args;
 
 /// The most processes of a cluster, all of which share this host.
 const MOST_PROCESSES: usize = 100;
-/// The number of distinct address ranges. Concurrent runs use different ones if their process ids differ by less than
-/// this.
+/// The number of distinct address ranges. Concurrent runs use different ranges if their process ids differ by less than
+/// this number.
 const NETWORKS: u32 = 60;
 /// The directory of one run, with the configuration that the user named or that was made for the run.
 pub(super) struct Scene {

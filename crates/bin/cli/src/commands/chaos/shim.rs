@@ -1,5 +1,5 @@
-//! Wrong clocks: members are started with libfaketime, which reads from a file how far the wall clock of its process is
-//! off. The monotonic clock is not changed.
+//! Wrong clocks: members are started with libfaketime, which reads the error of its process's wall clock from a file.
+//! The monotonic clock is not changed.
 //!
 //! A process reads its wall clock some ten times per second, and libfaketime reads the file each time, which takes 2
 //! µs. The offset is a property of the file, so a wrong clock stays wrong in the member's next process.

@@ -66,7 +66,7 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
 }
 
 /// Creates a key that only this user may read. An existing key is kept, because other hosts may have it. Returns
-/// whether there was one.
+/// whether a key existed.
 fn make_key(path: &Path) -> Result<bool, Failure> {
     match write_key(path) {
         Ok(()) => Ok(false),

@@ -276,7 +276,7 @@ impl<F: FabricDiagnostics> Serving<'_, F> {
     }
 
     /// Reports refused connections, such as those of a process of another cluster or with another configuration.
-    /// Returns an error if no process ever accepted this one, and most others never will.
+    /// Returns an error if no other process has ever accepted this one, and most other processes will never accept it.
     fn refusals(&mut self, names: &[&str], say: impl Fn(&str)) -> Result<(), Failure> {
         let named = |process: ProcessId| names[process.index()].to_owned();
         self.refusals.take(self.node.fabric_mut(), named, &say);

@@ -304,7 +304,8 @@ impl Talk {
         format!("{name} {begins}: {}{also}", all.join("; "))
     }
 
-    /// Returns the failure that ends this process: no process has ever accepted it, and most others never will.
+    /// Returns the failure that ends this process: no other process has ever accepted it, and most other processes will
+    /// never accept it.
     pub(super) fn final_word(&mut self) -> Option<Failure> {
         let Talk { refusals, peers, plan, name, .. } = self;
         if peers.iter().any(|peer| peer.seen) {

@@ -13,7 +13,7 @@ use super::INSIDE;
 use super::bound::{Bound, ControlGroup, is_root, mount, room};
 use crate::support::{Scratch, stentor};
 
-/// The first unused user id. Each cell has a user id for itself, so that its processes are counted separately.
+/// The first unused user id. Each cell has a separate user id, so that its processes are counted separately.
 const USER: u32 = 52_000;
 /// Size of a disk that fills, in bytes.
 const DISK: u64 = 8 << 20;

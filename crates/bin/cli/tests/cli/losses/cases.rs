@@ -79,8 +79,8 @@ fn start_all(scene: &mut Scene, draw: &mut Draw, names: &[String]) {
     }
 }
 
-/// All members of one group lose their memory while the other groups go on. In some seeds a member of another group is
-/// suspended.
+/// All members of one group lose their memory while the other groups continue. In some seeds a member of another group
+/// is suspended.
 fn one_of_three(draw: &mut Draw) -> Result<Found, String> {
     let mut scene = with_traffic(draw)?;
     let group = 1 + draw.below(3) as usize;

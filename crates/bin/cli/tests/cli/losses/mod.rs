@@ -7,7 +7,7 @@
 //! - a group that some process remembers does not begin, and its members report which process remembers it and the
 //!   remedy;
 //! - the group begins when an operator resets it, or when no process remembers it any more;
-//! - the other groups go on, and settle what was in progress;
+//! - the other groups continue, and settle the multicasts that were in progress;
 //! - all members deliver later multicasts;
 //! - the histories of all lives pass the check.
 
