@@ -15,7 +15,7 @@ pub enum Scheme {
     /// lengths.
     #[default]
     Eager = 2,
-    /// WRITE_WITH_IMM into slots that the receiver owns, for fabrics without tags. A short message is sent behind its
+    /// WRITE_WITH_IMM into slots that the receiver owns, for fabrics without tags. A short message is sent after its
     /// length.
     Counted = 3,
 }

@@ -27,7 +27,7 @@ enum Phase {
 /// One connection with one peer: a state machine that consumes completions and returns the operations to post.
 ///
 /// Its driver must post the receives of [`next_recv`](Connection::next_recv) before the sends of
-/// [`next_send`](Connection::next_send), because the credits in control messages stand for posted receives.
+/// [`next_send`](Connection::next_send), because the credits in control messages represent posted receives.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Connection {
     config: Config,
@@ -284,7 +284,7 @@ impl Connection {
         Some(snapshot)
     }
 
-    /// Returns whether everything that the peer will ever send has arrived.
+    /// Returns whether all messages that the peer will ever send have arrived.
     fn all_came(&self) -> bool {
         self.ending.peer_finished.is_some_and(|total| self.inbound.has_all(total))
     }
@@ -292,7 +292,7 @@ impl Connection {
     /// Returns the complete state to send to the peer.
     fn snapshot(&self) -> Snapshot {
         let finished = (self.ending.finishing && self.outbound.is_staged()).then(|| self.outbound.sent());
-        // No message follows the last one. The peer has sent everything, so it needs no further credits.
+        // No message follows the last one. The peer has sent all its messages, so it needs no further credits.
         let last = (finished.is_some() && self.all_came()).then(|| self.controls.sent() as u32 + 1);
         Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
     }
@@ -449,14 +449,14 @@ impl Connection {
         }
     }
 
-    /// Returns whether the peer has finished and everything was read.
+    /// Returns whether the peer has finished and all its messages were read.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.all_came() && self.inbound.is_read()
     }
 
-    /// Finishes writing; reading continues. The connection closes when both ends have finished and have read
-    /// everything.
+    /// Finishes writing; reading continues. The connection closes when both ends have finished and have read all
+    /// messages.
     ///
     /// # Errors
     /// Returns [`WriteError::Busy`] if a message is handed over only in part.
@@ -486,7 +486,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Discards arriving messages from now on.
+    /// Makes the connection discard all messages that arrive later.
     pub fn discard(&mut self) {
         self.ending.discarding = true;
         self.advance();

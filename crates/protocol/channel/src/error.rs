@@ -171,7 +171,7 @@ pub enum WriteError {
     /// The message before it has not been handed over completely.
     #[error("the message before it is not handed over yet: {left} bytes are left")]
     Busy {
-        /// Number of its bytes that are left.
+        /// Number of bytes of that earlier message that are not handed over yet.
         left: u64,
     },
     /// The connection is closed, closing or failed.

@@ -36,9 +36,9 @@ pub struct Piece {
 /// The way in which a message was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Came {
-    /// By a length, or a whole message, in this slot.
+    /// A length announced the message, or the whole message arrived in place of its length, in this slot.
     Length(u16),
-    /// By the piece with this number, which is the whole message.
+    /// The piece with this number is the whole message, and no length was sent.
     Alone(u64),
 }
 
@@ -400,12 +400,12 @@ impl Inbound {
         self.arrived == total
     }
 
-    /// Returns whether more lengths or pieces arrived than the peer says it sent.
+    /// Returns whether more lengths or pieces arrived than the peer has reported as sent.
     pub(crate) fn has_more_than(&self, total: [u64; 2]) -> bool {
         self.arrived[0] > total[0] || self.arrived[1] > total[1]
     }
 
-    /// Returns whether everything that arrived was read.
+    /// Returns whether all messages that arrived were read.
     pub(crate) fn is_read(&self) -> bool {
         self.messages.is_empty()
     }
@@ -473,8 +473,8 @@ mod tests {
         pieces_posted(inbound);
     }
 
-    /// Such a message uses no receive for a length, and is granted a length again as if it had. Sequences wrap during
-    /// the test.
+    /// A message of one piece uses no receive for a length. A credit for a length is granted for it nevertheless.
+    /// Sequences wrap during the test.
     #[test]
     fn single_piece_message_returns_its_credits() {
         let first_sequence = u32::MAX - 2;

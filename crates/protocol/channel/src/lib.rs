@@ -26,7 +26,7 @@
 //!   message of 4096 bytes is 4096 bytes of the fabric. Lengths and pieces have separate numbers. A message of one
 //!   piece is sent without a length in front if the peer has a receive for it; its tag holds both numbers
 //!   ([`Tag::PIECE_BITS`]).
-//! - [`Scheme::Counted`], for fabrics without tags, sends a short message behind its length.
+//! - [`Scheme::Counted`], for fabrics without tags, sends a short message after its length.
 //!
 //! # States and invariants
 //! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and have read

@@ -12,7 +12,7 @@ pub(crate) fn sequence_of(config: &Config, number: u64) -> u32 {
     config.first_sequence.wrapping_add(number as u32)
 }
 
-/// Returns the number that a sequence stands for, among the `window` numbers from `expected` on.
+/// Returns the number that a sequence stands for, among the `window` numbers that begin with `expected`.
 #[inline]
 pub(crate) fn numbered(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if mutant!(config.mutant, SequenceWraps) {
@@ -75,7 +75,7 @@ pub(crate) fn numbered_alone(config: &Config, sequence: u32, expected: u64, wind
 
 /// Sequence bits that number a piece.
 const PIECES: u32 = (1 << Tag::PIECE_BITS) - 1;
-/// Sequence bits, behind those of the piece, that number a message of one piece.
+/// Sequence bits, after those of the piece, that number a message of one piece.
 const MESSAGES: u32 = (1 << (31 - Tag::PIECE_BITS)) - 1;
 
 #[inline]

@@ -144,7 +144,7 @@ impl<F: Fabric> Hub<F> {
         worked
     }
 
-    /// Runs turns until a future is ready. Waits between turns as `mode` says.
+    /// Runs turns until a future is ready. Waits between turns in the mode `mode`.
     ///
     /// # Errors
     /// See [`WaitError`]. The future is then dropped.
@@ -237,7 +237,7 @@ impl<F: Fabric> Channel<F> {
         }
     }
 
-    /// Polls for the next message. The result is `None` when the peer has finished and everything was read.
+    /// Polls for the next message. The result is `None` when the peer has finished and all its messages were read.
     pub fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>, CallError>>> {
         let mut state = self.state.borrow_mut();
         if state.endpoint.read(self.handle, &mut self.reading) {
@@ -252,8 +252,8 @@ impl<F: Fabric> Channel<F> {
         state.pending(self.handle, Call::Read, context)
     }
 
-    /// Finishes writing. Returns ready once the peer has finished, too, everything was read, and the connection is
-    /// over.
+    /// Finishes writing. Returns ready once the peer has finished, too, all its messages were read, and the connection
+    /// is over.
     pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.state.borrow_mut();
         let end = state.end(self.handle);

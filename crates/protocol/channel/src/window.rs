@@ -66,7 +66,7 @@ pub(crate) fn around(number: u64, size: u64) -> u64 {
     if size.is_power_of_two() { number & (size - 1) } else { number % size }
 }
 
-/// Returns the number that a sequence stands for, among the `window` numbers from `expected` on.
+/// Returns the number that a sequence stands for, among the `window` numbers that begin with `expected`.
 pub(crate) fn number_of(sequence: u32, first: u32, expected: u64, window: u64) -> Option<u64> {
     let ahead = sequence.wrapping_sub(first.wrapping_add(expected as u32));
     (u64::from(ahead) < window).then(|| expected + u64::from(ahead))

@@ -23,8 +23,8 @@
 //!   transaction. It then joins the end of the line. A candidate that becomes first and is not the preferred one also
 //!   moves to the end, provided that the preferred one is in the line. So only neighbours wake, and no step waits for a
 //!   timeout.
-//! - **Silence.** A leader that got no answer for the session timeout resigns, because the ensemble may have ended its
-//!   session by then. A process whose owner stops polling for that long leaves the line: heartbeats of a separate
+//! - **Silence.** A leader that received no answer for the session timeout resigns, because the ensemble may have ended
+//!   its session by then. A process whose owner stops polling for that long leaves the line: heartbeats of a separate
 //!   thread prove nothing about the process.
 //!
 //! Candidates further back learn of a new leader when they read the line again. That happens when the node before

@@ -43,7 +43,7 @@ impl fmt::Display for Change {
 pub trait Election {
     /// Returns the next change, or `None` if there is no further one. Callers poll until `None`. It never blocks.
     ///
-    /// `now` is the time since some origin, which is the same for all calls. It should not go back, but an
+    /// `now` is the time since some origin, which is the same for all calls. It should not decrease, but an
     /// implementation tolerates it if it does.
     fn poll(&mut self, now: Duration) -> Option<Change>;
 
@@ -51,7 +51,7 @@ pub trait Election {
     /// the polling process resigns in one of the next polls. The stream then reports the next leader.
     ///
     /// # Errors
-    /// See [`HandOverError`]. An error leaves everything unchanged.
+    /// See [`HandOverError`]. An error leaves the election unchanged.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError>;
 
     /// Reports a ballot (epoch, process) of another reign that the protocol has met. Epochs that this process announces

@@ -14,7 +14,7 @@ use crate::message::Destination;
 #[derive(Clone, Copy, Default)]
 pub struct DestinationGroups<'a> {
     words: &'a [u64],
-    /// The mask, in which bit n stands for group n.
+    /// The mask, in which bit n represents group n.
     bits: u64,
 }
 

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::{Ballot, ClientId, Incarnation, ids};
 
-/// The bit of the origin in a `Word` that says whether the word is in force. It is free because the number of an
+/// The bit of the origin in a `Word` that is set if the word is in force. It is free because the number of an
 /// incarnation has 16 bits.
 const IN_FORCE: u32 = 31;
 
@@ -190,7 +190,7 @@ impl ShortSlot {
         ShortSlot((slot % Self::SPAN) as u32)
     }
 
-    /// Returns the first slot from `base` on that has these bits.
+    /// Returns the first slot at or after `base` that has these bits.
     #[inline]
     #[must_use]
     pub fn from(self, base: u64) -> u64 {
@@ -282,7 +282,7 @@ pub enum StreamEntry<'a> {
         ballot: Ballot,
         /// The incarnation of the group.
         incarnation: Incarnation,
-        /// The incarnation in which its history began.
+        /// The incarnation in which the group's history began.
         origin: Incarnation,
         /// `true` if a majority of the receiving group has processed such an entry.
         in_force: bool,
@@ -294,8 +294,8 @@ pub enum StreamEntry<'a> {
         life: u64,
         /// The sequence after which messages of earlier processes are void.
         after: u64,
-        /// The generation up to which no group asks for void messages any more, plus 1. At 0 the entry says nothing
-        /// about it.
+        /// The generation up to which no group asks for void messages any more, plus 1. 0 if the entry does not contain
+        /// that generation.
         retired: u64,
         /// `true` if a majority of the group has processed such an entry.
         settled: bool,

@@ -15,7 +15,7 @@ use crate::{Header, Replica, Topology};
 pub(crate) const CREDIT_CELLS_BYTES: u64 = 128;
 /// Bytes of a peer's credit for a ring of replies or queries.
 pub(crate) const RECORD_CREDIT_BYTES: u64 = LINE as u64;
-/// Bytes behind the ring in a stream region. The leader writes there to confirm that it still leads.
+/// Bytes after the ring in a stream region. The leader writes there to confirm that it still leads.
 const CONFIRM_BYTES: u64 = LINE as u64;
 /// Byte offset of the credit for the stream in a control region.
 pub(crate) const STREAM_CREDIT_OFFSET: u64 = 64;
@@ -260,8 +260,8 @@ impl Limits {
 
     /// Returns the bytes that a member allocates for each slot of each client's window.
     ///
-    /// They hold the state of the slot's message, its entry in the order, and the location of its body. The operating
-    /// system provides the memory when the slot is first used.
+    /// These bytes hold the state of the slot's message, its entry in the order, and the location of its body. The
+    /// operating system provides the memory when the slot is first used.
     #[must_use]
     pub fn slot_bytes() -> u64 {
         Replica::slot_bytes() + STORED_BYTES
@@ -269,7 +269,7 @@ impl Limits {
 
     /// Returns the largest number of additional bytes that a member keeps for each slot that has held a message.
     ///
-    /// They hold destinations, times and votes for the largest possible number of destination groups.
+    /// These bytes hold destinations, times and votes for the largest possible number of destination groups.
     #[must_use]
     pub fn slot_heap_bytes(topology: &Topology) -> u64 {
         Replica::slot_heap_bytes(topology.groups().min(MAX_DESTINATIONS))
@@ -283,11 +283,11 @@ impl Limits {
         2 * IN_FLIGHT_BYTES
     }
 
-    /// Returns the largest size of a peer message, in bytes. It is also the limit for all messages that wait behind
-    /// each other.
+    /// Returns the largest size of a peer message, in bytes. The same limit applies to the total of all messages that
+    /// wait behind each other.
     ///
-    /// It is twice the size of all clients' body rings, twice the largest description of all slots, and 1 MiB for
-    /// everything else.
+    /// The result is twice the size of all clients' body rings, twice the largest description of all slots, and 1 MiB
+    /// for everything else.
     #[must_use]
     pub fn letter_bytes(&self, topology: &Topology) -> u64 {
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
@@ -348,16 +348,16 @@ pub struct MemoryPlan {
     /// Upper limit of the messages that are stored outside the mirrors: a window of the longest messages for each
     /// client.
     ///
-    /// They were forwarded, or were read before their ring restarted. The memory is allocated only when something
-    /// fails.
+    /// These messages were forwarded, or were read before their ring restarted. The memory is allocated only after a
+    /// failure.
     pub aside: u64,
     /// Upper limit of the peer messages in flight, one in each direction for each other member. The memory is allocated
-    /// only when something fails.
+    /// only after a failure.
     pub letters: u64,
     /// Upper limit of a transfer of the application's state, without the memory of the application's own freeze.
     ///
-    /// It includes the state as it is received, or the backlog for the receiver, and the pieces in flight. The memory
-    /// is allocated only when something fails.
+    /// The limit includes the state as it is received, or the backlog for the receiver, and the pieces in flight. The
+    /// memory is allocated only after a failure.
     pub transfers: u64,
 }
 

@@ -94,7 +94,7 @@ mutants! {
     ClosedOfOldBallot, "closed-of-old-ballot", "M3";
     /// A member that has answered `Closed` still accepts messages of the client's earlier processes.
     ClosingForgotten, "closing-forgotten", "M3";
-    /// A leader places a new process's first slot behind its own prefix, without regard to the messages that other
+    /// A leader places a new process's first slot after its own prefix, without regard to the messages that other
     /// members hold.
     OwnPrefixOnly, "own-prefix-only", "M3";
     /// A member replaces its newer state by an older one of the same ballot, and sends no request when stream entries
@@ -159,7 +159,7 @@ impl Mutant {
     /// Returns whether the mutant shows in simulation runs without failures.
     ///
     /// The others, and the one that needs clients which name a time, are found by `tests/failure`, `tests/model` and
-    /// `tests/links`, or by simulation runs with all failures. `docs/hazards.md` says which test finds which mutant.
+    /// `tests/links`, or by simulation runs with all failures. `docs/hazards.md` lists the test that finds each mutant.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn shows_in_calm(self) -> bool {

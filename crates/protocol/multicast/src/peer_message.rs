@@ -188,7 +188,7 @@ peer_messages! {
         ballot: Ballot,
         /// The incarnation of the ballot.
         incarnation: Incarnation,
-        /// The incarnation that continues as that one, or that it ends. The two are equal in an election. It is
+        /// The earlier incarnation that `incarnation` continues or ends. The two are equal in an election.
         /// [`Incarnation::NONE`] if the group is founded.
         ends: Incarnation,
         /// `true` if an operator ends the incarnation. Then the promises of a majority suffice, with or without memory.
@@ -216,7 +216,7 @@ peer_messages! {
         ballot: Ballot,
         /// Number of entries of the ballot's stream that the state contains.
         counter: u64,
-        /// `true` if the application's state comes with it.
+        /// `true` if the application's state is sent together with this state.
         snapshot: bool,
         /// Processes without memory that this ballot admits.
         admits: Vec<Joiner>,
@@ -250,8 +250,8 @@ peer_messages! {
         ballot: Ballot,
         /// The incarnation of the ballot.
         incarnation: Incarnation,
-        /// The incarnation in which its history began, or [`Incarnation::NONE`] if the sender does not know it and asks
-        /// for it.
+        /// The incarnation in which the group's history began, or [`Incarnation::NONE`] if the sender does not know
+        /// that incarnation and asks for it.
         origin: Incarnation,
     };
     /// The receiver is to forward the message's body.
@@ -288,11 +288,11 @@ peer_messages! {
     19 "lacking" Lacking(SlotRef);
     /// The sender has processed that the slot is a no-op.
     20 "voided" NoOpProcessed(SlotRef);
-    /// The receiver is to forward the message's body and some of those after it.
+    /// The receiver is to forward the message's body and some of the bodies that follow it.
     21 "want-bodies" WantBodies(MessageRef);
     /// An earlier process of the receiver's member had a larger life than the one in the receiver's `Join`.
     22 "elder" Elder {
-        /// That larger life.
+        /// The larger life of the earlier process.
         life: u64,
     };
     /// A leader asks whether the receiver has promised no ballot larger than the leader's. A member for which this is
@@ -333,7 +333,7 @@ impl PeerMessage {
     /// Returns the client id that the message names, for kinds that no member sends about a [time
     /// entry](crate::Replica::order_time).
     ///
-    /// Those kinds are about bodies, client processes, or messages that cannot be delivered.
+    /// Messages of these kinds are about bodies, client processes, or messages that cannot be delivered.
     pub(crate) fn place(&self) -> Option<ClientId> {
         match self {
             PeerMessage::WantBody(message) | PeerMessage::WantBodies(message) | PeerMessage::Gone(message) => {

@@ -21,14 +21,14 @@
 //! not count, because their time of arrival is unknown.
 //!
 //! # Invariants
-//! 1. *The time never goes back* while it runs, whatever wall clocks do. It restarts only as long as no time of this
+//! 1. *The time never decreases* while it runs, whatever wall clocks do. It restarts only as long as no time of this
 //!    run was assigned. So a process that started first, and used its own clock, adopts the median as soon as it
 //!    receives other clocks.
 //! 2. *The time is slewed, never stepped.* While it runs, it gains or loses at most [`SLEW_PPM`] against the monotonic
 //!    time. It moves towards the median and does not pass it.
 //! 3. *The time starts at the median, or at the recovered time if that is later.* The recovered time is the group's
-//!    logical clock, which is at least every time that the group has assigned. So the time neither stands still nor
-//!    goes back at a change of leader.
+//!    logical clock, which is at least every time that the group has assigned. So the time neither stops nor decreases
+//!    at a change of leader.
 //! 4. *The time starts, and adopts a recovered time, only when time has just passed.* Information that arrives within a
 //!    step is younger than the step's time. If a recovered time counted from there, it would be ahead by the duration
 //!    of the step, which is long for a process that was stopped. Until time passes, the group's times are logical.
@@ -89,7 +89,8 @@ struct Reading {
     last: [i64; 2],
     /// Monotonic time of the last reading, in nanoseconds.
     at: u64,
-    /// Distance of its group's time from this process's monotonic time, in nanoseconds, while the member leads.
+    /// Distance of the time of the member's group from this process's monotonic time, in nanoseconds, while the member
+    /// leads.
     group: Option<i64>,
 }
 
@@ -102,7 +103,7 @@ impl Reading {
 /// The state of a running physical time.
 #[derive(Clone, Copy, Debug)]
 struct Running {
-    /// The time at which it started. No time below it has been assigned from this run.
+    /// The physical time at which this run started. No smaller time was assigned in this run.
     begun: u64,
     /// The monotonic time when the rate was last set, in nanoseconds, and the physical time then.
     since: u64,

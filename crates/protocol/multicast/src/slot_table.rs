@@ -59,7 +59,7 @@ impl<T: Default> SlotTable<T> {
 
     /// Returns the value of an entry that has not been created.
     ///
-    /// It is a function of its own so that the check compiles to a branch. A selection between two addresses would
+    /// This is a separate function so that the check compiles to a branch. A selection between two addresses would
     /// delay every reader.
     #[cold]
     fn blank(&self) -> &T {

@@ -64,7 +64,7 @@ pub struct ClientState {
 pub struct Word {
     /// The incarnation, or [`Incarnation::NONE`] if the stream has no entry about the group.
     pub incarnation: Incarnation,
-    /// The incarnation in which its history began.
+    /// The incarnation in which the group's history began.
     pub origin: Incarnation,
     /// `true` if a majority of the receiving group has processed such an entry.
     pub in_force: bool,
@@ -141,8 +141,8 @@ impl State {
     pub(crate) fn lose_what_is_under_way(&mut self) {
         for client in &mut self.clients {
             client.held.clear();
-            // A later process owns the slots from here on, including those of which an earlier process's message was
-            // held.
+            // A later process owns this slot and all later ones, including those of which an earlier process's message
+            // was held.
             let end = client.assigned();
             for heir in &mut client.successions {
                 (heir.life, heir.first) = (0, heir.first.min(end));

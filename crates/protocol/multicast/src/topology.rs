@@ -30,7 +30,7 @@ pub enum TopologyError {
     Members {
         /// Index of the group.
         group: usize,
-        /// Number of its members.
+        /// Number of members of the group.
         members: usize,
     },
     /// There are more processes than process ids.

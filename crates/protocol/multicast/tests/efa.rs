@@ -145,7 +145,7 @@ impl Run {
         self.clients.iter().all(|(_, sent)| *sent == MESSAGES) && self.history.deliveries >= self.expected
     }
 
-    /// Runs until everything is delivered. Returns the violated properties.
+    /// Runs until all messages are delivered. Returns the violated properties.
     fn finish(mut self) -> (Vec<&'static str>, u64) {
         while let Some(due) = self.world.next(DEADLINE_NS) {
             let Due::Step { process, now_ns } = due else { continue };
@@ -186,7 +186,7 @@ fn efa(seed: u64, inline_bytes: u32, places: u32) -> Faults {
 
 #[test]
 fn every_property_holds_with_the_guarantees_of_efa() {
-    // First with everything inline that may be, then with single cache lines only.
+    // The first run sends all data inline that may be inline. The second run sends only single cache lines inline.
     for inline_bytes in [u32::MAX, 64] {
         let (bad, overtaken) = violated(12, |seed| efa(seed, inline_bytes, 256));
         assert!(bad.is_empty() && overtaken > 0, "{inline_bytes} bytes inline: {bad:?}, {overtaken} overtaken");

@@ -87,7 +87,7 @@ impl Parts {
     }
 }
 
-/// Decodes words, one item behind the other, and checks that each decoded item encodes to the same words.
+/// Decodes words, one item after the other, and checks that each decoded item encodes to the same words.
 fn decode_all(words: &[u64]) {
     let mut at = 0;
     while let Ok((item, next)) = Item::decode(words, at) {

@@ -1,10 +1,10 @@
 //! A message in flight to a group that is reset: a protocol of its own, searched exhaustively. The code is in
 //! `replica/words.rs` and `replica/settling.rs`.
 //!
-//! A message goes to a group that lost its memory and was reset, and to two others, the *survivors*. The lost group has
-//! acknowledged it at the vector V, and these acknowledgements are unread anywhere, or lost; a member of a survivor may
-//! have delivered the message on them. The new incarnation of the lost group knows nothing of the message, and learns
-//! that it is refused. The second survivor may lose its memory in turn.
+//! A message is addressed to a group that lost its memory and was reset, and to two others, the *survivors*. The lost
+//! group has acknowledged it at the vector V, and these acknowledgements are unread anywhere, or lost; a member of a
+//! survivor may have delivered the message on them. The new incarnation of the lost group knows nothing of the message,
+//! and learns that it is refused. The second survivor may lose its memory in turn.
 //!
 //! # The rules
 //! 1. *No-op.* A leader whose stream has no vector of the message may fill its slot with a no-op, which is settled when
@@ -12,8 +12,8 @@
 //!    message is refused.
 //! 2. *Word.* A leader that learns that a group was reset appends the word of that. The word is in force when a
 //!    majority has processed it in its ballot.
-//! 3. A leader that learns that the message is refused fills its slot even if it has the vector; but not behind the
-//!    word that the refusing group was reset.
+//! 3. A leader that learns that the message is refused fills its slot even if it has the vector; but not after the word
+//!    that the refusing group was reset.
 //! 4. *Quorum.* A member delivers when, for V, a majority has acknowledged of every destination group whose word is not
 //!    in force at that member.
 //!
@@ -30,7 +30,7 @@
 //!
 //! # Bounds
 //! The survivors have three members and one. The first changes its leader at most once, at any time, with the promises
-//! of any majority. Members may be arbitrarily slow, so one that never moves again stands for one that is silent. The
+//! of any majority. Members may be arbitrarily slow, so one that never moves again represents one that is silent. The
 //! second survivor may lose all its memory, too, at any time; then the first one continues alone.
 
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ enum Dropped {
     MajorityOfRefusal,
     /// A member passes a no-op as soon as it has processed it.
     MajorityOfPassing,
-    /// A leader appends the vector behind a no-op, and a member that processes the vector delivers.
+    /// A leader appends the vector after a no-op, and a member that processes the vector delivers.
     VectorBehindNoOp,
     /// A leader replaces a message that has its vector by a no-op, although no group refused it.
     NoOpOverVector,
@@ -59,7 +59,7 @@ enum Dropped {
     OtherSurvivors,
     /// A group that was reset stops counting at once, before its word is in force.
     MajorityOfWord,
-    /// A refusal counts behind the word of the refusing group.
+    /// A refusal counts after the word of the refusing group.
     RefusalBehindWord,
 }
 
@@ -107,7 +107,7 @@ struct Group {
     leaders: [usize; 2],
     /// For each ballot, the members that acknowledged the vector, as bits. Acknowledgements go to all processes.
     acknowledged: [u8; 2],
-    /// Whether the group notified the other one that the message can never be decided.
+    /// `true` if the group notified the other one that the message can never be decided.
     refused: bool,
     changed: bool,
     lost: bool,
@@ -153,7 +153,7 @@ enum Step {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Survivors {
     groups: [Group; 2],
-    /// Whether the lost group's acknowledgements can be read.
+    /// `true` if the lost group's acknowledgements can be read.
     read: bool,
 }
 

@@ -33,7 +33,7 @@ pub struct Liar<F: Fabric> {
     every: u64,
     /// Number of indices that were sent with two values.
     equivocated: u64,
-    /// `true` if its last round did any work besides violations.
+    /// `true` if the last round of this process did any work besides violations.
     worked: bool,
     told: Told,
 }
@@ -115,7 +115,7 @@ impl<F: Fabric> Liar<F> {
         told
     }
 
-    /// Returns whether everything was sent to every peer.
+    /// Returns whether all records were sent to every peer.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let peers = self.node.config().everybody().without(self.node.me());

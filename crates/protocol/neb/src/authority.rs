@@ -5,7 +5,7 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-/// Prefix of everything that is signed, so that a signature is valid in no other context.
+/// Prefix of all signed data, so that a signature is valid in no other context.
 const DOMAIN: &[u8; 16] = b"stentor-neb-v1\0\0";
 
 /// Reason why keys are refused.

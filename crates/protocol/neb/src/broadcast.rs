@@ -13,9 +13,9 @@ pub struct Broadcast {
     next: u64,
     /// Next index to deliver here.
     head: u64,
-    /// Index, for each process, below which everything was written there.
+    /// Index, for each process, below which all broadcasts were written to that process.
     written: Vec<u64>,
-    /// Index, for each process, below which everything was freed there.
+    /// Index, for each process, below which that process has freed all broadcasts.
     freed: Vec<u64>,
     /// Processes that have been a window behind for longer than the timeout.
     late: ProcessSet,
@@ -64,8 +64,8 @@ impl Broadcast {
     }
 
     /// Returns whether the slot of the next index is free: every process that counts has freed it, and fewer than a
-    /// window of indices are undelivered here. A late process is waited for only as long as the configuration says, and
-    /// at least [`Config::must_credit`] processes are always waited for.
+    /// window of indices are undelivered here. The sender waits for a late process only for the configured time, and at
+    /// least [`Config::must_credit`] processes are always waited for.
     pub fn has_room(&mut self, now_ns: u64) -> bool {
         let behind: ProcessSet = self.others().filter(|process| !self.has_freed(*process)).collect();
         self.late = self.late.and(behind);
@@ -94,14 +94,14 @@ impl Broadcast {
         self.next - 1
     }
 
-    /// Records that everything below `upto` was written to a process.
+    /// Records that all indices below `upto` were written to a process.
     pub fn written(&mut self, process: ProcessId, upto: u64) {
         if let Some(written) = self.written.get_mut(process.index()) {
             *written = (*written).max(upto.min(self.next));
         }
     }
 
-    /// Records that a process has freed everything below `upto`. A process that lies about that harms only itself.
+    /// Records that a process has freed all indices below `upto`. A process that lies about that harms only itself.
     pub fn freed(&mut self, process: ProcessId, upto: u64) {
         let Some(freed) = self.freed.get_mut(process.index()) else { return };
         if upto > *freed && upto <= self.next {
@@ -115,7 +115,7 @@ impl Broadcast {
         self.freed.get(process.index()).copied().unwrap_or(0)
     }
 
-    /// Returns the position up to which everything was written to a process, or 0 if there is no such process.
+    /// Returns the position up to which all broadcasts were written to a process, or 0 if there is no such process.
     #[must_use]
     pub fn written_at(&self, process: ProcessId) -> u64 {
         self.written.get(process.index()).copied().unwrap_or(0)

@@ -8,8 +8,8 @@
 //! | control | writer i | the index up to which i has freed p's stream |
 //!
 //! Index n lies in slot n mod W, sealed with lap n / W + 1. A floor is one word per stream. It is written before
-//! registers below it are reused. A reader that finds a torn register can therefore tell whether an old value is being
-//! overwritten there.
+//! registers below it are reused. A reader that finds a torn register can therefore determine whether an old value is
+//! being overwritten there.
 //!
 //! If values are signed, that claim of a Byzantine replayer must not be trusted. Two slots for each stream, behind all
 //! registers, then replace the floors. At any time one of them holds, whole, a value of the sender's that is a window
@@ -24,7 +24,7 @@ use crate::Config;
 /// Number of proofs of each stream: while one is being written, the other is whole.
 pub(crate) const PROOFS: u64 = 2;
 
-/// Sizes and offsets of everything.
+/// Sizes and offsets of all parts of the regions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     processes: u64,
@@ -166,7 +166,7 @@ impl Layout {
             + (u64::from(replayer.0) * self.window + slot) * self.slot_bytes
     }
 
-    /// Returns the offset at which the proofs of a replayer are stored, one behind the other.
+    /// Returns the offset at which the proofs of a replayer are stored, one after the other.
     pub(crate) fn scratch_proofs(&self, stream: ProcessId, replayer: ProcessId) -> u64 {
         u64::from(stream.0) * self.scratch_stream_bytes()
             + self.floors_bytes()

@@ -13,11 +13,12 @@ pub struct Lies {
     pub half: bool,
     /// Writes records of old laps again.
     pub old_laps: bool,
-    /// Exceeds the window that others have freed.
+    /// Exceeds the window that other processes have freed.
     pub overrun: bool,
-    /// Shows registers at its own host that differ from what others wrote there, for its own stream.
+    /// Shows registers at its own host that differ from what other processes wrote there, for its own stream.
     pub own_host: bool,
-    /// Does so for the streams of all senders.
+    /// Shows registers at its own host that differ from what other processes wrote there, for the streams of all
+    /// senders.
     pub host: bool,
     /// Writes garbage into its registers: other values, different values at different hosts, and invalid records.
     pub garbage: bool,

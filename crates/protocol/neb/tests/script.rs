@@ -135,7 +135,7 @@ fn reused_register_gives_up_only_the_old_index() {
     assert_eq!(stream.next_outcome(), Some(Outcome::Skip(0)));
     stream.settled();
     take(&mut stream, 2);
-    // The round for index 0 ends now. It says nothing about index 1, which reuses the slot.
+    // The round for index 0 ends now. Its result does not apply to index 1, which reuses the slot.
     answer(&mut stream, 3);
     assert_eq!(delivered(&mut stream), None);
     assert!(stream.next_round());

@@ -39,7 +39,7 @@ fn resident_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Runs a process: it sends its broadcasts, and continues until all processes have delivered everything.
+/// Runs a process: it sends its broadcasts, and continues until all processes have delivered all broadcasts.
 fn run(mut node: Node<ShmFabric>, broadcasts: u64, finished: &AtomicU64, pause: &AtomicBool) -> Done {
     let n = node.config().processes;
     let (mut delivered, mut skipped, mut sent, mut told) = (vec![0_u64; n], 0, 0, false);

@@ -30,11 +30,11 @@ const MOST_BYTES: usize = 1 << 20;
 /// A record for a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// The client that receives it.
+    /// The client that receives the record.
     pub client: ClientId,
-    /// `true` if every member sends it. Otherwise only the leader does.
+    /// `true` if every member sends the record. Otherwise only the leader does.
     pub by_all: bool,
-    /// `true` if it is a notification, which is dropped if many bytes wait for the client.
+    /// `true` if the record is a notification, which is dropped if many bytes wait for the client.
     pub is_notification: bool,
     /// A serialized [`ReplyRecord`](crate::ReplyRecord).
     pub record: &'a [u8],

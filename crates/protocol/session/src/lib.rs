@@ -30,10 +30,10 @@
 //!   (*predates*, below).
 //! - *Owner of the generation.* A number may be taken twice, in groups that have diverged. The word in the tag
 //!   distinguishes the two generations.
-//! - *Decided before*: by induction, each earlier message that carried the request had the same destinations and got
-//!   the same verdict everywhere. A table drops only requests below `responded`. A caller lets `responded` pass a
-//!   request only when it is applied in all its groups, or when no copy can be applied in any ([`Caller`]). A table
-//!   that answers `Forgotten` and one that would answer `Duplicate` then both apply nothing.
+//! - *Decided before*: by induction, each earlier message that carried the request had the same destinations and
+//!   received the same verdict everywhere. A table drops only requests below `responded`. A caller lets `responded`
+//!   pass a request only when it is applied in all its groups, or when no copy can be applied in any ([`Caller`]). A
+//!   table that answers `Forgotten` and one that would answer `Duplicate` then both apply nothing.
 //! - *Predates.* An entry that was made at time `since` does not know the requests that an earlier entry applied. That
 //!   earlier entry had run out before `since`, so a request that it applied names an end before `since`. Such a request
 //!   is refused, and its fate is `Forgotten`. `Open`, `Widen` and `TakeUp` name a last time at which they take effect,

@@ -8,10 +8,10 @@ use crate::bytes::{put, u64_at};
 /// Commands that the answer of a read must reflect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReadGuarantee {
-    /// The leader answers. The answer reflects everything that this group told any client before the question arrived,
-    /// and everything up to a time.
+    /// The leader answers. The answer reflects all commands whose effects this group had reported to any client before
+    /// the question arrived, and all commands up to a time.
     Leader {
-        /// That time.
+        /// Time up to which the answer reflects all commands.
         not_before: u64,
     },
     /// Any member answers that has applied the command with this index.

@@ -124,7 +124,7 @@ impl Reader {
     /// Begins a read and asks a member. Returns its name.
     ///
     /// # Errors
-    /// See [`ReaderError`]. An error leaves everything unchanged.
+    /// See [`ReaderError`]. An error leaves the reader unchanged.
     pub fn begin<F: Fabric>(
         &mut self,
         client: &mut Client<F>,

@@ -3,7 +3,7 @@
 //! # States of a read at the leader
 //! *received* → *covered* by a round of writes that began after it arrived ([`Member::confirm`]) → *confirmed* →
 //! *ready*, when the deliveries that it needs have happened ([`Member::read_progress`]) → answered by the application,
-//! behind all deliveries so far. A member that does not lead names the leader instead, at any time before that.
+//! after all deliveries so far. A member that does not lead names the leader instead, at any time before that.
 //!
 //! # Invariants
 //! - A read is ready only if a round that began after it arrived is confirmed. One round covers all reads that arrived
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Largest capacity of a buffer that is kept for later queries, in bytes.
 const KEPT: usize = 4096;
 
-/// A read that may be answered now, behind everything that was delivered.
+/// A read that may be answered now, after all deliveries so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadyRead<'a> {
     /// The client that asks.
@@ -78,7 +78,7 @@ enum Needs {
     After { index: u64, incarnation: Incarnation, waited: bool },
     /// Delivery of a command with this or a later timestamp.
     Past { timestamp: Timestamp, waited: bool },
-    /// Only room at the application.
+    /// No event except that the application has room.
     Nothing,
 }
 
@@ -123,7 +123,7 @@ pub struct Reads {
 
 impl Reads {
     /// Receives reads from clients, and hands over those that may be answered while the application has `room`. Their
-    /// answers go behind everything that the member has delivered. `now` is the time since any fixed moment. Returns
+    /// answers follow everything that the member has delivered. `now` is the time since any fixed moment. Returns
     /// whether there was any work.
     pub fn look<F: Fabric>(
         &mut self,

@@ -58,9 +58,9 @@ pub enum Outcome {
     WrongPairs,
     /// The group is halted at a command that its state machine cannot apply.
     Halted,
-    /// Not an answer: the bytes are a notification to the session, and `request` is its number.
+    /// A notification to the session, not an answer. The bytes are the notification, and `request` is its number.
     Notification,
-    /// Not an answer: `request` is the number of notifications to the session so far.
+    /// The number of notifications to the session so far, in `request`. The record is not an answer.
     Notified,
     /// A read was not answered because this member does not lead. `generation` is the leading process plus 1, or 0 if
     /// it is unknown.
@@ -191,8 +191,8 @@ impl<'a> ReplyRecord<'a> {
     }
 
     /// Returns the notice that a group is halted at the command with this index, which its state machine cannot apply.
-    /// It answers no message: members repeat it to every client while the group is halted. It names session 0, which no
-    /// session has.
+    /// The notice answers no message: members repeat it to every client while the group is halted. The notice names
+    /// session 0, an id that no session has.
     #[must_use]
     pub fn halt_notice(index: u64) -> ReplyRecord<'static> {
         ReplyRecord::halted(&Envelope::default(), Position { index, ..Position::default() }, 0)

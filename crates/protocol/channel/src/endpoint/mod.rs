@@ -167,7 +167,7 @@ pub struct Endpoint<F: Fabric> {
     entries: Vec<Option<Entry>>,
     generations: u32,
     notices: VecDeque<(Handle, Notice)>,
-    /// Connections that may have something to send and found no room in a send queue.
+    /// Connections that may have data to send and found no room in a send queue.
     starved: VecDeque<u32>,
     /// Connections that completed an operation or were read, and must post receives or send credits. They are driven in
     /// the next step, so that the owner can send an answer first.
@@ -314,7 +314,7 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// Returns [`WriteError::OtherLength`] if the message was begun with another length. Returns
     /// [`WriteError::OutOfRegion`] if `offset` is not a multiple of 8, or if the region ends before the next multiple
-    /// of 8 behind the message.
+    /// of 8 after the message.
     pub fn hand_over_registered(
         &mut self,
         handle: Handle,
@@ -437,7 +437,7 @@ impl<F: Fabric> Endpoint<F> {
         whole
     }
 
-    /// Returns whether the peer has finished and everything was read.
+    /// Returns whether the peer has finished and all its messages were read.
     #[must_use]
     pub fn has_ended(&self, handle: Handle) -> bool {
         self.entry(handle).is_none_or(|entry| entry.connection.has_ended())

@@ -103,7 +103,7 @@ impl<F: Fabric> Process<F> {
         self.talks.iter().all(|talk| talk.closed)
     }
 
-    /// Checks that everything was written and read, and that nothing failed.
+    /// Checks that all messages were written and read, and that no connection failed.
     pub(crate) fn assert_ok(&self) {
         for talk in &self.talks {
             assert_eq!((talk.failed, talk.expected.len(), talk.to_write.len()), (None, 0, 0));

@@ -69,7 +69,7 @@ async fn write_all<F: Fabric>(
 }
 
 /// Runs one end: writes its messages, then reads until the end. Returns the messages that it read. Every future is
-/// dropped after as many polls as the plan says, and called again.
+/// dropped after the number of polls that the plan contains, and the call is repeated.
 async fn end<F: Fabric>(channel: &mut Channel<F>, me: ProcessId, plan: &[(usize, usize)]) -> (Vec<Vec<u8>>, Fates) {
     let (mut read, mut fates) = (Vec::new(), Fates::default());
     for (number, (bytes, polls)) in plan.iter().enumerate() {

@@ -58,7 +58,7 @@ impl Meeting {
         let config = OfiConfig {
             providers: vec![provider.to_owned()],
             message_bytes: FABRIC_BYTES,
-            // On a busy machine a process is slow, not silent.
+            // On a busy machine a process may post its receives late although it has not failed.
             rnr_timeout: Duration::from_secs(2),
             ..OfiConfig::default()
         };
@@ -80,8 +80,8 @@ impl Drop for Meeting {
     }
 }
 
-/// Runs one process until everything is over, and 200 ms longer, because the other process may still need control
-/// messages of this one.
+/// Runs one process until all its connections have closed, and 200 ms longer, because the other process may still need
+/// control messages of this one.
 fn run<F: Fabric, T>(fabric: F, config: EndpointConfig, lengths: &[usize], then: impl FnOnce(&Process<F>) -> T) -> T {
     let mut process = Process::new(fabric, config, lengths);
     let mut backoff = Backoff::new(WaitMode::ADAPTIVE);

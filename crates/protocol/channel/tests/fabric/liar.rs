@@ -96,7 +96,7 @@ struct Honest<F: Fabric> {
     opened: bool,
     failed: Option<ChannelError>,
     closed: bool,
-    /// Number of turns since anything happened.
+    /// Number of turns since the last turn that did any work.
     quiet: u32,
 }
 
@@ -108,7 +108,7 @@ impl<F: Fabric> Honest<F> {
     }
 
     fn turn(&mut self) {
-        // This end reads only after nothing has happened for long, when nothing else is about to drive the connection.
+        // This end reads only after 200 turns without work. By then, no other event drives the connection.
         let worked = self.endpoint.step() | self.endpoint.housekeep();
         self.quiet = if worked { 0 } else { self.quiet + 1 };
         if self.quiet > 200 {

@@ -1,5 +1,5 @@
-//! A peer that sends anything that its fabric lets through. The attacked end fails with a named cause or continues. It
-//! posts no more than its windows, and reads no slot that has a posted receive.
+//! A peer that sends arbitrary messages, as far as its fabric permits them. The attacked end fails with a named cause
+//! or continues. It posts no more than its windows, and reads no slot that has a posted receive.
 
 use proptest::prelude::*;
 use stentor_channel::{Cause, Config, Connection, Kind, Notice, Op, Outcome, Recv, Scheme, Tag, Way, What};

@@ -223,7 +223,7 @@ impl Pair {
         true
     }
 
-    /// Finishes or closes once everything is written.
+    /// Finishes or closes once all messages are written.
     fn finish(&mut self, which: usize) -> bool {
         let end = &mut self.ends[which];
         let done = end.to_write.is_empty() && end.connection.left().is_none();
@@ -385,7 +385,7 @@ impl Pair {
             end.unexpected.clear();
             let posted = std::mem::take(&mut end.posted);
             let mut ops: Vec<(Op, Outcome)> = std::mem::take(&mut end.completed);
-            // Receives that completed are reported; the others are flushed.
+            // Receives that have completed are reported. All other receives are flushed.
             let flushed = Outcome::Failed(Status::Flushed);
             let sends = ops.iter_mut().filter(|(op, outcome)| op.way == Way::Send && *outcome == Outcome::Sent);
             for (n, (_, outcome)) in sends.enumerate() {

@@ -43,7 +43,7 @@ impl End {
         End { connection, lengths, pieces, greeting, sent, flying, controls, written: 0, most: 0 }
     }
 
-    /// Posts everything that may be posted, while `message` is being written.
+    /// Posts all operations that may be posted, while `message` is being written.
     fn drive(&mut self, message: u64) {
         while let Some(recv) = self.connection.next_recv() {
             match recv.op.kind {
@@ -75,7 +75,7 @@ impl End {
         }
     }
 
-    /// Lets the matching receive complete. The lack of one violates C3.
+    /// Completes the receive that matches `tag`. If no such receive is posted, C3 is violated.
     fn take(&mut self, tag: Tag, what: What, dice: &mut Dice) -> Op {
         let op = match tag.kind {
             Kind::Payload => self.pieces.remove(&(tag.sequence & 0xffff)),

@@ -22,7 +22,7 @@ pub(crate) struct Candidate {
     pub(crate) election: ZookeeperElection,
     pub(crate) audit: Audit,
     pub(crate) log: Vec<Change>,
-    /// `true` if its owner polls it.
+    /// `true` if the test polls this candidate.
     pub(crate) polled: bool,
 }
 
@@ -90,13 +90,13 @@ impl Group {
         polled.all(|candidate| candidate.leader() == Some(leader)).then_some(leader)
     }
 
-    /// Waits until all agree on a leader.
+    /// Waits until all polled candidates agree on a leader.
     pub(crate) fn agree(&mut self) -> (u64, u16) {
         self.until("all name the same leader", |group| group.agreed().is_some());
         self.agreed().expect("just seen")
     }
 
-    /// Waits until all agree on another leader than before.
+    /// Waits until all polled candidates agree on another leader than before.
     pub(crate) fn agree_anew(&mut self, before: (u64, u16)) -> ((u64, u16), Duration) {
         let took = self.until("all name a new leader", |group| group.agreed().is_some_and(|leader| leader != before));
         (self.agreed().expect("just seen"), took)

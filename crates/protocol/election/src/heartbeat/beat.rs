@@ -106,7 +106,7 @@ pub enum BeatError {
     /// The reading is from a process that is not another member of the group.
     #[error("{process} is not another member of this group: observe only its peers")]
     NotAPeer {
-        /// The process from which it was read.
+        /// The process from which the beat was read.
         process: ProcessId,
     },
     /// The claim is malformed or names a process outside the group. The rest of the beat was used.
@@ -114,7 +114,7 @@ pub enum BeatError {
         "the claim {word:#018x} read at {process} names no member of this group: do both run the same version and cluster?"
     )]
     Claim {
-        /// The process from which it was read.
+        /// The process from which the beat was read.
         process: ProcessId,
         /// The word that was read as a claim.
         word: u64,

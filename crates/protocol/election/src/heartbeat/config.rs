@@ -12,8 +12,8 @@ use crate::Mutant;
 pub struct HeartbeatConfig {
     /// This process.
     pub me: ProcessId,
-    /// Life of this process, from 1. It must be larger after every restart. A process that loses its memory gets a new
-    /// one from outside, as for every promise that it may have made.
+    /// Life of this process, from 1. It must be larger after every restart. A process that loses its memory cannot know
+    /// its earlier lives, so its caller must supply a larger number.
     pub incarnation: u64,
     /// Members of the group, in the order in which they are candidates. The first one that is alive and willing claims
     /// leadership.
@@ -113,7 +113,7 @@ pub enum HeartbeatError {
         /// The member.
         process: ProcessId,
     },
-    /// The life is 0, which stands for a process that has not started.
+    /// The life is 0, the number of a process that has not started.
     #[error("incarnation 0: they are numbered from 1")]
     Incarnation,
     /// The interval is 0.

@@ -313,7 +313,7 @@ impl Heartbeat {
         Some(Duration::from_nanos(peer.detector.timeout(&self.bounds)))
     }
 
-    /// Advances polled time. Time in which this process did not poll counts only in part, and a clock that goes back
+    /// Advances polled time. Time in which this process did not poll counts only in part, and a clock that is set back
     /// does not count.
     fn pass(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.polled_at.unwrap_or(now));

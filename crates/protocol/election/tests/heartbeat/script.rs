@@ -176,7 +176,7 @@ fn false_death_deposes_once_and_is_forgotten_after_three_beats() {
     assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
 }
 
-/// The next life has a larger number, and has not died.
+/// A report of the death of a process does not apply to its next life, which has a larger number.
 #[test]
 fn restarted_process_is_not_dead() {
     let mut one = One::new(2);

@@ -114,7 +114,7 @@ impl World {
         self.nodes[n].heartbeat.is_some()
     }
 
-    /// Stops scheduling the process for `steps` steps; the clock goes on.
+    /// Stops scheduling the process for `steps` steps; the clock continues.
     pub(crate) fn stop_for(&mut self, n: usize, steps: u64) {
         self.nodes[n].stopped_until = self.now + steps;
     }

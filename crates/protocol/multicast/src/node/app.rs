@@ -26,7 +26,7 @@ pub struct Delivered<'a> {
     pub origin: Incarnation,
     /// The destination groups, including this one.
     pub groups: DestinationGroups<'a>,
-    /// Whether the client declared that the payload begins with a session's envelope. The multicast does not check
+    /// `true` if the client declared that the payload begins with a session's envelope. The multicast does not check
     /// that.
     pub enveloped: bool,
     /// The payload; valid during the call.
@@ -69,13 +69,12 @@ pub trait Application {
         true
     }
 
-    /// Appends the state after everything delivered so far to `out`.
+    /// Appends the state after all deliveries so far to `out`.
     fn snapshot(&mut self, out: &mut Vec<u8>) {
         let _ = out;
     }
 
-    /// Freezes the state after everything delivered so far. Its bytes are read later, in pieces, while deliveries
-    /// continue.
+    /// Freezes the state after all deliveries so far. Its bytes are read later, in pieces, while deliveries continue.
     fn freeze(&mut self) -> Box<dyn Frozen> {
         let mut bytes = Vec::new();
         self.snapshot(&mut bytes);

@@ -81,11 +81,11 @@ pub struct Client<F: Fabric> {
     fanout: Option<FanoutSender>,
     /// Links that are up, whose targets start when no write of the fan-out set can land there any more.
     unsettled: Vec<usize>,
-    /// Whether a member reported that another process took over the client id.
+    /// `true` if a member reported that another process took over the client id.
     superseded: bool,
-    /// Indexed by group: its incarnation, according to its members' hellos.
+    /// Incarnation of each group, indexed by group, according to the hellos of the group's members.
     histories: Vec<Incarnation>,
-    /// Indexed by group: whether it was reset since this process started there.
+    /// Indexed by group: `true` if the group was reset since this process started there.
     reset: Vec<bool>,
     /// The last hello of a member that knows another history of its group.
     contradiction: Option<Contradiction>,
@@ -231,8 +231,9 @@ impl<F: Fabric> Client<F> {
         to.iter().all(|group| self.topology.has_group(*group) && is_ready(group))
     }
 
-    /// Returns whether all members of these groups count: each of them gets every message from now on, and flow control
-    /// waits for it. A client may start [earlier](Client::is_connected). A benchmark waits for this before it measures.
+    /// Returns whether all members of these groups count: every later message is written to each of them, and flow
+    /// control waits for each of them. A client may start [earlier](Client::is_connected). A benchmark waits for this
+    /// before it measures.
     #[must_use]
     pub fn reaches_all(&self, to: &[GroupId]) -> bool {
         let counts = |group: &GroupId| (0..self.topology.size(*group)).all(|member| self.sender.counts(*group, member));
@@ -424,7 +425,7 @@ impl<F: Fabric> Client<F> {
         }
         self.histories[group] = own;
         self.rings[group].know(own);
-        // Messages of this process in flight to the group belong to a history that is over, and its slots in the new
+        // Messages of this process in flight to the group belong to a history that has ended, and its slots in the new
         // one are unknown.
         self.reset[group] |= !known.is_none() && self.takeover.is_opened(GroupId(group as u16));
         true
@@ -481,7 +482,7 @@ impl<F: Fabric> Client<F> {
 
     fn retire_delivered(&mut self) {
         if self.superseded {
-            // Slots freed from now on may belong to another process, or be no-ops.
+            // Slots that are freed later may belong to another process, or be no-ops.
             return;
         }
         for group in (0..self.rings.len() as u16).map(GroupId) {

@@ -12,7 +12,7 @@ pub(super) struct CreditReport {
     pub(super) place: Standing,
     /// The slots that are held or freed (to clients).
     pub(super) held: Held,
-    /// Whether the peer asks not to be waited for (to clients).
+    /// `true` if the peer asks clients not to wait for it. Sent to clients only.
     pub(super) aside: bool,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Standing {
     pub(super) generation: u64,
     /// First slot of the process, counted from the first slot that is not freed; 0 if the process has used slots.
     pub(super) first: u64,
-    /// Whether the process may begin, or continue, because its group agreed on that.
+    /// `true` if the process may begin, or continue, because the group agreed on its first slot.
     pub(super) opened: bool,
-    /// Whether the group keeps so many records of earlier processes that none can follow now.
+    /// `true` if the group keeps so many records of earlier processes that none can follow now.
     pub(super) crowded: bool,
     /// Mark of the member's incarnation, which identifies the history of the group to which this status belongs.
     pub(super) history: u32,

@@ -21,14 +21,15 @@ use crate::{
 pub(super) struct Outputs {
     /// Outbox of the stream to all followers.
     pub(super) stream: Vec<u64>,
-    /// Whether the stream's outbox could not be written completely at the last attempt.
+    /// `true` if the stream's outbox could not be written completely at the last attempt.
     pub(super) held_up: bool,
     followers: u64,
     /// Outboxes, indexed by process.
     pub(super) boxes: Vec<Vec<u64>>,
     /// Processes with a non-empty outbox.
     pub(super) dirty: Vec<ProcessId>,
-    /// Indexed by process: whether all links with it are up and its hello arrived. False for this process.
+    /// Indexed by process: `true` if all links with the process are up and its hello has arrived. `false` for this
+    /// process.
     pub(super) connected: Vec<bool>,
     /// Clients whose credit may be due.
     pub(super) touched: Vec<ClientId>,
@@ -117,8 +118,8 @@ impl Outputs {
         }
     }
 
-    /// Resets the application to the empty state if it has a state, which belongs to a history of the group that is
-    /// over.
+    /// Resets the application to the empty state if it has a state, which belongs to a history of the group that has
+    /// ended.
     pub(super) fn begin_application<A: Application>(&mut self, app: &mut A) {
         if self.applied != 0 {
             self.restore(0, StateReader::new(&mut VecDeque::new()), app);

@@ -12,7 +12,7 @@ use crate::Topology;
 pub(super) struct Candidate {
     /// Progress of the member, comparable within its group.
     pub(super) progress: u64,
-    /// Whether the member is stalled.
+    /// `true` if the member is stalled.
     pub(super) stands: bool,
     /// Identifies the member to the caller.
     pub(super) member: usize,

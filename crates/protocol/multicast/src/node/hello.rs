@@ -4,7 +4,7 @@
 //! resumes writing its ring at the other end. A client sends further ones to restart its ring, and a member sends one
 //! to reject a superseded client. The life determines the seal of everything that this process writes. Records of an
 //! earlier process with the same id therefore fail validation, wherever they lie. A process that lives on resumes at
-//! its own position: at and behind it the process has written nothing in that lap, or writes the same bytes again.
+//! its own position: at and after it the process has written nothing in that lap, or writes the same bytes again.
 //! Nothing is zeroed. Late writes are waited for only where writes are not ordered and the connection stays
 //! (`outbound.rs`).
 //!
@@ -23,9 +23,9 @@
 //! | 10, 11 | from a client: where its queries resume, position and generation |
 //! | 12… | 0, reserved |
 //!
-//! Word 6 contains the generation plus 1, or 0 if the client was told none, and the smallest generation that it may
-//! have. Word 7 is 0 if the member has no state. Words from 12 on are reserved for the run, the configuration's
-//! fingerprint, the format in force and the group of a hosted member.
+//! Word 6 contains the generation plus 1, or 0 if no generation was reported to the client, and the smallest generation
+//! that it may have. Word 7 is 0 if the member has no state. Words from 12 on are reserved for the run, the
+//! configuration's fingerprint, the format in force and the group of a hosted member.
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
@@ -58,7 +58,7 @@ pub(super) enum HelloKind {
 /// The point at which a ring resumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Start {
-    /// Ring position; everything before it is given up.
+    /// Ring position. All records before it are given up.
     pub(super) position: u64,
     /// The writer's number of this start.
     pub(super) generation: u64,
@@ -75,19 +75,19 @@ pub(super) struct Hello {
     pub(super) kind: HelloKind,
     pub(super) life: u64,
     pub(super) start: Start,
-    /// Whether the client has multicast to the group, or may at any time.
+    /// `true` if the client has multicast to the group, or may at any time.
     pub(super) begun: bool,
-    /// From a client: its generation, if a member reported one to it.
+    /// Generation of the client that sends the hello, if a member reported one to the client.
     pub(super) generation: Option<u64>,
-    /// From a client: the smallest generation that it may have, as far as members reported it.
+    /// Smallest generation that the client that sends the hello may have, as far as members reported it.
     pub(super) above: u64,
-    /// From a member: its group's incarnation.
+    /// Incarnation of the group of the member that sends the hello.
     pub(super) own: Incarnation,
     /// The largest incarnation of the receiver's group that the sender remembers.
     pub(super) yours: Incarnation,
-    /// From a member: its wall clock in nanoseconds since 1970; 0 if it has none.
+    /// Wall clock of the member that sends the hello, in nanoseconds since 1970; 0 if the member has none.
     pub(super) clock: u64,
-    /// From a client: where its queries resume.
+    /// Point at which the queries of the client that sends the hello resume.
     pub(super) queries: Start,
 }
 
@@ -109,7 +109,7 @@ impl Hello {
         }
     }
 
-    /// Returns whether this client process had begun and its generation is over, which means below `over`. Two
+    /// Returns whether this client process had begun and its generation has ended, which means below `over`. Two
     /// processes with one client id may live on a fabric that does not lock client ids, and a partitioned process may
     /// have been given up. Messages that it left behind may have become no-ops.
     pub(super) fn is_superseded(&self, over: u64) -> bool {

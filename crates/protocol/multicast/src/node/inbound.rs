@@ -3,8 +3,8 @@
 //! # States of ring space
 //! At the reader, a record's space is *written* → *consumed* (the reader advanced past it) → *freed* (its bytes are no
 //! longer needed) → *credited* (the position after it was written to the peer's credit cell). At the writer, the space
-//! is *in use* until the smallest credit of all started targets is behind it, or of a majority of them if the ring
-//! keeps its records.
+//! is *in use* until the smallest credit of all started targets is after it, or of a majority of them if the ring keeps
+//! its records.
 //!
 //! | ring | a record is freed | the credit is sent |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 //! | body, message beyond the window | never before it is read again (`Refused`) | – |
 //!
 //! A stream record is not consumed before its last item is processed. A message in the mirror is over when it is
-//! delivered, or when it is permanently a no-op. Records behind one that is beyond the window are not freed either. The
+//! delivered, or when it is permanently a no-op. Records after one that is beyond the window are not freed either. The
 //! credit for a body ring is sent when a quarter of the window or the ring is freed, when the client waits for it, or
 //! when there is nothing else to do.
 //!
@@ -24,7 +24,7 @@
 //! - Every record that the reader advanced past is freed as soon as its bytes are no longer needed, and the freed
 //!   position reaches the writer without any further event. So each operation that frees space of a body ring touches
 //!   the client (`Outputs::touch`): a delivery, a no-op, an installed state, a refused record, a message that was held
-//!   already, and a forwarded body that replaces another one. Records behind an undelivered message are freed with its
+//!   already, and a forwarded body that replaces another one. Records after an undelivered message are freed with its
 //!   delivery.
 //! - An uncredited quarter of a ring never blocks the writer. A lap has room for three of the longest records minus one
 //!   cell, so there is room for one in the rest once everything is freed. The tail that a lap skips belongs to the
@@ -168,12 +168,12 @@ impl Inbound {
     /// position in records of the same life. Then a record that it has seen and not advanced past is still the next
     /// one.
     pub(super) fn restart(&mut self, life: u64, start: Start, seal: Seal) -> bool {
-        // If the writer lives on, records behind the start may have been read before the start became known.
+        // If the writer lives on, records after the start may have been read before the start became known.
         let same = self.life() == Some(life);
         let seen = self.reader.position();
         self.reader.restart(start.position, seal);
         if same && seen > start.position {
-            // The writer counts from the start and has got no credit since, so the records read already must be
+            // The writer counts from the start and has received no credit since, so the records read already must be
             // credited.
             self.reader.skip_to(seen);
         }

@@ -60,7 +60,7 @@ pub struct HeartbeatCell {
     /// The words; `None` before the first read. Each word is read atomically, but the words may come from different
     /// moments.
     pub words: Option<[u64; HeartbeatCell::WORDS]>,
-    /// Whether the link over which the words are read is up.
+    /// `true` if the link over which the words are read is up.
     pub connected: bool,
 }
 
@@ -69,7 +69,7 @@ impl HeartbeatCell {
     pub const WORDS: usize = 8;
 }
 
-/// Bytes of queues that are empty unless something failed.
+/// Bytes of the queues that are used only after a failure.
 #[derive(Clone, Copy, Default, Debug)]
 struct Rare {
     /// Bytes of messages in the side stores.
@@ -120,11 +120,11 @@ pub struct Member<F: Fabric> {
     memory: MemoryUse,
     rare: Rare,
     gate: PollGate,
-    /// Whether the last round did more than the routine, which is heartbeats and ticks without consequences.
+    /// `true` if the last round did more than the routine, which is heartbeats and ticks without consequences.
     had_work: bool,
     /// The clients' fan-out sets in which this member receives copies.
     sets: JoinedSets,
-    /// Whether the caller asked that clients do not wait for this member.
+    /// `true` if the caller asked that clients do not wait for this member.
     aside: bool,
     /// The value that clients were last notified of; it includes a running state transfer.
     told_aside: bool,
@@ -256,8 +256,8 @@ impl<F: Fabric> Member<F> {
         self.recovery.set_rest_tick(tick);
     }
 
-    /// Makes the member rest, or ends that. Returns the time between two ticks from now on. A member should rest when
-    /// it had no [work](Member::had_work) for a while: its ticks are then less frequent.
+    /// Puts the member to rest, or ends its rest. Returns the time until the next tick and between later ticks. A
+    /// member should rest when it had no [work](Member::had_work) for a while: its ticks are then less frequent.
     pub fn rest(&mut self, rests: bool) -> Duration {
         self.recovery.rest(rests)
     }

@@ -1,7 +1,7 @@
 //! Peer messages: rare messages of any length between members, sent in pieces through the control ring.
 //!
-//! A peer message consists of words and, behind them, bytes. It is sent in pieces, one per record, so that timestamps
-//! and acknowledgements can pass in between: a piece is at most a quarter of the ring and is written only while at most
+//! A peer message consists of words and bytes after them. It is sent in pieces, one per record, so that timestamps and
+//! acknowledgements can pass in between: a piece is at most a quarter of the ring and is written only while at most
 //! half of the ring is in use. Pieces are writes with an immediate, which wakes the peer, as long as the peer has
 //! receives for them; otherwise they are plain writes. A peer message is lost with its connection, and its sender must
 //! send it again.
@@ -12,7 +12,7 @@
 //! | 1 | number of the message, from 1 per connection (32 bits), first word of this piece (32) |
 //! | 2… | the piece |
 //!
-//! Word 0 of a peer message is the number of bytes behind its words. The words follow, then the bytes, padded with
+//! Word 0 of a peer message is the number of bytes after its words. The words follow, then the bytes, padded with
 //! zeros.
 
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ impl Received {
         &self.words[1..self.words.len() - self.tail_bytes.div_ceil(8)]
     }
 
-    /// Returns the bytes behind the words.
+    /// Returns the bytes after the words.
     #[must_use]
     pub fn tail(&self) -> &[u8] {
         let first = self.words.len() - self.tail_bytes.div_ceil(8);

@@ -21,17 +21,18 @@ use crate::{ClientId, GroupId, Limits, Mutant, Topology};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) ring: Inbound,
-    /// The hello of the process that uses the client id now. The ring restarts with it after everything older is read.
+    /// The hello of the process that uses the client id now. The ring restarts with this hello after all older records
+    /// are read.
     pub(super) greeted: Option<Hello>,
-    /// Whether the ring was empty at the last look.
+    /// `true` if the ring was empty at the last look.
     pub(super) drained: bool,
-    /// Whether a process that connected has not been told yet that it may begin, or continue.
+    /// `true` if a process has connected and no credit has reported to it yet that it may begin, or continue.
     pub(super) settling: bool,
     /// Generation of the process with this client id, from its hello or as it was assigned.
     pub(super) generation: Option<u64>,
     /// The smallest generation that the process may have.
     pub(super) above: u64,
-    /// Whether the process's hello said that it has begun to multicast.
+    /// `true` if the process has begun to multicast, according to its hello.
     pub(super) begun: bool,
     /// The status of the client id that credits report, without the first slot.
     pub(super) place: Standing,

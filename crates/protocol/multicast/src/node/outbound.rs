@@ -1,7 +1,7 @@
 //! A ring that this node writes, with the same records at one or several peers.
 //!
 //! # Invariants
-//! - All targets share one position. Nothing at or behind it was ever written in its lap.
+//! - All targets share one position. Nothing at or after it was ever written in its lap.
 //! - Only started targets count for flow control. Others are neither written nor waited for, except that a patient
 //!   owner waits for targets that were never connected.
 //! - A ring that keeps its records restarts a target at the first record that not all counting targets have freed,
@@ -49,25 +49,26 @@ pub(super) struct Outbound {
     seal: Seal,
     staging: Option<RegionId>,
     pub(super) targets: Vec<Target>,
-    /// Whether credits arrived that the owner has not looked at.
+    /// `true` if credits arrived that the owner has not processed.
     news: bool,
-    /// Whether peers have asked not to be waited for, or withdrawn that, since the last look.
+    /// `true` if a peer has asked not to be waited for, or has withdrawn that request, since the owner last checked.
     asides: bool,
-    /// Whether the owner waits for targets that were never connected.
+    /// `true` if the owner waits for targets that were never connected.
     pub(super) patient: bool,
-    /// Whether a target may be started before it can be written. It then gets what it missed from staging.
+    /// `true` if a target may be started before it can be written. The records that it missed are then written to it
+    /// from staging.
     catches_up: bool,
     /// See [`Shape::keeps`].
     keeps: usize,
-    /// Whether the ring allows the fast path for short records.
+    /// `true` if the ring allows the fast path for short records.
     plain: bool,
-    /// Whether records are written up to the end of their last cache line, so that adjacent writes can merge.
+    /// `true` if records are written up to the end of their last cache line, so that adjacent writes can merge.
     whole_lines: bool,
-    /// Whether writes posted before a start may land after writes posted behind it.
+    /// `true` if writes that are posted before a start may land after writes that are posted after the start.
     unordered: bool,
-    /// A majority has freed everything before this position.
+    /// Position before which a majority has freed all records.
     tail: u64,
-    /// Whether a target has yet to get records that were written before.
+    /// `true` if a target has yet to get records that were written before.
     late: bool,
     generations: u64,
     /// The mark of the known history of the peers' group; 0 between members.
@@ -82,17 +83,17 @@ pub(super) struct Shape {
     pub(super) serial: u16,
     /// See [`Outbound::patient`].
     pub(super) patient: bool,
-    /// Whether targets may be started before they can be written.
+    /// `true` if targets may be started before they can be written.
     pub(super) catches_up: bool,
-    /// If not 0: number of targets that must have freed a record in one ballot before it is dropped. Until then it is
-    /// written again to each target that starts.
+    /// Number of targets that must have freed a record in one ballot before the record is dropped. Until then the
+    /// record is written again to each target that starts. 0 if records are not kept.
     pub(super) keeps: usize,
 }
 
 /// The way in which a record is sent.
 #[derive(Default)]
 pub(super) struct Way<'a> {
-    /// Whether the write carries an immediate, which wakes the peer.
+    /// `true` if the write carries an immediate, which wakes the peer.
     pub(super) wakes: bool,
     /// The client's fan-out set, and the number of this ring. Peers that the set reaches get the record through it.
     pub(super) fanout: Option<(&'a mut FanoutSender, usize)>,
@@ -163,9 +164,9 @@ impl Outbound {
         self.targets.iter().position(|target| target.peer == peer)
     }
 
-    /// Starts a target, which counts from now on. It also gets every record from the returned position on. Where writes
-    /// are not ordered, a signalled request follows on the target's link, or preceded this call. Its completion proves
-    /// that no earlier write can land any more.
+    /// Starts a target, which then counts for flow control. Every record at or after the returned position is written
+    /// to it as well. Where writes are not ordered, a signalled request follows on the target's link, or preceded this
+    /// call. Its completion proves that no earlier write can land any more.
     pub(super) fn start(&mut self, target: usize, links: &[PeerLink]) -> Start {
         self.generations += 1;
         let end = self.writer.position();
@@ -202,7 +203,7 @@ impl Outbound {
         self.targets[target].progress = PeerProgress::Aside;
     }
 
-    /// Sets the seal that a target's credits carry from now on.
+    /// Sets the seal that later credits of a target carry.
     pub(super) fn hear_credits(&mut self, target: usize, seal: Seal) {
         self.targets[target].credit = Some(SlotReader::new(seal));
     }
@@ -475,7 +476,7 @@ impl Outbound {
             let Some(region) = target.resolve(fabric, links) else { continue };
             let Some(reader) = &mut target.behind else { continue };
             if reader.position() < target.freed {
-                // The target got these records before its start, and freed records may be overwritten in staging.
+                // The target received these records before its start, and freed records may be overwritten in staging.
                 reader.skip_to(target.freed);
             }
             while reader.position() < end && links[target.link].can_post() {
@@ -508,7 +509,8 @@ impl Outbound {
         self.targets.iter().any(|target| target.behind.is_some())
     }
 
-    /// Pretends that a target has freed everything. For the mutant that overwrites records that a peer has not freed.
+    /// Pretends that a target has freed all records. Used by the mutant that overwrites records that a peer has not
+    /// freed.
     pub(super) fn leave_unfreed(&mut self, target: usize) {
         self.targets[target].freed = self.writer.position();
         self.settle_freed();
@@ -577,7 +579,7 @@ mod tests {
 
     use super::*;
 
-    /// The padding behind a short record contains no data of other peers.
+    /// The padding after a short record contains no data of other peers.
     #[test]
     fn a_record_is_padded_to_whole_lines_where_writes_merge() {
         let mut fabric = World::new(SimConfig::new(1, 1, NetworkModel::calm())).fabric(ProcessId(0));

@@ -16,7 +16,7 @@ pub(super) struct BoxSender<'a, F: Fabric> {
     pub(super) scratch: &'a mut [u64],
     pub(super) counts: &'a mut Counts,
     pub(super) sealed: Sealed,
-    /// Whether several items may share a record.
+    /// `true` if several items may share a record.
     pub(super) batch: bool,
 }
 

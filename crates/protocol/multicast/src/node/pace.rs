@@ -32,7 +32,7 @@ pub const EXPEL_AFTER: Duration = Duration::from_millis(500);
 
 /// Divisor of the limit when the ring has no room.
 const FULL_PART: u32 = 10;
-/// Divisor of that shorter limit, which bounds the time that one check adds.
+/// Divisor of the limit that applies when the ring has no room. The result bounds the time that one check adds.
 const LOOK_PART: u32 = 5;
 
 impl Default for Patience {
@@ -66,7 +66,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Updates the peer's progress after `step`. `owes`: the peer has something to free, and would report it.
+    /// Updates the peer's progress after `step`. `owes` is `true` if the peer holds records that it has to free, and
+    /// would report that.
     pub(super) fn look(&mut self, step: Duration, freed: u64, owes: bool) {
         if freed != self.freed || !owes {
             *self = Pace { freed, idle: Duration::ZERO };

@@ -39,7 +39,7 @@ pub(super) enum PeerEvent {
     Down(usize),
     /// The peer's hello arrived.
     Greeted(usize, Hello),
-    /// The peer sent something other than a hello.
+    /// The peer sent a message other than a hello.
     Refused,
 }
 
@@ -162,7 +162,7 @@ impl PeerLinks {
         let inbox = self.inbox;
         self.unsent.retain(|(link, hello)| {
             let link = &mut links[*link];
-            // The previous hello's source may not be read yet; or, without order, that hello could arrive behind this
+            // The previous hello's source may not be read yet; or, without order, that hello could arrive after this
             // one.
             if !link.can_post() || (awaited || !inline) && link.greeting > link.done() {
                 return true;

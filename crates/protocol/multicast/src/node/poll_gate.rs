@@ -2,14 +2,14 @@
 
 use stentor_fabric::{Fabric, PollHint, ProcessId};
 
-/// Number of rounds after which everything is looked at regardless of hints. A write that a faulty peer does not
+/// Number of rounds after which a round polls all peers regardless of hints. A write that a faulty peer does not
 /// announce is then late, not lost.
 const QUIET_ROUNDS: u32 = 64;
 
 /// Selects what a round of polling looks at, and when it may be skipped.
 #[derive(Debug)]
 pub(super) struct PollGate {
-    /// Whether the last round found nothing and left nothing over.
+    /// `true` if the last round found nothing and left nothing over.
     idle: bool,
     /// The peers whose writes this round looks at.
     heard: PollHint,
@@ -69,20 +69,20 @@ impl PollGate {
         self.idle = !more && !left_over;
     }
 
-    /// Makes the next round look at a process again, because not everything of it was read.
+    /// Makes the next round poll a process again, because not all its records were read.
     #[inline]
     pub(super) fn leave(&mut self, process: ProcessId) {
         self.left = self.left.and(PollHint::from(process));
     }
 
-    /// Prevents the next round from being skipped, because something is to be written. It looks at the same peers as
+    /// Prevents the next round from being skipped, because there are items to write. It looks at the same peers as
     /// otherwise.
     #[inline]
     pub(super) fn resume(&mut self) {
         self.idle = false;
     }
 
-    /// Makes this round and the next one look at everything, because of another event.
+    /// Makes this round and the next one poll all peers, because of another event.
     pub(super) fn disturb(&mut self) {
         (self.heard, self.left) = (PollHint::ANYBODY, PollHint::ANYBODY);
     }

@@ -38,9 +38,9 @@ pub(super) struct RecordsIn {
     rings: Vec<Inbound>,
     /// Rings that seem to have a record, in the order in which they are read.
     due: VecDeque<usize>,
-    /// Indexed by ring: whether it is in `due`.
+    /// Indexed by ring: `true` if the ring is in `due`.
     is_due: Vec<bool>,
-    /// Whether a credit is due that could not be sent.
+    /// `true` if a credit is due that could not be sent.
     owed: bool,
     /// The last record that was taken.
     record: Vec<u64>,

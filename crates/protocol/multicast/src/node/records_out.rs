@@ -42,7 +42,7 @@ struct RecordRing {
     outbound: Outbound,
     /// The start of the ring on the present connection.
     start: Start,
-    /// Whether a record found no room since the last credit.
+    /// `true` if a record found no room since the last credit.
     waits: bool,
 }
 
@@ -53,9 +53,9 @@ pub(super) struct RecordsOut {
     /// The record that is being written.
     record: Vec<u64>,
     longest: usize,
-    /// Whether something was written since the last flush.
+    /// `true` if any record was written since the last flush.
     unflushed: bool,
-    /// Whether any ring may wait for room. Otherwise a step checks none of them.
+    /// `true` if any ring may wait for room. Otherwise a step checks none of them.
     any_waits: bool,
     mutant: Mutant,
 }
@@ -109,13 +109,13 @@ impl RecordsOut {
         }
     }
 
-    /// Returns whether something was written since the last flush.
+    /// Returns whether any record was written since the last flush.
     #[inline]
     pub(super) fn is_unflushed(&self) -> bool {
         self.unflushed
     }
 
-    /// Notes that everything written so far was flushed.
+    /// Notes that all records written so far were flushed.
     #[inline]
     pub(super) fn flushed(&mut self) {
         self.unflushed = false;
@@ -163,7 +163,7 @@ impl RecordsOut {
         let words = bytes.div_ceil(WORD);
         let payload = &mut self.record[HEADER_WORDS..HEADER_WORDS + words];
         if let Some(last) = payload.last_mut() {
-            // The seal also covers the bytes behind the record's last byte.
+            // The seal also covers the bytes after the record's last byte.
             *last = 0;
         }
         copy_parts(parts, payload.as_mut_bytes());

@@ -8,7 +8,7 @@ use stentor_fabric::seal::HEADER_WORDS;
 #[derive(Debug, Default)]
 pub(super) struct Sealed {
     pub(super) record: [u64; LINE_WORDS],
-    /// Words of its payload.
+    /// Length of the record's payload, in words.
     pub(super) words: usize,
 }
 

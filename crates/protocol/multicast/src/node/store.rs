@@ -19,11 +19,11 @@ struct Stored {
     /// Ring positions of the record's start and end.
     start: u64,
     end: u64,
-    /// Whether the client waits for the delivery.
+    /// `true` if the client waits for the delivery.
     notify: bool,
-    /// Whether the message is in the side store, not in the mirror.
+    /// `true` if the message is in the side store, not in the mirror.
     aside: bool,
-    /// Whether the message is delivered. It stays in the mirror until the ring overwrites it, or in the side store
+    /// `true` if the message is delivered. It stays in the mirror until the ring overwrites it, or in the side store
     /// until another message replaces it.
     released: bool,
 }
@@ -46,13 +46,13 @@ pub(super) struct Store {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mirrored {
     pub(super) groups: usize,
-    /// Bytes of its payload.
+    /// Length of the payload, in bytes.
     pub(super) bytes: usize,
-    /// Whether the client waits for the delivery.
+    /// `true` if the client waits for the delivery.
     pub(super) notify: bool,
-    /// First word of its header in the mirror.
+    /// Index of the first word of the message's header in the mirror.
     pub(super) word: usize,
-    /// Ring positions of its record's start and end.
+    /// Ring positions of the start and the end of the message's record.
     pub(super) start: u64,
     pub(super) end: u64,
 }
@@ -63,7 +63,7 @@ pub(super) struct HeldMessage<'a> {
     pub(super) payload: &'a [u8],
     pub(super) groups: DestinationGroups<'a>,
     pub(super) enveloped: bool,
-    /// Whether the client waits for the delivery.
+    /// `true` if the client waits for the delivery.
     pub(super) notify: bool,
 }
 
@@ -140,7 +140,7 @@ impl Store {
         }
     }
 
-    /// Moves the messages in slots from `first` on from the mirror to the side store, because the ring restarts.
+    /// Moves the messages in slot `first` and later slots from the mirror to the side store, because the ring restarts.
     pub(super) fn move_aside(&mut self, first: u64) {
         for slot in first..first + self.by_slot.window() {
             let at = self.by_slot.at(slot);

@@ -106,7 +106,7 @@ impl Streams {
         }
     }
 
-    /// Sets the seal that a follower's credits carry from now on.
+    /// Sets the seal that later credits of a follower carry.
     pub(super) fn hear_credits(&mut self, follower: ProcessId, seal: Seal) {
         if let Some(target) = self.outbound.target_of(follower) {
             self.outbound.hear_credits(target, seal);

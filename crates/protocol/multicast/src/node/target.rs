@@ -15,15 +15,16 @@ use super::peer_link::PeerLink;
 /// The state of a target, which determines whether it counts for flow control and is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PeerProgress {
-    /// Never started.
+    /// The target was never started.
     Awaited,
-    /// Started: it counts, and is written.
+    /// The target was started. It counts for flow control, and is written.
     Started,
     /// The connection to the peer broke.
     Stopped,
-    /// The peer asked not to be waited for. Its credits are still read, because they report when that ends.
+    /// The peer asked not to be waited for. The credits of the peer are still read, because they report when the
+    /// request ends.
     Aside,
-    /// The peer stood aside and no longer does. It is to be restarted.
+    /// The peer has withdrawn its request not to be waited for. The target is to be restarted.
     Back,
 }
 

@@ -17,7 +17,7 @@
 //!    last one its application restores the state, at once.
 //! 4. The backlog is sent in the same way. The receiver's application makes each delivery as it arrives.
 //! 5. When the backlog is empty, the donor asks its state machine for the state again, which is of this moment, and
-//!    sends it behind the last piece. The stream starts there. The transfer is complete when the receiver has installed
+//!    sends it after the last piece. The stream starts there. The transfer is complete when the receiver has installed
 //!    the state.
 //!
 //! # States
@@ -43,13 +43,13 @@
 //!   leader's state at the end of the transfer. If no stream runs when the transfer ends, the donor sends the state
 //!   once more: the receiver may have installed an older one, know nothing of the stream, and ask for nothing.
 //! - **A broken connection loses no freeze.** The donor keeps unacknowledged pieces, the freeze and the backlog. It
-//!   asks for the receiver's position again, and continues behind the last piece that the receiver has. A receiver that
+//!   asks for the receiver's position again, and continues after the last piece that the receiver has. A receiver that
 //!   lost its memory names no transfer, and gets a new freeze.
 //! - **Memory is bounded and reported**: at the donor a backlog of `backlog_bytes` and a window of pieces; at the
 //!   receiver `snapshot_bytes`. A larger state is refused by the end that notices first, and both ends name both
 //!   numbers.
 //! - **A group begins its life with an application that has made no delivery.** An application with a state of a
-//!   history that is over is reset first.
+//!   history that has ended is reset first.
 //!
 //! # Pace
 //! The donor withholds credits of clients in two cases: as the backlog fills beyond one half, and while the backlog is
@@ -121,7 +121,7 @@ const REPORTS: usize = 16;
 /// The progress of a member's application, as the member reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Standing {
-    /// Deliveries that its application has made.
+    /// Number of deliveries that the member's application has made.
     pub(super) applied: u64,
     /// Name of the receiver's transfer from the donor that asked, and the number of the piece that it waits for; `None`
     /// if there is no such transfer.
@@ -140,11 +140,12 @@ pub(super) struct Want {
 pub(super) struct Transfers {
     pub(super) outgoing: Option<OutgoingTransfer>,
     pub(super) incoming: Option<IncomingTransfer>,
-    /// The incarnation of the last transfer from which the application took something.
+    /// The incarnation of the last transfer from which the application accepted data.
     pub(super) applied_in: Incarnation,
-    /// Indexed by process: its application's progress; `None` if it has not reported that on this connection.
+    /// Progress of the application of each process, indexed by process; `None` if the process has not reported it on
+    /// this connection.
     standings: Vec<Option<Standing>>,
-    /// Indexed by process: the state that it is to get.
+    /// State that each process is to receive, indexed by process.
     wants: Vec<Option<Want>>,
     /// Indexed by process: tick at which the next attempt may begin.
     not_before: Vec<u64>,
@@ -153,7 +154,7 @@ pub(super) struct Transfers {
     pub(super) throttle: Throttle,
     /// Members whose streams restart with a state that they are to get.
     pub(super) cut_off: Vec<ProcessId>,
-    /// Whether the transfers must be processed in this step.
+    /// `true` if the transfers must be processed in this step.
     pub(super) is_due: bool,
 }
 
@@ -219,7 +220,7 @@ impl Transfers {
         self.throttle.tick(load, percent);
     }
 
-    /// Returns whether the application has not consumed everything that arrived.
+    /// Returns whether the application has not consumed all pieces that arrived.
     #[inline]
     pub(super) fn is_held_back(&self) -> bool {
         self.incoming.as_ref().is_some_and(IncomingTransfer::is_held_back)

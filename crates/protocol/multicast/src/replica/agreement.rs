@@ -291,7 +291,7 @@ impl Agreement {
 
     /// Delivers, in order, every decided message that no other message of the stream can still precede.
     ///
-    /// If the application has no room for a message, that message stays in the order with those behind it: decided and
+    /// If the application has no room for a message, that message stays in the order with those after it: decided and
     /// not delivered, as if it waited for another one.
     pub(super) fn deliver_due<E: Effects>(&mut self, effects: &mut E) {
         if !self.ballots.is_current() {
@@ -308,7 +308,7 @@ impl Agreement {
             }
             if message.no_op {
                 if !message.settled && !mutant!(mutant, RefusedPassed) {
-                    // A later leader may not know the no-op. No message behind it is delivered until a majority knows
+                    // A later leader may not know the no-op. No message after it is delivered until a majority knows
                     // it.
                     return;
                 }

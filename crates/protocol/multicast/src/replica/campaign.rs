@@ -72,9 +72,9 @@ pub(super) struct Demand<'a> {
     pub(super) ballot: Ballot,
     /// The incarnation of that ballot.
     pub(super) incarnation: Incarnation,
-    /// The incarnation that continues as that one, or that it ends.
+    /// The earlier incarnation that `incarnation` continues or ends.
     pub(super) ends: Incarnation,
-    /// `true` if an operator ends it.
+    /// `true` if an operator ends the incarnation `ends`.
     pub(super) resets: bool,
     /// The lives that the candidate knows.
     pub(super) lives: &'a [u64],
@@ -112,9 +112,10 @@ pub(super) struct Campaign {
     /// Processes that had asked to be admitted when the campaign began. The candidate has named these lives to all
     /// members that promise.
     pub(super) admits: Vec<Joiner>,
-    /// The incarnation that continues as that of the ballot, or that it ends.
+    /// The earlier incarnation that the ballot's incarnation continues or ends.
     pub(super) ends: Incarnation,
-    /// `true` if an operator ends it. Then the candidate's state counts, whatever states others have.
+    /// `true` if an operator ends the incarnation `ends`. Then the candidate's state counts, whatever states other
+    /// members have.
     pub(super) resets: bool,
 }
 

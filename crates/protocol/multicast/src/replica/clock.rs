@@ -8,10 +8,10 @@ use crate::mutant::mutant;
 /// ahead of it. A group that is behind raises its clock and waits for nothing.
 ///
 /// # Invariants
-/// - It never goes back.
+/// - The clock never decreases.
 /// - It is at least every time in every vector that this member has appended or processed, so every message that its
 ///   leader timestamps afterwards comes later.
-/// - Physical time alone does not advance it: without messages the clock stands still.
+/// - Physical time alone does not advance it: without messages the clock does not advance.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Clock {
     now: u64,

@@ -16,9 +16,9 @@ pub(super) struct Closing {
     pub(super) processed_by: u64,
     /// The generation below which other groups are asked whether all is settled; 0 if they are not asked.
     pub(super) retiring_below: u64,
-    /// The groups that have settled everything.
+    /// The groups that have settled all messages of generations below `retiring_below`.
     pub(super) retired: GroupSet,
-    /// Ticks since they were asked.
+    /// Ticks since the other groups were asked.
     pub(super) retiring_age: u8,
 }
 

@@ -65,7 +65,7 @@ impl ReplicaConfig {
     /// Default of `founding_ticks`: long enough to connect to all running processes.
     pub const FOUNDING_TICKS: u16 = 20;
 
-    /// Creates a configuration with this many slots per client, and defaults for everything else.
+    /// Creates a configuration with this many slots per client, and defaults for all other parameters.
     #[must_use]
     pub fn new(topology: Arc<Topology>, me: ProcessId, window: u32) -> Self {
         ReplicaConfig {

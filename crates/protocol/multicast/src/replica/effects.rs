@@ -25,15 +25,15 @@ pub trait Effects {
     fn freed(&mut self, _client: ClientId) {}
     /// Reports that a held message is void. Its body is no longer needed, and its slot may be reused.
     fn dropped(&mut self, _client: ClientId, _slot: u64, _sequence: u64) {}
-    /// Reports that the succession of a client id has changed, so that its process must be told.
+    /// Reports that the succession of a client id has changed, so that its process must be notified.
     fn place_changed(&mut self, _client: ClientId) {}
     /// Returns whether earlier items for the followers have not been sent yet. Repeating them would only lengthen the
     /// queue.
     fn is_held_up(&self) -> bool {
         false
     }
-    /// Returns whether a message to a member would be written now. If not, the member gets everything when it is
-    /// connected ([`on_connected`](super::Replica::on_connected)).
+    /// Returns whether a message to a member would be written now. If not, all messages for the member are written when
+    /// it is connected ([`on_connected`](super::Replica::on_connected)).
     fn reaches(&self, _to: ProcessId) -> bool {
         true
     }

@@ -63,7 +63,7 @@ impl<E: Effects> Follower<'_, E> {
             return Ok(());
         }
         if message.delivered {
-            // The leader does not know that the message is decided. The repeated acknowledgement tells it.
+            // The leader does not know that the message is decided. The repeated acknowledgement informs the leader.
             if matches!(item.entry, StreamEntry::Vector(times) if message.times() == times) {
                 self.agreement.acknowledge(client, slot, self.effects);
                 self.tell_delivered(client, slot);

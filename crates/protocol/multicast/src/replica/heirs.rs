@@ -14,7 +14,7 @@ use crate::state::Succession;
 pub(super) struct Heirs {
     known: Vec<Succession>,
     void_below: u64,
-    /// Generations below this one have left nothing that another group could ask for.
+    /// Generation below which no generation has left messages that another group could ask for.
     pub(super) retired_below: u64,
 }
 
@@ -74,7 +74,7 @@ impl Heirs {
         heirs.any(|heir| heir.after < sequence && ids::generation(sequence) < heir.generation)
     }
 
-    /// Returns the largest generation that a message in this slot can have, if a later process begins behind the slot.
+    /// Returns the largest generation that a message in this slot can have, if a later process begins after the slot.
     pub(super) fn left_by(&self, slot: u64) -> Option<u64> {
         let next = self.known.iter().find(|heir| heir.first > slot)?;
         Some(next.generation.saturating_sub(1))
@@ -116,7 +116,7 @@ impl Heirs {
         self.known.iter_mut().filter(|heir| heir.first == first).for_each(|heir| heir.after = heir.after.min(good));
     }
 
-    /// Returns the smallest first slot behind a slot.
+    /// Returns the smallest first slot after a slot.
     pub(super) fn next_first(&self, slot: u64) -> Option<u64> {
         self.known.iter().map(|heir| heir.first).find(|first| *first > slot)
     }

@@ -37,7 +37,8 @@ impl Replica {
 
     /// Returns the incarnation that a [reset](Replica::reset) at this process has to name.
     ///
-    /// It is that of this member's state. Without memory, it is the largest incarnation that this process knows.
+    /// With memory, this is the incarnation of this member's state. Without memory, it is the largest incarnation that
+    /// this process knows.
     #[must_use]
     pub fn reset_ends(&self) -> Incarnation {
         self.membership.ended_by_reset(&self.agreement.ballots, self.agreement.id.group)
@@ -67,7 +68,7 @@ impl Replica {
     /// Checks whether a [reset](Replica::reset) may begin at this process.
     ///
     /// # Errors
-    /// Those of [`reset`](Replica::reset).
+    /// Returns the errors of [`reset`](Replica::reset).
     pub(crate) fn check_reset(&self, ends: Incarnation, empty: bool) -> Result<(), Rejected> {
         check_reset(&self.agreement, &self.membership, ends, empty)
     }
@@ -89,7 +90,7 @@ impl Replica {
         self.membership.hindrance(&self.agreement.id)
     }
 
-    /// Returns whether some process remembered a smaller incarnation of the group when this member got its memory.
+    /// Returns whether some process remembered a smaller incarnation of the group when this member received its memory.
     ///
     /// If the member's history began from nothing nevertheless, an operator has reset the group.
     #[must_use]

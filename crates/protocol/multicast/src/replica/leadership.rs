@@ -23,7 +23,7 @@ pub(super) enum Stage {
 /// A member's part in changes of its group's leader.
 ///
 /// # States
-/// Those of [`Stage`]. A promise of a larger ballot ends each of them.
+/// The states of [`Stage`]. A promise of a larger ballot ends each of them.
 ///
 /// # Invariants
 /// - `Campaigning`, `Preparing` and `Leading` occur only in a promised ballot of the member's own, and `Installing`

@@ -20,7 +20,7 @@ pub(super) fn name_above(elder: u64, own: u64) -> Option<u64> {
 ///
 /// A life is the time of the process's start. If the clock was set back, the process takes a life above the one that
 /// its group remembers, and keeps the lower half of its own ([`name_above`]). So no two processes of a member have one
-/// life as long as those halves differ, whatever each of them was told.
+/// life as long as those halves differ, whatever was reported to each of them.
 ///
 /// # Invariants
 /// No entry decreases, and reports of others never change this process's own entry.

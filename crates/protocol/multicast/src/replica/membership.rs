@@ -31,21 +31,21 @@ pub(super) struct Membership {
     pub(super) lives: Lives,
     /// The incarnation that this process, without memory, has promised to begin.
     pub(super) pledge: Option<Pledge>,
-    /// The largest incarnation that it promised to begin, whether that succeeded or not.
+    /// The largest incarnation that this process promised to begin, whether the incarnation began or not.
     pub(super) pledged: Incarnation,
-    /// The smallest incarnation that a process remembered when this one got its memory.
+    /// The smallest incarnation that a process remembered when this one received its memory.
     pub(super) remembered: Incarnation,
-    /// The last incarnation that it promised to begin by a reset, with memory or without.
+    /// The last incarnation that this process promised to begin by a reset, with memory or without.
     reset_to: Incarnation,
     /// The origin of the history to which the messages that are held here unassigned were multicast.
     held_of: Incarnation,
     /// The processes that remember the group, while this one is without memory.
     pub(super) memories: Memories,
-    /// Number of ticks for which it has waited for them.
+    /// Number of ticks for which this process has waited for processes that remember the group.
     waited: u16,
     /// Number of ticks that were skipped since the last tick, because this process was not called.
     skipped: u16,
-    /// The incarnation of its group that does not contain this member's history.
+    /// The incarnation of this member's group that does not contain this member's history.
     ended_by: Option<Incarnation>,
     /// Processes that ask to be admitted; while this one is joining, all processes without memory.
     pub(super) joiners: Vec<Joiner>,
@@ -97,7 +97,7 @@ impl Membership {
         self.superseded = true;
     }
 
-    /// Records that this process has its group's memory from now on. Returns whether it had none.
+    /// Records that this process has obtained its group's memory. Returns whether it had none.
     pub(super) fn remember(&mut self) -> bool {
         let joined = self.joining.take().is_some();
         if joined {
@@ -258,7 +258,7 @@ impl Membership {
         if self.is_joining() { self.join.now | self.join.before } else { 0 }
     }
 
-    /// Returns everything except what follows from the rest, or only causes delays.
+    /// Returns all fields, except those that follow from other fields and those that only cause delays.
     pub(super) fn essence(&self) -> impl std::hash::Hash + PartialEq + '_ {
         let pledges = (self.pledge, self.pledged, self.reset_to, self.held_of);
         (self.joining, self.superseded, &self.lives, pledges, &self.joiners, &self.memories)

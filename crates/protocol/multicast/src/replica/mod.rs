@@ -332,7 +332,8 @@ impl Replica {
         settled && self.leadership.stage == Stage::Idle && !self.agreement.owns_ballot()
     }
 
-    /// Returns everything that decides what this member does next, except the order, which is derived from it.
+    /// Returns all state that determines the next actions of this member, except the order, which is derived from that
+    /// state.
     fn essence(&self) -> impl Hash + PartialEq + '_ {
         let Agreement { id, ballots, clock, counter, messages, sharing } = &self.agreement;
         let agreed = (id.me(), ballots, clock, counter, messages, sharing);

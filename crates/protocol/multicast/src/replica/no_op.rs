@@ -22,8 +22,8 @@
 //! - *A no-op counts when it is settled.* Then every later leader's state has it, as it has what a majority
 //!   acknowledged: no leader assigned the slot before, so no majority acknowledged a message in it, and none will.
 //!   Until then a new leader may lack it and assign the slot. So no member counts the slot as passed, and no other
-//!   group is told. Later entries of the same leader's stream need no such care: a majority that processed those has
-//!   processed this one.
+//!   group is notified. Later entries of the same leader's stream need no such care: a majority that processed those
+//!   has processed this one.
 //! - *`Refused` states that a destination group has settled that the message is a no-op*: it can never be decided
 //!   anywhere. So a leader that receives it fills the slot although it is assigned, and every member that learns of
 //!   that delivers past it at once. A later leader that has not learned of it brings the message back, but only until
@@ -46,7 +46,7 @@ use crate::peer_message::{PeerMessage, SlotRef, Verdict};
 use crate::{ClientId, GroupId, ids};
 
 /// The part of a member that fills slots with no-ops. If a function returns that a slot was filled, the caller assigns
-/// and delivers the messages behind it.
+/// and delivers the messages after it.
 pub(super) struct NoOps<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     pub(super) effects: &'a mut E,
@@ -116,7 +116,7 @@ impl<E: Effects> NoOps<'_, E> {
     }
 
     /// Fills the first unassigned slot if it belongs to a closed generation, according to its name or the first known
-    /// message behind it. Returns whether it was filled.
+    /// message after it. Returns whether it was filled.
     pub(super) fn close(&mut self, client: ClientId, slot: u64) -> bool {
         let window = self.agreement.messages.window(client);
         // A name alone may come from a late item about a message that was never assigned. A new process may use that

@@ -24,7 +24,7 @@ impl Replica {
         self.window(client).map_or(0, Window::first_undelivered)
     }
 
-    /// Returns the slot behind the last one that is held here and not delivered, even if slots before it are missing; 0
+    /// Returns the slot after the last one that is held here and not delivered, even if slots before it are missing; 0
     /// if there is no such client.
     #[must_use]
     pub fn end_of_held(&self, client: ClientId) -> u64 {

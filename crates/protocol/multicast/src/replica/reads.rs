@@ -20,7 +20,7 @@
 //! than its final timestamp. So if the message is not delivered here, F precedes it or is equal to it, and F's key is
 //! not larger than C. F also has a full vector. Otherwise F's own timestamp is smaller than the message's, and no
 //! member of this group can have delivered the message before F was decided. Deciding F requires a vector that this
-//! leader has appended. If F got its vector since, it has one now.
+//! leader has appended. If F received its vector since, it has one now.
 //!
 //! An unsettled no-op counts as a message without a vector: no member delivers past it, see `deliver_due`.
 //!
@@ -76,7 +76,7 @@ pub enum ReadProgress {
 #[derive(Clone, Copy, Debug)]
 struct First {
     key: Timestamp,
-    /// `true` if its vector is full, so that other members may have delivered it.
+    /// `true` if the message's vector is full, so that other members may have delivered the message.
     is_full: bool,
 }
 

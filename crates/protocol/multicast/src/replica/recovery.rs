@@ -349,7 +349,7 @@ impl<E: Effects> Recovery<'_, E> {
         }
     }
 
-    /// Tells members of other groups which incarnations of their groups this process remembers from now on.
+    /// Informs members of other groups which incarnations of their groups this process now remembers.
     fn say_what_is_remembered(&mut self) {
         let Agreement { id, ballots, .. } = &*self.agreement;
         for group in id.others_groups() {

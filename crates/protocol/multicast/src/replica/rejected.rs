@@ -38,7 +38,7 @@ pub enum Rejected {
         client: u16,
         /// The refused slot.
         slot: u64,
-        /// First slot behind the window.
+        /// First slot after the window.
         end: u64,
     },
     /// The item names another message, or another number of groups, than the one in the slot.

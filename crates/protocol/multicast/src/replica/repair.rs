@@ -20,7 +20,7 @@ pub(super) struct Repair<'a, E> {
     pub(super) agreement: &'a mut Agreement,
     /// `true` if this member leads.
     pub(super) leads: bool,
-    /// `true` if it is without memory.
+    /// `true` if this member has no memory.
     pub(super) joining: bool,
     pub(super) effects: &'a mut E,
 }
@@ -55,7 +55,7 @@ impl<E: Effects> Repair<'_, E> {
             (true, _) if self.leads && !decided => self.leader().repeat(client, slot),
             (false, false) if self.leads => self.leader().request_body(client, slot),
             (true, _) if follows && !is_final => self.effects.send(leader, &PeerMessage::Ask(asked)),
-            // The leader also needs messages that an ended process left behind a gap.
+            // The leader also needs messages that an ended process left after a gap.
             (false, true) if follows && next => self.effects.body(leader, client, slot),
             _ => {}
         }
@@ -78,7 +78,7 @@ impl<E: Effects> Repair<'_, E> {
         self.effects.send(leader, &PeerMessage::WantBodies(wanted));
     }
 
-    /// Forwards a message, and the held messages behind it, up to `most` in all.
+    /// Forwards a message, and the held messages after it, up to `most` in all.
     pub(super) fn on_want(&mut self, from: ProcessId, wanted: MessageRef, most: u64) {
         let client = wanted.client;
         let held = |slot: &u64| {

@@ -47,7 +47,7 @@ use crate::{Ballot, Incarnation};
 /// Checks whether a reset can begin at this process.
 ///
 /// # Errors
-/// Those of [`Replica::reset`](super::Replica::reset).
+/// Returns the errors of [`Replica::reset`](super::Replica::reset).
 pub(super) fn check_reset(
     agreement: &Agreement,
     membership: &Membership,

@@ -15,13 +15,13 @@
 //!
 //! # At the other groups
 //! The *word* of the new history (`words.rs`) has a position in the stream. It separates the entries before it from
-//! those behind it:
+//! those after it:
 //! - A message whose *vector* is before the word has a time of the old history: it is *ended* for that group, and keeps
 //!   that time. A group is exempt if the message is ended for it and its word is *in force* here; the other destination
 //!   groups are the *survivors*. The message is decided when a majority of every survivor acknowledged that vector. So
 //!   if some member has delivered it, all survivors do. If one of them has no vector, or another one, it is not
 //!   decided.
-//! - A time of the old history without a vector is forgotten with the word: no vector behind the word contains one. If
+//! - A time of the old history without a vector is forgotten with the word: no vector after the word contains one. If
 //!   the new history reports that the message is lost, the leader fills its slot with a no-op, and refuses the message
 //!   when that is settled. A group that has the vector learns of that as of any other refusal.
 //! - A refusal counts only if it belongs to the history whose word is processed: another survivor may have been reset

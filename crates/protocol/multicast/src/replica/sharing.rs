@@ -33,7 +33,7 @@ pub(super) struct Sharing {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Sharer {
-    /// The slot behind the last held message to several groups.
+    /// The slot after the last held message to several groups.
     common: u64,
     /// `true` if the next message was not assigned because a share was in use.
     waits: bool,

@@ -58,7 +58,7 @@ impl Slot {
         destinations + 2 * heap_bytes::<u64>(groups) + Votes::heap_bytes(groups)
     }
 
-    /// Clears everything and keeps the allocated memory.
+    /// Clears all fields and keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.sequence = 0;
         self.groups = 0;
@@ -254,7 +254,7 @@ impl Slot {
         self.votes.clear();
     }
 
-    /// Removes the assignment, because another ballot's state will say whether and how the message is assigned.
+    /// Removes the assignment, because another ballot's state determines whether and how the message is assigned.
     ///
     /// The body and the acknowledgements remain valid. So do the timestamps of other groups' leaders, but only a leader
     /// needs them; a follower gets times from the stream.

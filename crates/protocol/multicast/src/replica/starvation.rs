@@ -17,7 +17,7 @@
 ///
 /// # Invariants
 /// - *A request that its answer does not satisfy becomes a request for the state.* The leader answers `Behind` with a
-///   state that contains every entry of its stream so far (`install_at`), and the stream continues behind that. The
+///   state that contains every entry of its stream so far (`install_at`), and the stream continues after that. The
 ///   state is ahead of what is processed here, because some appended entry is not processed. So it is installed, and
 ///   the counter rises. A follower therefore stalls only as long as its leader does, or the connection is down.
 /// - Starvation causes no delivery: the state comes from the leader of the installed ballot, like any other that it

@@ -11,7 +11,7 @@
 //! *asking* (a member forwards the request in the process's hello: `Open`) → *closing* (the leader has its group refuse
 //! messages of earlier processes: `Close`; each member answers with what it holds: `Closed`) → *proposed* (the leader
 //! appended a [`Succession`]: generation, first slot) → *settled* (a majority has processed that). Only then is the
-//! process told its first slot, and begins.
+//! first slot reported to the process, and the process begins.
 //!
 //! Each client id has a home group ([`Topology::home`](crate::Topology::home)). There the process asks without a
 //! generation, and is assigned the next one: the order of the home group numbers the processes. The request names the
@@ -25,20 +25,20 @@
 //!    and reports to no such process what it holds.* The answer counts only in the ballot that its sender had
 //!    installed, and only at the leader of that ballot. So closings are in no promise and no state: if the ballot ends
 //!    first, the next leader asks again.
-//! 2. *The first slot is behind everything that any member of a majority held without a gap when it answered.* The
+//! 2. *The first slot is after everything that any member of a majority held without a gap when it answered.* The
 //!    leader itself holds all of that by then. An answer whose bodies do not arrive is dropped, and its sender is asked
 //!    again.
 //! 3. *A succession counts when it is settled*, like a no-op. Then every later leader's state has it, and no message of
 //!    an earlier process is assigned to the slots from the first one on. Until then a later leader may lack it, and may
-//!    assign messages that would be void. So neither another group nor the process is told before.
-//! 4. *No two messages have one id.* A generation is told to one life. It is above all generations whose successions
-//!    the home group has. Generations that were told are settled, so no later leader lacks one. A home group that has
-//!    lost its memory numbers from the beginning. A group that remembers a larger generation, or another process with
-//!    the same one, reports that, and the process asks its home group for a generation above it.
+//!    assign messages that would be void. So neither another group nor the process is notified before.
+//! 4. *No two messages have one id.* A generation is reported to one life. It is above all generations whose
+//!    successions the home group has. Generations that were reported are settled, so no later leader lacks one. A home
+//!    group that has lost its memory numbers from the beginning. A group that remembers a larger generation, or another
+//!    process with the same one, reports that, and the process asks its home group for a generation above it.
 //!
 //! # Safety
-//! **A synced message is not void.** A client was told that a majority Q1 holds m in ballot b, with everything before
-//! it at this group. Let a leader append a succession in ballot c, based on answers of Q2.
+//! **A synced message is not void.** It was reported to a client that a majority Q1 holds m in ballot b, with
+//! everything before it at this group. Let a leader append a succession in ballot c, based on answers of Q2.
 //! - b < c: c's leader has m in its prefix (`campaign.rs`).
 //! - b = c: a member of both majorities, in one life (a life that was admitted since has not installed c before),
 //!   reported that it holds m before it closed: after that it reports nothing to this process. So its answer lists m,
@@ -47,7 +47,7 @@
 //!   processes. If it was not settled, it either is in b's state, and the same holds, or it is not, and has no effect.
 //!
 //! **A void message is decided nowhere.** If a majority here had processed its assignment in a ballot up to c, c's
-//! leader would have it assigned, and the first slot would be behind it. Later leaders have the succession, and assign
+//! leader would have it assigned, and the first slot would be after it. Later leaders have the succession, and assign
 //! no void message. `Refused` is sent only when the succession is settled.
 //!
 //! **Void assignments are dropped.** A deposed leader, or a member that followed it, may have assigned in its ballot b
@@ -68,8 +68,8 @@
 //! # Gaps
 //! After a change of leader, the slots before the first one may be held by no member any more. Such a gap was left by a
 //! process that has ended, and is filled like others (`no_op.rs`). A reset, which drops held messages, can leave such
-//! gaps, too. A process that begins before such a gap is filled begins in it. It owns all slots from there on, and
-//! messages of the process before it behind the gap are void (`heirs.rs`). None of them was synced, because a synced
+//! gaps, too. A process that begins before such a gap is filled begins in it. It owns that slot and all later ones, and
+//! messages of the process before it after the gap are void (`heirs.rs`). None of them was synced, because a synced
 //! message is held with everything before it.
 //!
 //! The delivery order of a client id (M6) includes all its processes. A message waits for those of earlier processes

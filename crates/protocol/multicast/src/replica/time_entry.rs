@@ -1,8 +1,8 @@
 //! Time entries: messages of a group to itself, without a body. They advance the time of its order when no client does.
 //! The statements about their names also hold for version entries (`version_entry.rs`).
 //!
-//! A group's time is that of its last delivery, so it stands still in an idle group. Actions at a given time, such as
-//! the end of a session, would wait there for a client's next message. So a group has one more client id, which no
+//! A group's time is that of its last delivery, so it does not advance in an idle group. Actions at a given time, such
+//! as the end of a session, would wait there for a client's next message. So a group has one more client id, which no
 //! process uses ([`Topology::time_client`](crate::Topology::time_client)), and its messages are time entries. The
 //! leader orders one when its shell asks for it: [`Replica::order_time`].
 //!

@@ -2,7 +2,7 @@
 //! by 1.
 //!
 //! All members of a group must do the same at the same position of its order. When some of them run a newer program
-//! than others, all behave like the oldest program until all are new. The position behind which they behave like the
+//! than others, all behave like the oldest program until all are new. The position after which they behave like the
 //! newer ones is part of the order: it is the position of a version entry. The version is 1 before the first version
 //! entry of a group's history. Each version entry raises it by 1.
 //!

@@ -31,9 +31,9 @@ pub(super) struct Window {
     done: u64,
     /// Sequence of the last message before `delivered` that is not a no-op.
     good: u64,
-    /// The slot behind the last one that is held or named.
+    /// The slot after the last one that is held or named.
     top: u64,
-    /// The next slot to assign; at a follower, the slot behind the last assigned one.
+    /// The next slot to assign; at a follower, the slot after the last assigned one.
     pub(super) assigned: u64,
     /// Number of assigned but undecided messages by destination set, for the FIFO rule.
     undecided: Vec<(GroupSet, u32)>,
@@ -163,8 +163,8 @@ impl Window {
     /// Returns the generation of the process that left a gap at `slot`. `behind` is the next slot of which something is
     /// known.
     ///
-    /// The generation is that of the message named in the gap. Otherwise it follows from the process that begins behind
-    /// the gap, and otherwise from the message behind it.
+    /// The generation is that of the message named in the gap. Otherwise it follows from the process that begins after
+    /// the gap, and otherwise from the message after it.
     pub(super) fn left_by(&self, slot: u64, behind: u64) -> u64 {
         let here = self.slot_or_none(slot).map_or(0, |known| known.sequence);
         if here != 0 && !ids::is_nameless(here) {
@@ -173,13 +173,13 @@ impl Window {
         self.heirs.left_by(slot).unwrap_or_else(|| ids::generation(self.slot(behind).sequence))
     }
 
-    /// Returns the first undelivered slot from `from` on that satisfies a condition.
+    /// Returns the first undelivered slot at or after `from` that satisfies a condition.
     pub(super) fn first_from(&self, from: u64, condition: impl Fn(&Slot) -> bool) -> Option<u64> {
         let end = self.top.min(self.base + self.slots.window());
         (from.max(self.delivered)..end).find(|slot| condition(self.slot(*slot)))
     }
 
-    /// Returns the first held slot behind the first unassigned one, if the latter is not held.
+    /// Returns the first held slot after the first unassigned one, if the latter is not held.
     pub(super) fn gap_before(&self) -> Option<u64> {
         let held = self.holds(self.assigned);
         self.first_from(self.assigned, |behind| behind.body).filter(|_| !held)
@@ -190,7 +190,7 @@ impl Window {
         self.top > self.delivered
     }
 
-    /// Returns the slot behind the last one whose body is held. Slots before it may not be held.
+    /// Returns the slot after the last one whose body is held. Slots before it may not be held.
     pub(super) fn end_of_held(&self) -> u64 {
         let end = self.top.min(self.base + self.slots.window()).max(self.delivered);
         (self.delivered..end).rev().find(|slot| self.slot(*slot).body).map_or(self.delivered, |last| last + 1)
@@ -392,8 +392,9 @@ impl Window {
         held.filter(|(_, message)| message.body).map(|(slot, message)| (slot, message.sequence))
     }
 
-    /// Records a succession: a new process owns the slots from `first` on, which follows the assigned slots and those
-    /// held without a gap behind them. Returns the slots and sequences of held messages that are void now.
+    /// Records a succession: a new process owns `first` and all later slots. `first` follows the assigned slots and the
+    /// slots that are held without a gap after them. Returns the slots and sequences of held messages that are void
+    /// now.
     pub(super) fn succeed(&mut self, generation: u64, life: u64, first: u64) -> Vec<(u64, u64)> {
         let heir = Succession { generation, life, first, after: self.good_before(first), settled: false };
         self.follow(heir)
@@ -492,7 +493,8 @@ impl Window {
             .map(|(_, entry)| entry.sequence)
     }
 
-    /// Marks everything that the state's process has delivered as delivered here. The application's state came with it.
+    /// Marks all messages that the state's process has delivered as delivered here. The application's state came with
+    /// it.
     pub(super) fn jump(&mut self, state: &ClientState, group: GroupId) {
         if state.delivered > self.delivered {
             self.jump_to(state, group);
@@ -601,7 +603,7 @@ impl Slot {
         self.delivered || self.no_op && self.settled
     }
 
-    /// Returns the slot as it is sent to other members. With `passed`, the state already says that no slot up to this
+    /// Returns the slot as it is sent to other members. With `passed`, the state already shows that no slot up to this
     /// one needs further action.
     fn entry(&self, passed: bool) -> AssignedSlot {
         let complete = self.vector && self.times().complete();

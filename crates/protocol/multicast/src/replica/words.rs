@@ -13,7 +13,7 @@
 //! # Invariants
 //! 1. *Nothing of an incarnation counts here before its word is processed*: no timestamp, no acknowledgement
 //!    ([`Ballots::is_known`](super::ballots::Ballots::is_known)). So in the stream a vector before the word has a time
-//!    of the previous history, and a vector behind it has none.
+//!    of the previous history, and a vector after it has none.
 //! 2. *Nothing of an incarnation counts once a larger one is known*, whether its word is processed or not.
 //! 3. *A word in force is in the state of every later leader*, because a majority processed it, like a settled no-op.
 //!    All members process words and other entries in the same order, because there is one stream. Words that a leader

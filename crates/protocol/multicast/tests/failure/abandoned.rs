@@ -79,7 +79,7 @@ fn half_written_messages_of_a_dead_client_block_nobody() {
     }
 }
 
-/// Takes everything that can be taken from the channels for which `open` returns true.
+/// Processes all messages that can be received from the channels for which `open` returns true.
 fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     let mut any = true;
     while std::mem::take(&mut any) {
@@ -89,9 +89,9 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     }
 }
 
-/// A message is held by a majority, so its client was told that it is synced. One of those members loses its memory;
-/// the other is partitioned for as long as the leader looks for the message. It had promised the ballot that took in
-/// the first member, so the leader had the message by then.
+/// A message is held by a majority, so it was reported to its client as synced. One member of that majority loses its
+/// memory. The other one is partitioned for as long as the leader looks for the message. The partitioned member had
+/// promised the ballot that admitted the first member, so the leader had the message by then.
 #[test]
 fn synced_message_is_delivered_although_one_holder_forgets_and_one_is_partitioned() {
     let (leader, forgets, cut_off) = (0, 1, 2);

@@ -16,7 +16,7 @@ fn control(from: u16, to: u16) -> Wire {
     Wire::Control { from, to }
 }
 
-/// Takes everything that can be taken from the channels for which `open` returns true.
+/// Processes all messages that can be received from the channels for which `open` returns true.
 fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     let (mut any, mut rounds) = (true, 0);
     while std::mem::take(&mut any) {

@@ -23,7 +23,7 @@ pub(crate) struct Member {
     pub(crate) incarnation: u64,
 }
 
-/// All processes, and everything in flight.
+/// All processes, and all messages in flight.
 pub(crate) struct Cluster {
     pub(crate) topology: Arc<Topology>,
     pub(crate) net: Net,
@@ -34,11 +34,12 @@ pub(crate) struct Cluster {
     pub(crate) sent: HashMap<MessageId, Sent>,
     /// The words of each message.
     bodies: HashMap<MessageId, Vec<u64>>,
-    /// Indexed by client: life of its process, if members count for it only when they know its first slot.
+    /// Life of each client's process, indexed by client, if members count for the process only when they know its first
+    /// slot.
     pub(crate) lives: HashMap<u16, u64>,
     /// Client and member pairs that are not connected yet: the client's process writes nothing there.
     strangers: HashSet<(u16, u16)>,
-    /// By client and member: generation of the process whose hello arrived there and that wants to begin.
+    /// Generation of the process whose hello arrived at a member and that wants to begin, by client and member.
     heirs: HashMap<(u16, u16), u64>,
     /// Client and member pairs in which the client does not count the member for flow control.
     uncounted: HashSet<(u16, u16)>,
@@ -334,7 +335,7 @@ impl Cluster {
         self.ask_to_open(process)
     }
 
-    /// Another process begins with a client id, if these members forward its request. It continues behind the slots of
+    /// Another process begins with a client id, if these members forward its request. It continues after the slots of
     /// earlier processes, all of which are done.
     pub(crate) fn begin(&mut self, client: u16, generation: u64, members: &[u16]) -> Result<(), String> {
         if let Some(sender) = &mut self.senders[usize::from(client)] {
@@ -481,7 +482,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Drops everything in flight between two members, and reconnects them.
+    /// Drops all messages in flight between two members, and reconnects them.
     pub(crate) fn reconnect(&mut self, a: u16, b: u16) -> Result<(), String> {
         self.note(|| format!("reconnect {a} {b}"));
         self.net.queues.retain(|wire, _| !wire.joins(a, b));

@@ -22,7 +22,7 @@ struct Walk {
     random: Random,
     /// Connections that are stalled.
     still: HashSet<(u16, u16)>,
-    /// By message and ballot: the members that have reported, in any life, that they hold it.
+    /// The members that have reported, in any life, that they hold a message in a ballot, by message and ballot.
     said: HashMap<(MessageId, Ballot), u64>,
     words: HashMap<MessageId, Vec<u64>>,
 }

@@ -11,9 +11,9 @@ use super::net::Log;
 pub(crate) struct Sent {
     pub(crate) id: MessageId,
     pub(crate) to: Vec<u16>,
-    /// Whether its client lived to write it everywhere.
+    /// `true` if its client did not crash before it had written the message to all destinations.
     pub(crate) whole: bool,
-    /// The message must follow everything up to this time.
+    /// Time that the final time of the message must exceed.
     pub(crate) after: u64,
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) ->
     Ok(())
 }
 
-/// Checks agreement and validity: all members that are up have delivered everything that any member delivered and
-/// everything that living clients multicast.
+/// Checks agreement and validity: all members that are up have delivered all messages that any member delivered and all
+/// messages that living clients multicast.
 pub(crate) fn complete(
     topology: &Topology,
     up: &[(u16, GroupId, &Log)],

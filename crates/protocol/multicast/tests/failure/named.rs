@@ -19,7 +19,7 @@ fn first_delivers(cluster: &Cluster) -> Vec<u16> {
     cluster.members[0].log.iter().map(|(id, _)| id.client.0).collect()
 }
 
-/// Delivers everything in flight, also after ticks, until all members that are up have everything.
+/// Delivers all messages in flight, also after ticks, until all members that are up have all messages.
 fn finish(cluster: &mut Cluster) -> Result<(), String> {
     for _ in 0..20 {
         let mut moved = true;
@@ -146,7 +146,7 @@ fn message_accepted_only_by_an_old_leader_is_not_ordered_before_a_delivered_one(
 
 /// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), which no other member has seen.
 /// B(b2, with C) gives m0 the same time, and the next one to m1, which precedes m0's final time. C's and D's
-/// acknowledgements of m0 reach A, which has not got b2's state. A must not deliver m0 on them, because it knows
+/// acknowledgements of m0 reach A, which has not received b2's state. A must not deliver m0 on them, because it knows
 /// nothing of m1.
 fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c, d) = (0, 1, 2, 3);

@@ -6,7 +6,7 @@ use stentor_multicast::{Item, Mutant, Variant};
 use super::cluster::Cluster;
 use super::net::{Parcel, Wire};
 
-/// Delivers everything in flight, except what `lost` selects.
+/// Delivers all messages in flight, except those that `lost` selects.
 fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
     let mut moved = true;
     while std::mem::take(&mut moved) {

@@ -16,7 +16,7 @@ struct Process {
     generation: Option<u64>,
     /// The smallest generation that it may have, as members of its home group reported.
     above: u64,
-    /// Indexed by group: whether its first slot is known.
+    /// Indexed by group: `true` if the first slot at the group is known.
     opened: Vec<bool>,
 }
 
@@ -25,7 +25,7 @@ impl Process {
         Process { life, generation: None, above: 0, opened: vec![false; cluster.topology.groups()] }
     }
 
-    /// A member forwards the process's request to begin, if it got the process's hello.
+    /// A member forwards the process's request to begin, if it received the process's hello.
     fn ask(&self, cluster: &mut Cluster, member: u16) -> Result<(), String> {
         let home = cluster.members[usize::from(member)].group == cluster.topology.home(ClientId(C));
         if !cluster.has_greeted(C, member) || !home && self.generation.is_none() {
@@ -191,7 +191,7 @@ fn processes_follow_each_other_for_long() {
     }
 }
 
-/// The mutant is a leader that puts a process's first slot behind its own holdings only, and ignores those of other
+/// The mutant is a leader that puts a process's first slot after its own holdings only, and ignores those of other
 /// members. The script `succession` finds the other mutants.
 #[cfg(feature = "plants")]
 #[test]

@@ -29,7 +29,7 @@ impl Random {
 pub(super) struct Run {
     pub(super) cluster: Cluster,
     pub(super) random: Random,
-    /// By wire: weight with which it is drawn.
+    /// Weight with which each wire is drawn.
     speeds: HashMap<Wire, u64>,
     messages: u64,
     faults: u64,
@@ -127,7 +127,7 @@ impl Run {
         }
     }
 
-    /// A receiver takes something, if there is anything to take. With `until`, it crashes in the middle of the
+    /// A receiver processes a message, if one is in flight to it. With `until`, it crashes in the middle of the
     /// resulting writes, if its group tolerates that.
     pub(super) fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
         let mut filled = self.cluster.net.filled();
@@ -209,7 +209,7 @@ impl Run {
         self.check()
     }
 
-    /// Restarts all members, gives each group a leader, and takes everything.
+    /// Restarts all members, elects a leader for each group, and processes all messages in flight.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         for process in 0..self.cluster.members.len() as u16 {
             if !self.cluster.is_up(process) {
@@ -223,7 +223,7 @@ impl Run {
         (0..self.cluster.members.len() as u16).try_for_each(|process| self.cluster.tick(process))
     }
 
-    /// Ends the faults: all members restart, and within a bounded number of steps everything must be delivered.
+    /// Ends the faults: all members restart, and within a bounded number of steps all messages must be delivered.
     pub(super) fn cure(&mut self) -> Result<(), String> {
         self.cluster.note(|| "the faults are over".to_owned());
         self.silent.clear();

@@ -34,7 +34,7 @@ impl Bed {
 
 /// The outcome of a run.
 struct Outcome {
-    /// Whether all members delivered everything, alike, and the client continues in the end.
+    /// `true` if all members delivered all messages in the same order, and the client continues at the end.
     complete: bool,
     /// Number of times that the member stood aside and was waited for again.
     returns: u64,

@@ -11,7 +11,7 @@ use stentor_multicast::{
 };
 
 pub(crate) const SALT: u64 = 11;
-/// Time in which everything in flight arrives.
+/// Time in which all messages in flight arrive.
 pub(crate) const SETTLED_NS: u64 = 200_000;
 /// Time between two ticks.
 const TICK_NS: u64 = 2_000_000;
@@ -24,34 +24,34 @@ pub(crate) struct Bed {
     pub(crate) limits: Limits,
     pub(crate) members: Vec<Member<SimFabric>>,
     pub(crate) clients: Vec<Client<SimFabric>>,
-    /// Indexed by member: deliveries of its present process.
+    /// Deliveries of each member's present process, indexed by member.
     pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
     /// Indexed by member: the groups of each delivery of its present process, and whether it is enveloped.
     pub(crate) described: Vec<Vec<(MessageId, Vec<GroupId>, bool)>>,
     /// Indexed by client: the replies that its present process read, with their senders.
     pub(crate) replies: Vec<Vec<(ProcessId, Vec<u8>)>>,
-    /// Indexed by client: life of its present process.
+    /// Life of each client's present process, indexed by client.
     pub(crate) client_lives: Vec<u64>,
-    /// Whether clients take replies.
+    /// `true` if clients take replies.
     pub(crate) takes_replies: bool,
     /// Indexed by member: the queries that its present process took.
     pub(crate) queries: Vec<Vec<(ClientId, Vec<u8>)>>,
-    /// Whether members take queries.
+    /// `true` if members take queries.
     pub(crate) takes_queries: bool,
-    /// Indexed by member: the number of deliveries for which its application has room.
+    /// Number of deliveries for which each member's application has room, indexed by member.
     pub(crate) room: Vec<u64>,
     /// Bytes of every application's state in addition to the deliveries.
     pub(crate) padding: usize,
-    /// Indexed by member: what happened to its application's state.
+    /// History of the application state of each member, indexed by member.
     pub(crate) handed: Vec<Handed>,
     /// Life of the process that was started last.
     pub(crate) incarnation: u64,
     /// Time between two ticks of a member that nothing wakes.
     pub(crate) tick_ns: u64,
-    /// Indexed by member: time of its next tick.
+    /// Time of the next tick of each member, indexed by member.
     ticks: Vec<u64>,
     mutant: Mutant,
-    /// Whether groups order time entries.
+    /// `true` if groups order time entries.
     orders_times: bool,
 }
 
@@ -261,7 +261,7 @@ fn group_of(role: ProcessRole) -> Option<GroupId> {
 /// The history of a member's application state.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Handed {
-    /// Number of times that it was frozen.
+    /// Number of times that the state was frozen.
     pub(crate) freezes: u32,
     /// The numbers of deliveries after which states were restored.
     pub(crate) restores: Vec<u64>,

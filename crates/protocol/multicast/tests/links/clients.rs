@@ -519,7 +519,7 @@ fn messages_read_by_a_minority_are_written_again_to_reconnected_members() {
     assert_eq!((&bed.delivered[0], &bed.delivered[2]), (&sent, &sent));
 }
 
-/// A member holds messages that the others have freed. The client has reconnected to it and continues behind them, but
+/// A member holds messages that the others have freed. The client has reconnected to it and continues after them, but
 /// the member reads records of the next lap before it has processed the hello.
 #[test]
 fn messages_held_by_one_member_are_not_overwritten_when_the_others_have_freed_them() {

@@ -65,7 +65,7 @@ fn clocks_are_sent_in_hellos_and_again_when_one_is_stepped() {
     assert_eq!(is_right(&bed, 3), [true; 3], "within a bound after it was set right");
 }
 
-/// As above, but the group has given no wrong time, so it can adopt the median.
+/// The group of the member with the wrong clock has assigned no wrong time yet, so it can adopt the median.
 #[test]
 fn group_that_gave_no_time_yet_adopts_the_median_of_the_clocks() {
     let mut bed = bed(&[1, 1]);

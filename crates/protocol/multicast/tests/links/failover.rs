@@ -116,7 +116,7 @@ fn a_leader_that_is_alive_hands_over() {
 }
 
 /// A follower that fell behind is sent the leader's state again and again until it has it. Some of these peer messages
-/// find no room in the queue. The stream resumes where a message says that arrived.
+/// find no room in the queue. The stream resumes at the position in a message that arrived.
 #[test]
 fn state_that_finds_no_room_in_the_queue_does_not_end_the_stream() {
     for seed in 0..8 {

@@ -106,8 +106,7 @@ fn a_follower_whose_stream_came_back_gets_all_that_comes_after() {
     }
 }
 
-/// Breaks a connection: both processes write something that does not arrive in time. Peer messages can be lost without
-/// harm.
+/// Breaks a connection: both processes write data that does not arrive in time. Peer messages can be lost without harm.
 fn break_connection(bed: &mut Bed, a: u16, b: u16) {
     bed.cut(a, b, RECONNECTED_NS);
     if b < bed.members.len() as u16 {

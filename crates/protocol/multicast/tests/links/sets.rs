@@ -27,9 +27,9 @@ fn limits() -> Limits {
 
 /// The outcome of a run.
 struct Outcome {
-    /// Whether all members delivered everything, alike.
+    /// `true` if all members delivered all messages in the same order.
     complete: bool,
-    /// Whether the member counted although the client could not know that no write of the set lands there any more.
+    /// `true` if the member counted although the client could not know that no write of the set lands there any more.
     early: bool,
     late_copies: u64,
 }
@@ -49,7 +49,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
         Ok::<(), SubmitError>(())
     };
     bed.world.cut(ProcessId(CLIENT), ProcessId(AWAY));
-    // The network does not inform that member either that the set is over.
+    // The network does not report to that member either that the set has ended.
     bed.world.cut_one_way(ProcessId(AWAY), ProcessId(AWAY));
     submit(&mut bed).expect("all are connected");
     bed.run(RECONNECTED_NS);

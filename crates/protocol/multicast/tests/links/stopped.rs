@@ -72,7 +72,7 @@ impl Run {
         self.bed.members[member].expelled().map(|process| process.0).collect()
     }
 
-    /// Requires that all members return, and have delivered everything, alike.
+    /// Requires that all members return, and have delivered all messages in the same order.
     fn ends_complete(mut self) {
         self.load(100_000_000);
         self.bed.run(100 * RECONNECTED_NS);

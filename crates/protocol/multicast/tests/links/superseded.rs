@@ -34,7 +34,7 @@ fn client_that_reconnects_after_its_successor_is_superseded() {
     }
     bed.run(SETTLED_NS);
     assert!(!bed.clients[0].is_superseded(), "no member has notified it yet");
-    // The client's writes from now on have the earlier process's seal.
+    // All later writes of the client have the earlier process's seal.
     let lost = bed.submit(0, &[0], b"lost").expect("it does not know");
     bed.run(SETTLED_NS);
     bed.cut(1, 3, RECONNECTED_NS);
@@ -48,8 +48,8 @@ fn client_that_reconnects_after_its_successor_is_superseded() {
     }
 }
 
-/// Slots that are freed now may be no-ops, or belong to another process; the client cannot tell. So it does not report
-/// its messages as delivered, even where they were.
+/// Slots that are freed now may be no-ops, or belong to another process. The client cannot distinguish these cases. So
+/// it does not report its messages as delivered, even where they were.
 #[test]
 fn a_superseded_client_takes_nothing_for_delivered_any_more() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);

@@ -177,7 +177,7 @@ fn a_transfer_goes_on_where_a_broken_connection_ended_it() {
 /// The outcome of the transfer to a member that restarts.
 #[derive(Debug)]
 struct Outcome {
-    /// Whether all members have all messages, each once.
+    /// `true` if all members have all messages, each once.
     complete: bool,
     /// Number of freezes at both donors.
     freezes: u32,

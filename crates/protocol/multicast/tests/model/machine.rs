@@ -48,7 +48,7 @@ pub(crate) struct Machine {
     pub(crate) scenario: Scenario,
     network: Network,
     destined: Vec<u32>,
-    /// Indexed by message: its body and the channels into which it is written.
+    /// Body of each message, and the channels into which the body is written, indexed by message.
     bodies: Vec<(u32, Vec<usize>)>,
     store: RwLock<Store>,
     start: Vec<u32>,

@@ -12,7 +12,7 @@ use stentor_multicast::{
 pub(crate) struct Message {
     pub(crate) client: u16,
     pub(crate) to: Vec<u16>,
-    /// Whether it is multicast at any time, not at the beginning.
+    /// `true` if the message is multicast at any time, not at the beginning.
     pub(crate) late: bool,
     /// The message that must be delivered somewhere before this one is multicast, and that this one must follow.
     pub(crate) after: Option<usize>,

@@ -1,7 +1,7 @@
 //! Exact states of members and channels, each stored once and identified by a number.
 //!
 //! A state of the whole cluster is then a few numbers. The real state machine computes once what a member does with an
-//! item in a state, and the result is stored. Numbers stand for values compared with `Eq`, so nothing is abstracted.
+//! item in a state, and the result is stored. Numbers represent values compared with `Eq`, so nothing is abstracted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -29,7 +29,7 @@ pub(crate) struct Outcome {
     pub(crate) next: u32,
     /// Channels and items.
     pub(crate) sends: Vec<(usize, u32)>,
-    /// Whether the member delivered something, or made a mistake.
+    /// `true` if the member delivered a message, or made a mistake.
     pub(crate) judge: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Store {
     items: Table<Vec<u64>>,
     queues: Table<Vec<u32>>,
     pushed: HashMap<(u32, u32), u32>,
-    /// Indexed by queue: its head and rest.
+    /// Head and rest of each queue, indexed by queue.
     popped: Vec<(u32, u32)>,
     outcomes: HashMap<(u32, u32, u32), Option<Outcome>>,
 }

@@ -28,7 +28,7 @@ struct Run {
     destined: Vec<u32>,
     replicas: Vec<Replica>,
     senders: Vec<Sender>,
-    /// Indexed by client: its messages that are not multicast yet.
+    /// Messages of each client that are not multicast yet, indexed by client.
     waiting: Vec<VecDeque<usize>>,
     queues: Vec<VecDeque<Vec<u64>>>,
     /// Indexed by client and member: the slots that were credited to the client.

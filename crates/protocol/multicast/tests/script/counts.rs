@@ -13,7 +13,7 @@ struct Cluster {
     members: Vec<Process>,
     /// Receiver, sender and effect.
     queue: VecDeque<(u16, u16, Effect)>,
-    /// Indexed by process: its writes to other processes.
+    /// Number of writes of each process to other processes, indexed by process.
     writes: Vec<usize>,
     delivered: usize,
 }

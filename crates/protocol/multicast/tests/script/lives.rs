@@ -65,7 +65,7 @@ fn promise_counts_although_others_know_only_earlier_lives_of_its_sender() {
     assert!(promise(2, [0, 3, 5, 0, 0]));
 }
 
-/// A majority had promised, but one of them has restarted before the candidate has everything that it needs.
+/// A majority had promised, but one of them has restarted before the candidate has all messages that it needs.
 #[test]
 fn promise_stops_counting_when_its_sender_asks_to_be_taken_in() {
     for asks in [false, true] {
@@ -187,7 +187,7 @@ fn process_that_learns_of_a_later_life_of_its_member_is_superseded() {
     assert_eq!(earlier.peer_message(4, &told_by(2, 4, [0, 7, 9, 0, 0])), Ok(Vec::new()), "it promises nothing");
     assert!(earlier.replica.is_superseded());
     assert_eq!((earlier.replica.promised(), earlier.replica.counts_in()), (led_by(0), None));
-    // From then on it answers nobody.
+    // The superseded process answers no message any more.
     let ballot = Ballot::new(3, ProcessId(1));
     let install =
         PeerMessage::Install { ballot, counter: 0, state: state([0; 5]), admits: Vec::new(), snapshot: false };

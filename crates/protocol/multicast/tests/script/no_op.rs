@@ -117,7 +117,7 @@ fn a_gap_is_filled_when_a_majority_lacks_it_and_counts_when_a_majority_has_proce
     let asked = peer_messages(&leader.ticks(retry_ticks()));
     assert_eq!(asked, [1, 2].map(|to| (to, PeerMessage::Seek(slot_ref(0, 0)))));
     let effects = leader.peer_message(1, &PeerMessage::Lacking(slot_ref(0, 0))).expect("it lacks it");
-    // The message's name is not known. The message behind it is of the same process, and is filled with it.
+    // The message's name is not known. The message after it is of the same process, and is filled with it.
     assert_eq!(no_ops(&effects), [(head(0, 0, 1), false), (head(2, 1, 1), false)]);
     assert_eq!(leader.replica.first_held(ClientId(0)), 0);
     let effects = leader.peer_message(2, &PeerMessage::NoOpProcessed(slot_ref(0, 0))).expect("it processed that");
@@ -161,7 +161,7 @@ fn answer(follower: &mut Process, slot_ref: SlotRef) -> Vec<Effect> {
 fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
     let lacking = |slot_ref| vec![Effect::PeerMessage { to: 0, message: PeerMessage::Lacking(slot_ref) }];
     let later = SlotRef { generation: 1, ..slot_ref(0, 0) };
-    // Only the first generation is over.
+    // Only the first generation has ended.
     let mut follower = Process::new(&[3], 1, Variant::V2);
     follower.replica.end_client(ClientId(0), 0);
     assert_eq!(answer(&mut follower, later), []);

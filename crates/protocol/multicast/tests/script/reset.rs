@@ -104,7 +104,7 @@ fn reset_keeps_deliveries_and_drops_messages_in_flight() {
     assert!(under_way.is_some_and(|entry| entry.no_op && entry.decided), "{begun:?}");
 }
 
-/// The next process of a client id began behind a message that was held and not assigned. That message is lost, and its
+/// The next process of a client id began after a message that was held and not assigned. That message is lost, and its
 /// slot is the first one of the next process: processes follow each other in their slots.
 #[test]
 fn processes_begin_in_a_new_history_where_its_assigned_slots_end() {
@@ -226,7 +226,7 @@ fn a_member_that_delivered_what_the_reset_has_not_kept_ends() {
             assert_eq!(follower.replica.is_superseded(), !goes_on);
         }
     }
-    // It does not lead with the state that the reset kept, either.
+    // A candidate does not lead with the state that the reset kept, either.
     let mut leads = Process::new(&[3, 1], 1, Variant::V2);
     leads.message(0, 1, &[(0, 0)]).expect("sound");
     leads.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("sound");
@@ -433,8 +433,8 @@ fn process_taken_in_by_a_new_history_drops_messages_held_before() {
         // Later messages belong to this history, even if the state arrives again.
         let effects = process.peer_message(0, &install).expect("sound");
         assert_eq!(drops(&effects), 0, "{effects:?}");
-        // The message that it holds goes to one group if it kept the first message, and to two if it accepted the
-        // second.
+        // The message that it holds is addressed to one group if it kept the first message, and to two if it accepted
+        // the second.
         let (held, other) = if forgets { (2, 1) } else { (1, 2) };
         process.replica.on_begin(ProcessId(0), ballot).expect("it leads that");
         let mut assign = |groups| process.assign(head(1, 0, groups), 1, 0, ballot, 1);

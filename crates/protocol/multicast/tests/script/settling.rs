@@ -1,4 +1,4 @@
-//! Messages that were in flight to a history of a group that is over.
+//! Messages that were in flight to a history of a group that has ended.
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
@@ -69,7 +69,7 @@ fn nothing_is_decided_without_a_majority_of_the_survivors() {
     assert!(delivers(&leader.ack(2, head(1, 0, 2), 0, &[1, 7]).expect("sound")));
 }
 
-/// The client's next message goes to other groups than the message that is decided without one of its groups.
+/// The client's next message is addressed to other groups than the message that is decided without one of its groups.
 #[test]
 fn waiting_message_is_assigned_when_its_predecessor_is_decided_by_the_survivors() {
     let mut leader = with_vector(Mutant::None);
@@ -112,7 +112,7 @@ fn message_without_a_vector_becomes_a_no_op_when_the_new_history_reports_it_lost
     assert!(!fills(&leader.peer_message(3, &lost(anew())).expect("sound")), "once");
 }
 
-/// The time arrived before the body. No vector behind the word contains it.
+/// The time arrived before the body. No vector after the word contains it.
 #[test]
 fn a_time_of_the_history_before_is_forgotten_with_the_word() {
     let mut leader = Process::of_two_groups(0);

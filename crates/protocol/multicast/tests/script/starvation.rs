@@ -65,8 +65,8 @@ fn behind(effects: &[Effect]) -> usize {
         .count()
 }
 
-/// Returns member 1 of group 0. It has processed two messages to both groups, and acknowledged them. It has got none of
-/// group 1's acknowledgements, so the messages are undecided here.
+/// Returns member 1 of group 0. It has processed two messages to both groups, and acknowledged them. It has received
+/// none of group 1's acknowledgements, so the messages are undecided here.
 fn follower_with_two() -> Process {
     let mut follower = Process::new(TWO_GROUPS, 1, Variant::V2);
     follower.message(0, 1, BOTH).expect("the first body");
@@ -97,7 +97,7 @@ fn overtaken() -> State {
 }
 
 /// The state arrives with the application's. The leader's deliveries count as delivered. The messages that this member
-/// has acknowledged since remain, so that the next leader learns of them, and the stream continues behind them.
+/// has acknowledged since remain, so that the next leader learns of them, and the stream continues after them.
 #[test]
 fn a_state_that_the_stream_has_overtaken_takes_nothing_back() {
     let mut follower = follower_with_two();
@@ -218,7 +218,7 @@ fn a_candidate_that_has_delivered_more_passes_what_is_a_no_op_elsewhere() {
     assert_eq!((candidate.replica.first_held(ClientId(0)), candidate.replica.delivered()), (1, 1));
 }
 
-/// An unsettled no-op blocks a client's later slots from being passed. A message behind it may still be delivered, if
+/// An unsettled no-op blocks a client's later slots from being passed. A message after it may still be delivered, if
 /// its process did not send the no-op's message. A process without memory takes over the application's state, which
 /// contains that message.
 #[test]

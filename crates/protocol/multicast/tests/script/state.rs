@@ -137,7 +137,7 @@ fn promise_counts_when_the_messages_that_its_sender_holds_are_here() {
     assert_eq!(effects.iter().filter(|effect| installs(effect)).count(), 2, "{effects:?}");
 }
 
-/// A member with memory needs no list: it holds everything for which it was counted.
+/// A member with memory needs no list: it holds all messages for which it was counted.
 #[test]
 fn leader_lists_its_held_messages_to_a_restarted_member() {
     let mut candidate = Process::new(super::process::TWO_GROUPS, 1, Variant::V2);

@@ -45,7 +45,7 @@ fn successions(effects: &[Effect]) -> Vec<(Head, bool)> {
     effects.iter().filter_map(entry).collect()
 }
 
-/// Returns a leader, of whose group another member has processed everything.
+/// Returns a leader. Another member of its group has processed all entries.
 fn leader(sizes: &[usize], mutant: Mutant) -> Process {
     let mut leader = Process::planted(sizes, 0, mutant);
     for member in 1..3 {
@@ -319,7 +319,7 @@ fn install_of_the_second() -> PeerMessage {
     PeerMessage::Install { ballot: second(), counter: 3, state, admits: Vec::new(), snapshot: false }
 }
 
-/// Checks that member 0 installs the second ballot's state when it has got the bodies.
+/// Checks that member 0 installs the second ballot's state when it has received the bodies.
 fn installs_the_second(mut member: Process, dropped: &[Effect]) {
     let effects = member.peer_message(1, &install_of_the_second()).expect("it promises");
     assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Dropped { .. })).count(), dropped.len());

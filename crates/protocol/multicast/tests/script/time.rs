@@ -1,4 +1,4 @@
-//! A group's clock follows the physical time of its leader, and never goes back.
+//! A group's clock follows the physical time of its leader, and never decreases.
 
 use stentor_multicast::{
     Ballot, ClientState, Destination, END_OF_TIME, GroupId, Incarnation, Mutant, Origin, PeerMessage, Rejected, State,

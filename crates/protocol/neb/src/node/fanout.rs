@@ -82,7 +82,7 @@ struct PeerProgress {
     in_doubt_from: Option<u64>,
     /// `true` if the cursor has to go back.
     back: bool,
-    /// No index from here on was posted more than once.
+    /// Index at and above which no index was posted more than once.
     once_from: u64,
 }
 
@@ -192,7 +192,7 @@ impl FanoutSender {
         progress.skipped = progress.skipped.filter(|skipped| skipped.request > done);
     }
 
-    /// Records that a peer has freed everything below an index, when everything below `next` has been broadcast.
+    /// Records that a peer has freed all indices below an index, when all indices below `next` have been broadcast.
     /// Returns whether that confirms a write.
     pub(super) fn freed(&mut self, peer: ProcessId, freed: u64, next: u64, window: u64) -> bool {
         let progress = &mut self.peers[peer.index()];

@@ -67,7 +67,7 @@ impl LocalStream {
         self.posted_everywhere = 0;
     }
 
-    /// Records that a queue pair has written everything below an index that was posted on it.
+    /// Records that a queue pair has written all records below an index that were posted on it.
     pub(super) fn linked(&mut self, peer: ProcessId, upto: u64) {
         let cursor = &mut self.cursors[peer.index()];
         cursor.linked_done = cursor.linked_done.max(upto);

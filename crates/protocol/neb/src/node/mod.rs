@@ -114,7 +114,7 @@ pub struct Counts {
     pub skipped: u64,
     /// WRITEs of broadcasts.
     pub broadcast_writes: u64,
-    /// Copies of these that the network made.
+    /// Copies of broadcast WRITEs that the network made.
     pub copies: u64,
     /// Times that a fan-out write exceeded its wait.
     pub slow_sets: u64,
@@ -128,7 +128,7 @@ pub struct Counts {
     pub credits: u64,
     /// Queue pairs that broke. These are suspicions, which change no quorum.
     pub suspicions: u64,
-    /// Refused accesses among these, by peers that deny their registers.
+    /// Number of those suspicions whose cause was a refused access, at a peer that denies its registers.
     pub denials: u64,
 }
 
@@ -297,12 +297,13 @@ impl<F: Fabric> Node<F> {
         any
     }
 
-    /// Joins broken sets again. Returns whether the own set was broken, so that indices may have to be written again.
+    /// Joins broken sets again. Returns whether this process's own set was broken, so that indices may have to be
+    /// written again.
     fn look_after_sets(&mut self) -> bool {
         self.sets.mend(&mut self.end.fabric, |sender| self.removal.is_fenced(sender));
         let broke = self.own.fanout.as_ref().is_some_and(|fanout| fanout.set.is_broken(&self.end.fabric));
         if broke {
-            // Its completions must be processed first, because they show what has arrived.
+            // The completions of the broken set must be processed first, because they show which writes have arrived.
             while self.poll_completions() {}
             self.own.mend(&mut self.end.fabric);
         }

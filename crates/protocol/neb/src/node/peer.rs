@@ -82,7 +82,8 @@ impl Peer {
         self.await_done(posted, done)
     }
 
-    /// Posts a READ. Returns whether the queue pair accepted it. Without `done`, a later completion stands for it.
+    /// Posts a READ. Returns whether the queue pair accepted it. Without `done`, the READ is not signalled, and a later
+    /// completion reports it as well.
     #[inline]
     pub(crate) fn read<F: Fabric>(
         &mut self,
@@ -114,7 +115,7 @@ impl Peer {
         Some(done)
     }
 
-    /// Forgets everything awaited, because the connection ended.
+    /// Drops all awaited completions, because the connection ended.
     pub(super) fn forget(&mut self) {
         self.awaited.clear();
     }

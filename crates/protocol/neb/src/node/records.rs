@@ -71,8 +71,8 @@ impl Records {
         record_words(self.bytes[slot as usize]) * WORD > self.inline
     }
 
-    /// Returns the number of records from `slot` on that one write may carry, out of `most`. The write must not extend
-    /// beyond the ring's end, and must not touch any cache line that separate writes would not touch.
+    /// Returns the number of records that one write may carry if it begins at `slot`, at most `most`. The write must
+    /// not extend beyond the ring's end, and must not touch any cache line that separate writes would not touch.
     #[inline]
     pub(super) fn run(&self, slot: u64, most: u64) -> u64 {
         let most = most.min(self.run).min(self.slots - slot);

@@ -32,17 +32,18 @@ pub(super) struct Stream {
 /// Progress with one peer for one stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    /// If the peer is a host: next register to write there.
+    /// Next register to write at the peer, if the peer is a host.
     pub(super) posted: u64,
-    /// If the peer is a host: floor below which registers may be reused there, as last posted. `floor_done` is the last
-    /// floor whose write has completed.
+    /// Floor below which registers may be reused at the peer, as last posted, if the peer is a host. `floor_done` is
+    /// the last floor whose write has completed.
     pub(super) floor_posted: u64,
     pub(super) floor_done: u64,
-    /// If the peer is a host: index of the proof whose write has completed there, so that it is intact.
+    /// Index of the proof whose write has completed at the peer, so that the proof is intact there, if the peer is a
+    /// host.
     pub(super) proof_done: u64,
-    /// If the peer is a host: the request in progress.
+    /// Request to the peer that is in progress, if the peer is a host.
     pub(super) ask: Ask,
-    /// If the peer is a replayer: the next of its registers to poll in the local replica.
+    /// Next of the peer's registers to poll in the local replica, if the peer is a replayer.
     pub(super) pushed: u64,
 }
 
@@ -106,8 +107,8 @@ impl Stream {
         }
     }
 
-    /// Returns whether nothing is to be done until the sender writes again: everything has an outcome, is published and
-    /// freed.
+    /// Returns whether the stream needs no work until the sender writes again: every index has an outcome, is published
+    /// and freed.
     pub(super) fn is_at_rest(&self) -> bool {
         let (head, next) = (self.replay.head(), self.replay.next());
         let at = |host: ProcessId| {

@@ -59,7 +59,7 @@ pub struct Seat {
     standing: Standing,
     /// Decisions about removed processes.
     cuts: Vec<Cut>,
-    /// `true` if it was asked to leave.
+    /// `true` if this member was asked to leave.
     left: bool,
     mutant: Mutant,
 }

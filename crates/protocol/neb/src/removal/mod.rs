@@ -20,8 +20,8 @@
 //!    processes.
 //!
 //! For each process a member is in one of the states *member*, *fenced* (and frozen) and *removed* (and decided), and
-//! never goes back. A process to remove is also asked to leave. If it receives that request, it delivers and broadcasts
-//! nothing more.
+//! never returns to an earlier state. A process to remove is also asked to leave. If it receives that request, it
+//! delivers and broadcasts nothing more.
 //!
 //! # Invariants
 //! - V1: a member reports a stream only after its sender has lost write access and everything that the sender wrote was
@@ -41,8 +41,8 @@
 //!
 //! # Crash of the operator
 //! No step is left incomplete: members have promised, fenced or decided, and none of that is undone. The stream of a
-//! fenced process stands still until an operator runs the removal again, of the same processes or of more. The new run
-//! reaches the same decision.
+//! fenced process makes no progress until an operator runs the removal again, of the same processes or of more. The new
+//! run reaches the same decision.
 //!
 //! # Limits
 //! A removed process should have stopped. If it is alive, it is fenced: it reads from no remaining process and writes
@@ -90,7 +90,7 @@ pub enum Holding {
     Frozen {
         /// Sender of the stream.
         sender: ProcessId,
-        /// Index below which everything has an outcome.
+        /// Index below which every index has an outcome.
         head: u64,
         /// Index at which the stream ends because the sender violated the protocol. No value from this index on is
         /// valid.

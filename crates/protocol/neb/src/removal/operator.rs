@@ -168,7 +168,7 @@ impl Removal {
     /// See [`RemovalError`].
     pub fn answered(&mut self, process: ProcessId, answer: Answer) -> Result<(), RemovalError> {
         if self.targets.contains(process) {
-            // Its answer is ignored, because it may lie.
+            // The answer of a process that is to be removed is ignored, because that process may lie.
             self.told.insert(process);
             return self.go_on();
         }

@@ -37,7 +37,7 @@ pub use round::{Round, Seen};
 struct Entry {
     /// Snapshot, or empty if the index was lost or given up.
     value: Vec<u64>,
-    /// `true` if the index was given up because it came too late.
+    /// `true` if the index was given up because it arrived too late.
     lost: bool,
     /// `true` if no process that had to answer showed another value.
     clear: bool,
@@ -100,7 +100,7 @@ pub struct Replay {
     published: Vec<u64>,
     round: Option<Round>,
     serial: u64,
-    /// No index from here on is ever delivered.
+    /// First of the indices that are never delivered, if there is one.
     ended: Option<u64>,
     /// Decision of an operator's removal of the sender. No index from [`head`](Replay::head) on then has another
     /// outcome.
@@ -151,7 +151,7 @@ impl Replay {
         self.entry(self.head).clear
     }
 
-    /// Returns the index below which everything has an outcome. This cumulative counter frees slots.
+    /// Returns the index below which every index has an outcome. This cumulative counter frees slots.
     #[inline]
     #[must_use]
     pub fn head(&self) -> u64 {

@@ -59,7 +59,7 @@ impl Replay {
         })
     }
 
-    /// Returns the end of a removed sender's stream, once everything below has an outcome here.
+    /// Returns the end of a removed sender's stream, once every index below it has an outcome here.
     #[must_use]
     pub fn is_over(&self) -> Option<u64> {
         if !self.config.mutant.freezes() {

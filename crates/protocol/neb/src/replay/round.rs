@@ -10,11 +10,11 @@ use crate::{Config, Mode, ProcessSet, mutant};
 /// Content of a replayer's register for an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen<'a> {
-    /// Nothing, or an older index: no conflict.
+    /// The register is empty, or contains an older index. Neither is a conflict.
     Empty,
     /// A value for this index.
     Value(Value<'a>),
-    /// A newer index: the register was reused.
+    /// A newer index, because the register was reused.
     Newer,
     /// A torn record.
     Torn {
@@ -114,7 +114,7 @@ impl Replay {
         (true, None)
     }
 
-    /// Records that a host has answered for everything in the round with this number.
+    /// Records that a host has answered for all registers of the round with this number.
     pub fn answered(&mut self, host: ProcessId, serial: u64) {
         match &mut self.round {
             Some(round) if round.serial == serial => round.answered.insert(host),

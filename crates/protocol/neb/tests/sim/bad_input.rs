@@ -81,8 +81,8 @@ fn liar(world: &World, config: Config, lies: Lies, seed: u64) -> Either {
     Either::Liar(Box::new(liar.equivocating_every(EVERY)), world.clone(), seed)
 }
 
-/// Checks that the three delivered everything of each other, and nothing of the bad process from index `from` on.
-/// Returns their reasons for refusing the bad process.
+/// Checks that the three correct processes delivered all broadcasts of each other, and no index of the bad process at
+/// or after `from`. Returns their reasons for refusing the bad process.
 fn unharmed(told: &[Vec<Told>], from: u64) -> Vec<String> {
     for (me, told) in told.iter().enumerate() {
         for sender in 0..BAD {

@@ -15,7 +15,8 @@ pub(super) struct Word {
     pub(super) end: u64,
     /// Time at which the command was judged.
     pub(super) time: u64,
-    /// Time since which the session is open there, or 0 if it is not or the answer does not say.
+    /// Time since which the session is open at the group, or 0 if the session is not open or the answer does not
+    /// contain the time.
     pub(super) since: u64,
     pub(super) generation: u32,
 }
@@ -73,7 +74,7 @@ impl Control {
         let outcome = match record.outcome {
             // A new session belongs to no history, so only the caller's knowledge of the group is wrong.
             _ if !same && self.kind == Kind::Open => Outcome::WrongPairs,
-            // Another history of the group does not know this session, whatever the answer says.
+            // Another history of the group does not know this session, whatever the answer contains.
             _ if !same => Outcome::SessionNotOpen,
             // The session had run out, and the widening has opened it again, so its kept replies are gone.
             _ if self.kind == Kind::Widen && known != 0 && since > known && !mutant!(mutant, OpensAnew) => {

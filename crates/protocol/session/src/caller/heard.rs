@@ -11,7 +11,7 @@ pub struct Notified {
     pub group: GroupId,
     /// Number of notifications that were lost since the last report.
     pub missed: u64,
-    /// `true` if the record holds a notification, which comes behind those that were lost.
+    /// `true` if the record holds a notification, which follows the notifications that were lost.
     pub is_one: bool,
 }
 

@@ -158,10 +158,10 @@ impl Member {
 
 /// One process's use of a session: numbers requests, writes every message, and reports the fate of each request.
 ///
-/// It sends nothing by itself. The calls come in this order: [`open`](Caller::open) (or [`take_up`](Caller::take_up)
-/// after [`resume`](Caller::resume)), then its [`message`](Caller::message) until `Answered`. After that,
-/// [`begin`](Caller::begin) for each request, its [`envelope`](Caller::envelope) in front of every copy,
-/// [`on_reply`](Caller::on_reply) for each record, and [`due`](Caller::due) regularly.
+/// A caller sends no message by itself. The calls come in this order: [`open`](Caller::open) (or
+/// [`take_up`](Caller::take_up) after [`resume`](Caller::resume)), then its [`message`](Caller::message) until
+/// `Answered`. After that, [`begin`](Caller::begin) for each request, its [`envelope`](Caller::envelope) in front of
+/// every copy, [`on_reply`](Caller::on_reply) for each record, and [`due`](Caller::due) regularly.
 ///
 /// # Invariants
 /// - `low ≤ next ≤ low + window`, and slot `request % window` holds the requests in between.
@@ -177,7 +177,7 @@ pub struct Caller {
     /// Random word that began the generation.
     word: u64,
     widening: u32,
-    /// By ascending group.
+    /// The members, sorted by group.
     members: Vec<Member>,
     control: Option<Control>,
     slots: Vec<Pending>,
@@ -341,7 +341,7 @@ impl Caller {
     /// be ended once, which frees the room in the groups that agreed to it.
     ///
     /// A pending widening is not waited for. The end goes to the groups of both, and ends the session if it is ordered
-    /// behind the widening. If the widening was not sent, [take it back](Caller::take_back) first.
+    /// after the widening. If the widening was not sent, [take it back](Caller::take_back) first.
     ///
     /// # Errors
     /// Returns an error if the session is not open, or if its `TakeUp` or `End` is pending.
@@ -690,7 +690,7 @@ impl Caller {
             return None;
         }
         let member = self.members.iter_mut().find(|member| member.pair.group == group && member.end > 0)?;
-        // An answer from before the group agreed last says nothing about the present.
+        // An answer that was sent before the group last agreed does not describe the present state.
         if record.position.timestamp.time < member.agreed {
             return None;
         }

@@ -103,11 +103,11 @@ pub(super) enum Progress {
 pub(super) struct Pending {
     pub(super) ticket: Ticket,
     pub(super) progress: Progress,
-    /// Number of messages that carry it and may be delivered.
+    /// Number of messages that carry the request and may be delivered.
     pub(super) copies: u32,
-    /// `true` if its groups are asked for its fate.
+    /// `true` if the request's groups are asked for its fate.
     pub(super) resolves: bool,
-    /// `true` if it is a query.
+    /// `true` if the request is a query.
     pub(super) is_query: bool,
     /// One answer for each pair of the ticket. Further elements are spare buffers.
     answers: Vec<Answer>,

@@ -47,7 +47,7 @@ pub enum TicketError {
     /// There are too few bytes.
     #[error("{0} bytes are too few for a ticket or key")]
     Short(usize),
-    /// The bytes are something else, or have another version.
+    /// The bytes are no ticket, or have another version.
     #[error("not what was asked for, or of a version that this process does not read")]
     Magic,
     /// The pairs are malformed.
@@ -65,7 +65,7 @@ const TICKET_HEAD: usize = 54;
 const KEY_HEAD: usize = 30;
 
 impl Ticket {
-    /// Returns the groups to which a question about the request goes.
+    /// Returns the groups to which a question about the request is addressed.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.pairs.iter().map(|pair| pair.group)
     }

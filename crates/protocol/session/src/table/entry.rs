@@ -21,7 +21,7 @@ pub(super) struct Desk<'a> {
 pub(super) struct Judged<'a> {
     pub(super) verdict: Verdict,
     pub(super) outcome: Outcome,
-    /// `None` stands for the position of the judged message.
+    /// `None` represents the position of the judged message.
     pub(super) position: Option<Position>,
     pub(super) end: u64,
     pub(super) bytes: &'a [u8],
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
     /// Time at which the entry was made.
     pub(crate) since: u64,
     pub(crate) end: u64,
-    /// By ascending group.
+    /// The session's pairs, sorted by group.
     pub(crate) pairs: Vec<Pair>,
     /// Number of notifications to the session in this generation.
     pub(crate) notified: u64,

@@ -51,9 +51,9 @@ pub struct Call<'a> {
     pub generation: u32,
     /// Number of the request in the generation, from 1.
     pub request: u64,
-    /// `true` if it is a query, which changes nothing.
+    /// `true` if the call is a query, which does not change the state.
     pub is_query: bool,
-    /// The bytes behind the envelope.
+    /// The bytes after the envelope.
     pub command: &'a [u8],
 }
 
@@ -78,7 +78,7 @@ pub enum Verdict {
     Duplicate,
     /// A session's own command took effect.
     CarriedOut(Kind),
-    /// Nothing was applied. The record holds the reason.
+    /// The command was not applied. The record holds the reason.
     Refused(Outcome),
 }
 

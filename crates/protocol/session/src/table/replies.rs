@@ -9,13 +9,14 @@ use crate::{Outcome, Position};
 pub(crate) struct Kept {
     /// One of `Applied`, `Overflow`, `Skipped`, `Closed`.
     pub(crate) outcome: Outcome,
-    /// Position at which it was decided.
+    /// Position at which the outcome was decided.
     pub(crate) position: Position,
     /// Reply.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Outcomes of the requests from `low` on, densely. The last one is known, so equal contents are equal values.
+/// Outcomes of the requests with the number `low` and above, without gaps. The last outcome is known, so equal contents
+/// are equal values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Replies {
     low: u64,

@@ -89,7 +89,7 @@ impl Audit {
         self.fault.get_or_insert(text);
     }
 
-    /// Records that a caller of this session and generation was told the fate of a request.
+    /// Records that the fate of a request was reported to a caller of this session and generation.
     pub(crate) fn hear(&mut self, hearer: (SessionId, u32), finished: &Finished<'_>, machines: &[&Machine]) {
         let ((session, own), by) = (hearer, finished.word);
         let name = (session, finished.generation, finished.request);
@@ -128,7 +128,7 @@ impl Audit {
         }
     }
 
-    /// Checks that a process that got the number of all notifications knows of each.
+    /// Checks that a process that received the number of all notifications knows of each.
     pub(crate) fn has_heard_all(&mut self, process: usize, name: Notifications) {
         let (sent, heard) = (self.sent.get(&name), self.heard.get(&(process, name)));
         if sent != heard {

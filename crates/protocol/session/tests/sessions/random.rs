@@ -187,7 +187,7 @@ impl Run {
         group.sessions = read.with_mutant(mutant);
     }
 
-    /// Delivers and answers everything. Then each open caller resolves the remaining requests, after which its window
+    /// Delivers all messages and answers. Then each open caller resolves the remaining requests, after which its window
     /// must be free.
     fn finish(&mut self) {
         self.drain();

@@ -23,7 +23,7 @@ pub(crate) fn opened(mutant: Mutant, groups: &[u16]) -> World {
     world
 }
 
-/// Delivers and answers everything, in the order in which it was sent.
+/// Delivers all messages and answers, in the order in which they were sent.
 pub(crate) fn settle(world: &mut World) {
     while !world.flights.is_empty() || !world.answers.is_empty() {
         deliver(world);
@@ -100,7 +100,7 @@ fn a_successor_counts_anew(mutant: Mutant) {
     assert_eq!(world.begin(next, &[0]), Some(1));
     settle(&mut world);
     assert_eq!(applied(&world, 0), 2, "the first request of each process");
-    // The other requests of the first process arrive late, and belong to a generation that is over.
+    // The other requests of the first process arrive late, and belong to a generation that has ended.
     world.flights = late;
     assert_eq!(outcome(&mut world), Outcome::Refused(Reason::Superseded));
     assert_eq!(applied(&world, 0), 2);
@@ -410,7 +410,7 @@ fn refused_take_up_names_a_group_that_knows_the_session() {
 }
 
 /// A caller knows another history of a group than the group has, and its own session is new. The caller gets that
-/// reason, and may try again with what it has learnt. It must not be told that the session has ended.
+/// reason, and may try again with what it has learnt. The end of the session must not be reported to it.
 #[test]
 fn opening_with_the_wrong_history_gets_that_reason() {
     let mut world = World::new(2, LIMITS, Mutant::None);

@@ -5,7 +5,7 @@ use stentor_session::{CallerError, Mutant, Outcome};
 
 use crate::script::{CONFIG, SESSION, applied, deliver, opened, outcome, pass, refusal, settle};
 use crate::world::TTL;
-/// The session is ended while it is unknown whether its widening takes effect. The end is ordered behind the widening,
+/// The session is ended while it is unknown whether its widening takes effect. The end is ordered after the widening,
 /// in all its groups.
 #[test]
 fn session_ends_behind_its_widening() {

@@ -28,9 +28,9 @@ pub(crate) struct Group {
 pub(crate) struct Flight {
     pub(crate) to: Vec<GroupId>,
     pub(crate) payload: Vec<u8>,
-    /// Process that sent it, which is also its client id.
+    /// Process that sent the message. Its number is also the client id.
     pub(crate) from: usize,
-    /// Request that it carries.
+    /// Request that the message carries.
     pub(crate) request: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Answer {
 pub(crate) struct Process {
     pub(crate) caller: Caller,
     pub(crate) alive: bool,
-    /// Last request that it began.
+    /// Last request that the process began.
     begun: u64,
 }
 

@@ -56,7 +56,7 @@ impl<F: Fabric> Client<F> {
         let full = ring.is_full(links) || sender.check(&[group]).is_err();
         let counting = ring.targets.iter().enumerate().filter(|(_, target)| target.is_started());
         let candidates = counting.map(|(member, target)| {
-            // A member that may still get late copies of a broken fan-out set blocks records behind them.
+            // A member that may still get late copies of a broken fan-out set blocks records after them.
             let is_clear = !target.is_in_doubt();
             let progress = target.report.filter(|_| is_clear).map_or(0, |report| report.freed);
             Candidate { progress, stands: ring.stands(member, &expelling.patience, full), member }

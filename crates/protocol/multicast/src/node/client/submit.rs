@@ -24,7 +24,7 @@ impl<F: Fabric> Client<F> {
     /// Multicasts a message as [`submit`](Client::submit) does. In addition, members report at once when they have read
     /// it; see [`synced_up_to`](Client::synced_up_to). The message is synced when everything that was submitted before
     /// it, to any group, is held by majorities, too. The reason is that each client's messages are delivered without
-    /// gaps: a message behind one that is lost with its client is lost as well.
+    /// gaps: a message after one that is lost with its client is lost as well.
     ///
     /// # Errors
     /// See [`SubmitError`]. The call then has no effect.
@@ -44,7 +44,7 @@ impl<F: Fabric> Client<F> {
         Ok(submitted)
     }
 
-    /// Counts the message with this sequence as synced when everything that was multicast up to it is.
+    /// Counts the message with this sequence as synced when all messages that were multicast up to it are synced.
     fn await_synced(&mut self, sequence: u64) {
         self.destinations.clear();
         for group in self.topology.group_ids() {

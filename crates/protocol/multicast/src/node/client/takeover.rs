@@ -19,13 +19,13 @@ pub(super) struct Takeover {
     pub(super) home: GroupId,
     /// This process's generation, once its home group has assigned it.
     pub(super) generation: Option<u64>,
-    /// The home group's incarnation that assigned it.
+    /// The home group's incarnation that assigned the generation.
     numbered_in: Incarnation,
     /// The smallest generation that this process may have, according to the groups.
     above: u64,
     /// Groups to which this process may multicast at some time.
     wanted: GroupSet,
-    /// Indexed by group: its first slot, once that is known.
+    /// First slot of this process at each group, indexed by group, once it is known.
     first: Vec<Option<u64>>,
     /// Groups that keep so many records of earlier processes that this one must wait.
     crowded: GroupSet,

@@ -92,8 +92,8 @@ fn incarnation_of_an_old_history_is_not_accepted() {
     assert!(client.accepts(0, Incarnation::NONE), "a member without memory names no incarnation");
 }
 
-/// A member that is stalled while its group is reset has reported the client's first slot in the history that is over,
-/// and may continue to report it.
+/// A member that is stalled while its group is reset has reported the client's first slot in the history that has
+/// ended, and may continue to report it.
 #[test]
 fn report_of_an_old_history_opens_no_group() {
     let mut client = numbered(false);

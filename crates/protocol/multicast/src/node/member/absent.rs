@@ -40,10 +40,11 @@ pub(super) struct Absence {
     timeout: Duration,
     /// Time of the last check.
     now: Duration,
-    /// Indexed by client: since when it is away; `None` if it was connected at the last check. Empty before the first
-    /// check.
+    /// Time since which each client is away, indexed by client; `None` if the client was connected at the last check.
+    /// Empty before the first check.
     since: Vec<Option<Duration>>,
-    /// At a leader, indexed by client: the slot of the gap that the client left, and since when the gap exists.
+    /// The slot of the gap that each client left, and the time since which the gap exists, indexed by client. Used only
+    /// by a leader.
     gaps: Vec<Option<(u64, Duration)>>,
     /// Indexed by client: the times of the leader's first and last question about a gap.
     asked: Vec<Option<(Duration, Duration)>>,
@@ -167,7 +168,7 @@ impl<F: Fabric> Member<F> {
     /// that process left the gap, its connection ends. If it came later, the process that left the gap is away.
     fn end_wait(&mut self, client: ClientId, generation: u64) {
         let body = &self.bodies[usize::from(client.0)];
-        // A process that was told no generation has multicast nothing.
+        // A process to which no generation was reported has multicast nothing.
         if body.generation.is_some_and(|own| own <= generation) {
             self.disconnect(body.ring.credit.link);
         } else {
@@ -183,8 +184,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Returns whether the process with this client id belongs to a generation that is over, and may have begun. Such a
-    /// process connected before this member knew that its generation is over; later its hello would be refused. A
+    /// Returns whether the process with this client id belongs to a generation that has ended, and may have begun. Such
+    /// a process connected before this member knew that its generation has ended; later its hello would be refused. A
     /// process that cannot have begun learns which generations are over, and gets a new one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
         let body = &self.bodies[usize::from(client.0)];

@@ -5,7 +5,7 @@
 //! The deliveries ahead belong to one history of the group: that of the incarnation in the transfer's name.
 //!
 //! # Invariant
-//! *No delivery of a history that is over stays in an application.* A state of another incarnation is passed to the
+//! *No delivery of a history that has ended stays in an application.* A state of another incarnation is passed to the
 //! state machine only if the deliveries ahead are part of its history, too, which means that they lie in the common
 //! prefix of both histories. Otherwise there are two cases:
 //! - A member that has delivered nothing resets its application to the empty state, and gets the state again.

@@ -1,4 +1,4 @@
-//! Sends credits: tells the writers of rings how much space is free.
+//! Sends credits: informs the writers of rings how much space is free.
 
 use stentor_fabric::Fabric;
 
@@ -103,7 +103,7 @@ impl<F: Fabric> Member<F> {
             }
             body.freed_slots = freed;
             body.held_slots = body.held_slots.max(freed);
-            // Messages behind the freed slots may have arrived before those slots were delivered elsewhere and freed
+            // Messages after the freed slots may have arrived before those slots were delivered elsewhere and freed
             // with a state.
             while store.has(body.held_slots) {
                 body.held_slots += 1;
@@ -175,7 +175,7 @@ impl<F: Fabric> Member<F> {
         freed < delivered
     }
 
-    /// Updates the status of a client id that its present process is to be told.
+    /// Updates the status of a client id that is to be reported to its present process.
     #[cold]
     fn look_at_place(&mut self, client: ClientId) {
         let body = &mut self.bodies[usize::from(client.0)];

@@ -107,7 +107,7 @@ impl<F: Fabric> Member<F> {
         self.part_from(link);
     }
 
-    /// Stops everything that is sent over a link, until both ends have exchanged hellos again.
+    /// Stops all sending over a link, until both ends have exchanged hellos again.
     pub(super) fn part_from(&mut self, link: usize) {
         let process = self.links[link].peer();
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
@@ -181,7 +181,7 @@ impl<F: Fabric> Member<F> {
         any
     }
 
-    /// Starts this member's stream at a follower. Returns the start, which the follower must be told.
+    /// Starts this member's stream at a follower. Returns the start, which must be reported to the follower.
     pub(super) fn start_stream(&mut self, follower: ProcessId) -> Option<Start> {
         self.streams.start(follower, &self.links)
     }

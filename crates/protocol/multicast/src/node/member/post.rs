@@ -60,7 +60,7 @@ impl<F: Fabric> Member<F> {
         self.memory.most_queued = self.memory.most_queued.max(aside + letters + transfers);
     }
 
-    /// Writes pieces of peer messages, after everything else. Returns whether any are left.
+    /// Writes pieces of peer messages, after all other items. Returns whether any are left.
     fn send_letters(&mut self) -> bool {
         let mut left = false;
         if self.rare.letters == 0 {

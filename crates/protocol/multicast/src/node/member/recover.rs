@@ -477,9 +477,9 @@ impl<F: Fabric> Member<F> {
         words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
         if installs && self.assemblers[to.index()].has_room(words.len(), 0, self.letter_bytes) {
-            // A follower that has this state has everything that was written before, so its stream restarts behind
-            // that. The stream must not restart if this message is dropped here: an earlier one may still arrive, and
-            // the stream then resumes where that one says.
+            // A follower that has this state has everything that was written before, so its stream restarts after that.
+            // The stream must not restart if this message is dropped here: an earlier message may still arrive, and the
+            // stream then resumes at the position in that message.
             let start = self.start_stream(to).unwrap_or(Start::NONE);
             words[1..ENVELOPE].copy_from_slice(&[start.position, start.generation]);
         }

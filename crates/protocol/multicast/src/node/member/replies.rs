@@ -32,7 +32,7 @@ pub(super) struct Replies {
     lives: Vec<Option<u64>>,
     /// Clients that connected since the last [`take_met_client`](Member::take_met_client).
     met: Vec<ClientId>,
-    /// Indexed by client: whether it is in `met`.
+    /// Indexed by client: `true` if the client is in `met`.
     is_listed: Vec<bool>,
 }
 
@@ -66,7 +66,7 @@ impl Replies {
         self.rings.started(usize::from(client.0))
     }
 
-    /// Notes that everything written so far was flushed.
+    /// Notes that all records written so far were flushed.
     #[inline]
     pub(super) fn flushed(&mut self) {
         self.rings.flushed();

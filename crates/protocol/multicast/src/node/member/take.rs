@@ -84,7 +84,7 @@ impl<F: Fabric> Member<F> {
         body.go_back_to_refused();
         body.ring.restart(life, start, self.seals.of(process, life));
         body.freed_position = body.ring.reader.position();
-        // Any new process is told the status of the client id, whichever process used it before.
+        // The status of the client id is reported to any new process, whichever process used the id before.
         (body.settling, body.ticks) = (true, 0);
         self.ask_to_open(client, app);
         self.outputs.notify[at] = true;

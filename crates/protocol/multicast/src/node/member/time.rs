@@ -45,13 +45,13 @@ pub(super) struct MemberTime {
     at: Duration,
     /// Time at which the wall clock was read last.
     told_at: Duration,
-    /// Whether this member led its group at the last update.
+    /// `true` if this member led its group at the last update.
     leads: bool,
     /// Time at which this member sends its clock next, in nanoseconds.
     say_at: u64,
-    /// Whether this member sends its clock twice in short succession, because its wall clock was stepped. Other members
-    /// use the later of the last two clocks that they received, so a clock that was set back would count as ahead until
-    /// the next time.
+    /// `true` if this member sends its clock twice in short succession, because its wall clock was stepped. Other
+    /// members use the later of the last two clocks that they received, so a clock that was set back would count as
+    /// ahead until the next time.
     says_again: bool,
     pub(super) counts: ClockCounts,
 }

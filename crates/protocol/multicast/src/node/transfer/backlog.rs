@@ -13,7 +13,7 @@ use crate::{Ballot, ClientId, DestinationGroups, GroupId, Incarnation, MessageId
 /// Words of an entry before its groups: number; client (16 bits), bytes of payload (32) and number of words for groups
 /// (16); sequence; time; group of the time (16), whether it is enveloped (1) and groups (47); ballot.
 ///
-/// Group n has bit 17 + n. If a group has no bit, each group has a word behind the entry instead. With neither bits nor
+/// Group n has bit 17 + n. If a group has no bit, each group has a word after the entry instead. With neither bits nor
 /// words, the group of the time is the only one. The payload follows.
 const HEADER: usize = 6;
 const GROUPS_SHIFT: u32 = 48;
@@ -39,7 +39,7 @@ impl Backlog {
         Backlog { blocks: VecDeque::new(), bytes: 0, limit, overflowed: false }
     }
 
-    /// Adds a delivery. If there is no room for it, the backlog drops everything and accepts nothing more.
+    /// Adds a delivery. If there is no room for it, the backlog drops all deliveries and accepts no more.
     pub(in crate::node) fn push(&mut self, message: &Delivered<'_>) {
         if self.overflowed {
             return;
@@ -112,7 +112,7 @@ impl Backlog {
 pub(in crate::node) struct Entry<'a>(Delivered<'a>);
 
 impl<'a> Entry<'a> {
-    /// Reads the first delivery, whose history has this origin. Returns it and the words behind it, or `None` if the
+    /// Reads the first delivery, whose history has this origin. Returns it and the words after it, or `None` if the
     /// words are not deliveries.
     pub(in crate::node) fn read(words: &'a [u64], origin: Incarnation) -> Option<(Entry<'a>, &'a [u64])> {
         let ([number, sizes, sequence, time, group, ballot], rest) = words.split_first_chunk::<HEADER>()?;

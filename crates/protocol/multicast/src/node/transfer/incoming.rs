@@ -35,15 +35,15 @@ pub(in crate::node) struct IncomingTransfer {
     pub(in crate::node) began: u64,
     /// Tick at which the last piece arrived.
     pub(in crate::node) heard: u64,
-    /// Whether an acknowledgement is due.
+    /// `true` if an acknowledgement is due.
     pub(in crate::node) answers: bool,
-    /// Whether the leader's state arrived, which ends the transfer.
+    /// `true` if the leader's state arrived, which ends the transfer.
     pub(in crate::node) done: bool,
     /// Number of the next piece.
     next: u64,
-    /// Whether the snapshot is complete and was passed to the application.
+    /// `true` if the snapshot is complete and was passed to the application.
     restored: bool,
-    /// Whether the application is still restoring the snapshot.
+    /// `true` if the application is still restoring the snapshot.
     restoring: bool,
     /// Deliveries for which the application had no room. Each element holds the deliveries of one piece.
     held_back: VecDeque<Vec<u64>>,
@@ -82,13 +82,13 @@ impl IncomingTransfer {
         self.from == from && self.name == name
     }
 
-    /// Returns the number of the piece that the receiver waits for, as the donor is told: the application has consumed
-    /// everything before it.
+    /// Returns the number of the piece that the receiver waits for, as reported to the donor: the application has
+    /// consumed all pieces before it.
     pub(in crate::node) fn next(&self) -> u64 {
         self.next - self.held_back.len() as u64 - u64::from(self.restoring)
     }
 
-    /// Returns whether the application has not consumed everything that arrived.
+    /// Returns whether the application has not consumed all pieces that arrived.
     pub(in crate::node) fn is_held_back(&self) -> bool {
         self.restoring || !self.held_back.is_empty()
     }
@@ -111,7 +111,7 @@ impl IncomingTransfer {
         self.held_back.push_back(words);
     }
 
-    /// Notes that the application has room again. Returns whether something was held back; then the donor gets an
+    /// Notes that the application has room again. Returns whether a piece was held back. If so, the donor gets an
     /// acknowledgement.
     pub(in crate::node) fn settle(&mut self, now: u64) -> bool {
         let any = self.is_held_back();

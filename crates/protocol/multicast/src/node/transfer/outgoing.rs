@@ -47,7 +47,7 @@ pub(in crate::node) struct OutgoingTransfer {
     pub(in crate::node) stage: Stage,
     /// Tick at which the receiver last made progress, or at which the transfer began.
     pub(in crate::node) heard: u64,
-    /// Whether the connection broke and the receiver has not reported its progress since.
+    /// `true` if the connection broke and the receiver has not reported its progress since.
     pub(in crate::node) paused: bool,
     /// The frozen state; `None` when all of it is in pieces.
     frozen: Option<Box<dyn Frozen>>,
@@ -191,7 +191,7 @@ impl OutgoingTransfer {
             }
             // An outdated report: everything before its piece is already acknowledged.
             Some((name, next)) if name == self.name && next < self.first && !self.paused => true,
-            // The receiver has got nothing yet.
+            // The receiver has received nothing yet.
             _ if self.first == 1 => {
                 if std::mem::take(&mut self.paused) {
                     self.next = 1;

@@ -32,9 +32,9 @@ pub(in crate::node) struct Load {
     pub(in crate::node) waiting: u64,
     /// Fill level of the backlog, in thousandths.
     pub(in crate::node) fill: u64,
-    /// Whether the receiver has the frozen state.
+    /// `true` if the receiver has the frozen state.
     pub(in crate::node) drains: bool,
-    /// Whether the receiver makes progress.
+    /// `true` if the receiver makes progress.
     pub(in crate::node) heeds: bool,
 }
 

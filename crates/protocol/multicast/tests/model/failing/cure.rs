@@ -6,7 +6,7 @@ use super::channels::Parcel;
 use super::member::{Context, Event, Member};
 use crate::network::Wire;
 
-/// Number of rounds of ticks within which everything must be delivered.
+/// Number of rounds of ticks within which all messages must be delivered.
 const ROUNDS: usize = 40;
 /// Number of steps within which the cluster must become quiet in each round.
 const STEPS: usize = 10_000;
@@ -42,7 +42,7 @@ impl Run {
         true
     }
 
-    /// Processes everything that is in the channels.
+    /// Processes all messages that are in the channels.
     fn rest(&mut self, context: &Context) -> Result<(), String> {
         let (mut steps, mut moved) = (0, true);
         while std::mem::take(&mut moved) {
@@ -77,7 +77,7 @@ impl Run {
     }
 }
 
-/// Continues until every member that is up has delivered everything for its group.
+/// Continues until every member that is up has delivered all messages to its group.
 pub(super) fn cure(context: &Context, run: &mut Run) -> Result<(), String> {
     for round in 0..ROUNDS {
         run.rest(context)?;

@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
         self.context.destined.len()
     }
 
-    /// Searches everything, or up to a number of states.
+    /// Searches all states, or up to a number of states.
     pub(super) fn run(mut self, limit: Option<usize>) -> Found {
         let mut sites = [0; MEMBERS];
         let first = self.leaps.sites.begin();

@@ -15,7 +15,7 @@
 //!
 //! # The end of a run
 //! A run ends where no member can take anything more. A state from which all members reach such an end by silent steps
-//! alone stands for all these ends, and each is judged. Judging there loses nothing. A member's log only grows: only a
+//! alone represents all these ends, and each is judged. Judging there loses nothing. A member's log only grows: only a
 //! member that fell a window behind takes over the application's state, and with one message of each client no member
 //! does. So a violation, once there, stays. And every run can be continued to its end, because no state follows itself:
 //! `depth_first` stops if one does.
@@ -23,10 +23,10 @@
 //! # Crashes
 //! A crash is the last step of its member, and everything that the member wrote and no other member has taken is lost
 //! with it. Steps of others that take nothing from it commute with the crash: what they write to it is dropped before
-//! or after. They take their inputs from it before. So in any run the crash can be postponed to the end, and the run
-//! up to there has no crash: a member that crashes is one that does nothing more and whose writes stay in flight. A
-//! state therefore stands for an end with a crash if all other members reach, by silent steps, a state in which nothing
-//! can be taken but from the crashing member. (This covers one crash. It does not cover a process that restarts without
+//! or after. They take their inputs from it before. So in any run the crash can be postponed to the end, and the run up
+//! to there has no crash: a member that crashes is one that does nothing more and whose writes stay in flight. A state
+//! therefore represents an end with a crash if all other members reach, by silent steps, a state in which nothing can
+//! be taken but from the crashing member. (This covers one crash. It does not cover a process that restarts without
 //! memory.)
 
 use std::collections::{BTreeSet, HashMap};
@@ -42,7 +42,7 @@ pub(super) struct Leap {
     pub(super) next: u32,
     pub(super) sends: Vec<Sent>,
     pub(super) campaign: bool,
-    /// Whether something was delivered, or a flaw was seen.
+    /// `true` if a message was delivered, or a flaw was found.
     pub(super) judge: bool,
     pub(super) causes: Vec<Cause>,
 }
@@ -62,7 +62,7 @@ impl<'a> Leaps<'a> {
         Leaps { sites, leaps: Vec::new(), ends: HashMap::default() }
     }
 
-    /// Returns everything that the member at a site may do next.
+    /// Returns all steps that the member at a site may take next.
     pub(super) fn of(&mut self, site: u32) -> Rc<[Leap]> {
         if let Some(Some(known)) = self.leaps.get(site as usize) {
             return known.clone();

@@ -284,8 +284,8 @@ impl Machine {
         failed + usize::from(!here) <= (group.len() - 1) / 2
     }
 
-    /// Collects the steps that take something, and the possible campaigns. Bodies are taken late if each client has one
-    /// message and the budget has no failure that `lazy` does not cover.
+    /// Collects the steps that process a message, and the possible campaigns. Bodies are taken late if each client has
+    /// one message and the budget has no failure that `lazy` does not cover.
     fn takes(&self, store: &mut Store, state: &Cluster, actions: &mut Vec<Action>) {
         for process in 0..self.members() {
             let mut bodies = Vec::new();
@@ -337,7 +337,7 @@ impl Machine {
         Run { members, queues, closed: state.closed }
     }
 
-    /// Returns whether everything that any member can take now has been taken.
+    /// Returns whether no member can process any further message now.
     pub(super) fn is_end(&self, store: &mut Store, state: &Cluster) -> bool {
         let mut actions = Vec::new();
         self.takes(store, state, &mut actions);

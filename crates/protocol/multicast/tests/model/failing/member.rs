@@ -18,11 +18,11 @@ use crate::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY, judge};
 pub(crate) struct Context {
     pub(crate) scenario: Scenario,
     pub(crate) channels: Channels,
-    /// Indexed by message: its words.
+    /// Words of each message, indexed by message.
     pub(crate) bodies: Vec<Vec<u64>>,
     /// Indexed by member: the messages for its group, as bits.
     pub(crate) destined: Vec<u32>,
-    /// By client, group and slot: the message.
+    /// Message in each slot, by client, group and slot.
     slots: HashMap<(u16, u16, u64), usize>,
 }
 
@@ -64,7 +64,7 @@ impl Context {
         flaws | reads | judge(&self.scenario, &self.destined.repeat(2), &logs, (1 << messages) - 1, &[0; 4][..messages])
     }
 
-    /// Returns whether a member has delivered everything for its group.
+    /// Returns whether a member has delivered all messages to its group.
     pub(crate) fn has_all(&self, member: &Member) -> bool {
         member.log.len() == self.destined[usize::from(member.process)].count_ones() as usize
     }
@@ -116,7 +116,7 @@ pub(crate) enum Event<'a> {
 /// The result of a step.
 pub(crate) struct Step {
     pub(crate) sends: Vec<(usize, Parcel)>,
-    /// Whether the member delivered something, began or ceased to lead, or made a mistake.
+    /// `true` if the member delivered a message, began or ceased to lead, or made a mistake.
     pub(crate) judge: bool,
 }
 

@@ -13,7 +13,7 @@ use super::channels::Parcel;
 use super::member::{Context, Member};
 use crate::network::Wire;
 
-/// Returns whether a member can take this at any time from now on without any effect.
+/// Returns whether a member can process the parcel at any later time without any effect.
 pub(crate) fn is_over(context: &Context, member: &Member, wire: Wire, parcel: &Parcel) -> bool {
     let Some(replica) = &member.replica else { return true };
     if replica.is_joining() {
@@ -26,9 +26,9 @@ pub(crate) fn is_over(context: &Context, member: &Member, wire: Wire, parcel: &P
         }
         (Wire::Stream { from, .. }, Parcel::Item(words)) => {
             match Item::decode(words, 0).expect("a sound item").0 {
-                // It is processed only if it belongs to the promised ballot.
+                // A `Begin` is processed only if it belongs to the promised ballot.
                 Item::Begin(ballot) => ballot < replica.promised(),
-                // With this mutant they do count.
+                // With this mutant, entries of smaller ballots count, too.
                 #[cfg(feature = "plants")]
                 _ if context.scenario.mutant == stentor_multicast::Mutant::NotFenced => false,
                 // Entries belong to the ballot that was last begun on their queue pair. If another leader has begun a

@@ -40,7 +40,7 @@ pub(super) struct Sites<'a> {
     pub(super) context: &'a Context,
     pub(super) store: Store,
     table: Table<Site>,
-    /// Indexed by channel: its position among the channels into its receiver.
+    /// Position of each channel among the channels into its receiver, indexed by channel.
     places: Vec<u16>,
     moves: Vec<Option<Rc<[Move]>>>,
     pushed: Map<(u32, u16, u32), u32>,
@@ -108,7 +108,7 @@ impl<'a> Sites<'a> {
         (self.context.channels.wires[wire].receiver() as u16, self.places[wire], parcel)
     }
 
-    /// Returns the site after something was written into a channel.
+    /// Returns the site after a message was written into a channel.
     pub(super) fn push(&mut self, site: u32, (_, place, parcel): Sent) -> u32 {
         if let Some(known) = self.pushed.get(&(site, place, parcel)) {
             return *known;
@@ -170,7 +170,7 @@ impl<'a> Sites<'a> {
         nodes
     }
 
-    /// Returns the site after everything from a process is lost.
+    /// Returns the site after all messages from a process are lost.
     pub(super) fn without(&mut self, site: u32, process: u16) -> u32 {
         let (mut left, wires) = (self.get(site).clone(), self.wires(site));
         for (queue, wire) in left.queues.iter_mut().zip(wires) {
@@ -197,7 +197,7 @@ impl<'a> Sites<'a> {
 }
 
 impl Move {
-    /// Returns whether the step takes something and writes nothing.
+    /// Returns whether the step processes a message and writes none.
     pub(super) fn is_silent(&self) -> bool {
         self.sends.is_empty() && self.is_take()
     }

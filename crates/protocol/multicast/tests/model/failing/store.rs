@@ -31,7 +31,7 @@ pub(crate) struct Store {
     parcels: Table<Parcel>,
     queues: Table<Vec<u32>>,
     pushed: Map<(u32, u32), u32>,
-    /// Indexed by queue: its head and rest.
+    /// Head and rest of each queue, indexed by queue.
     popped: Vec<(u32, u32)>,
     outcomes: Map<(u32, Cause), Option<Outcome>>,
     /// By member, channel and queue: the queue without parcels that have no effect.
@@ -142,7 +142,7 @@ impl Store {
         let name = context.channels.wires[wire];
         let parcels = self.queues.get(queue);
         let over = |parcel: &u32| is_over(context, receiver, name, self.parcels.get(*parcel));
-        // Entries behind the beginning of another stream are judged when that beginning is at the head.
+        // Entries after the beginning of another stream are judged when that beginning is at the head.
         let left = if matches!(name, crate::network::Wire::Stream { .. }) {
             parcels.iter().copied().skip_while(|parcel| over(parcel)).collect::<Vec<_>>()
         } else {
