@@ -7,7 +7,7 @@
 //! - `<!-- code: RUST -->`: the code is placed before the block, in the same function.
 //! - `<!-- methods of TYPE: RUST -->`: the code is placed before an `impl TYPE`, which has the block's functions.
 //!
-//! In the code of blocks `…` stands for any expression. The code is not run.
+//! In the code of blocks `…` represents any expression. The code is not run.
 #![forbid(unsafe_code)]
 
 mod given;

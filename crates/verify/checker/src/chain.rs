@@ -30,7 +30,7 @@ impl Chain {
         }
     }
 
-    /// Drops everything after delivery `from`.
+    /// Drops all deliveries after delivery `from`.
     fn roll_back(&mut self, from: u64, log: &Log) {
         while self.last_number(log) > from {
             let at_end = self.snapshots.last().is_some_and(|(at, _)| *at == self.deliveries.len());

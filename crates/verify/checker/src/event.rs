@@ -83,24 +83,24 @@ pub enum EventKind {
     /// A client has observed the order up to this time. The client's later multicasts name this time, and are ordered
     /// after it.
     Heard {
-        /// The largest final time that the client was told.
+        /// The largest final time that a member reported to the client.
         time: u64,
     },
     /// A message was handed to the application.
     Deliver(Deliver),
     /// The process stopped. Any process may record the crash of another.
     Crash,
-    /// Nothing of the process is recorded from here on, although it continues, because its file cannot be written.
+    /// The process records no later event, although it continues, because its file cannot be written.
     Unrecorded,
     /// The process recovered with its group's state.
     Recover {
         /// The delivery number after which the process resumes.
         from: u64,
     },
-    /// From here on, the process holds the state of this history of its group.
+    /// The process now holds the state of this history of its group.
     Begun(Begun),
-    /// Recorded by the leader: it is ready, because a majority of its group has installed its state. Recorded by
-    /// others: they learnt of the leader.
+    /// A leader is ready, because a majority of its group has installed its state (if the leader records the event), or
+    /// another process has learnt of the leader (if that process records the event).
     Epoch {
         /// The group.
         group: Group,

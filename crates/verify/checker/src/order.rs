@@ -97,7 +97,7 @@ pub(crate) struct Paths<'a> {
     first_place: Vec<u32>,
     /// Occurrences of messages: chain, and index in the chain.
     places: Vec<(u32, u32)>,
-    /// For each chain, the smallest index such that all deliveries at or behind it were reached in the current search.
+    /// For each chain, the smallest index such that all deliveries at or after it were reached in the current search.
     reached_from: Vec<u32>,
     touched: Vec<u32>,
     /// The last search that reached each message, and the step by which it did.

@@ -13,7 +13,7 @@ pub(crate) struct Given {
     pub(crate) recorded: HashSet<Process>,
     /// `true` if some file names its author. Then each process has a record of its own, even if it has no event.
     pub(crate) by_process: bool,
-    /// Processes whose record ends before their life did. `None` stands for the records of all processes.
+    /// Processes whose record ends before their life did. `None` represents the records of all processes.
     pub(crate) ended_early: HashSet<Option<Process>>,
     /// The lives of processes whose order is not that of their numbers, first life first.
     pub(crate) orders: HashMap<Process, Vec<u64>>,

@@ -168,7 +168,8 @@ fn lives_are_ordered_by_number_if_no_file_names_a_clock() {
 
 #[test]
 fn lives_that_overlap_are_ordered_by_when_they_began() {
-    // The second process superseded the first one. The first one learnt it late, and its last multicast goes nowhere.
+    // The second process superseded the first one. The first process learnt of it late, and its last multicast is never
+    // delivered.
     let old = |by: &str| file(ONE, by, &[multicast(100, 20, 1), multicast(220, 20, 2)]);
     let new = |by: &str| file(ONE, by, &[multicast(200, 10, SECOND), multicast(230, 10, SECOND + 1)]);
     let delivered = [(150, 1), (250, SECOND), (251, SECOND + 1)];

@@ -150,7 +150,7 @@ fn the_properties_hold_within_each_history() {
 fn more_histories_than_can_be_judged_are_no_violation() {
     let resets =
         |most: u64| (2..=most).map(|n| begun(100 + n, ("b", 1), &format!("{n}-0000000b"), 0)).collect::<Vec<_>>();
-    // With the history of the other group.
+    // The history of the other group is included.
     assert_eq!(judge(&[first(), resets(255)]).undecided(), None);
     let report = judge(&[first(), resets(256)]);
     assert_eq!(violated(&report), Vec::<&str>::new());

@@ -82,8 +82,8 @@ fn shapes_of_groups() -> impl Strategy<Value = Shape> {
 fn led_shapes() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.history(&shape.order()).carries().is_empty() {
-            // Group 0 elects before every batch. There are two batches, and the first message of the second one goes to
-            // group 0.
+            // Group 0 elects before every batch. There are two batches, and the first message of the second one is
+            // addressed to group 0.
             shape.batch = 3;
             shape.messages[3].1 = shape.messages[0].1;
         }
@@ -151,7 +151,7 @@ impl Shape {
 
     fn to(&self, message: usize) -> GroupSet {
         let groups = self.sizes.len() as u32;
-        // The set is never empty: 0 stands for the first group alone, and 2^groups − 2 for all groups.
+        // The set is never empty: 0 represents the first group alone, and 2^groups − 2 for all groups.
         let bits = self.messages[message].1 % ((1 << groups) - 1) + 1;
         (0..groups as u16).filter(|group| bits >> group & 1 == 1).map(Group).collect()
     }
@@ -211,7 +211,7 @@ impl Builder<'_> {
                 self.multicast(message);
             }
             for group in self.shape.cluster().groups() {
-                // Not every group elects at the same time.
+                // The groups elect leaders at different times.
                 if start == 0 || (start + group.index()) % 3 == 0 {
                     self.elect(group);
                 }

@@ -12,9 +12,9 @@ use crate::{WARM_UP, counted_if};
 /// The process whose steps are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The sender: the broadcast and its steps.
+    /// The sender. The call that broadcasts and the following steps are counted.
     Sender,
-    /// Another process: its steps.
+    /// A process that only receives. All its steps are counted.
     Receiver,
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Histories {
     homes: Vec<usize>,
     /// Number of times that each group began from nothing.
     ages: Vec<u64>,
-    /// For each group, whether it began in an incarnation whose number is not above all earlier ones.
+    /// For each group: `true` if it began in an incarnation whose number is not above all earlier ones.
     again: Vec<bool>,
     /// Number of earlier uses of each message id.
     uses: HashMap<stentor_multicast::MessageId, u64>,

@@ -31,7 +31,7 @@ pub(crate) struct Progress {
     last: Vec<u64>,
     /// The largest number of a delivery in each group.
     most: Vec<u64>,
-    /// For each member, whether it is down or without memory.
+    /// For each member: `true` if it is down or without memory.
     absent: Vec<bool>,
     /// For each group, the number of messages that it owes, and the time at which it last delivered or began to owe, in
     /// nanoseconds.

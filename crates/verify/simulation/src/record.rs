@@ -5,7 +5,7 @@ use stentor_fabric_sim::{SimConfig, Transcript, World};
 /// The kind of record of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Record {
-    /// Nothing.
+    /// No record.
     #[default]
     Nothing,
     /// The trace of the run.

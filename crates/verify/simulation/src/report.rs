@@ -24,7 +24,7 @@ pub struct RunReport {
     pub messages: u64,
     /// Deliveries.
     pub deliveries: u64,
-    /// `true` if everything was delivered by all destinations before the deadline (M9).
+    /// `true` if all messages were delivered by all destinations before the deadline (M9).
     pub finished: bool,
     /// Steps of all processes.
     pub steps: u64,
@@ -40,7 +40,7 @@ pub struct RunReport {
     pub profile: Profile,
     /// The faults of the profile's nemesis.
     pub nemesis: NemesisCounts,
-    /// Steps of all processes from the end of the faults until everything was delivered.
+    /// Steps of all processes from the end of the faults until all messages were delivered.
     pub recovery_steps: u64,
     /// States of applications that differed after the same deliveries.
     pub wrong_states: u64,
@@ -48,8 +48,8 @@ pub struct RunReport {
     pub longest_gap_ns: u64,
     /// `true` if stopped processes delayed others for longer than permitted.
     pub held_up: bool,
-    /// `true` if a client was told that its id was taken over, although no other process took it and no timeout permits
-    /// it.
+    /// `true` if a member reported to a client that its id was taken over, although no other process took it and no
+    /// timeout permits it.
     pub superseded_for_nothing: bool,
     /// The network's events with fan-out sets, if the run has any.
     pub sets: SetCounts,

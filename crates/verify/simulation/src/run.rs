@@ -127,7 +127,7 @@ fn actor(
 }
 
 /// Runs until every message is delivered by all destinations, until no event is left, or until a limit is reached (M9:
-/// within a bounded number of steps). Returns whether everything was delivered.
+/// within a bounded number of steps). Returns whether all messages were delivered.
 fn drive(shared: &Shared, actors: &mut [Option<Actor>], clients: u64) -> bool {
     let mut sent_all = vec![false; actors.len()];
     let (mut left, mut expected, mut steps) = (clients, 0, 0_u64);

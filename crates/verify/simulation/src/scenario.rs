@@ -20,7 +20,7 @@ pub struct Scenario {
     pub clients: u16,
     /// Number of messages of each client.
     pub messages: u64,
-    /// The window and the sizes of rings. They are small, so that everything wraps around.
+    /// The window and the sizes of rings. They are small, so that all windows and rings wrap around.
     pub limits: Limits,
     /// The variant of the protocol.
     pub variant: Variant,

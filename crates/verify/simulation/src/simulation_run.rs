@@ -67,7 +67,7 @@ pub struct SimulationReport {
     /// The faults of the profile's nemesis. All are zero in the profile `calm` and in most simulations other than the
     /// multicast's.
     pub nemesis: NemesisCounts,
-    /// Maximum number of steps until everything was delivered after the nemesis had stopped.
+    /// Maximum number of steps until all messages were delivered after the nemesis had stopped.
     pub most_recovery_steps: u64,
     /// The hashes of each seed, if [`Record::Hashes`] were requested.
     pub hashes: BTreeMap<u64, SeedHashes>,

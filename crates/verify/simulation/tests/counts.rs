@@ -18,7 +18,7 @@ fn formula(variant: Variant, is_leader: bool, g: u64, p: u64, n: u64) -> u64 {
 }
 
 fn check(sizes: &[usize], variant: Variant) {
-    // One group more exists than the message goes to. Its processes must not write.
+    // The cluster has one group more than the message has destinations. Its processes must not write.
     let bystanders = [sizes, &[3]].concat();
     let counts = count_writes(&bystanders, sizes.len(), variant).expect("a possible cluster");
     let (g, n) = (sizes.len() as u64, sizes.iter().sum::<usize>() as u64);

@@ -62,7 +62,7 @@ fn seeds_in_which_groups_waited_for_long_hold() {
     }
 }
 
-/// A member without memory delivered messages again that its donor had delivered behind an unsettled no-op.
+/// A member without memory delivered messages again that its donor had delivered after an unsettled no-op.
 #[test]
 fn a_seed_in_which_a_state_was_delivered_twice_in_part_holds() {
     hold(104_472_433..104_472_434, Profile::Rejoins, Sets::Drawn);

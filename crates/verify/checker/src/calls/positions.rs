@@ -122,10 +122,10 @@ impl Knowledge {
 enum Bound {
     /// Above the known position, in the order of one group.
     Above,
-    /// At a later time. A leader raises its clock above the *time* that a session knows, so equal times in different
-    /// groups imply no order.
+    /// At a later time than the known position. A leader raises its clock above the *time* that a session knows, so
+    /// equal times in different groups imply no order.
     Later,
-    /// At the same time or later.
+    /// At the same time as the known position, or later.
     NotEarlier,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The number of a life names it, but does not order it: producers without a persistent counter use the calendar time,
 //! which may be set back between two lives. If all lives are on one clock, their times order them, because that clock
-//! never goes back. Numbers order lives only within one file, where they may not decrease, and in files without a
+//! never decreases. Numbers order lives only within one file, where they may not decrease, and in files without a
 //! clock, which have no other information about the order. Lives on different clocks have the order of the files, if
 //! the caller states that the files are in order. Otherwise they have no order.
 
@@ -52,7 +52,7 @@ pub(super) struct Lives {
     by_process: BTreeMap<Process, BTreeMap<u64, Placed>>,
     recorded: Vec<Process>,
     starts: Vec<Start>,
-    /// Processes whose records end before their lives did. `None` stands for all processes.
+    /// Processes whose records end before their lives did. `None` represents all processes.
     ended_early: Vec<Option<Process>>,
     by_process_said: bool,
 }

@@ -135,7 +135,7 @@ fn multicast_later<'l, 'a>(view: &View<'_>, leaders: &'l [Leader<'a>], old: &[Ol
     if !view.cluster.has_global_clock() {
         return None;
     }
-    // For each index, the leader from there on that was ready first.
+    // For each index, the leader at that or a later index that was ready first.
     let mut first: Vec<&Leader<'_>> = Vec::with_capacity(leaders.len());
     for leader in leaders.iter().rev() {
         let earliest = first.last().filter(|first| first.ready.kept.event.t <= leader.ready.kept.event.t);

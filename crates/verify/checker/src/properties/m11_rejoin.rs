@@ -6,7 +6,7 @@
 //! delivery 0 is no rejoin. The rules are:
 //! - *No gap*: the numbers of its deliveries continue from there, without a hole.
 //! - *No repeat*: no member of its group delivered one of these messages under another number, so none of them was in
-//!   the state that it got.
+//!   the state that it received.
 //! - *The same order*: no member of its group delivered another message under one of these numbers.
 //! - *Its group's state*: some process of the group delivered everything up to `from`. This is checked in a complete
 //!   history, and if all times are from one clock, the deliveries must precede the rejoin. A state with more than any

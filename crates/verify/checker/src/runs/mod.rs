@@ -53,8 +53,8 @@ use member::Member;
 pub(crate) use start::Start;
 use stay::Stay;
 
-/// Returns a message that says that the histories belong to several runs and lists the files of each run. Returns
-/// `None` if the histories may all belong to one run.
+/// Returns the message which reports that the histories belong to several runs. The message lists the files of each
+/// run. Returns `None` if the histories may all belong to one run.
 pub(crate) fn apart(log: &Log, cluster: &Cluster, starts: &[Start], sources: &[String]) -> Option<String> {
     let runs = Runs::new(log, cluster, starts)?;
     let mut cuts: Vec<Cut> = Vec::new();
@@ -125,7 +125,7 @@ impl<'a> Runs<'a> {
         Some(Runs { log, cluster, members, clock, places })
     }
 
-    /// Returns the first end of a run among lives from `from` on.
+    /// Returns the first end of a run among the lives at or after the indices `from`.
     fn next(&self, from: &[usize]) -> Option<Cut> {
         if self.clock.is_none() {
             let new: Option<Vec<usize>> =
@@ -243,7 +243,7 @@ impl<'a> Runs<'a> {
 #[derive(Default)]
 struct Sides<'a> {
     earlier: Vec<&'a Stay<'a>>,
-    /// The new lives, and those after them.
+    /// The new lives, and the lives after them.
     later: Vec<&'a Stay<'a>>,
     /// Time at which the last new life began, in nanoseconds.
     began: u64,

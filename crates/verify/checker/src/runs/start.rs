@@ -13,9 +13,9 @@ pub(crate) struct Start {
     pub(crate) file: usize,
     /// The clock of the file's times.
     pub(crate) clock: Option<Clock>,
-    /// Time at which the life began, in nanoseconds: the recorded time, or that of its first event.
+    /// Time at which the life began, in nanoseconds: the recorded time, or the time of the life's first event.
     pub(crate) at: u64,
-    /// Times of its first and last event, in nanoseconds. Both are `at` if it has none.
+    /// Times of the first and last event of the life, in nanoseconds. Both are `at` if the life has no event.
     pub(crate) events: (u64, u64),
     /// `true` if the life has events in this file other than its crash, which another process may have recorded.
     pub(crate) acted: bool,

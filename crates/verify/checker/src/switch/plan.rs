@@ -110,7 +110,7 @@ impl Stream {
         self.members(packet).iter().copied().find(|linked| linked.rank == rank)
     }
 
-    /// Returns the first index from `from` on whose packet is for this receiver.
+    /// Returns the first index at or after `from` whose packet is for this receiver.
     pub(super) fn next_for(&self, from: u32, rank: u8) -> Option<u32> {
         (from..self.len()).find(|place| self.packet(*place).is_some_and(|packet| self.member(packet, rank).is_some()))
     }

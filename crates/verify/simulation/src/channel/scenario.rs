@@ -10,7 +10,8 @@ use crate::chance::Chance;
 /// The kind of fault in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trouble {
-    /// Only delays and reordering. Every message must arrive, and every connection must close, in both of its lives.
+    /// No fault other than delays and reordering. Every message must arrive, and every connection must close, in both
+    /// of its lives.
     None,
     /// A process crashes.
     Crash,
@@ -23,7 +24,7 @@ pub enum Trouble {
 /// The scenario of one seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Number of processes. Each is connected with all others.
+    /// Number of processes. Each process is connected with all others.
     pub processes: u16,
     /// Parameters of all endpoints.
     pub endpoint: EndpointConfig,

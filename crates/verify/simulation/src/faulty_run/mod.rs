@@ -33,7 +33,7 @@ use operator::Operator;
 pub(crate) use phases::Phases;
 pub use phases::RECOVERY_STEPS;
 
-/// Number of steps between two checks whether everything is settled.
+/// Number of steps between two checks whether all messages are settled.
 const UNSETTLED_STEPS: u64 = 64;
 /// Maximum number of wrong times in the log.
 const FEW: usize = 4;
@@ -53,8 +53,8 @@ pub(crate) struct Shared {
     pub(crate) scenario: Scenario,
     pub(crate) salt: u64,
     pub(crate) mutant: Mutant,
-    /// `true` if a client was told that its id was taken over, although no other process took it and no timeout permits
-    /// it.
+    /// `true` if a member reported to a client that its id was taken over, although no other process took it and no
+    /// timeout permits it.
     pub(crate) superseded_for_nothing: Cell<bool>,
 }
 
@@ -151,7 +151,7 @@ impl FaultyRun {
         })
     }
 
-    /// Runs both phases. Returns whether everything was delivered in time.
+    /// Runs both phases. Returns whether all messages were delivered in time.
     fn drive(&mut self) -> Result<bool, NodeError> {
         while let Some(due) = self.phases.next(&self.shared.world, &self.shared.nemesis) {
             match due {

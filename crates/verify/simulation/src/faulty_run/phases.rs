@@ -7,7 +7,7 @@ use stentor_fabric_sim::{Due, World};
 use crate::nemesis::Nemesis;
 use crate::scenario::DEADLINE_NS;
 
-/// Maximum number of steps of all processes until everything is delivered after the faults stopped.
+/// Maximum number of steps of all processes until all messages are delivered after the faults have stopped.
 pub const RECOVERY_STEPS: u64 = 300_000;
 
 /// The progress of a run through its phases.

@@ -45,7 +45,8 @@ pub const QUIET_NS: u64 = 24 * TIMEOUT_MAX_NS;
 /// Time within which a message must be delivered while links are cut, in nanoseconds. It is multicast at least this
 /// long before the links are restored.
 const DELIVERED_NS: u64 = 4 * TIMEOUT_MAX_NS;
-/// Time within which a whole group has a leader, and within which everything is delivered at the end, in nanoseconds.
+/// Time within which a whole group has a leader, and within which all messages are delivered at the end, in
+/// nanoseconds.
 const WHOLE_NS: u64 = 40 * TIMEOUT_MAX_NS;
 /// Time between two multicasts of the client, in nanoseconds.
 const PACE_NS: u64 = 40_000;
@@ -143,7 +144,7 @@ struct Shared {
 /// Observations of the members, for the judge.
 #[derive(Default)]
 struct Seen {
-    /// For each member, whether it considers itself the leader.
+    /// For each member: `true` if it considers itself the leader.
     leads: Vec<bool>,
     /// Time at which a member's view of the leader changed last, in nanoseconds.
     changed_ns: u64,
@@ -455,7 +456,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Checks that everything is delivered by all members.
+    /// Checks that all messages are delivered by all members.
     fn end(&mut self) {
         let end = self.shared.world.now_ns() + WHOLE_NS;
         while self.shared.world.now_ns() < end {

@@ -18,7 +18,7 @@ pub enum Profile {
     Signed,
     /// All processes must answer. One sender equivocates, and none crashes.
     All,
-    /// All processes must answer. Some lie and crash, so not everything is delivered.
+    /// All processes must answer. Some processes lie and crash, so not all broadcasts are delivered.
     AllBroken,
     /// All processes must answer. One or two crash, lie or are only slow, and an operator removes them.
     Removal,
@@ -31,8 +31,8 @@ pub enum Severity {
     #[default]
     Usual,
     /// Three times as many and longer faults. Queue pairs break sooner, and writes are delayed more, in half of the
-    /// runs without any order. Clocks jump, rings are smaller and timeouts shorter. Every liar tells every lie that its
-    /// fault model permits.
+    /// runs without any order. Clocks jump, rings are smaller and timeouts shorter. Every liar performs every violation
+    /// that its fault model permits.
     Harsh,
 }
 
@@ -210,7 +210,7 @@ impl Scenario {
     }
 }
 
-/// Returns all lies that a liar may tell within its fault model.
+/// Returns all violations that a liar may perform within its fault model.
 fn every(lies: Lies) -> Lies {
     Lies {
         rewrite: true,

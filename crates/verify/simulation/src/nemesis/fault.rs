@@ -69,7 +69,7 @@ pub enum Fault {
         /// Duration of the fault.
         for_ns: u64,
     },
-    /// All packets from `from` to `to` are lost. The other direction is unaffected. `None` stands for all other
+    /// All packets from `from` to `to` are lost. The other direction is unaffected. `None` represents all other
     /// processes.
     Cut {
         /// The senders.
@@ -173,7 +173,7 @@ stentor_fabric_sim::counts! {
         crashes_during_recovery,
         /// Members that were restarted without memory.
         member_restarts,
-        /// Members that got their group's state while clients were sending.
+        /// Members that received their group's state while clients were sending.
         rejoins_under_load,
         /// Clients that crashed after one of their writes.
         client_crashes,
@@ -197,7 +197,7 @@ stentor_fabric_sim::counts! {
         space_credits,
         /// Messages that a client delayed because a ring was full.
         ring_waits,
-        /// Leaders that received no packets: they continue to write, and cannot be told to stop.
+        /// Leaders that received no packets: they continue to write, because no notification to stop reaches them.
         deaf_leaders,
         /// Leaders whose packets were lost.
         mute_leaders,

@@ -425,7 +425,7 @@ impl Nemesis {
             .any(|client| self.stands(now, self.topology.client_process(ClientId(client))))
     }
 
-    /// Returns whether this member may crash. If it may, it counts as failed from now on.
+    /// Returns whether this member may crash. If it may, this call counts it as failed.
     fn doom(&mut self, who: ProcessId, back_after_ns: Option<u64>) -> bool {
         if !self.budget.allows(who, &self.topology) {
             self.counts.beyond_the_budget += 1;

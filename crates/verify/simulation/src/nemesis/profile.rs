@@ -22,7 +22,7 @@ pub enum Profile {
     /// Members crash and restart while clients fill their windows. The state of the leader then arrives later than the
     /// entries of its stream.
     Rejoins,
-    /// As `Rejoins`, with applications whose states are many times as large as a ring.
+    /// The faults of `Rejoins`, with applications whose states are many times as large as a ring.
     States,
     /// Members and clients do not run for longer than windows and rings last, several of them at a time, but only a
     /// minority of each group.

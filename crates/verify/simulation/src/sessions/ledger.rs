@@ -34,10 +34,10 @@ pub struct Passed {
     pub groups: Vec<GroupId>,
     /// The client that multicast the message, or `None` for a time entry.
     pub client: Option<ClientId>,
-    /// The sessions that expired by then, in the order in which members were told. Members were told before timers
-    /// fired.
+    /// The sessions that expired by then, in the order in which members were notified. The notification precedes the
+    /// timers that fire.
     pub ran_out: Vec<SessionId>,
-    /// The sessions that the message ended. Members were told after timers had fired.
+    /// The sessions that the message ended. Members were notified after timers had fired.
     pub ended: Vec<SessionId>,
 }
 
@@ -64,7 +64,7 @@ struct Command {
     applied: BTreeMap<GroupId, Applied>,
     /// `true` if the caller knows the fate.
     is_known: bool,
-    /// `true` if the caller was told that the command is not applied.
+    /// `true` if the caller reported that the command is not applied.
     never: bool,
 }
 

@@ -40,8 +40,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the maximum number of steps until everything completes. It grows with the numbers of processes and calls
-    /// relative to a drawn cluster.
+    /// Returns the maximum number of steps until all requests complete. It grows with the numbers of processes and
+    /// calls relative to a drawn cluster.
     pub(super) fn recovery_steps(&self) -> u64 {
         let processes = self.groups.iter().sum::<usize>() as u64 + u64::from(self.clients);
         let calls = self.calls * u64::from(self.clients);

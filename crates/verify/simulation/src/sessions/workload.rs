@@ -64,8 +64,8 @@ pub struct Turn<'a> {
 pub enum Next {
     /// The client calls these groups.
     Call(Vec<GroupId>),
-    /// The client reads at a group, outside the order. A read at the leader includes everything that the client has
-    /// observed, whatever time is named.
+    /// The client reads at a group, outside the order. A read at the leader includes all commands that the client has
+    /// observed, whatever time the read names.
     Read(GroupId, ReadGuarantee),
     /// The client waits for an answer, and is asked again then.
     Later,

@@ -53,7 +53,7 @@ fn carry(switch: &mut Switch, bytes: &[u8]) {
     }
 }
 
-/// Returns a switch with a set of `n` receivers whose sender, rank 0, has sent everything.
+/// Returns a switch with a set of `n` receivers whose sender, rank 0, has sent all its packets.
 fn sent(aggregation: Aggregation, n: u8) -> Switch {
     let mut switch = Switch::new(Config { aggregation, ..Config::new(FORWARD, BACKWARD) }, 1);
     let attachment = |rank, qpn, psn| Attachment { ip: address(rank), qpn, first_psn: Psn::new(psn) };

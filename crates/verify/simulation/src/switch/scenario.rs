@@ -52,7 +52,7 @@ pub struct Scenario {
     pub mutant: Mutant,
 }
 
-/// Maximum number of steps until everything completes after the faults have stopped.
+/// Maximum number of steps until all writes complete after the faults have stopped.
 pub(crate) const MOST_STEPS: u64 = 400_000;
 
 impl Scenario {

@@ -124,7 +124,7 @@ impl World {
         Ok(world)
     }
 
-    /// Records all steps from now on, and the packets that are already on the links to the switch.
+    /// Records all later steps, and the packets that are already on the links to the switch.
     pub(crate) fn record(&mut self, tape: Option<Box<Tape>>) {
         self.tape = tape;
         if let Some(tape) = &mut self.tape {
