@@ -73,7 +73,7 @@ impl Frozen for Locks {
 
 /// Returns a script that requests the lock repeatedly, and reads the last number at the leader. It reports an error if
 /// a new session of this client gets a number that has not risen, or if the last number is smaller than one that this
-/// client got.
+/// client received.
 fn locker() -> impl FnMut(&mut Turn<'_>) -> Next {
     let (mut judged, mut held): (usize, Option<(SessionId, u64)>) = (0, None);
     move |turn| {

@@ -16,7 +16,7 @@ use common::cluster;
 const MEMBERS: u16 = 3;
 /// Time that members have to enter their idle mode.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Time for which they are measured.
+/// Time for which the idle members are measured.
 const MEASURED: Duration = Duration::from_secs(4);
 
 fn plan(name: &str) -> ClusterRuntime {

@@ -34,7 +34,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     /// The processes that refuse this one, each with its reason and whether the refusal is lasting.
     refused: BTreeMap<ProcessId, (String, bool)>,
     refused_since: Option<Instant>,
-    /// Whether another process was ever connected.
+    /// `true` if another process was ever connected.
     has_met: bool,
 }
 

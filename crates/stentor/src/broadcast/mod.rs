@@ -36,7 +36,7 @@ pub use heard::{Equivocation, Heard};
 pub struct Broadcast {
     core: AnyCore,
     descriptor: Descriptor,
-    /// Whether the owner may have slept on the descriptor since the last turn.
+    /// `true` if the owner may have slept on the descriptor since the last turn.
     sleeps: bool,
 }
 

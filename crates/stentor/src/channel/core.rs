@@ -28,9 +28,9 @@ pub(super) enum Progress {
 /// The action that follows a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// There was work: run another round.
+    /// The round did some work. Run another round.
     Worked,
-    /// There was no work: run another round soon.
+    /// The round found no work. Run another round soon.
     Spin,
     /// Sleep on the descriptor, for at most this time.
     Sleep(Duration),
@@ -50,7 +50,8 @@ pub(super) struct Core<F: FabricDiagnostics> {
     begun: u64,
     written: u64,
     reading: Vec<u8>,
-    /// Whether the other end's hello has arrived. `has_met`: this end's hello is certain to arrive as well.
+    /// `true` if the other end's hello has arrived. `has_met` is `true` if, in addition, this end's hello is certain to
+    /// arrive.
     is_open: bool,
     has_met: bool,
     is_finished: bool,
@@ -165,7 +166,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.endpoint.fabric().descriptor()
     }
 
-    /// Lets the fabric process the events behind its descriptor, after a sleep on it.
+    /// Makes the fabric process the events that made its descriptor readable, after a sleep on it.
     pub(super) fn woken(&mut self) -> Result<(), Problem> {
         self.endpoint.fabric_mut().wait(Duration::ZERO).map(|_| ()).map_err(Problem::Wait)
     }
@@ -293,7 +294,7 @@ impl<F: FabricDiagnostics> Core<F> {
         self.begun
     }
 
-    /// Returns `Some` once the fabric has carried everything that was sent.
+    /// Returns `Some` once the fabric has carried all sent messages.
     pub(super) fn flushed(&self) -> Result<Option<()>, Problem> {
         match self.failure {
             Some(failure) => Err(Problem::Failed(failure)),

@@ -61,7 +61,7 @@ pub enum Received {
     Message,
     /// There is no message now. The buffer is unchanged.
     Nothing,
-    /// There will be no more messages: the other end has finished, and everything was read.
+    /// There will be no more messages: the other end has finished, and all its messages were read.
     End,
 }
 
@@ -75,7 +75,7 @@ pub struct Channel {
     descriptor: Descriptor,
     /// The registration that wakes its futures, once one had to sleep.
     wakes: Option<Wakes>,
-    /// Whether the owner may have slept on the descriptor since the last turn.
+    /// `true` if the owner may have slept on the descriptor since the last turn.
     sleeps: bool,
 }
 
@@ -342,8 +342,7 @@ impl Channel {
 
     // ------------------------------------------------------------------------------------------------------ the rest
 
-    /// Ends sending. The other end receives everything that was sent, and then the end. Its messages can still be
-    /// received.
+    /// Ends sending. The other end receives all sent messages, and then the end. Its messages can still be received.
     ///
     /// # Errors
     /// Returns why the sent messages do not arrive.

@@ -95,12 +95,12 @@ pub(super) struct CallState {
     pub(super) outcome: Option<Result<Position, CallError>>,
     /// The ticket, once the call has one. Its buffer stays with the slot.
     pub(super) ticket: session::Ticket,
-    /// Whether `ticket` belongs to this call.
+    /// `true` if `ticket` belongs to this call.
     pub(super) is_named: bool,
     /// The deadline of the call. `None` if its caller has stopped waiting.
     pub(super) until: Option<Instant>,
     waker: Option<Waker>,
-    /// Whether the caller has dropped the call.
+    /// `true` if the caller has dropped the call.
     deserted: bool,
 }
 
@@ -159,7 +159,7 @@ struct Slot {
 #[derive(Debug)]
 struct Bell {
     clapper: Clapper,
-    /// Whether the serving thread sleeps, or is about to.
+    /// `true` if the serving thread sleeps, or is about to.
     sleeps: AtomicBool,
 }
 
@@ -191,8 +191,8 @@ pub(super) struct Calls {
     /// Calls that were held, and are now to be sent or given up.
     released: ArrayQueue<u32>,
     bell: Bell,
-    /// Whether the client accepts calls, and what becomes of the session when it does not: [`OPEN`], [`ENDS`] or
-    /// [`LEAVES`].
+    /// State of the client: it accepts calls ([`OPEN`]), or it accepts none and ends the session ([`ENDS`]) or leaves
+    /// the session open ([`LEAVES`]).
     closing: AtomicU8,
     /// The session, and the moment until which it is certain to live.
     session: Mutex<(session::SessionKey, Option<Instant>)>,
@@ -201,7 +201,7 @@ pub(super) struct Calls {
     /// The latest order time that the serving thread has published.
     heard: AtomicU64,
     mail: Mail,
-    /// Whether the serving thread has ended.
+    /// `true` if the serving thread has ended.
     ended: AtomicBool,
     /// Signals that the serving thread has ended.
     end: (Mutex<bool>, Condvar),
@@ -301,7 +301,7 @@ impl Calls {
         self.heard.load(Ordering::Relaxed).max(self.observed())
     }
 
-    /// Returns the order time after which all calls made from now on are placed.
+    /// Returns the order time after which all later calls are placed.
     pub(super) fn observed(&self) -> u64 {
         self.observed.load(Ordering::Relaxed)
     }
@@ -535,8 +535,8 @@ impl Calls {
         self.closing.load(Ordering::Acquire) == LEAVES
     }
 
-    /// Returns whether the serving thread may sleep: no call is queued, and every call from now on wakes it. A node
-    /// arms its fabric before this check.
+    /// Returns whether the serving thread may sleep: no call is queued, and every later call wakes it. A node arms its
+    /// fabric before this check.
     pub(super) fn may_sleep(&self) -> bool {
         self.bell.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -68,8 +68,8 @@ struct Sent {
 
 const NOT_SENT: Sent = Sent { sequence: u64::MAX, delivered: None };
 
-/// The identity of a request of the session. If groups have diverged, two processes can reach the same generation.
-/// Their random words differ then.
+/// The identity of a request of the session. If groups have diverged, two processes can reach the same generation. The
+/// random words of the two processes differ in this case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Name {
     pub(super) generation: u32,
@@ -128,7 +128,7 @@ pub(super) struct Core<F: FabricDiagnostics> {
     changes: u64,
     halts: Halts,
     lease: Lease,
-    /// Whether a group has reported that another process resumed the session.
+    /// `true` if a group has reported that another process resumed the session.
     taken_up: bool,
     /// A group in which the session has expired. Everything that the session held there is released, so no further command may use
     /// its id.
@@ -756,7 +756,7 @@ impl<F: FabricDiagnostics> Core<F> {
         if self.descriptor().is_some() { LONGEST_SLEEP } else { Duration::from_millis(1) }
     }
 
-    /// Lets the fabric process the events behind its descriptor, after a sleep on it.
+    /// Makes the fabric process the events that made its descriptor readable, after a sleep on it.
     pub(super) fn woken(&mut self) -> Result<(), Problem> {
         self.housekeeper.note_sleep(true);
         self.client.fabric_mut().wait(Duration::ZERO).map_err(|error| Problem::Run(RunError::Wait(error)))?;

@@ -110,7 +110,8 @@ pub enum Refused {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Why {
-    /// [`resolve`](super::Client::resolve) could not send its question, for this reason. Try again.
+    /// [`resolve`](super::Client::resolve) could not send its question, for the reason that the field contains. Try
+    /// again.
     #[error("it could not be asked: {0}")]
     NotAsked(Refused),
     /// The wait ended before the outcome arrived.

@@ -13,12 +13,12 @@ use super::{Call, CallError, Ticket};
 #[must_use = "the command is given up when this is dropped"]
 pub struct Preparing(Option<Result<Slot, CallError>>);
 
-/// A slot whose call is held, or about to be. Dropping it gives the call up.
+/// A slot whose call is held, or is about to be held. Dropping the slot gives the call up.
 #[derive(Debug)]
 struct Slot {
     calls: Arc<Calls>,
     at: u32,
-    /// Whether the call survives the drop of this value.
+    /// `true` if the call survives the drop of this value.
     goes_on: bool,
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Server<F: FabricDiagnostics> {
     changes: u64,
     /// Times at which to check a slot for a timeout, with at most one entry per slot.
     ends: BinaryHeap<Reverse<(Instant, u32)>>,
-    /// For each slot, whether it has an entry in `ends`.
+    /// For each slot: `true` if the slot has an entry in `ends`.
     is_noted: Vec<bool>,
     next_look: Instant,
 }
@@ -344,7 +344,7 @@ impl<F: FabricDiagnostics> Server<F> {
         Some(until.map_or(longest, |until| until.min(longest)))
     }
 
-    /// Processes the events behind the descriptors, after a sleep on them.
+    /// Processes the events that made the descriptors readable, after a sleep on them.
     pub(super) fn woken(&mut self) -> Result<(), Problem> {
         self.calls.woke();
         self.core.woken()
@@ -362,7 +362,7 @@ impl<F: FabricDiagnostics> Server<F> {
 /// Sends or numbers a call, and records its ticket.
 fn start<F: FabricDiagnostics>(core: &mut Core<F>, state: &mut CallState) -> Result<(), Refused> {
     if state.until.is_none() {
-        // The caller has stopped waiting, and was told that the command is not applied.
+        // The caller has stopped waiting, and its call has returned that the command is not applied.
         return Err(Refused::Closed);
     }
     match &state.job {

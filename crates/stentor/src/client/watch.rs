@@ -60,7 +60,7 @@ fn show<F: Fabric>(
 ) -> Result<(), SubmitError> {
     let payload = parts.concat();
     let id = sender.next_id(to, &payload)?;
-    // A client that may not multicast is useless from now on.
+    // A client that may not multicast is useless.
     let ended = SubmitError::Superseded { client: sender.id().0 };
     if sees(id, to, &payload, not_before) { Ok(()) } else { Err(ended) }
 }

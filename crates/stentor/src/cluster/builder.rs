@@ -91,7 +91,7 @@ impl ClusterBuilder {
     }
 }
 
-/// A configuration in the form of a file, with the setting that each line comes from.
+/// A configuration in the form of a file, with the setting from which each line was generated.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -175,7 +175,7 @@ impl Text {
         self.settings.get(line.wrapping_sub(1)).map_or(ORIGIN, String::as_str)
     }
 
-    /// Replaces the line in an error by the setting that the line comes from.
+    /// Replaces the line in an error by the setting from which the line was generated.
     fn by_setting(&self, mut error: config::ConfigError) -> config::ConfigError {
         if let Some(position) = error.position.take().filter(|_| names_a_setting(&error.problem)) {
             error.file = PathBuf::from(format!("{ORIGIN}, {}", self.setting(position.line)));

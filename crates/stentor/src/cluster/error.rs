@@ -5,7 +5,7 @@ use std::fmt;
 use crate::config::{self, Problem};
 use crate::debug::debug_as_display;
 
-/// An error that explains why a configuration is refused. Its text says what is wrong, and where.
+/// An error that explains why a configuration is refused. The text of the error describes the problem and its place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError(pub(super) config::ConfigError);
 

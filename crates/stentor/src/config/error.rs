@@ -29,9 +29,9 @@ pub(super) type Misplaced = (std::ops::Range<usize>, Problem);
 /// The place of the first of two values that exclude each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum First {
-    /// In this line of the file.
+    /// The place is this line of the file.
     Line(usize),
-    /// In this setting of a configuration in code.
+    /// The place is this setting of a configuration in code.
     Setting(String),
 }
 
@@ -151,7 +151,7 @@ pub enum Problem {
     BadProvider {
         /// The name.
         name: String,
-        /// `true` if it was named before.
+        /// `true` if the provider was named before.
         twice: bool,
     },
     /// Unknown restrictions.
@@ -178,7 +178,7 @@ pub enum Problem {
     /// A size is outside its range.
     #[error("{key} = {value} is outside {min}..={max}")]
     OutOfRange {
-        /// Key with its table.
+        /// Key of the size, with its table.
         key: &'static str,
         /// The value.
         value: i64,

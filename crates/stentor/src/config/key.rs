@@ -12,7 +12,7 @@ const SHORTEST: usize = 16;
 /// Longest key, in bytes. A longer file is not a key.
 const LONGEST: usize = 4096;
 
-/// Why the key cannot be read. No error reveals anything about the key itself.
+/// The reason why the key cannot be read. No error reveals anything about the key itself.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The configuration names no key.

@@ -19,10 +19,10 @@ pub struct MemoryRow {
     pub count: u64,
     /// Size of each piece, in bytes.
     pub bytes_each: u64,
-    /// `true` if peers write it (a region), `false` if only its owner does.
+    /// `true` if peers write to the memory (a region), `false` if only its owner does.
     pub registered: bool,
-    /// `true` if it is allocated rarely: while a member receives another member's state, or while all sessions use
-    /// their windows.
+    /// `true` if the memory is allocated rarely: while a member receives another member's state, or while all sessions
+    /// use their windows.
     pub rare: bool,
 }
 

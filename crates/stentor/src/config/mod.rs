@@ -110,7 +110,7 @@ pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::{Ground, Template};
 pub use verbs::{Tuning, VerbsSettings};
 
-/// Version of the file format and of everything derived from it; part of the fingerprint.
+/// Version of the file format and of all values derived from it; part of the fingerprint.
 pub const FORMAT_VERSION: u16 = 2;
 
 /// The fabric that a cluster runs on.

@@ -78,7 +78,7 @@ impl NebConfig {
     }
 }
 
-/// Checks everything that the types of the file do not express, including the sizes against the fault model.
+/// Checks all rules that the types of the file do not express, including the sizes against the fault model.
 pub(super) fn validate(file: &Spanned<FileNeb>, groups: &[GroupConfig]) -> Result<NebConfig, Misplaced> {
     let (whole, file) = (file.span(), file.as_ref());
     let group = match &file.group {

@@ -23,7 +23,7 @@ use super::{
     VerbsSettings, address, names, neb, ofi, switch, verbs,
 };
 
-/// Checks everything that the types of the file do not express.
+/// Checks all rules that the types of the file do not express.
 pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplaced> {
     at(&file.cluster, names::check("cluster", file.cluster.as_ref()))?;
     let fabric = at(&file.fabric, fabric(file.fabric.as_ref()))?;

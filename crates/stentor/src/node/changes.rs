@@ -36,7 +36,7 @@ pub(super) struct Sight<'a> {
     pub(super) group: &'a str,
     /// Number of members that form a majority.
     pub(super) majority: usize,
-    /// Whether the node has no memory of the group.
+    /// `true` if the node has no memory of the group.
     pub(super) joining: bool,
     pub(super) epoch: u64,
     pub(super) leader: &'a str,
@@ -51,13 +51,13 @@ pub(super) struct Sight<'a> {
 pub(super) struct Changes {
     /// Time for which a lack must last before it is logged.
     lasts: Duration,
-    /// Whether it was logged how the node obtained its first state.
+    /// `true` if the log contains the way in which the node obtained its first state.
     began: bool,
     /// The logged epoch, and whether the node leads in it.
     role: Option<(u64, bool)>,
-    /// For each other member, whether this node has seen it disappear since the node has memory itself.
+    /// For each other member: `true` if this node has seen the member disappear since this node has had memory.
     returned: Vec<bool>,
-    /// The group's present lack, when it began, and whether it was logged.
+    /// The group's present lack, the time at which it began, and `true` if it was logged.
     lack: Option<(String, Duration, bool)>,
 }
 
@@ -80,7 +80,7 @@ impl Changes {
         let mut lines = Vec::new();
         self.judge(&mut sight);
         if !sight.joining && !std::mem::replace(&mut self.began, true) {
-            // The lack from before the node had memory is over.
+            // The lack that existed while the node had no memory has ended.
             self.lack = None;
             let first = first();
             lines.push((first.level(), first.text));

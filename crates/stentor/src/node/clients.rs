@@ -29,7 +29,7 @@ pub(super) struct Clients {
     all: Vec<Box<dyn Embedded>>,
     /// An epoll descriptor of the member and all clients. `None` if it must be created before the next sleep.
     watch: Option<OwnedFd>,
-    /// Whether clients accept no more calls.
+    /// `true` if clients accept no more calls.
     closed: bool,
 }
 

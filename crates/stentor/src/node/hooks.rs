@@ -71,11 +71,11 @@ pub struct Round<'a, F: FabricDiagnostics, E> {
     pub me: ProcessId,
     /// The member.
     pub member: &'a mut Member<F>,
-    /// The election of its group.
+    /// The election of the member's group.
     pub election: &'a E,
     /// The endpoint that answers operators.
     pub operator: &'a mut Operator,
-    /// Whether the node was asked to stop before this round.
+    /// `true` if the node was asked to stop before this round.
     pub leaves: bool,
 }
 

@@ -47,7 +47,7 @@ pub(super) trait Host<S>: Send {
     fn looks(&self) -> Looks<S>;
     fn into_machine(self: Box<Self>) -> Result<S, NodeError>;
     fn hand_over(&mut self, to: &str) -> Result<(), NodeError>;
-    /// Accepts an embedded client, which the node runs from now on.
+    /// Accepts an embedded client, which the node then runs.
     fn adopt(&mut self, client: Box<dyn Embedded>);
 }
 
@@ -101,9 +101,9 @@ pub(super) struct Hosted<F: FabricDiagnostics, S, H: Hooks> {
     place: Option<StandingSeat>,
     /// Time at which the next notices to the clients of a halted group are due.
     next_notice: Duration,
-    /// Whether the caller may have slept on the descriptor since the last round.
+    /// `true` if the caller may have slept on the descriptor since the last round.
     sleeps: bool,
-    /// Whether the node has ended.
+    /// `true` if the node has ended.
     has_ended: bool,
 }
 
@@ -143,7 +143,7 @@ impl<S: StateMachine, H: Hooks> Application for Watched<'_, S, H> {
 
 /// The next time entry of a group that this node leads. A time entry is due when a session ends or a timer fires.
 struct Due {
-    /// Whether a time entry was ordered. It is sent with the next step.
+    /// `true` if a time entry was ordered. It is sent with the next step.
     is_ordered: bool,
     /// Time until the next one is due.
     in_so_long: Duration,
@@ -234,7 +234,7 @@ struct Leaving {
     goodbye: Goodbye,
     /// The member to which the node hands over, once this was logged.
     heir: Option<ProcessId>,
-    /// Whether the others have had the time to read that the node leaves.
+    /// `true` if the other members have had enough time to read that the node leaves.
     done: bool,
 }
 
@@ -498,7 +498,7 @@ impl<F: ClusterFabric + Send, S: StateMachine, H: Hooks> Hosted<F, S, H> {
         Ok(self.clients.may_sleep(longest))
     }
 
-    /// Processes the events behind the descriptors, after a sleep on them.
+    /// Processes the events that made the descriptors readable, after a sleep on them.
     fn woken(&mut self) -> Result<(), NodeError> {
         self.clients.woken();
         let Some(member) = &mut self.member else { return Ok(()) };

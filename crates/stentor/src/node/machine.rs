@@ -24,9 +24,9 @@ pub(super) struct Machine<S> {
 
 /// The side on which the machine runs.
 enum Side<S> {
-    /// On a thread of its own, behind a queue.
+    /// The machine runs on a separate thread, which consumes a queue.
     Own(Queue<S>),
-    /// On the protocol's thread.
+    /// The machine runs on the protocol's thread.
     Here {
         applier: Box<Applier<S>>,
         /// The replies of this round.
@@ -123,8 +123,8 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Answers a query after everything that was delivered. `origin` is the origin of the history that the value
-    /// belongs to.
+    /// Answers a query after all delivered commands have been applied. `origin` is the origin of the history that the
+    /// value belongs to.
     pub(super) fn read(&mut self, read: &ReadyRead<'_>, origin: Incarnation) {
         let head = QueryHead::of(read, origin);
         match &mut self.side {
@@ -141,10 +141,10 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Returns the applier after everything that was delivered is applied.
+    /// Waits until all delivered commands are applied, and returns the applier.
     ///
     /// # Errors
-    /// Returns the number of commands that are not applied, if that takes too long.
+    /// Returns the number of commands that are not applied yet, if the wait takes too long.
     pub(super) fn stop(self) -> Result<Applier<S>, usize> {
         match self.side {
             Side::Own(queue) => queue.stop(),
@@ -188,7 +188,7 @@ impl<S: StateMachine> Machine<S> {
         }
     }
 
-    /// Freezes the value after everything that was delivered.
+    /// Freezes the value after all delivered commands have been applied to it.
     pub(super) fn freeze(&mut self) -> Box<dyn multicast::Frozen> {
         match &mut self.side {
             Side::Own(queue) => queue.freeze(),

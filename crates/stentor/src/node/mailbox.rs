@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Mailbox<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    /// Whether there may be a request.
+    /// `true` if there may be a request.
     any: AtomicBool,
     /// The pending requests. `None` if the mailbox is closed.
     waiting: Mutex<Option<Vec<T>>>,

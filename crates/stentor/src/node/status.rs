@@ -8,12 +8,12 @@ use crate::Position;
 pub struct Status {
     /// The name of the node.
     pub name: String,
-    /// Whether the node is not yet a member with the group's state. Its state machine may have that state a moment
+    /// `true` if the node is not yet a member with the group's state. Its state machine may have that state a moment
     /// earlier.
     pub joining: bool,
     /// The member that leads the group, or led it last. `None` if none is known.
     pub leader: Option<String>,
-    /// Whether the node leads.
+    /// `true` if the node leads.
     pub leads: bool,
     /// The last position that this process has applied. `None` if it has applied none.
     pub applied: Option<Position>,
@@ -42,19 +42,19 @@ pub struct Status {
 pub struct MemberStatus {
     /// The name of the member.
     pub name: String,
-    /// Whether the member is connected.
+    /// `true` if the member is connected.
     pub connected: bool,
     /// Number of places in the order that the member's state contained. 0 if it has reported none.
     pub commands: u64,
-    /// The index of the command at which its state machine has panicked.
+    /// The index of the command at which the member's state machine has panicked.
     pub poisoned: Option<u64>,
-    /// The [version](crate::StateMachine::VERSION) of the program that it runs. `None` if it has not reported it on the
-    /// present connection.
+    /// The [version](crate::StateMachine::VERSION) of the program that the member runs. `None` if the member has not
+    /// reported it on the present connection.
     pub version: Option<u32>,
-    /// The place in the group's order at which its state machine was found to differ from that of this node: it replied
-    /// otherwise, or has another [digest](crate::StateMachine::digest). The value is an [index](crate::Position::index)
-    /// of a command or of any other entry. The cause may be earlier, and either node may be wrong: a state machine
-    /// differs if it depends on anything but the state, the context and the command. The value returns to `None` when
-    /// the two nodes agree again.
+    /// The place in the group's order at which the member's state machine was found to differ from the state machine of
+    /// this node: it replied otherwise, or has another [digest](crate::StateMachine::digest). The value is an
+    /// [index](crate::Position::index) of a command or of any other entry. The cause may be earlier, and either node
+    /// may be wrong: a state machine differs if it depends on anything but the state, the context and the command. The
+    /// value returns to `None` when the two nodes agree again.
     pub differs_at: Option<u64>,
 }

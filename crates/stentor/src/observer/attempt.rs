@@ -124,7 +124,7 @@ impl Asking {
         let mut stream = UnixStream::from(socket);
         let mut line = serde_json::to_vec(&Question::Observe).map_err(std::io::Error::other)?;
         line.push(b'\n');
-        // So few bytes always fit into the buffer of a new socket.
+        // The question is so short that it always fits into the buffer of a new socket.
         stream.write_all(&line)?;
         Ok(Asking { stream, answer: Vec::new(), until: Instant::now() + PATIENCE })
     }

@@ -21,9 +21,9 @@ pub(crate) struct Begin {
     /// The fingerprint of the configuration, which is the same at all processes of a cluster.
     pub(crate) fingerprint: u64,
     pub(crate) group: u16,
-    /// Whether the member may send a state if its journal does not contain the position.
+    /// `true` if the member may send a state if its journal does not contain the position.
     pub(crate) states: bool,
-    /// Whether the member may serve the observer while it leads.
+    /// `true` if the member may serve the observer while it leads.
     pub(crate) of_leader: bool,
     /// The origin and the index after which the observer continues. `None` if it has no position yet.
     pub(crate) from: Option<(Incarnation, u64)>,

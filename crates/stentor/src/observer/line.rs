@@ -35,7 +35,7 @@ pub(crate) enum LineError {
 /// One end of a connection between a member and an observer.
 ///
 /// # Bounds
-/// It buffers at most one frame to send, and at most one received frame plus [`READ`] bytes.
+/// A line buffers at most one frame to send, and at most one received frame plus [`READ`] bytes.
 #[derive(Debug)]
 pub(crate) struct Line {
     stream: Stream,

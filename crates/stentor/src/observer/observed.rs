@@ -26,9 +26,9 @@ pub enum Observed {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ObservedCommand {
-    /// The command's position. Its time is that of [`Context::time`](crate::Context::time).
+    /// The command's position. The time in the position is [`Context::time`](crate::Context::time).
     pub position: ObservedPosition,
-    /// The name of the client that sent it.
+    /// The name of the client that sent the command.
     pub sender: String,
     /// The session of the command. `None` if it was sent without a session.
     pub session: Option<SessionId>,
@@ -54,7 +54,7 @@ pub struct ObservedState {
 pub struct ObservedReset {
     /// The last position that was observed in the earlier history.
     pub last: ObservedPosition,
-    /// Whether the new history contains everything up to `last`, so that commands follow. Otherwise a
+    /// `true` if the new history contains all commands up to `last`, so that commands follow. Otherwise a
     /// [`State`](Observed::State) follows, and some observed commands may be missing in the new history.
     pub goes_on: bool,
 }

@@ -41,7 +41,7 @@ pub struct Operator {
     control: Option<Control<Question>>,
     next: Duration,
     moves: Moves,
-    /// Whether an operator asked this member to end.
+    /// `true` if an operator asked this member to end.
     ends: bool,
     /// Connections of observers that the node has not accepted yet.
     observers: Vec<ObserverLine>,
@@ -75,7 +75,7 @@ impl Operator {
         self.control = None;
     }
 
-    /// Answers pending questions. Returns whether it did something that the loop must process before it sleeps. Cheap
+    /// Answers pending questions. Returns whether there is a result that the loop must process before it sleeps. Cheap
     /// if there is no question and no check is due.
     #[inline]
     pub fn round<F: FabricDiagnostics>(

@@ -12,13 +12,13 @@ use crate::runtime::{InUse, StartError, patiently, refuse_twin};
 pub struct Place<'a> {
     /// The directory of control sockets.
     pub directory: PathBuf,
-    /// The subdirectory of the cluster in it.
+    /// The subdirectory of the cluster in that directory.
     pub meeting: String,
     /// The process.
     pub me: ProcessId,
     /// The name of the process.
     pub name: &'a str,
-    /// The source of its configuration.
+    /// The source of the process's configuration.
     pub source: Option<Source>,
 }
 

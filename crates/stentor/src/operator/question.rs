@@ -21,12 +21,12 @@ pub enum Question {
     Reset {
         /// The incarnation to end, in the form of [`Standing::ends`].
         ends: String,
-        /// Whether the incarnation begins with nothing, instead of with the state of the asked member.
+        /// `true` if the incarnation begins with nothing, instead of with the state of the asked member.
         empty: bool,
     },
-    /// Stops the node in order, as by SIGTERM.
+    /// Stops the node in an orderly way, as SIGTERM does.
     Stop,
-    /// Turns this connection into that of an observer, after the answer.
+    /// Turns this connection into the connection of an observer, after the answer.
     Observe,
     /// Replaces the network's faults. Only a node with `--faults` accepts this.
     Faults {
@@ -44,18 +44,18 @@ pub enum Question {
 pub struct Standing {
     /// The name of the member.
     pub id: String,
-    /// The id of its operating system process.
+    /// The id of the member's operating system process.
     pub pid: u32,
-    /// Whether it leads its group and is ready.
+    /// `true` if the member leads its group and is ready.
     pub leads: bool,
-    /// Whether it campaigns for leadership.
+    /// `true` if the member campaigns for leadership.
     pub campaigns: bool,
-    /// Whether the member waits for its group's state.
+    /// `true` if the member waits for its group's state.
     pub joining: bool,
-    /// The incarnation of its group whose state the member has, or `0-00000000` if it has none.
+    /// The incarnation of the member's group whose state the member has, or `0-00000000` if it has none.
     #[serde(default)]
     pub incarnation: String,
-    /// The incarnation that a reset of its group must name, as far as the member knows.
+    /// The incarnation that a reset of the member's group must name, as far as the member knows.
     #[serde(default)]
     pub ends: String,
     /// The reason why the member cannot begin its group together with other members that have no memory.
@@ -69,20 +69,20 @@ pub struct Standing {
     /// servers run the election.
     #[serde(default)]
     pub heard_ms: Option<u64>,
-    /// The number of the largest ballot that it has promised.
+    /// The number of the largest ballot that the member has promised.
     pub promised: u64,
-    /// Whether the election names it as the leader.
+    /// `true` if the election names the member as the leader.
     pub named: bool,
-    /// Number of messages that it has delivered.
+    /// Number of messages that the member has delivered.
     pub delivered: u64,
     /// Messages that are unsettled since other groups were reset or began anew, one entry per group.
     #[serde(default)]
     pub unsettled: Vec<Unsettled>,
-    /// Number of messages that it knows and has not delivered.
+    /// Number of messages that the member knows and has not delivered.
     pub undelivered: u64,
-    /// The ids of some of these messages.
+    /// The ids of some undelivered messages.
     pub waiting: Vec<String>,
-    /// Time for which it has delivered nothing although messages were waiting, in milliseconds.
+    /// Time for which the member has delivered nothing although messages were waiting, in milliseconds.
     #[serde(default)]
     pub stalled_ms: u64,
     /// The clients with the most undelivered messages.
@@ -100,13 +100,13 @@ pub struct Unsettled {
     pub group: String,
     /// The incarnation of that group, as this member's group knows it.
     pub incarnation: String,
-    /// Whether a majority of this member's group knows the incarnation.
+    /// `true` if a majority of this member's group knows the incarnation.
     pub in_force: bool,
     /// Number of undecided messages that were in flight to the earlier history.
     pub messages: u64,
-    /// Groups of which a majority must acknowledge these messages.
+    /// Groups of which a majority must acknowledge the undecided messages.
     pub awaited: Vec<String>,
-    /// One of these messages for which another group has other times, so that no group can decide it.
+    /// An undecided message for which another group has other times, so that no group can decide the message.
     pub disagreed: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub struct Unsettled {
 pub struct Lag {
     /// The name of the client.
     pub client: String,
-    /// Number of its undelivered messages.
+    /// Number of undelivered messages of the client.
     pub undelivered: u64,
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-/// Why an address cannot be used.
+/// The reason why an address cannot be used.
 #[derive(Debug, Error)]
 pub enum AddressError {
     /// The host name cannot be resolved.

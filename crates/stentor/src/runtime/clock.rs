@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the time of the host's monotonic clock, in nanoseconds. All processes of the host share this clock, and it
-/// never goes back. Histories compare times of processes that name the same [clock](clock_name).
+/// never decreases. Histories compare times of processes that name the same [clock](clock_name).
 #[must_use]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -1,7 +1,7 @@
 //! Warnings about clocks that disagree: the wall clock of this host, the time of the group that this member leads, and
 //! the times of other groups.
 //!
-//! A problem is reported when it has lasted for [`LASTS`], again every [`AGAIN`], and once more when it is over.
+//! A problem is reported when it has lasted for [`LASTS`], again every [`AGAIN`], and once more when it has ended.
 
 use std::time::Duration;
 
@@ -44,11 +44,11 @@ impl Trouble {
 #[derive(Clone, Debug)]
 struct Lasting {
     trouble: Trouble,
-    /// Time when it was first seen.
+    /// Time of the check that first found the problem.
     since: Duration,
-    /// Time when it was last reported; `None` if it was not.
+    /// Time of the last report of the problem; `None` if it was not reported.
     told: Option<Duration>,
-    /// `true` if the current check has found it.
+    /// `true` if the current check has found the problem.
     seen: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Clocks {
 pub enum ClockNotice {
     /// A problem exists.
     Warn(String),
-    /// A problem that was reported is over.
+    /// A reported problem has ended.
     Info(String),
 }
 
@@ -159,7 +159,7 @@ fn warning(trouble: &Trouble, clock: &PhysicalClock, stands_back: bool, plan: &C
     }
 }
 
-/// Returns the message that a problem is over.
+/// Returns the message which reports that a problem has ended.
 fn over(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Own(_) => "the clock of this host is right again, or no other is known",

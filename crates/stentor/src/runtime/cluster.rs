@@ -29,7 +29,7 @@ use crate::config::{ClusterConfig, FabricKind, KeyError, MemberConfig, ProcessTa
 /// member is idle. Running processes connect in a fraction of that time.
 const FOUNDING_TICKS: u16 = 150;
 
-/// Why a process did not start.
+/// The reason why a process did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The configuration has no process with this name.

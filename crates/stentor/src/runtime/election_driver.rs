@@ -41,12 +41,12 @@ const LONGEST_BACKOFF: u32 = 16;
 const HANDING_OVER: Duration = Duration::from_millis(500);
 /// Time without a leader after which a member with a wrong clock becomes eligible, in units of `patience`.
 const UNLED: u32 = 2;
-/// Time for which it remains eligible then, in units of `patience`.
+/// Time for which a member with a wrong clock remains eligible after that, in units of `patience`.
 const INSISTING: u32 = 64;
 /// Index of the word in which a member publishes how much it has delivered. It follows the words of the heartbeat.
 const DELIVERED: usize = Beat::WORDS;
-/// Index of the word in which a member publishes where its state machine has panicked: the number of the command plus
-/// 1, or 0 if it has not.
+/// Index of the word in which a member publishes the command at which its state machine has panicked: the number of the
+/// command plus 1, or 0 if the state machine has not panicked.
 const POISONED: usize = DELIVERED + 1;
 
 /// The state of another member's process.
@@ -76,17 +76,17 @@ impl Presence {
 #[derive(Debug)]
 struct Other {
     process: ProcessId,
-    /// `true` if it was connected at the last check.
+    /// `true` if the member was connected at the last check.
     connected: bool,
-    /// `true` if it was connected since this process started.
+    /// `true` if the member was connected at any time since this process started.
     connected_once: bool,
-    /// `true` if it was connected, and no longer is.
+    /// `true` if the member was connected, and no longer is.
     lost: bool,
-    /// State of its process at the last check.
+    /// State of the member's process at the last check.
     presence: Presence,
-    /// Number of deliveries that it published last.
+    /// Number of deliveries that the member published last.
     delivered: u64,
-    /// Number of the command at which its state machine has panicked, as it published last.
+    /// Number of the command at which the member's state machine has panicked, as the member published last.
     poisoned: Option<u64>,
     /// Last heartbeat of the member, and the time at which that heartbeat was first read.
     beat: Option<([u64; 2], Duration)>,
@@ -114,11 +114,11 @@ pub struct ElectionDriver<E> {
     led: bool,
     /// Time since which this member could be eligible and the election has named nobody.
     unled: Option<Duration>,
-    /// Time until which it is eligible although its clock is wrong.
+    /// Time until which this member is eligible although its clock is wrong.
     insists: Duration,
-    /// `true` if it deferred in the last round.
+    /// `true` if this member deferred to another one in the last round.
     stands_back: bool,
-    /// `true` if it has been eligible since it received the state.
+    /// `true` if this member has been eligible since it received the state.
     stands: bool,
     /// Eligibility that was last reported to an election that wants changes only.
     stood: Option<bool>,
@@ -132,7 +132,7 @@ pub struct ElectionDriver<E> {
 /// The progress of a member's application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// Number of commands that its state contains.
+    /// Number of commands that the application's state contains.
     pub commands: u64,
     /// Number of the command at which the state machine has panicked. Such a member is not eligible while a member with
     /// an intact state machine can lead.
@@ -485,7 +485,7 @@ mod tests {
             driver.next.is_zero()
         };
         let (absent, there, died) = (Presence::Absent, Presence::There, Presence::Died);
-        // At first no process exists. Then both connect, and one falls silent.
+        // At first no process exists. Then both processes connect, and one stops sending.
         for (one, other) in [(absent, absent), (there, there), (absent, there)] {
             assert!(!is_due_after(one, other));
         }

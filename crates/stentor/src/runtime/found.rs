@@ -13,7 +13,7 @@ use super::twin::{as_pid, told};
 #[derive(Clone, Debug)]
 pub struct Found {
     running: Running,
-    /// `true` if it is that member, not one of another cluster with the same name.
+    /// `true` if the process is that member, and not a member of another cluster with the same name.
     pub is_same: bool,
     /// Address of the member in the current configuration.
     address: Option<String>,

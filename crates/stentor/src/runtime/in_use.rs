@@ -94,7 +94,7 @@ pub fn tcp_port(address: SocketAddr) -> String {
     format!("TCP {address}")
 }
 
-/// Calls `start` until it succeeds, for up to five seconds while something that it needs is `in_use`. `say` receives
+/// Calls `start` until it succeeds, for up to five seconds while a resource that it needs is `in_use`. `say` receives
 /// one message about the wait.
 ///
 /// # Errors

@@ -54,7 +54,7 @@ pub trait JoinWatch<F: FabricDiagnostics> {
     fn note(&mut self, text: &str);
 }
 
-/// Why no client id was obtained.
+/// The reason why no client id was obtained.
 #[derive(Debug)]
 pub enum JoinError<E> {
     /// The process cannot start on the fabric.
@@ -73,15 +73,15 @@ pub struct Placing<'a, F: FabricDiagnostics> {
     pub plan: &'a ClusterRuntime,
     /// Starts the client with a client id.
     pub start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
-    /// Groups whose members it waits for.
+    /// Groups for whose members the client waits.
     pub to: &'a [GroupId],
-    /// Mode in which it waits.
+    /// Mode in which the client waits.
     pub wait: WaitMode,
     /// Longest time to wait.
     pub timeout: Duration,
 }
 
-/// Why a client id was not obtained.
+/// The reason why one client id was not obtained.
 enum Refused<E> {
     /// Another process holds the client id.
     Taken,
@@ -210,7 +210,7 @@ impl<F: FabricDiagnostics> Placing<'_, F> {
                 return Err(given_up(watch.late(&client)));
             }
         }
-        // A connected member that does not count yet must catch up afterwards, so the client gives it a moment.
+        // A connected member that does not count yet must catch up afterwards, so the client waits for it briefly.
         let moment = Instant::now() + MOMENT;
         while !self.is_counted(&client) && Instant::now() < moment {
             round(&mut client)?;

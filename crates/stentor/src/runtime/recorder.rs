@@ -146,8 +146,8 @@ impl<W: Write> Recorder<W> {
         self.event(t, EventKind::Recover { from })
     }
 
-    /// Records that this process holds the state of a history of its group from now on. `origins` are the beginnings of
-    /// that history, the oldest first.
+    /// Records that this process now holds the state of a history of its group. `origins` are the beginnings of that
+    /// history, the oldest first.
     ///
     /// # Errors
     /// The error of the writer; also if this process is not a member of a group.
@@ -169,8 +169,8 @@ impl<W: Write> Recorder<W> {
         self.writer.event(&checker::Event { t, process, incarnation, kind: EventKind::Crash })
     }
 
-    /// Records that the history is incomplete from here on, although the process continues. This is the last event.
-    /// Lines that were not written are lost.
+    /// Records that later events of the process are missing in the history, although the process continues. This is the
+    /// last event. Lines that were not written are lost.
     ///
     /// # Errors
     /// The error of the writer: the history then ends without this event.
@@ -205,7 +205,7 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
-    /// Records that the run is over: messages that are undelivered by now will never be delivered.
+    /// Records that the run has ended: messages that are undelivered by now will never be delivered.
     ///
     /// # Errors
     /// The error of the writer.

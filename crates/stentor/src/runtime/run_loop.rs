@@ -22,7 +22,7 @@ const ROUNDS_PER_LOOK: u32 = 256;
 /// Number of idle rounds between two readings of the clock. Other processes may have run between idle rounds.
 const IDLE_ROUNDS_PER_LOOK: u32 = 16;
 
-/// Why a loop ended without a request.
+/// The reason why a loop ended without a request.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// Waiting failed.
@@ -226,7 +226,7 @@ impl MemberLoop {
         Ok((worked, repose.after(member, backoff, housekeeper)))
     }
 
-    /// Pauses after a round if necessary: not at all, or asleep until something lands, for at most `longest`.
+    /// Pauses after a round if necessary. The pause ends when a write lands, or after at most `longest`.
     ///
     /// # Errors
     /// [`RunError::Wait`].
@@ -298,7 +298,7 @@ pub fn client_round<F: Fabric>(
     client_round_within(client, backoff, housekeeper, submitted, LONGEST_SLEEP)
 }
 
-/// Like [`client_round`], but sleeps for at most `longest`, for example until the client has something to send. It
+/// Like [`client_round`], but sleeps for at most `longest`, for example until the client has a command to send. It
 /// never sleeps for more than 20 ms.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ impl BindConfig {
     }
 }
 
-/// The protocol that a process takes part in.
+/// The protocol in which a process participates.
 #[derive(Clone, Copy, Debug)]
 pub enum Role<'a> {
     /// The groups, as a member or a client.
@@ -58,7 +58,8 @@ pub enum Role<'a> {
 
 /// A fabric on which processes of a configuration can start.
 pub trait ClusterFabric: FabricDiagnostics + Sized {
-    /// `true` if its processes find each other in a directory of their host, where operators find them as well.
+    /// `true` if processes on this fabric find each other in a directory of their host, where operators find them as
+    /// well.
     const MEETS_IN_DIRECTORY: bool = false;
 
     /// Starts a process. Print the result of [`carrier`](FabricDiagnostics::carrier), which names the device or

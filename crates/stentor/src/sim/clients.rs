@@ -38,9 +38,9 @@ struct Client {
     script: Box<dyn Script>,
     random: SimRandom,
     seen: Vec<Seen>,
-    /// Number of its latest known process.
+    /// Number of the client's latest known process.
     process: u64,
-    /// Notifications since its script was last asked.
+    /// Notifications since the client's script was last called.
     inbox: Inbox,
     notifications: Vec<Notification>,
     open: usize,
@@ -59,9 +59,9 @@ pub(super) struct SimCall {
     pub(super) groups: Groups,
     pub(super) bytes: Vec<u8>,
     pub(super) submitted: u64,
-    /// Time that the answer to a read must come after.
+    /// Time after which the answer to a read must be placed.
     pub(super) heard: u64,
-    /// Time when its fate became known, and the fate; `None` if it never did.
+    /// Time at which the fate of the call became known, and the fate; `None` if it never became known.
     pub(super) ended: Option<(u64, Fate)>,
 }
 

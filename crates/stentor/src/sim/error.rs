@@ -8,7 +8,7 @@ use crate::debug::debug_as_display;
 
 debug_as_display!(SimError);
 
-/// Why a simulation did not pass.
+/// The reason why a simulation did not pass.
 #[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum SimError {

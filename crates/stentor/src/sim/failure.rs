@@ -130,8 +130,8 @@ impl SimFailure {
         &self.trace
     }
 
-    /// Returns whether a second run of the seed had the same result. If not, the machine or a script depends on
-    /// something besides the seed.
+    /// Returns whether a second run of the seed had the same result. If not, the machine or a script depends on other
+    /// input than the seed.
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.repeats

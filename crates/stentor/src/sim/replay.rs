@@ -16,7 +16,7 @@ use super::sequential::{Reached, Sequential};
 pub(super) struct Difference {
     pub(super) property: SimProperty,
     pub(super) witness: String,
-    /// The read that shows it, if a read does.
+    /// The read that reveals the difference, if a read does.
     pub(super) call: Option<u64>,
 }
 

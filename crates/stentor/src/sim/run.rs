@@ -19,8 +19,7 @@ impl SimRun {
         &self.report
     }
 
-    /// Returns a hash of everything that happened, down to each write of a member. Two runs with equal hashes are
-    /// equal.
+    /// Returns a hash of all events of the run, including each write of a member. Two runs with equal hashes are equal.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest

@@ -12,7 +12,7 @@ use stentor::{Cluster, ClusterConfig, Context, Frozen, Reply, StateMachine};
 use stentor_fabric::Backoff;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// Command at which machines panic if their manner says so.
+/// Command at which machines panic if they are configured to.
 pub(crate) const PANIC: u64 = 1 << 62;
 /// Time limit; reached only if a test hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

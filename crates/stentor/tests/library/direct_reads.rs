@@ -215,7 +215,7 @@ fn many_reads_share_their_rounds_of_writes() {
     });
 }
 
-/// The leader stops, and another one answers with everything that was answered before.
+/// The leader stops, and another member answers with all commands that were answered before.
 #[test]
 fn reads_at_a_new_leader_miss_nothing() {
     let mut running = Running::new("direct-leaders", ApplyThread::Own);

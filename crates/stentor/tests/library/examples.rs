@@ -179,7 +179,7 @@ fn example_observer_resumes_from_its_file() {
         index(&line).expect("an index")
     };
     let observer = observe();
-    // The observer sees commands from now on, or a state that contains the first command.
+    // The observer sees all later commands, or a state that contains the first command.
     assert!(add()[0].starts_with("5 at "));
     assert!(observer.next_line().contains(' '));
     assert!(add()[0].starts_with("10 at "));

@@ -98,7 +98,7 @@ impl Bed {
 }
 
 /// The first member leads and is cut off. The second one leads the third in a larger ballot, and is cut off before the
-/// first learns of it. When the first and the third reconnect, the third tells the first of that ballot. The first
+/// first learns of it. When the first and the third reconnect, the third informs the first of that ballot. The first
 /// still considers itself the leader, but nobody follows it, so it has to campaign when the election names it.
 #[test]
 fn leader_that_learns_of_a_larger_ballot_campaigns_when_named_again() {

@@ -79,7 +79,7 @@ impl Stage {
         self.nodes.iter().map(|(name, _)| *name).find(|name| *name != leader).expect("there are others")
     }
 
-    /// Waits until the witness has seen everything that the group has applied, and checks that it is equal.
+    /// Waits until the witness has seen all commands that the group has applied, and checks that its value is equal.
     fn check(&self, witness: &mut Witness) {
         let (leader, since) = (self.leader(), Instant::now());
         loop {
@@ -118,7 +118,7 @@ impl Witness {
         self.observer.as_mut().expect("it observes")
     }
 
-    /// Records everything that arrives within this time.
+    /// Records all events that arrive within this time.
     fn see(&mut self, time: Duration) {
         let until = Instant::now() + time;
         while let Some(observed) = self.next(until.saturating_duration_since(Instant::now())).expect("it is served") {
@@ -285,7 +285,7 @@ fn an_observer_behind_the_journal_gets_a_state_or_an_error() {
     stage.call(0..10);
     stage.check(&mut witness);
     let last = witness.last.expect("it has seen something");
-    // As many bytes as the sockets buffer, and twice the journal.
+    // The commands have as many bytes as the sockets buffer, plus twice the size of the journal.
     let command = vec![b'x'; 60_000];
     let calls: Vec<_> = (0..60).map(|_| stage.client.call(stage.group, &command)).collect();
     calls.into_iter().for_each(|call| drop(call.wait().expect("it is applied")));

@@ -64,7 +64,7 @@ struct Told<'a> {
     recorder: Recorder<Sink>,
     /// Number of the last delivery that was made, or that the restored state contains.
     number: u64,
-    /// `true` if it restored a state that was ahead of it.
+    /// `true` if the member restored a state that was ahead of its own.
     restored: bool,
     /// Number of deliveries of all members together.
     delivered: &'a AtomicU64,

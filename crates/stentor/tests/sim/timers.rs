@@ -15,9 +15,9 @@ const LEASE: u64 = 1;
 /// A lease that passes from one session to the next, in the order of their requests.
 #[derive(Clone, Default)]
 struct Lease {
-    /// The holder, and the sessions that wait.
+    /// The holder, and then the sessions that wait.
     queue: VecDeque<SessionId>,
-    /// Number of times that it has expired.
+    /// Number of times that the lease has expired.
     runs_out: u64,
     plant: Plant,
 }

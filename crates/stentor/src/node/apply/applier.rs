@@ -66,7 +66,7 @@ pub(in crate::node) struct Applier<S> {
     looks: Looks<S>,
     /// The writer of the records for observers.
     observed: Writer,
-    /// Whether the machine has panicked or has failed to restore a state.
+    /// `true` if the machine has panicked or has failed to restore a state.
     ill: bool,
 }
 
@@ -232,8 +232,8 @@ impl<S: StateMachine> Applier<S> {
         known.is_ok()
     }
 
-    /// Answers a query after everything that was applied. If the machine is unusable, there is no answer, and the
-    /// client asks again.
+    /// Answers a query after all applied commands. If the machine is unusable, there is no answer, and the client asks
+    /// again.
     pub(in crate::node) fn read(&mut self, head: QueryHead, query: &[u8], replies: &mut AnswerBuffer) {
         if self.ill {
             return;
@@ -335,7 +335,7 @@ impl<S: StateMachine> Applier<S> {
         }
     }
 
-    /// Freezes the value after everything that was applied. Returns `None` if the machine is unusable.
+    /// Freezes the value after all applied commands. Returns `None` if the machine is unusable.
     pub(in crate::node) fn freeze(&mut self) -> Option<StateWriter> {
         if self.ill {
             return None;

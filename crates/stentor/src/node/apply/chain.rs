@@ -2,8 +2,8 @@
 //!
 //! Members apply the same commands in the same order. If `apply` depends on nothing else, their replies are the same,
 //! too. So each member keeps a *chain*: a hash over the applied commands, the replies to them and the notifications, in
-//! order. If two members differ in one reply, their chains differ from there on. The chain is part of the state, so a
-//! member that restores a state continues the chain of the member that wrote it.
+//! order. If two members differ in one reply, their chains differ at that place and at all later ones. The chain is
+//! part of the state, so a member that restores a state continues the chain of the member that wrote it.
 //!
 //! Chains are compared at *marks*: places in the order that all members choose alike. If a machine has a digest of its
 //! value, the digest is computed at each mark. Members send each other their last marks: see `reports.rs`.
@@ -83,7 +83,7 @@ pub(in crate::node) struct Chain {
     last: Mark,
     /// Marks that are not published yet.
     fresh: Vec<Mark>,
-    /// Whether a place was applied since the last publication.
+    /// `true` if a place was applied since the last publication.
     is_ahead: bool,
     marks: Arc<Marks>,
 }

@@ -8,7 +8,7 @@ use super::KEPT;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node) struct Head {
     pub(super) client: ClientId,
-    /// Whether the command has an envelope of a session.
+    /// `true` if the command has an envelope of a session.
     pub(super) enveloped: bool,
     pub(super) timestamp: Timestamp,
     /// Number of the delivery in the group, from 1.

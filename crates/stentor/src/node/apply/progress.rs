@@ -32,7 +32,7 @@ pub(in crate::node) struct Progress {
     in_force: AtomicU32,
     /// Number of restorations of a state, including failed ones.
     restores: AtomicU64,
-    /// Whether the machine is poisoned or has failed to restore a state.
+    /// `true` if the machine is poisoned or has failed to restore a state.
     ill: AtomicBool,
     rare: Mutex<Rare>,
 }

@@ -63,7 +63,7 @@ pub(in crate::node) struct Queue<S> {
     spare: Vec<Batch>,
     /// Number of restorations that were requested.
     restores: u64,
-    /// Whether the queue accepts nothing: a state is being restored, or the machine is unusable.
+    /// `true` if the queue accepts no work, because a state is being restored or the machine is unusable.
     closed: bool,
     /// Rounds since a batch returned.
     rounds: u32,
@@ -120,7 +120,7 @@ impl<S: StateMachine> Queue<S> {
         self.waiting.1 += added;
     }
 
-    /// Answers a query after everything delivered so far.
+    /// Answers a query after all deliveries so far.
     pub(in crate::node) fn push_query(&mut self, head: QueryHead, query: &[u8]) {
         let added = self.add(|batch| batch.queries.push(head, query));
         self.queries.0 += 1;
@@ -137,7 +137,7 @@ impl<S: StateMachine> Queue<S> {
         })
     }
 
-    /// Repeats the replies that this client has not acknowledged, after everything delivered so far.
+    /// Repeats the replies that this client has not acknowledged, after all deliveries so far.
     pub(in crate::node) fn say_again(&mut self, client: ClientId) {
         self.with_batch(|batch| batch.again.push(client));
     }
@@ -166,7 +166,7 @@ impl<S: StateMachine> Queue<S> {
         self.queries.1 -= batch.queries.bytes();
     }
 
-    /// Requests the value after everything delivered so far.
+    /// Requests the value after all deliveries so far.
     pub(in crate::node) fn freeze(&mut self) -> Box<dyn Frozen> {
         let (freezes, frozen) = sync_channel(1);
         self.outbox.push_back(Work::Freeze(freezes));
@@ -218,7 +218,7 @@ impl<S: StateMachine> Queue<S> {
         self.batches > 0 && self.rounds < YIELDS
     }
 
-    /// Drops everything that was delivered and not handed over, because the node starts over.
+    /// Drops all deliveries that were not handed over, because the node starts over.
     pub(in crate::node) fn start_over(&mut self) {
         for work in std::mem::take(&mut self.outbox) {
             match work {

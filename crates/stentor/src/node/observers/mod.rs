@@ -50,7 +50,7 @@ struct Terms {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stands {
     pub(super) leads: bool,
-    /// Whether it has no state of its group.
+    /// `true` if the member has no state of its group.
     pub(super) joins: bool,
 }
 

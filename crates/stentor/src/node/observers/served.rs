@@ -48,7 +48,7 @@ pub(super) struct Served {
     phase: Phase,
     /// Time at which the last frame was queued for the observer.
     said: Instant,
-    /// The readiness of its socket for reading and writing.
+    /// The readiness of the observer's socket for reading and writing.
     ready: Ready,
 }
 
@@ -63,12 +63,12 @@ pub(super) struct Ready {
 pub(super) struct Stock {
     pub(super) fingerprint: u64,
     pub(super) group: GroupId,
-    /// Whether `observed_mib` is not 0.
+    /// `true` if `observed_mib` is not 0.
     pub(super) is_on: bool,
     pub(super) poisoned: bool,
     pub(super) kept: Kept,
     pub(super) convoy: Option<Convoy>,
-    /// Whether an observer waits for a state, and cannot join an existing convoy.
+    /// `true` if an observer waits for a state, and cannot join an existing convoy.
     pub(super) wants_state: bool,
     /// Size of the records that may still be sent in this round, in bytes. Negative if the last frame exceeded it.
     pub(super) budget: i64,
@@ -79,7 +79,7 @@ pub(super) struct Stock {
 pub(super) enum Turn {
     /// The observer made progress, and there may be more to do.
     Worked,
-    /// There is nothing to do before the next event.
+    /// The observer needs no further turn before the next event.
     Rests,
     /// The connection has ended.
     Ended,

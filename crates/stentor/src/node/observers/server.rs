@@ -51,10 +51,10 @@ pub(super) struct Server {
     stock: Stock,
     all: Vec<Served>,
     convoys: u64,
-    /// Whether the apply thread hands over records. `left` is the time since which there is no observer.
+    /// `true` if the apply thread hands over records. `left` is the time since which there is no observer.
     is_open: bool,
     left: Option<Instant>,
-    /// Until when processors are considered scarce. `last` is the time of the last round.
+    /// Time until which processors are considered scarce. `last` is the time of the last round.
     pressed: Option<Instant>,
     last: Instant,
     ends: bool,

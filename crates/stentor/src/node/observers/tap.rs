@@ -68,7 +68,7 @@ pub(in crate::node) struct Tap {
     waiting: AtomicUsize,
     /// Maximum size of these blocks, in bytes.
     most: usize,
-    /// Whether the observers' thread sleeps until there are news.
+    /// `true` if the observers' thread sleeps until there are news.
     sleeps: AtomicBool,
 }
 
@@ -93,7 +93,7 @@ impl Tap {
         let _ = self.queues.set(Queues { news: ArrayQueue::new(NEWS), spare: ArrayQueue::new(SPARE), bell });
     }
 
-    /// Requests the records of everything that is applied from now on, and the machine's present place.
+    /// Requests the records of all commands that are applied after this call, and the machine's present place.
     pub(super) fn begin(&self) {
         self.wants.fetch_or(ON | MARK, Ordering::Relaxed);
     }
@@ -171,9 +171,9 @@ pub(in crate::node) struct Applied<'a> {
 /// The apply thread's end of the queue.
 pub(in crate::node) struct Writer {
     tap: Arc<Tap>,
-    /// Whether applied commands are handed over.
+    /// `true` if applied commands are handed over.
     is_on: bool,
-    /// Whether records are skipped, because there was no room. Writing resumes when half of the waiting bytes were
+    /// `true` if records are skipped, because there was no room. Writing resumes when half of the waiting bytes were
     /// taken.
     skips: bool,
     /// The place of the last applied delivery.

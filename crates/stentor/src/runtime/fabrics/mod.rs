@@ -95,7 +95,7 @@ macro_rules! on_ofi {
     };
 }
 
-/// Evaluates an expression in which a name stands for the fabric type of this
+/// Evaluates an expression in which a name represents the fabric type of this
 /// [`FabricKind`](crate::config::FabricKind). Nothing is dispatched dynamically: the expression is compiled once for
 /// each fabric that is built in. For the simulated fabric, which has no real processes, the expression for shared
 /// memory is used.
