@@ -31,7 +31,7 @@ impl Cut {
     /// Makes a cut of the replies to [`Query::Totals`] of one read.
     ///
     /// # Errors
-    /// If one of them is another reply.
+    /// If a reply is not an answer to that query.
     pub fn of<'a>(position: Position, replies: impl Iterator<Item = (Group, &'a [u8])>) -> Result<Cut, WrongReply> {
         let total = |(group, bytes): (Group, &[u8])| match verdict(bytes)? {
             Verdict::Totals(totals) => Ok((group, totals)),

@@ -19,7 +19,8 @@ pub struct Refusal {
     pub other: Option<ProcessId>,
     /// The reason, with the remedy.
     pub reason: String,
-    /// `true` if the refusal repeats until one of the two is restarted with another key, configuration or release.
+    /// `true` if the refusal repeats until one of the two processes is restarted with another key, configuration or
+    /// release.
     pub lasting: bool,
 }
 

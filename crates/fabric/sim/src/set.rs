@@ -340,7 +340,7 @@ impl State {
         }
     }
 
-    /// Handles the reset of a process's end: nothing of the life that it was in lands there any more.
+    /// Handles the reset of a process's end. No write of the life that this end was in lands here any more.
     pub(crate) fn leave_set(&mut self, me: ProcessId, number: u16) {
         let Some(membership) = self.processes[me.index()].sets.get(&number) else { return };
         let (members, from, life) =

@@ -119,7 +119,7 @@ pub struct Shift(u32);
 const ONE: u32 = 1 << 31;
 /// x^(8·2^k).
 const POWERS: [u32; 32] = squares(ONE >> 8);
-/// x^(-8·2^k): the polynomial is primitive, so x^(2^32 - 1) = 1.
+/// x^(-8·2^k). These inverses exist because the polynomial is primitive: x^(2^32 - 1) = 1.
 const INVERSES: [u32; 32] = squares(inverse_of_x8());
 
 const fn times(mut a: u32, mut b: u32) -> u32 {

@@ -94,8 +94,8 @@ impl<T: SetTransport> SwitchSets<T> {
             && set.sender.is_some()
         {
             set.left = generation;
-            // A peer that still owes the answer for an earlier generation is asked about this one, too. Its answer then
-            // covers both.
+            // A peer that has not replied about an earlier generation yet is asked to leave this generation, too. The
+            // reply then covers both generations.
             let (number, members, who) = (set.number, set.members.clone(), set.who | set.unsettled);
             for peer in members.into_iter().filter(|peer| *peer != me) {
                 let bit = cm.sets.all[n].bit(peer);
@@ -315,7 +315,8 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.tell(Event::Connected { qp, peer: me });
     }
 
-    /// Handles the message that the sender of a set has left a generation: this receiver leaves it, too, and replies.
+    /// Handles a message in which the sender of a set reports that it has left a generation. This receiver leaves the
+    /// generation, too, and replies.
     pub(crate) fn hear_ask(cm: &mut Cm<T>, transport: &mut T, peer: ProcessId, (number, generation): (u16, u64)) {
         if peer.0 == number
             && let Some(n) = cm.sets.all.iter().position(|set| set.number == number)
@@ -328,7 +329,7 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.say_left(peer, (number, generation));
     }
 
-    /// Handles the message that a receiver has left a generation.
+    /// Handles a message in which a receiver reports that it has left a generation.
     pub(crate) fn hear_left(cm: &mut Cm<T>, peer: ProcessId, (number, generation): (u16, u64)) {
         let asked = |set: &&mut super::Set| (set.number, set.left) == (number, generation);
         if let Some(set) = cm.sets.all.iter_mut().find(asked) {

@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     withdrawn: Option<Instant>,
     /// Connection id of a peer's life to which this one could not be connected, and the time of the last attempt.
     unmet: Option<(u32, Instant)>,
-    /// `true` if the peer has connected to this life before this end has connected to the peer's.
+    /// `true` if the peer has connected to this life before this end has connected to the peer's life.
     is_met: bool,
     /// Index of the fan-out set whose local end this is. There is no peer then.
     pub(crate) set: Option<usize>,

@@ -23,7 +23,7 @@ pub(super) struct Regions {
     bytes: u64,
     /// Maximum of `bytes`.
     max_bytes: u64,
-    /// Waiting fences, and whether an event must report that they hold.
+    /// Fences that do not hold yet: region, peer, and `true` if an event must report when the fence holds.
     fences: Vec<(RegionId, ProcessId, bool)>,
 }
 

@@ -83,8 +83,8 @@ impl Victim {
         Victim { side, readable_key, foreign_key, guards, now: 0 }
     }
 
-    /// Checks all protected memory. Receives use bytes 0 to 40 of three lines, the READ 256 to 356, the atomic 400 to
-    /// 408.
+    /// Checks that no protected byte has changed. In the local region, the three receives may write bytes 0 to 40 of
+    /// the first three lines, the READ may write bytes 256 to 356, and the atomic may write bytes 400 to 408.
     fn check(&self) {
         for guard in &self.guards {
             assert!(self.side.bytes(*guard).iter().all(|byte| *byte == PATTERN), "{guard:?} was written to");

@@ -14,7 +14,7 @@ use crate::{Errno, LoadError, MakeError, OpenError, QueryError};
 pub struct VerbsConfig {
     /// Name of the device. `None` uses the device whose GID represents this process's address.
     pub device: Option<String>,
-    /// Number of the port. `None` chooses it like the device.
+    /// Number of the port. `None` uses the port whose GID represents this process's address.
     pub port: Option<u8>,
     /// Index of the GID in the port's table. `None` uses the GID that represents this process's address.
     pub gid_index: Option<u32>,

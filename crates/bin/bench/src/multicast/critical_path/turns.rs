@@ -39,7 +39,8 @@ pub(super) fn begin(area: &SharedArea, cluster: &Cluster, measured: usize) {
     line[LED].store(0, Ordering::Relaxed);
 }
 
-/// One process's part in the turns. The measured process takes no turns, because it polls all the time.
+/// The view that one process has of the turns, which order the steps of the processes that are not measured. The
+/// measured process waits for no turn and polls all the time.
 pub(super) struct Turns<'a> {
     task: &'a Task<'a>,
     order: Vec<usize>,

@@ -10,11 +10,11 @@ use super::words::{Whole, Words};
 
 /// The next message to send.
 enum Next {
-    /// Data that must be read first.
+    /// Data, which must be read from the source first.
     Data,
     /// The last message, with the size and hash of the stream.
     End(Whole),
-    /// None: the answer to the last message is awaited.
+    /// No message. The sender waits for the answer to the last message.
     Answer(Whole),
 }
 
