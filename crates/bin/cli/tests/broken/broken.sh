@@ -38,9 +38,10 @@ configure() { # FILE FABRIC GROUPS [LINE...]
     [ -e cluster.key ] || (umask 077 && head -c 32 /dev/urandom | base64 >cluster.key)
 }
 
-# Starts a member. Its output is appended to ID.out and ID.err.
+# Starts a member in a session of its own: members that are stopped when this script ends would get SIGHUP otherwise. Its
+# output is appended to ID.out and ID.err.
 start() { # ID [CONFIG [RUN]]
-    "$STENTOR" node --config "${2:-cluster.toml}" --directory "${3:-run}" --id "$1" --wait block >>"$1.out" 2>>"$1.err" &
+    setsid "$STENTOR" node --config "${2:-cluster.toml}" --directory "${3:-run}" --id "$1" --wait block >>"$1.out" 2>>"$1.err" &
     echo "$1 $!" >>pids
 }
 
@@ -158,7 +159,7 @@ create() { # NAME
     file-limit)
         configure cluster.toml shm 1
         start g1.1
-        (ulimit -n 8 && exec "$STENTOR" node --config cluster.toml --directory run --id g1.2 >>g1.2.out 2>>g1.2.err) &
+        (ulimit -n 8 && exec setsid "$STENTOR" node --config cluster.toml --directory run --id g1.2 >>g1.2.out 2>>g1.2.err) &
         echo "g1.2 $!" >>pids
         start g1.3
         await g1.2 "^error: "
@@ -167,7 +168,7 @@ create() { # NAME
     missing-history)
         configure cluster.toml shm 1
         for id in g1.1 g1.2 g1.3; do
-            "$STENTOR" node --config cluster.toml --directory run --id $id --history $id.jsonl >>$id.out 2>>$id.err &
+            setsid "$STENTOR" node --config cluster.toml --directory run --id $id --history $id.jsonl >>$id.out 2>>$id.err &
             echo "$id $!" >>pids
         done
         connected g1.1 g1.2 g1.3
