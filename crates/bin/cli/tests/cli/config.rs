@@ -97,7 +97,7 @@ fn every_bad_file_is_refused_with_its_line_and_a_remedy() {
         (group("g1", &process("g2.1")), ":7:6", "duplicate group id `g1`: the first is in line 4", "its own group id"),
         (group("g2", &process("g1.1")), ":8:19", "duplicate process id `g1.1`", "its own process id"),
         (group("g2", ""), ":8:11", "group `g2` has no process", "list its processes"),
-        (group("g2", &process("c0")), ":8:19", "place for a client", "not `c` and a number"),
+        (group("g2", &process("c0")), ":8:19", "the name of a client id", "not `c` and a number"),
         (
             group("g2", &process("x").replace("127.0.0.1:7102", "nowhere")),
             ":8:34",
