@@ -35,6 +35,7 @@ pub(crate) unsafe fn query_port(
     if let Some(extended) = unsafe { extended(context) } {
         // A provider that was built with older headers has a smaller structure, which lacks fields that lie further
         // from its end.
+        // SAFETY: `sz` lies directly in front of the context in every version.
         let bytes = unsafe { (*extended).sz };
         if bytes >= size_of::<verbs_context>() - offset_of!(verbs_context, query_port) {
             // SAFETY: the check above shows that the field is inside the provider's allocation.
