@@ -9,11 +9,11 @@
 //! commands, each to both groups:
 //!
 //! 1. [`Command::Reserve`]: the payer's group takes the amount out of the account and **holds** it, or refuses. The
-//!   payee's group notes that it **expects** the amount, or refuses because it has no such account. Each group keeps a
-//!   [`Leg`] for the transfer, even if it refuses.
+//!    payee's group notes that it **expects** the amount, or refuses because it has no such account. Each group keeps a
+//!    [`Leg`] for the transfer, even if it refuses.
 //! 2. If one group replied [`Verdict::Held`] and the other one [`Verdict::Expected`], the client sends
-//!   [`Command::Settle`]: the first group drops the held amount, and the second group credits it. Otherwise the client
-//!   sends [`Command::Cancel`]: the held amount goes back to its account. Both commands remove the legs.
+//!    [`Command::Settle`]: the first group drops the held amount, and the second group credits it. Otherwise the client
+//!    sends [`Command::Cancel`]: the held amount goes back to its account. Both commands remove the legs.
 //!
 //! The second command cannot fail. Accounts are never closed, so an expected amount can be credited later, and credits
 //! cannot overflow ([`DEPOSITS`]).
