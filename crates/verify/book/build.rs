@@ -14,15 +14,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut code = String::new();
     for folder in FOLDERS {
         let folder = root.join(folder);
-        println!(
-            "cargo:rerun-if-changed={}",
-            folder.join(if folder.ends_with("docs") { "." } else { "README.md" }).display()
-        );
+        if folder.ends_with("docs") {
+            // A page may be added.
+            println!("cargo:rerun-if-changed={}", folder.display());
+        }
         let mut pages: Vec<PathBuf> =
             fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
         pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
         pages.sort();
         for page in pages {
+            println!("cargo:rerun-if-changed={}", page.display());
             let name = page.strip_prefix(&root)?;
             add_page(&mut code, name, &fs::read_to_string(&page)?)
                 .map_err(|error| format!("{}: {error}", name.display()))?;
@@ -47,6 +48,8 @@ fn add_page(code: &mut String, page: &Path, text: &str) -> Result<(), Box<dyn Er
                 writeln!(block, "{}", completed(line.get(indent..).unwrap_or_default()))?;
             }
             add_block(code, page, at + 1, &above, &block)?;
+        } else if line.trim().starts_with("```rust") && !above.starts_with("<!-- not compiled: ") {
+            return Err(format!("line {}: a reason is missing above: `<!-- not compiled: REASON -->`", at + 1).into());
         }
         if !line.trim().is_empty() {
             above = line.trim().to_owned();

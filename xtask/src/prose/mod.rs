@@ -41,14 +41,20 @@ struct Count {
 impl Count {
     fn of(sources: &[Source]) -> Count {
         let mut count = Count::default();
-        for source in sources.iter().filter(|source| !source.text.starts_with(GENERATED_MARK)) {
-            for block in text::blocks(&source.text) {
-                count.lines += block.lines.len();
-                let found = block.sentences().into_iter().filter(|sentence| headless::is_headless(sentence));
-                count.headless.extend(found.map(|sentence| Violation::at(source, block.first_line, sentence)));
-            }
+        for source in sources {
+            count.add(source);
         }
         count
+    }
+
+    fn add(&mut self, source: &Source) {
+        if !source.text.starts_with(GENERATED_MARK) {
+            for block in text::blocks(&source.text) {
+                self.lines += block.lines.len();
+                let found = block.sentences().into_iter().filter(|sentence| headless::is_headless(sentence));
+                self.headless.extend(found.map(|sentence| Violation::at(source, block.first_line, sentence)));
+            }
+        }
     }
 
     fn per_thousand(&self) -> f64 {
@@ -70,9 +76,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     }
     println!("   lines headless per 1000");
     if options.roots.is_empty() {
-        let all = by_crate(&rust_files(&context.root, &context.root)?);
-        all.iter().for_each(|(name, count)| count.print(name, options.list));
-        total(all.into_values()).print("in all", false);
+        let sources = rust_files(&context.root, &context.root)?;
+        by_crate(&sources).iter().for_each(|(name, count)| count.print(name, options.list));
+        Count::of(&sources).print("in all", false);
         return Ok(());
     }
     for root in &options.roots {
@@ -85,7 +91,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
 
 /// Fails if more sentences than [`MOST`] in 1000 lines are headless.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
-    let all = total(by_crate(&rust_files(&context.root, &context.root)?).into_values());
+    let all = Count::of(&rust_files(&context.root, &context.root)?);
     all.print("in all", false);
     if all.per_thousand() > MOST {
         judge(&all.headless).context("sentences begin with their subject: see CONTRIBUTING.md")?;
@@ -95,11 +101,11 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
 
 /// Returns the counts of crates, by the folder of each.
 fn by_crate(sources: &[Source]) -> BTreeMap<String, Count> {
-    let mut files: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     for source in sources {
-        files.entry(folder(&source.path)).or_default().push(source.clone());
+        counts.entry(folder(&source.path)).or_default().add(source);
     }
-    files.into_iter().map(|(name, sources)| (name, Count::of(&sources))).collect()
+    counts
 }
 
 /// Returns the folder of the crate of a file: the path before the first folder that cargo defines.
@@ -110,14 +116,6 @@ fn folder(path: &Path) -> String {
     let parts = parts.map(|(at, part)| (at, part.to_string_lossy()));
     let before = parts.take_while(|(at, part)| *at == 0 || !KNOWN.contains(&part.as_ref()));
     before.map(|(_, part)| part.into_owned()).filter(|part| !part.ends_with(".rs")).collect::<Vec<_>>().join("/")
-}
-
-fn total(counts: impl Iterator<Item = Count>) -> Count {
-    counts.fold(Count::default(), |mut all, count| {
-        all.lines += count.lines;
-        all.headless.extend(count.headless);
-        all
-    })
 }
 
 #[cfg(test)]

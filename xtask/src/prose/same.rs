@@ -1,4 +1,5 @@
-//! `cargo xtask prose --same-code-as`: checks that a change affects only text.
+//! `cargo xtask prose --same-code-as`: checks that a change affects only text. Text is comments, strings and names of
+//! tests. Byte strings and the Rust code in documentation are code.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use proc_macro2::{Delimiter, TokenTree};
 
+use super::text;
 use crate::cargo::{Context, capture};
 use crate::lines::documentation;
 use crate::needs::Needs;
@@ -47,6 +49,8 @@ struct Code {
     tokens: Vec<(String, usize)>,
     /// The names of test functions.
     tests: BTreeSet<String>,
+    /// The lines of the Rust code in documentation.
+    examples: Vec<String>,
 }
 
 impl Code {
@@ -54,7 +58,8 @@ impl Code {
         let all = source.tokens()?;
         let mut tests = BTreeSet::new();
         each_level(&all, &mut |tokens| tests.extend(names_of_tests(tokens)));
-        let mut code = Code { tokens: Vec::new(), tests };
+        let examples = text::blocks(&source.text).iter().flat_map(text::Block::rust_lines).collect();
+        let mut code = Code { tokens: Vec::new(), tests, examples };
         code.add(&all);
         Ok(code)
     }
@@ -74,7 +79,7 @@ impl Code {
                     self.add(&inner.stream().into_iter().collect::<Vec<_>>());
                     self.tokens.push(("end".to_owned(), inner.span_close().start().line));
                 }
-                TokenTree::Literal(literal) if literal.to_string().ends_with(['"', '#']) => {
+                TokenTree::Literal(literal) if is_string(&literal.to_string()) => {
                     self.tokens.push(("a string".to_owned(), line));
                 }
                 TokenTree::Ident(name) if self.tests.contains(&name.to_string()) => {
@@ -90,6 +95,9 @@ impl Code {
 
     /// Returns a description of the first difference.
     fn first_difference(&self, now: &Code) -> Option<String> {
+        if self.examples != now.examples {
+            return Some("the Rust code in its documentation differs".to_owned());
+        }
         let at = (0..self.tokens.len().max(now.tokens.len())).find(|at| {
             let [before, now] = [self, now].map(|code| code.tokens.get(*at).map(|(token, _)| token));
             before != now
@@ -102,6 +110,11 @@ impl Code {
         }
         Some(text.trim_end_matches("; ").to_owned())
     }
+}
+
+/// Returns whether a literal is a string, raw or not.
+fn is_string(literal: &str) -> bool {
+    literal.starts_with(['"', 'r'])
 }
 
 /// Returns the names of the functions among these tokens that have an attribute `test`.
@@ -140,6 +153,15 @@ mod tests {
         }
         let told = difference("fn a() {}\n", "\nfn z() {}\n").unwrap();
         assert_eq!(told, "the code differs: before `a` in line 1; now `z` in line 2");
+    }
+
+    #[test]
+    fn byte_strings_and_code_in_documentation_are_code() {
+        assert!(difference("fn a() { b(b\"c\") }", "fn a() { b(b\"d\") }").is_some());
+        let documented = |code: &str| format!("/// One.\n///\n/// ```\n{code}/// ```\nfn a() {{}}\n");
+        let before = documented("/// let a = 1; // why\n");
+        assert_eq!(difference(&before, &documented("/// // Because.\n/// let a = 1;\n")), None);
+        assert!(difference(&before, &documented("/// let a = 2; // why\n")).is_some());
     }
 
     #[test]

@@ -51,6 +51,22 @@ impl Block<'_> {
         }
         paragraphs.iter().flat_map(|paragraph| split(paragraph)).collect()
     }
+
+    /// Returns the lines of its Rust code, without comments and blank lines.
+    pub(super) fn rust_lines(&self) -> Vec<String> {
+        const RUST: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
+        let (mut code, mut fence) = (Vec::new(), None);
+        for line in &self.lines {
+            let line = line.trim();
+            match line.strip_prefix("```") {
+                Some(info) => fence = if fence.is_none() { Some(RUST.contains(&info)) } else { None },
+                None if fence == Some(true) => code.push(line.split("//").next().unwrap_or_default().trim().to_owned()),
+                None => {}
+            }
+        }
+        code.retain(|line| !line.is_empty());
+        code
+    }
 }
 
 /// Removes the mark of a heading, an item or a row from a line.

@@ -7,7 +7,8 @@
 //! - `<!-- code: RUST -->`: the code is placed before the block, in the same function.
 //! - `<!-- methods of TYPE: RUST -->`: the code is placed before an `impl TYPE`, which has the block's functions.
 //!
-//! In the code of blocks `…` represents any expression. The code is not run.
+//! A block with more than `rust` as its language, such as `rust,ignore`, is not compiled and needs a reason above:
+//! `<!-- not compiled: REASON -->`. In the code of blocks `…` represents any expression. The code is not run.
 #![forbid(unsafe_code)]
 
 mod given;
