@@ -161,7 +161,9 @@ impl Faults {
                 }
                 (2..=3, Some(hosts)) => {
                     self.cuts += 1;
+                    assert!(hosts.reaches(member), "host {member} is not there before its cut");
                     hosts.set_up(member, false);
+                    assert!(!hosts.reaches(member), "host {member} is reached although its link is down");
                     ms(chance, 3000);
                     hosts.set_up(member, true);
                     // As below, the members that were left behind need time to fetch the keys.

@@ -1,9 +1,12 @@
 //! Three hosts, which are network namespaces joined by a bridge and veth pairs.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use stentor_kv::demo::{Shape, configuration};
 
@@ -58,6 +61,13 @@ impl Hosts {
         fs::write(&path, text).expect("the directory is writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
         path
+    }
+
+    /// Returns whether packets reach a host. If they do, the host answers that nobody listens at this port.
+    pub(crate) fn reaches(&self, host: u64) -> bool {
+        let address = SocketAddr::from(([10, 77, 1, host as u8], 9));
+        let connected = TcpStream::connect_timeout(&address, Duration::from_millis(100));
+        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     }
 
     /// Disconnects a host from all others, or reconnects it.

@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const CALM_MS: (u64, u64) = (100, 200);
 /// Time from a kill to the restart, in milliseconds: the minimum, and the largest random addition.
 const GONE_MS: (u64, u64) = (20, 280);
-/// Duration of the load at the end. Messages that a killed client left to the members are delivered by then, or never.
+/// Duration of the load at the end. The members deliver the messages of a killed client within this time, or never.
 const REST: Duration = Duration::from_millis(500);
 /// Number of messages that a majority of each destination group must deliver before a process counts as back.
 const PROOF: u64 = 32;

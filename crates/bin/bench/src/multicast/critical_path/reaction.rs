@@ -45,8 +45,8 @@ pub(super) fn of_messages(logs: &[Vec<Entry>], client: usize, measured: usize, c
     starts.windows(2).map(one).collect()
 }
 
-/// Returns whether an output took longer than `longest` nanoseconds. The other processes had continued by then, so
-/// further writes had arrived.
+/// Returns whether an output took longer than `longest` nanoseconds. In such a time the other processes continue, and
+/// their further writes arrive.
 pub(super) fn is_interrupted(reactions: &Reactions, longest: f64) -> bool {
     reactions.iter().flat_map(|reaction| &reaction.outputs).any(|(_, ns)| *ns > longest)
 }

@@ -211,7 +211,8 @@ impl Sink {
         self.record(Recorder::flush);
     }
 
-    /// Flushes the history before the state is sent to another member. Earlier deliveries must be recorded by then.
+    /// Flushes the history. The state is sent to another member next, and the history must contain all deliveries before
+    /// it.
     pub(super) fn hand_over(&mut self) {
         self.record(Recorder::flush);
     }

@@ -32,8 +32,7 @@ impl Listening {
         let Some(asked) = self.control.next() else { return false };
         let Question { fingerprint, ask } = &asked.question;
         let answer = if *fingerprint == self.fingerprint {
-            // A sender that has broken the protocol is reported in the next round as well, because its stream has ended
-            // by then.
+            // The stream of a sender that has broken the protocol ends, and the next round reports that as well.
             Answer::of(node.ask(&ask.meant(), &mut |_| {}))
         } else {
             Question::refuse("it was started with another configuration".to_owned())

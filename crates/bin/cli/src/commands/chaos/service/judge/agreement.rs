@@ -146,7 +146,7 @@ fn replay(value: &mut Registers, time: u64, told: &Told) -> Result<Vec<String>, 
             Ok(effects.notified)
         }
         Told::Timer(lease) => {
-            // All timers that are due by then have fired. A timer that is really due therefore changes nothing now.
+            // The copy fires all timers that are due at `time`. If this timer is due, it therefore changes nothing more.
             let mut on_time = value.clone();
             on_time.expire(time);
             let mut again = on_time.clone();
