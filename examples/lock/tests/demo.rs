@@ -13,12 +13,17 @@ fn lock(words: &[&str]) -> Command {
 
 #[test]
 fn stopped_holder_is_refused_and_another_one_goes_on() {
-    let Output { status, stdout, .. } = lock(&["demo"]).stderr(Stdio::inherit()).output().expect("it runs");
+    let Output { status, stdout, .. } =
+        lock(&["demo", "--rounds", "2"]).stderr(Stdio::inherit()).output().expect("it runs");
     let text = String::from_utf8_lossy(&stdout);
     println!("{text}");
     assert!(status.success(), "{status}");
-    for words in ["A is stopped", "ran out", "A is refused by the resource: token", "one holder at a time"] {
+    for words in ["ran out", "is killed, and started again", "one holder at a time"] {
         assert!(text.contains(words), "{words}");
+    }
+    for holder in ["A", "B"] {
+        assert!(text.contains(&format!("{holder} is stopped")), "{holder}");
+        assert!(text.contains(&format!("{holder} is refused by the resource: token")), "{holder}");
     }
 }
 
