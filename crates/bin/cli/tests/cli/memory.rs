@@ -95,7 +95,7 @@ fn used_window_occupies_the_planned_memory() {
     assert!(grown >= planned / 3, "{grown_mib} MiB came of {planned_mib} MiB that are planned: the plan says too much");
 }
 
-/// A place for a client costs next to nothing while no client uses it, however large its window is.
+/// A client id costs almost nothing while no client uses it, however large its window is.
 #[test]
 fn windows_of_absent_clients_are_not_touched() {
     let limits = LARGE_WINDOW.replace("clients = 1", "clients = 32");
