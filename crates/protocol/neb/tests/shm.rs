@@ -1,7 +1,7 @@
 //! The real node over shared memory: several fabrics in one process, each on its own thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, ProcessId, WaitMode};
@@ -12,6 +12,8 @@ use stentor_testutil::TempDir;
 const HOSTS: Mode = Mode::Quorum(FaultModel::LyingHosts);
 const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The test that measures the memory of the process takes it for writing, so that no other test runs beside it.
+static MEMORY: RwLock<()> = RwLock::new(());
 
 fn node(directory: &TempDir, config: Config, me: u16) -> Node<ShmFabric> {
     let processes = config.processes as u16;
@@ -129,6 +131,7 @@ fn everybody(config: Config, broadcasts: u64, stop: Option<Duration>) -> Vec<Don
 
 #[test]
 fn every_mode_delivers_everything_everywhere() {
+    let _memory = MEMORY.read().unwrap_or_else(PoisonError::into_inner);
     let configs = [
         Config::new(3, Mode::All, 0),
         Config::new(3, SENDER, 0),
@@ -146,6 +149,7 @@ fn every_mode_delivers_everything_everywhere() {
 /// `STENTOR_NEB_STREAM` sets the number of broadcasts of each of the three processes.
 #[test]
 fn endless_stream_uses_rings_of_fixed_size() {
+    let _memory = MEMORY.write().unwrap_or_else(PoisonError::into_inner);
     let broadcasts = std::env::var("STENTOR_NEB_STREAM").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
     let begin = Instant::now();
     let config = Config { payload_bytes: 16, ..Config::new(3, SENDER, 0) };
@@ -166,6 +170,7 @@ fn endless_stream_uses_rings_of_fixed_size() {
 
 #[test]
 fn stopped_process_is_waited_for_and_misses_nothing() {
+    let _memory = MEMORY.read().unwrap_or_else(PoisonError::into_inner);
     let stop = Duration::from_millis(1_500);
     for config in [Config::new(3, Mode::All, 0), Config::new(4, SENDER, 1)] {
         for done in everybody(config, 20_000, Some(stop)) {

@@ -68,6 +68,13 @@ impl Running {
         })
     }
 
+    /// Waits until a node has applied a number of commands. An answer does not say that this member has applied its call.
+    fn wait_for(&self, at: usize, commands: usize) {
+        let node = self.nodes[at].as_ref().expect("it runs");
+        let applied = || node.inspect(|log| log.0.len()).expect("it runs");
+        until("it applies all commands", || (applied() >= commands).then_some(()));
+    }
+
     /// Stops a node. Returns its value.
     fn stop(&mut self, at: usize) -> Log {
         self.nodes[at].take().expect("it runs").stop().expect("it ran until now")
@@ -96,11 +103,12 @@ fn all_call(mut running: Running) {
     for client in std::mem::take(&mut running.clients) {
         client.close().expect("it ends in order");
     }
+    running.wait_for(0, 3 * EACH as usize);
     let mut log = running.stop(0);
-    assert_eq!(log.0.len() as u64, 3 * EACH);
+    assert_eq!(log.0.len() as u64, 3 * EACH, "each once");
     log.0.sort();
     log.0.dedup();
-    assert_eq!(log.0.len() as u64, 3 * EACH, "each once");
+    assert_eq!(log.0.len() as u64, 3 * EACH, "each");
 }
 
 #[test]
@@ -130,10 +138,12 @@ fn leader_stops(mut running: Running) {
     running.stop(leader);
     assert_eq!(caller.join().expect("all are answered"), vec![1; 2000]);
     assert!(running.leader() != leader);
+    running.wait_for(other, 2000);
     let mut log = running.stop(other);
+    assert_eq!(log.0.len(), 2000, "each once");
     log.0.sort();
     log.0.dedup();
-    assert_eq!(log.0.len(), 2000, "each once");
+    assert_eq!(log.0.len(), 2000, "each");
     // The client in the leader's process has ended with it.
     let ended = running.clients[leader].call(group, b"late").wait();
     assert!(matches!(ended, Err(CallError::NotApplied(Refused::ClientEnded))), "{ended:?}");

@@ -102,8 +102,10 @@ fn node_stops_under_calls(name: &str, fabric: FabricKind, net: u8) {
     assert!(ended.iter().all(|(_, error)| is_of_the_end(error)), "{ended:?}");
     // The other members have all answered commands, and at most one unanswered command of each caller.
     let second = trio.leader();
+    let answered: u64 = ended.iter().map(|(applied, _)| applied).sum();
+    until("the new leader applies them", || (trio.status(second).commands >= answered).then_some(()));
     let mut log = trio.stop(second).0;
-    let (all, answered) = (log.len() as u64, ended.iter().map(|(applied, _)| applied).sum::<u64>());
+    let all = log.len() as u64;
     log.sort();
     log.dedup();
     assert_eq!(log.len() as u64, all, "each once");
