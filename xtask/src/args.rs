@@ -38,6 +38,12 @@ pub(crate) enum Request {
         #[arg(value_parser = names(TEST))]
         name: String,
     },
+    /// Changes the links of the book for its HTML. mdBook runs it as a preprocessor.
+    #[command(hide = true)]
+    BookLinks {
+        /// `supports` and the name of a renderer, when mdBook asks whether the preprocessor supports it.
+        question: Vec<String>,
+    },
     /// Generates the bindings of `fabric-verbs` and `fabric-ofi` and writes them to their files.
     Bindings,
     /// Compares the instructions of the hot paths with their baseline.

@@ -58,6 +58,8 @@ fn main() -> ExitCode {
         Request::Test { only } => ("test", steps::TEST, steps::PAIRED, here, only),
         Request::Nightly { only } => ("nightly", nightly::NIGHTLY, &[][..], Context::shipped(), only),
         Request::Step { name } => return ended(steps::alone(&here, &name)),
+        Request::BookLinks { question } if question.is_empty() => return ended(book::preprocess()),
+        Request::BookLinks { .. } => return ExitCode::SUCCESS,
         Request::Bindings => return ended(bindings::write(&here)),
         Request::Instructions { record: true } => return ended(instructions::record(&here)),
         Request::Instructions { record: false } => return ended(instructions::step(&here).map(drop)),

@@ -2,6 +2,7 @@
 
 mod commands;
 mod links;
+mod preprocess;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use crate::needs::Needs;
 use crate::source::judge;
 use crate::step::Outcome;
 use crate::tools::installed;
+
+pub(crate) use preprocess::run as preprocess;
 
 pub(crate) const NEEDS: Needs = Needs { things: &["codespell"], sources: &["xtask/src/book"] };
 
@@ -58,11 +61,17 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Builds the book in `target/book`.
+/// Builds the book in `target/book`, and checks that no page of it links to a file outside the book.
 pub(crate) fn build(context: &Context) -> Result<Outcome> {
     let program = installed(context, "mdbook", MDBOOK)?;
     run(Command::new(program).arg("build").arg(context.root.join("docs")))?;
-    let index = context.root.join("target/book/index.html");
-    ensure!(index.exists(), "mdbook did not write {}", index.display());
+    let book = context.root.join("target/book");
+    ensure!(book.join("index.html").exists(), "mdbook did not write {}", book.join("index.html").display());
+    for entry in fs::read_dir(&book)? {
+        let path = entry?.path();
+        let is_page = path.extension().is_some_and(|extension| extension == "html");
+        let leads_out = is_page && fs::read_to_string(&path)?.contains("href=\"../");
+        ensure!(!leads_out, "{} links to a file outside the book", path.display());
+    }
     Ok(Outcome::Passed)
 }
