@@ -141,9 +141,7 @@ fn load(config: &Path, directory: Option<&Path>) -> Result<Cluster> {
 /// Returns the index of the group that a node belongs to, and the number of groups.
 fn partition(cluster: &Cluster, name: &str) -> Result<Partition> {
     let of = cluster.groups().count() as u16;
-    let index = cluster.groups().position(|group| cluster.members(group).any(|member| member == name));
-    let index = index.with_context(|| format!("no group of the configuration has a node {name}"))? as u16;
-    Ok(Partition { index, of })
+    Ok(Partition { index: cluster.group_of(name)?.index() as u16, of })
 }
 
 fn node(name: &str, cluster: &Cluster, wait: Wait) -> Result<()> {

@@ -32,9 +32,6 @@ pub(crate) struct Where {
     /// Directory of the sockets of this host's processes, if it is not the default one
     #[arg(long, global = true, value_name = "DIRECTORY")]
     pub(crate) sockets: Option<PathBuf>,
-    /// `clock_bound_ms` of the configuration: the maximum error of the nodes' clocks
-    #[arg(long, global = true, default_value = "1000ms", value_name = "TIME")]
-    pub(crate) clock_bound: Time,
 }
 
 impl Where {

@@ -110,10 +110,9 @@ impl Stage {
 
     /// Starts a client and prints its lines, except for lines that are repeated.
     fn client(&self, name: &'static str, words: &[&str]) -> Result<Running> {
-        let bound = format!("{CLOCK_BOUND_MS}ms");
         let begin = self.begin;
         let last = std::sync::Mutex::new(String::new());
-        self.starter.start(&[words, &["--clock-bound", &bound]].concat(), move |line| {
+        self.starter.start(words, move |line| {
             if line != WORKS && last.lock().is_ok_and(|mut last| std::mem::replace(&mut *last, line.to_owned()) != line)
             {
                 print(begin, &format!("  {name} {line}"));

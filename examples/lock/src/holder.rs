@@ -65,8 +65,9 @@ pub enum HolderError {
 }
 
 impl Holder {
-    /// Returns a holder that uses this client. `clock_bound` is `clock_bound_ms` in `[limits]` of the cluster's
-    /// configuration.
+    /// Returns a holder that uses this client. `clock_bound` is the cluster's [`Cluster::clock_bound`].
+    ///
+    /// [`Cluster::clock_bound`]: stentor::Cluster::clock_bound
     #[must_use]
     pub fn new(client: Client, group: Group, clock_bound: Duration) -> Holder {
         Holder { client, group, clock_bound }

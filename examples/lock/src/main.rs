@@ -55,7 +55,7 @@ fn connect(place: &Where) -> Result<Holder> {
         .groups(group)
         .connect()
         .context("no client of the lock service: do its nodes run? `lock node ID`")?;
-    Ok(Holder::new(client, group, place.clock_bound.into()))
+    Ok(Holder::new(client, group, cluster.clock_bound()))
 }
 
 fn watch(holder: &Holder, name: &str) -> Result<()> {

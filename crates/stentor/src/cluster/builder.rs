@@ -22,6 +22,8 @@ pub struct ClusterBuilder {
     key: Option<String>,
     silence: Option<RangeInclusive<Duration>>,
     limits: Limits,
+    clock_bound: Option<Duration>,
+    client_timeout: Option<Duration>,
     groups: Vec<(String, Vec<(String, String)>)>,
     directory: Option<PathBuf>,
 }
@@ -34,6 +36,8 @@ impl ClusterBuilder {
             key: None,
             silence: None,
             limits: Limits::DEFAULT,
+            clock_bound: None,
+            client_timeout: None,
             groups: Vec::new(),
             directory: None,
         }
@@ -65,6 +69,18 @@ impl ClusterBuilder {
     /// Sets the sizes. They determine the memory, see [`Cluster::memory`].
     pub fn limits(self, limits: Limits) -> Self {
         ClusterBuilder { limits, ..self }
+    }
+
+    /// Sets the largest difference between two clocks of members that both count as right, 200 ms to 1 h. The default is
+    /// 1 s. Fractions of a millisecond are dropped.
+    pub fn clock_bound(self, bound: Duration) -> Self {
+        ClusterBuilder { clock_bound: Some(bound), ..self }
+    }
+
+    /// Sets the time after which an absent client expires, if others wait for its unfinished messages: 100 ms to 10 min.
+    /// Fractions of a millisecond are dropped.
+    pub fn client_timeout(self, timeout: Duration) -> Self {
+        ClusterBuilder { client_timeout: Some(timeout), ..self }
     }
 
     /// Sets the location of the cluster key, for fabrics between hosts: `env:NAME` or `file:PATH`.
@@ -108,6 +124,9 @@ impl Text {
         if let Some(key) = &builder.key {
             out.line("the key", format_args!("key = {}", quoted(key)));
         }
+        if let Some(timeout) = builder.client_timeout {
+            out.line("`client_timeout`", format_args!("client_timeout_ms = {}", timeout.as_millis()));
+        }
         if let Some(silence) = &builder.silence {
             out.line("`election`", format_args!("[election]"));
             out.line("`election`", format_args!("kind = \"heartbeat\""));
@@ -115,6 +134,9 @@ impl Text {
             out.line("the end of `election`", format_args!("timeout_max_ms = {}", silence.end().as_millis()));
         }
         out.limits(&builder.limits);
+        if let Some(bound) = builder.clock_bound {
+            out.line("`clock_bound`", format_args!("clock_bound_ms = {}", bound.as_millis()));
+        }
         for (group, members) in &builder.groups {
             let place = format!("group `{}`", group.escape_debug());
             out.line(&place, format_args!("[[group]]"));
@@ -206,7 +228,9 @@ mod tests {
     fn builder_settings_reach_the_configuration() {
         let limits = Limits { clients: 3, expel_ms: 777, ..Limits::DEFAULT };
         let silence = Duration::from_millis(300)..=Duration::from_millis(900);
+        let (bound, timeout) = (Duration::from_millis(250), Duration::from_secs(9));
         let builder = three(Cluster::builder("c\"1")).limits(limits).election(silence);
+        let builder = builder.clock_bound(bound).client_timeout(timeout);
         let error = builder.clone().build().expect_err("that is no name");
         assert_eq!(error.location(), format!("{ORIGIN}, the name"));
         let cluster = ClusterBuilder { name: "c1".to_owned(), ..builder }.build().expect("a valid cluster");
@@ -215,6 +239,12 @@ mod tests {
         let config = cluster.runtime().config();
         assert_eq!(*config.limits(), limits);
         assert_eq!(config.election_times().min, Duration::from_millis(300));
+        assert_eq!((cluster.clock_bound(), config.client_timeout()), (bound, timeout));
+        assert_eq!((cluster.group_of("b").expect("a member"), group.index()), (group, 0));
+        assert_eq!(group.to_string(), "group 0");
+        let unknown = cluster.group_of("x").expect_err("no member");
+        assert_eq!(unknown.to_string(), format!("{ORIGIN}: no group has a member `x`; {}", unknown.remedy()));
+        assert_eq!(unknown.remedy(), "name a member of this configuration");
         let remedy = cluster.group("g2").expect_err("it was not added").remedy();
         assert_eq!(remedy, "name a group of this configuration");
     }
@@ -245,6 +275,12 @@ mod tests {
         let limits = Limits { window: 0, ..Limits::DEFAULT };
         let window = refused(three(Cluster::builder("c1")).limits(limits));
         assert!(window.starts_with(&format!("{ORIGIN}, `limits`, `window`: limits.window = 0")), "{window}");
+        let builder = three(Cluster::builder("c1")).clock_bound(Duration::from_millis(199));
+        let bound = refused(builder);
+        assert!(bound.starts_with(&format!("{ORIGIN}, `clock_bound`: limits.clock_bound_ms = 199")), "{bound}");
+        let builder = three(Cluster::builder("c1")).client_timeout(Duration::MAX);
+        let timeout = refused(builder);
+        assert!(timeout.starts_with(&format!("{ORIGIN}, `client_timeout`: ")), "{timeout}");
         let silence = Duration::from_millis(900)..=Duration::from_millis(300);
         let silence = refused(three(Cluster::builder("c1")).election(silence));
         assert!(silence.contains("of `election`: "), "{silence}");

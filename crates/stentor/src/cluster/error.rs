@@ -21,6 +21,8 @@ pub enum ConfigErrorKind {
     Invalid,
     /// The configuration has no group with that name.
     UnknownGroup,
+    /// No group of the configuration has a member of that name.
+    UnknownMember,
 }
 
 impl ConfigError {
@@ -31,6 +33,7 @@ impl ConfigError {
             Problem::Unreadable { absent: true, .. } => ConfigErrorKind::Absent,
             Problem::Unreadable { .. } => ConfigErrorKind::Unreadable,
             Problem::UnknownGroup { .. } => ConfigErrorKind::UnknownGroup,
+            Problem::UnknownMember { .. } => ConfigErrorKind::UnknownMember,
             _ => ConfigErrorKind::Invalid,
         }
     }

@@ -3,8 +3,10 @@
 mod builder;
 mod error;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use stentor_host::default_directory;
 use stentor_multicast::GroupId;
@@ -100,6 +102,23 @@ impl Cluster {
         group.into_iter().flat_map(|group| group.members().iter().map(|member| member.id()))
     }
 
+    /// Returns the group to which the member with this name belongs.
+    ///
+    /// # Errors
+    /// Returns an error if no group of the configuration has such a member.
+    pub fn group_of(&self, member: &str) -> Result<Group, ConfigError> {
+        let file = self.runtime.file().unwrap_or(Path::new(builder::ORIGIN));
+        let unknown = || refused(file, Problem::UnknownMember { name: member.to_owned() });
+        self.groups().find(|group| self.members(*group).any(|name| name == member)).ok_or_else(unknown)
+    }
+
+    /// Returns the largest difference between two clocks of members that both count as right: `clock_bound_ms` in
+    /// `[limits]`. A client that keeps a lease by its own clock subtracts it.
+    #[must_use]
+    pub fn clock_bound(&self) -> Duration {
+        self.runtime.config().clock_bound()
+    }
+
     /// Returns the memory that each process of this configuration will register. No process has to run.
     #[must_use]
     pub fn memory(&self) -> MemoryPlan {
@@ -161,3 +180,18 @@ fn refused(file: &Path, problem: Problem) -> ConfigError {
 /// A group of a cluster, which [`Cluster::group`] returns by its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Group(pub(crate) GroupId);
+
+impl Group {
+    /// Returns the position of the group in the configuration, from 0. [`Cluster::groups`] returns groups in this order.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0.0)
+    }
+}
+
+/// Writes `group N`, where N is the [position](Group::index) of the group. [`Cluster::group_name`] returns its name.
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "group {}", self.index())
+    }
+}

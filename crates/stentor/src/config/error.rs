@@ -199,6 +199,12 @@ pub enum Problem {
         /// The name.
         name: String,
     },
+    /// No group has a member of this name.
+    #[error("no group has a member `{}`", .name.escape_debug())]
+    UnknownMember {
+        /// The name.
+        name: String,
+    },
     /// The broadcast is impossible, for example because there are too few processes for the fault model.
     #[error("[neb] is impossible: {error}")]
     Neb {
@@ -296,6 +302,7 @@ impl Problem {
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),
             Problem::UnknownGroup { .. } => "name a group of this configuration".to_owned(),
+            Problem::UnknownMember { .. } => "name a member of this configuration".to_owned(),
             Problem::Impossible { .. } => "change the groups".to_owned(),
             Problem::Neb { .. } => "change [neb], or the processes of its group".to_owned(),
             Problem::NebUnknown { known, .. } => format!("use {known}"),

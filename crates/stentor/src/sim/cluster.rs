@@ -22,17 +22,17 @@ use super::run::SimRun;
 use super::script::Script;
 use super::sequential::Sequential;
 use super::wrongs::Wrongs;
-use crate::StateMachine;
+use crate::{Group, StateMachine};
 
 /// A simulated cluster: a user's state machines and the clients that call them, under all faults and in virtual time.
 /// One seed determines a run.
 ///
 /// See the [module](crate::sim) for an example.
 pub struct SimCluster<S> {
-    machine: Rc<dyn Fn() -> S>,
+    machine: Rc<dyn Fn(Group) -> S>,
     script: Box<dyn Fn(usize) -> Box<dyn Script>>,
     /// Model of the machine; `None`: the machine itself.
-    model: Option<Box<dyn Fn() -> Box<dyn Applies>>>,
+    model: Option<Model>,
     compare: Option<Compare<S>>,
     groups: usize,
     members: usize,
@@ -44,6 +44,9 @@ pub struct SimCluster<S> {
     /// Mutant of Stentor's code.
     mutant: Mutant,
 }
+
+/// A constructor of a group's model.
+type Model = Box<dyn Fn(Group) -> Box<dyn Applies>>;
 
 /// The result of a run.
 struct Ran {
@@ -63,6 +66,15 @@ impl<S: StateMachine> SimCluster<S> {
     /// their numbers.
     pub fn new<C: Script + 'static>(
         machine: impl Fn() -> S + 'static,
+        script: impl Fn(usize) -> C + 'static,
+    ) -> SimCluster<S> {
+        SimCluster::per_group(move |_| machine(), script)
+    }
+
+    /// Creates the same cluster, with machines that differ by group, for example because each group has one partition of
+    /// the keys. `machine` makes the machine of a member of the group, equal for all members of this group.
+    pub fn per_group<C: Script + 'static>(
+        machine: impl Fn(Group) -> S + 'static,
         script: impl Fn(usize) -> C + 'static,
     ) -> SimCluster<S> {
         SimCluster {
@@ -141,7 +153,13 @@ impl<S: StateMachine> SimCluster<S> {
     /// makes alike at every member are then not found, unless a script [reports them](super::Next::Fail).
     #[must_use]
     pub fn model<M: StateMachine>(self, model: impl Fn() -> M + 'static) -> Self {
-        SimCluster { model: Some(Box::new(move || Box::new(model()))), ..self }
+        self.model_per_group(move |_| model())
+    }
+
+    /// Sets a model as [`model`](Self::model) does, with machines that differ by group.
+    #[must_use]
+    pub fn model_per_group<M: StateMachine>(self, model: impl Fn(Group) -> M + 'static) -> Self {
+        SimCluster { model: Some(Box::new(move |group| Box::new(model(group)))), ..self }
     }
 
     /// Sets which bytes of the value are compared between members, which must be equal after the same calls. The
@@ -277,14 +295,14 @@ impl<S: StateMachine> SimCluster<S> {
         let (machine, compare, wrongs) = (Rc::clone(&self.machine), self.compare.clone(), wrongs.clone());
         let most_reply = self.reply_bytes;
         Box::new(move |group| {
-            let (machine, compare) = (Some(machine()), compare.clone());
+            let (machine, compare) = (Some(machine(Group(group))), compare.clone());
             let lent = Lent::new(S::VERSION);
             Box::new(Hosted { machine, lent, group, compare, most_reply, wrongs: wrongs.clone() })
         })
     }
 
     fn decide(&self, run: &ServiceRun, clients: &Clients, wrongs: &Wrongs) -> (Decided, Vec<Difference>) {
-        let machine = || -> Box<dyn Applies> { Box::new((self.machine)()) };
+        let machine = |group| -> Box<dyn Applies> { Box::new((self.machine)(group)) };
         let model = Sequential {
             fresh: self.model.as_deref().unwrap_or(&machine),
             version: S::VERSION,

@@ -68,7 +68,7 @@ impl<'a> Replay<'a> {
                 reads.entry(position.index).or_default().push(*token);
             }
         }
-        Replay { model, notes, group, reached: model.begin(), calls, reads }
+        Replay { model, notes, group, reached: model.begin(group), calls, reads }
     }
 
     fn run(mut self) -> Replayed {

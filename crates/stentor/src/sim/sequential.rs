@@ -12,6 +12,7 @@ use stentor_simulation::sessions::{AppliedCalls, Passed, Place};
 use super::applies::{Applies, Lent, append, in_context, in_read_context};
 use super::clients::SimCall;
 use super::wrongs::Wrongs;
+use crate::Group;
 use crate::{Position, Reply, SessionId};
 
 /// The sequential model of a service.
@@ -20,7 +21,7 @@ use crate::{Position, Reply, SessionId};
 /// timers. Each call therefore has the same context here as at the members, sessions end where they ended at the
 /// members, and timers fire at the positions that members passed. Only the order of the calls is the search's.
 pub(super) struct Sequential<'a> {
-    pub(super) fresh: &'a dyn Fn() -> Box<dyn Applies>,
+    pub(super) fresh: &'a dyn Fn(Group) -> Box<dyn Applies>,
     /// Version in force at the members.
     pub(super) version: u32,
     pub(super) calls: &'a BTreeMap<u64, SimCall>,
@@ -79,10 +80,10 @@ impl Sequential<'_> {
     /// Runs `with` on the machine of a group after `calls` and the positions that precede the call `token`.
     fn with_machine<T>(&self, group: GroupId, calls: &[u64], token: u64, with: impl FnOnce(&mut Reached) -> T) -> T {
         let mut all = self.reached.borrow_mut();
-        let reached = all.entry(group.0).or_insert_with(|| self.begin());
+        let reached = all.entry(group.0).or_insert_with(|| self.begin(group));
         let (number, _) = self.place_of(group, token);
         if !calls.starts_with(&reached.calls) || number < reached.told {
-            *reached = self.begin();
+            *reached = self.begin(group);
         }
         for call in &calls[reached.calls.len()..] {
             self.carry_out(group, reached, *call);
@@ -94,9 +95,9 @@ impl Sequential<'_> {
         done
     }
 
-    /// Returns a machine that has processed nothing.
-    pub(super) fn begin(&self) -> Reached {
-        let (machine, lent) = ((self.fresh)(), Lent::new(self.version));
+    /// Returns a machine of a group that has processed nothing.
+    pub(super) fn begin(&self, group: GroupId) -> Reached {
+        let (machine, lent) = ((self.fresh)(Group(group)), Lent::new(self.version));
         Reached { machine, lent, calls: Vec::new(), passed: 0, told: 0 }
     }
 

@@ -1,8 +1,11 @@
 //! Correct services pass.
 
+use std::io::{self, Read};
 use std::time::Duration;
 
-use stentor::sim::{Next, SimCluster, Turn};
+use stentor::sim::{Next, SimCluster, SimError, Turn};
+
+use stentor::{Context, Groups, Reply, StateMachine, Stateless};
 
 use crate::shop::{Plant, Shop, reading_shop, shop, shopper};
 
@@ -61,4 +64,46 @@ fn a_client_that_waits_and_ends_passes() {
     };
     let report = SimCluster::new(|| Shop::new(Plant::None), script).run(0..30).unwrap();
     assert!(report.count("calls") >= 120 && report.count("answered") > 100, "{report}");
+}
+
+/// A machine that replies with the number of its group.
+struct Partition(usize);
+
+impl StateMachine for Partition {
+    type Frozen = Stateless;
+
+    fn apply(&mut self, _: &Context<'_>, _: &[u8], reply: &mut Reply) {
+        reply.extend(&[self.0 as u8]);
+    }
+
+    fn freeze(&self) -> Stateless {
+        Stateless
+    }
+
+    fn restore(&mut self, _: &mut dyn Read) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn machines_can_differ_by_group() {
+    let script = |_| {
+        |turn: &mut Turn<'_>| {
+            let last = turn.last().and_then(|seen| Some((seen.groups().clone(), seen.reply()?.to_vec())));
+            if let Some((groups, reply)) = last
+                && !turn.groups().iter().any(|group| groups == Groups::from(*group) && reply == [group.index() as u8])
+            {
+                return Next::fail(format!("{groups:?} replied {reply:?}"));
+            }
+            let groups = turn.groups().to_vec();
+            let group = *turn.random().pick(&groups).expect("there are groups");
+            Next::call(group, "")
+        }
+    };
+    let cluster = || SimCluster::per_group(|group| Partition(group.index()), script).groups(3);
+    let report = cluster().run(0..30).unwrap();
+    assert!(report.count("answered") > 300, "{report}");
+    cluster().model_per_group(|group| Partition(group.index())).run(0..5).unwrap();
+    let shifted = cluster().model_per_group(|group| Partition(group.index() + 1)).run(0..5);
+    assert!(matches!(shifted, Err(SimError::Failed(_))), "the model decides");
 }
