@@ -1,32 +1,26 @@
-//! Puts one key through a cluster of etcd. One client uses one HTTP/2 connection to the leader.
+//! Puts one key through a cluster of etcd. One client of the crate `etcd-client` uses one connection to the
+//! leader.
 //!
 //! A put is acknowledged when a majority has it in its log and the leader has applied it. The client sleeps in `epoll`
 //! meanwhile.
 #![forbid(unsafe_code)]
-
-mod wire;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use bytes::Bytes;
+use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use compare_measure::{Options, Times, finish, now};
-use h2::client::{self, SendRequest};
-use http::Request;
-use tokio::net::TcpStream;
+use etcd_client::{Client, KvClient};
 use tokio::runtime;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinSet, LocalSet, spawn_local};
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 
 /// Maximum time for the cluster to elect a leader, and maximum time for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
-const PUT: &str = "etcdserverpb.KV/Put";
-const STATUS: &str = "etcdserverpb.Maintenance/Status";
 
 #[derive(Parser)]
 struct Arguments {
@@ -45,66 +39,20 @@ fn main() -> Result<()> {
 
 async fn run(arguments: &Arguments) -> Result<()> {
     let options = &arguments.common;
-    let node = leader(&arguments.servers).await?;
-    let (sent, delivered) = put_all(options, node).await?;
+    let client = leader(&arguments.servers).await?;
+    let (sent, delivered) = put_all(options, client).await?;
     delivered.write(options)?;
     finish(options, &sent)
 }
 
-/// A connection to a node.
-#[derive(Clone)]
-struct Node {
-    requests: SendRequest<Bytes>,
-    server: String,
-}
-
-impl Node {
-    async fn open(server: &str) -> Result<Self> {
-        let stream = TcpStream::connect(server).await?;
-        stream.set_nodelay(true)?;
-        let mut builder = client::Builder::new();
-        // The flow-control windows are large enough that no stream waits for a window update.
-        builder.initial_connection_window_size(1 << 24).initial_window_size(1 << 20);
-        let (requests, connection) = builder.handshake(stream).await?;
-        spawn_local(async move {
-            // If the connection fails, outstanding requests fail with the same error.
-            let _ = connection.await;
-        });
-        Ok(Node { requests, server: server.to_owned() })
-    }
-
-    /// Calls a function of the API and returns the frame of its reply.
-    async fn call(&self, function: &str, frame: Bytes) -> Result<Vec<u8>> {
-        let request = Request::post(format!("http://{}/{function}", self.server))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(())?;
-        let mut requests = self.requests.clone().ready().await?;
-        let (response, mut stream) = requests.send_request(request, false)?;
-        stream.send_data(frame, true)?;
-        let mut body = response.await?.into_body();
-        let mut answer = Vec::new();
-        while let Some(part) = body.data().await {
-            let part = part?;
-            body.flow_control().release_capacity(part.len())?;
-            answer.extend_from_slice(&part);
-        }
-        let trailers = body.trailers().await?.unwrap_or_default();
-        let status = trailers.get("grpc-status").and_then(|status| status.to_str().ok());
-        let message = || trailers.get("grpc-message").and_then(|text| text.to_str().ok()).unwrap_or_default();
-        ensure!(status == Some("0"), "{function} at {}: {status:?} {}", self.server, message());
-        Ok(answer)
-    }
-}
-
 /// Waits until there is a leader, and returns it.
-async fn leader(servers: &[String]) -> Result<Node> {
+async fn leader(servers: &[String]) -> Result<KvClient> {
     let until = Instant::now() + PATIENCE;
     let mut last = None;
     while Instant::now() < until {
         for server in servers {
             match leads(server).await {
-                Ok(Some(node)) => return Ok(node),
+                Ok(Some(client)) => return Ok(client),
                 Ok(None) => {}
                 Err(error) => last = Some(error),
             }
@@ -118,15 +66,17 @@ async fn leader(servers: &[String]) -> Result<Node> {
     }
 }
 
-async fn leads(server: &str) -> Result<Option<Node>> {
-    let node = Node::open(server).await?;
-    let answer = node.call(STATUS, wire::framed(&[]).into()).await?;
-    Ok(wire::is_leader(&answer)?.then_some(node))
+/// Connects to a node, and returns the connection if the node leads.
+async fn leads(server: &str) -> Result<Option<KvClient>> {
+    let mut client = Client::connect([server], None).await?;
+    let status = client.status().await?;
+    let own = status.header().context("the status of etcd lacks its header")?.member_id();
+    Ok((status.leader() == own).then(|| client.kv_client()))
 }
 
 /// Puts all messages with this number of puts outstanding. Returns the times at which each was sent and acknowledged.
-async fn put_all(options: &Options, node: Node) -> Result<(Times, Times)> {
-    let frame = Bytes::from(wire::put(b"compare", &vec![7; options.bytes as usize]));
+async fn put_all(options: &Options, client: KvClient) -> Result<(Times, Times)> {
+    let value = vec![7; options.bytes as usize];
     let delivered = Rc::new(RefCell::new(Times::blank(options.total())));
     let mut sent = Times::with_capacity(options.total());
     let free = Arc::new(Semaphore::new(options.outstanding as usize));
@@ -134,9 +84,9 @@ async fn put_all(options: &Options, node: Node) -> Result<(Times, Times)> {
     for number in 0..options.total() {
         let place = timeout(PATIENCE, free.clone().acquire_owned()).await.context("etcd does not answer")??;
         sent.push(now());
-        let (node, frame, delivered) = (node.clone(), frame.clone(), delivered.clone());
+        let (mut client, value, delivered) = (client.clone(), value.clone(), delivered.clone());
         puts.spawn_local(async move {
-            node.call(PUT, frame).await?;
+            client.put("compare", value, None).await?;
             delivered.borrow_mut().set(number, now());
             drop(place);
             anyhow::Ok(())

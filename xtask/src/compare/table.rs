@@ -20,9 +20,9 @@ const NATS: Needs = Needs {
     sources: &["compare/nats", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
 
-/// The needs of a cluster of etcd.
+/// The needs of a cluster of etcd. The crate of its client generates code with `protoc` when it is built.
 const ETCD: Needs = Needs {
-    things: &["etcd", "ip", "unshare"],
+    things: &["etcd", "protoc", "ip", "unshare"],
     sources: &["compare/etcd", "compare/hosts.sh", "xtask/src/compare/measure.rs"],
 };
 

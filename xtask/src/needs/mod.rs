@@ -67,6 +67,7 @@ const THINGS: &[Thing] = &[
     file("uuid/uuid.h", &["/usr/include/uuid/uuid.h"], "uuid-dev"),
     program("nats-server", "nats-server"),
     program("etcd", "etcd-server"),
+    program("protoc", "protobuf-compiler"),
     program("redis-server", "redis-server"),
     program("redis-benchmark", "redis-tools"),
     program("python3", "python3"),
