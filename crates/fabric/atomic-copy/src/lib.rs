@@ -97,7 +97,8 @@ pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
 mod string {
     /// Smallest number of words at which the instruction's start-up cost pays off.
     const WORTH: usize = 128;
-    /// Distance in bytes at which a processor that compares loads with earlier stores considers two addresses equal.
+    /// Distance in bytes of two addresses that a processor considers equal when it compares a load with earlier stores
+    /// (4K aliasing).
     const ALIKE: usize = 4096;
 
     /// Returns whether the string instruction is faster than a loop. It is four times slower if the destination seems
@@ -107,7 +108,7 @@ mod string {
         count >= WORTH && !(1..64).contains(&(to.wrapping_sub(from) % ALIKE))
     }
 
-    /// Copies `count` words. Each access is a single one on the side that is aligned.
+    /// Copies `count` words. On an aligned side, each word is loaded or stored in one access.
     ///
     /// # Safety
     /// `to` and `from` must be valid for `count` words and must not overlap. Neither needs to be aligned, with one
@@ -146,7 +147,7 @@ mod string {
     }
 
     pub(crate) unsafe fn copy(_to: *mut u64, _from: *const u64, _count: usize) {
-        unreachable!("it never pays");
+        unreachable!("`pays` returns false");
     }
 }
 
@@ -162,7 +163,7 @@ mod tests {
 
     /// Checks short and long copies at every distance of source and destination for which the two code paths differ.
     #[test]
-    fn every_word_comes_and_no_other_changes() {
+    fn every_word_is_copied_and_no_other_changes() {
         let bytes: Vec<u8> = (0..3 * 4096_u32).map(|n| (n * 7 / 8) as u8 ^ n as u8).collect();
         for count in [0, 1, 127, 128, 129, 512] {
             for shift in 0..80 {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_all_lengths_come_back() {
+    fn bytes_of_all_lengths_are_copied_back() {
         let bytes: Vec<u8> = (0..3000_u32).map(|n| (n * 7 / 8) as u8 ^ n as u8).collect();
         for length in (0..20).chain([1023, 1024, 1025, 2047, 2049]) {
             for before in 0..9 {
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of bounds")]
-    fn too_few_words_are_told() {
+    fn too_few_words_panic() {
         append(&words(2, 0), 17, &mut Vec::new());
     }
 

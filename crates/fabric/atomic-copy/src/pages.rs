@@ -46,7 +46,7 @@ impl PageMemory {
     #[must_use]
     pub fn words(&self) -> &[Word] {
         // SAFETY: the memory was allocated with this size and alignment and zeroed, and it is freed only when `self` is
-        // dropped. Concurrent writers, devices among them, access it only as the atomic words see it.
+        // dropped. Concurrent writers, including devices, also access it only as whole aligned words.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.layout.size() / WORD) }
     }
 
@@ -64,7 +64,7 @@ impl PageMemory {
     #[inline]
     #[must_use]
     pub fn at(&self, offset: u64) -> NonNull<u8> {
-        assert!(offset <= self.bytes(), "{offset} is behind {} bytes", self.bytes());
+        assert!(offset <= self.bytes(), "offset {offset} is beyond the end of {} bytes", self.bytes());
         // SAFETY: the result is inside the allocation, or at its end.
         unsafe { self.words.cast::<u8>().add(offset as usize) }
     }

@@ -46,7 +46,7 @@ impl Default for WaitMode {
     }
 }
 
-/// Duration of a yield above which another process must have run in between.
+/// Maximum duration of a yield during which no other process ran. A longer yield shows that the processor is crowded.
 const CROWDED: Duration = Duration::from_micros(1);
 
 /// Number of yields per timed yield while the processor is crowded.
@@ -72,7 +72,7 @@ pub enum Idle {
 pub struct Backoff {
     /// The current mode.
     mode: WaitMode,
-    /// The mode while there is work.
+    /// The mode that was passed to `new`. It applies while the loop has work.
     awake: WaitMode,
     idle: u32,
     armed: bool,
@@ -87,8 +87,8 @@ impl Backoff {
         Backoff { mode, awake: mode, idle: 0, armed: false, crowded: false, yields: 0 }
     }
 
-    /// Sets how long the loop has had nothing but routine work, which selects the mode; see [`WaitMode::after`]. A loop
-    /// that never calls this keeps its first mode.
+    /// Selects the mode of a loop that has had nothing but routine work for the time `quiet`; see [`WaitMode::after`].
+    /// A loop that never calls this keeps its first mode.
     #[inline]
     pub fn quiet_for(&mut self, quiet: Duration) {
         self.mode = self.awake.after(quiet);
@@ -112,8 +112,8 @@ impl Backoff {
         }
     }
 
-    /// Spins or yields after an idle round, and returns the next step. This is [`pause`](Backoff::pause) for loops that
-    /// arm and sleep in another way.
+    /// Spins or yields after an idle round, and returns the next step. Loops that arm and sleep in another way call
+    /// this function instead of [`pause`](Backoff::pause).
     #[inline]
     pub fn after(&mut self, worked: bool) -> Idle {
         if worked {

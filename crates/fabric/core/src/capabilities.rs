@@ -17,10 +17,10 @@ pub struct Capabilities {
     pub max_recv_depth: u32,
     /// Maximum length of a single message or write, in bytes.
     pub max_message_bytes: u64,
-    /// Maximum number of outstanding operations whose completions are kept until they are polled. It counts operations,
-    /// sends (signalled or not) and receives of all queue pairs together. With more outstanding, some completions may
-    /// be lost (EFA does not protect its queue). Where the fabric detects the overrun, all are lost
-    /// ([`Status::QueueOverrun`](crate::Status::QueueOverrun)). `u32::MAX` if none are ever lost.
+    /// Maximum number of outstanding operations for which the completion queue has room. The operations of all queue
+    /// pairs count, sends (signalled or not) as well as receives. If more are outstanding, completions may be lost. EFA
+    /// loses some of them without notice, because it does not protect its queue. Fabrics that detect the overrun lose
+    /// all of them ([`Status::QueueOverrun`](crate::Status::QueueOverrun)). `u32::MAX` if none is ever lost.
     pub max_completions: u32,
     /// `true` if the fabric has 8-byte compare-and-swap and fetch-and-add.
     pub atomics: bool,
@@ -31,9 +31,10 @@ pub struct Capabilities {
     /// `true` if a tagged receive that ignores bits matches messages that arrived before it was posted. A receive that
     /// ignores no bits always does. `false` on `shm` of libfabric 1.17.
     pub masks_find_early: bool,
-    /// `true` if adjacent WRITEs of one reliable queue pair may leave as one WRITE. They must be posted before the
-    /// first of them has left, and either the queue pair [allows merging](crate::QpConfig::merges) or bytes land in
-    /// order. It then pays to write a record up to the end of its last cache line, so that the next record adjoins it.
+    /// `true` if adjacent WRITEs of one reliable queue pair may leave as one WRITE. The fabric merges only WRITEs that
+    /// are posted before the first of them has left. In addition, the queue pair must [allow
+    /// merging](crate::QpConfig::merges), or bytes must land in order. It then pays to write a record up to the end of
+    /// its last cache line, so that the next record adjoins it.
     pub merges_writes: bool,
     /// `true` if a process may connect to itself. One-sided verbs then reach the regions that the process granted to
     /// itself, through the same NIC as those of its peers.
@@ -51,14 +52,15 @@ pub struct Capabilities {
 /// Capabilities to hide from a process, which then runs as on a fabric that lacks them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CapabilityMask {
-    /// Hides the order of writes, the order of the bytes of one write, and fan-out sets, which depend on the order.
+    /// `true` to hide the order of writes, the order of the bytes of one write, and fan-out sets, which depend on the
+    /// order.
     pub ordered_writes: bool,
-    /// Hides tagged messages.
+    /// `true` to hide tagged messages.
     pub tagged: bool,
 }
 
 impl CapabilityMask {
-    /// Hides the capabilities that EFA lacks. If `tags` is `false`, also hides tagged messages, which its provider
+    /// Hides the capabilities that EFA lacks. If `tags` is `false`, also hides tagged messages, which the provider
     /// `efa-direct` lacks.
     #[must_use]
     pub fn efa(tags: bool) -> CapabilityMask {

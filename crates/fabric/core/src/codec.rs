@@ -110,7 +110,7 @@ impl Field for String {
     }
 }
 
-/// Makes a type a [`Field`] with the encoding of another type.
+/// Implements [`Field`] for a type, with the encoding of another type.
 macro_rules! lies_as {
     ($($field:ty: $as:ty, |$value:ident| $put:expr, $take:expr;)*) => {
         $(impl Field for $field {
@@ -137,7 +137,8 @@ lies_as! {
 crate::variants! { Access { 0 => Read, 1 => Write, 2 => Atomic } }
 crate::variants! { QpKind { 0 => Reliable, 1 => Unreliable } }
 
-/// Makes a struct a [`Field`](crate::codec::Field): an optional constant, then the fields in the given order.
+/// Implements [`Field`](crate::codec::Field) for a struct. Its encoding is an optional constant, then the fields in the
+/// given order.
 #[macro_export]
 macro_rules! fields {
     ($name:ident $(= $magic:expr =>)? { $($field:ident),* $(,)? }) => {
@@ -155,8 +156,8 @@ macro_rules! fields {
     };
 }
 
-/// Makes an enum a [`Field`](crate::codec::Field): the number of the variant in one byte, then the fields of the
-/// variant.
+/// Implements [`Field`](crate::codec::Field) for an enum. Its encoding is the number of the variant in one byte, then
+/// the fields of the variant.
 #[macro_export]
 macro_rules! variants {
     ($name:ident { $($code:literal => $variant:ident $(($inner:ident))? $({ $($field:ident),* })?),* $(,)? }) => {

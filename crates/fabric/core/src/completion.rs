@@ -94,9 +94,9 @@ impl Completion {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Both ends of a queue pair are ready, and every region that the peer granted before it connected can be resolved.
-    /// Nothing that was posted on an earlier connection of this queue pair lands after this event, whether in the
-    /// peer's last life or in this one. The peer may have become ready first, so its first WRITEs and SENDs on this
-    /// connection may have landed already.
+    /// Nothing that was posted on an earlier connection of this queue pair lands after this event, whether it was
+    /// posted in this life of the peer or in an earlier one. The peer may have become ready first, so its first WRITEs
+    /// and SENDs on this connection may have landed already.
     Connected {
         /// The queue pair.
         qp: QpId,
@@ -104,10 +104,10 @@ pub enum Event {
         peer: ProcessId,
     },
     /// A queue pair entered the error state because a request of this end failed, the peer's end broke, or the peer
-    /// ended. The completions of everything outstanding can be polled now, and none of them comes later.
-    /// [`Fabric::reset`](crate::Fabric::reset) starts a new connection. The event comes once per break, sometimes
-    /// without a [`Connected`](Event::Connected) since the last break. Writes of the peer may still land until the next
-    /// [`Connected`](Event::Connected).
+    /// ended. The completions of all outstanding requests can be polled now, and none is added later.
+    /// [`Fabric::reset`](crate::Fabric::reset) starts a new connection. The event is reported once per break. Two
+    /// breaks may follow each other without a [`Connected`](Event::Connected) in between. Writes of the peer may still
+    /// land until the next [`Connected`](Event::Connected).
     Disconnected {
         /// The queue pair.
         qp: QpId,

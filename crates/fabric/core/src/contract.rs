@@ -66,8 +66,8 @@ pub trait Fabric {
     /// After the event, requests of the peer to this region fail with
     /// [`Status::RemoteAccess`](crate::Status::RemoteAccess), which breaks only the queue pair on which they were
     /// posted. Everything that had completed successfully at the peer is in [`memory`](Fabric::memory), and no later
-    /// write is there without the earlier ones. The event comes whether the peer is connected, has ended, or never had
-    /// access.
+    /// write is there without the earlier ones. The event is reported in any case, even if the peer has ended or never
+    /// had access.
     ///
     /// If several peers have access, the others keep it. However, requests that they post meanwhile may fail with
     /// [`Status::RemoteAccess`](crate::Status::RemoteAccess). They then reset their queue pairs and post again.
@@ -181,10 +181,10 @@ pub trait Fabric {
     }
 
     /// Joins a fan-out set as one of its processes. One queue pair then reaches all others of the set, and they reach
-    /// this process. The queue pair becomes ready ([`Event::Connected`], with this process itself as the peer) when the
-    /// network knows the set with at least one other process. It breaks when any process of the set joins, leaves or
-    /// fails, and is [`reset`](Fabric::reset) like any other. A grant to a peer also covers the peer's writes by a set.
-    /// A process may join each set number once.
+    /// this process. The queue pair becomes ready ([`Event::Connected`], with this process itself as the peer) once the
+    /// network has registered this process and at least one other process of the set. The queue pair breaks when any
+    /// process of the set joins, leaves or fails, and is [`reset`](Fabric::reset) like any other. A grant to a peer
+    /// also covers the peer's writes by a set. A process may join each set number once.
     ///
     /// # Errors
     /// [`ConnectError::NoSets`] where [`Capabilities::hardware_multicast`] is false, otherwise another
@@ -194,8 +194,8 @@ pub trait Fabric {
         Err(ConnectError::NoSets)
     }
 
-    /// Returns whether a set's queue pair is ready and reaches `peer`. The answer is constant from [`Event::Connected`]
-    /// to the next [`Event::Disconnected`].
+    /// Returns whether a set's queue pair is ready and reaches `peer`. The answer does not change between
+    /// [`Event::Connected`] and the next [`Event::Disconnected`].
     fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
         let _ = (set, peer);
         false

@@ -8,7 +8,7 @@ use crate::{OsError, ProcessId, Purpose, QpId, QpState, RegionId};
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum RegisterError {
     /// The size is 0 or not a multiple of 64.
-    #[error("a region of {bytes} bytes: sizes are multiples of 64 above 0")]
+    #[error("cannot register a region of {bytes} bytes: the size must be a non-zero multiple of 64")]
     Size {
         /// Requested size in bytes.
         bytes: u64,
@@ -49,7 +49,7 @@ pub enum AccessError {
     #[error("{0:?} is not registered")]
     UnknownRegion(RegionId),
     /// The region is for another peer.
-    #[error("{region:?} is for {writer}; access for {peer} was asked")]
+    #[error("{region:?} is for {writer}; access was requested for {peer}")]
     NotForPeer {
         /// The region.
         region: RegionId,
@@ -75,7 +75,7 @@ pub enum ConnectError {
     #[error("process {0} is not in the cluster")]
     UnknownProcess(ProcessId),
     /// The queue is deeper than the fabric supports.
-    #[error("{what} of {asked} work requests: this fabric has at most {limit}")]
+    #[error("a {what} of {asked} work requests is too deep: this fabric allows at most {limit}")]
     TooDeep {
         /// `send queue` or `receive queue`.
         what: &'static str,
@@ -96,11 +96,12 @@ pub enum ConnectError {
     #[error("this fabric has no unreliable connections")]
     NoUnreliable,
     /// The network makes no copies.
-    #[error("this fabric has no multicast by the network; write to each peer by a queue pair of its own")]
+    #[error("this fabric has no multicast by the network; write to each peer over a separate queue pair")]
     NoSets,
     /// The set is invalid: its size, a process in it, or its number.
     #[error(
-        "set {number} of {members} processes: a set has 2 to 32, each once, this one among them, and each number once"
+        "set {number} of {members} processes is invalid: a set has 2 to 32 different processes, including this one, and a \
+         process joins each set number once"
     )]
     Set {
         /// Number of the set.
@@ -169,7 +170,9 @@ pub enum PostError {
         depth: u32,
     },
     /// The set does not reach this peer now, or the list of targets is empty or names a peer twice.
-    #[error("{qp:?} does not reach {peer} by the network's copies; write to it by its own queue pair")]
+    #[error(
+        "the set {qp:?} does not reach {peer}, or its list of targets is invalid; write to {peer} over an ordinary queue pair"
+    )]
     NotReached {
         /// The set's queue pair.
         qp: QpId,

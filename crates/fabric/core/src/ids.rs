@@ -31,7 +31,7 @@ impl fmt::Display for ProcessId {
 }
 
 impl ProcessId {
-    /// Returns the index into tables by process.
+    /// Returns the id as an index into tables that have one entry per process.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -40,7 +40,7 @@ impl ProcessId {
 }
 
 impl RegionId {
-    /// Returns the index into tables by region.
+    /// Returns the id as an index into tables that have one entry per region.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -49,7 +49,7 @@ impl RegionId {
 }
 
 impl QpId {
-    /// Returns the index into tables by queue pair.
+    /// Returns the id as an index into tables that have one entry per queue pair.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {

@@ -7,8 +7,8 @@
 //! [`Fabric::wait`], and [`Fabric::waker`] for other threads of the process).
 //!
 //! # Guarantees
-//! These rules are those that real NICs keep, and no more. The simulator (`stentor-fabric-sim`) violates every ordering
-//! and visibility that these rules do not promise.
+//! The rules promise what real NICs guarantee, and no more. The simulator (`stentor-fabric-sim`) violates every
+//! ordering and visibility that these rules do not promise.
 //!
 //! 1. Writes on one reliable queue pair take effect in posting order. There is no order between two queue pairs.
 //! 2. The bytes of one write land in any order, unless [`Capabilities::ordered_bytes`] is true. Adjacent writes may be
@@ -27,8 +27,8 @@
 //! without a new [`Fabric`]. The contract promises:
 //!
 //! 8. A queue pair that breaks at one end breaks at the other end, either with an error or with [`Event::Disconnected`]
-//!    alone. The end that detects the break first may reset first; the other end is notified. This needs only time and
-//!    a working network, and no posted request.
+//!    alone. The end that detects the break first may reset first; the other end is notified. The notification needs
+//!    only time and a working network. No request needs to be posted.
 //! 9. With [`Event::Disconnected`] all completions of the connection can be polled, including those of unused receives.
 //!    Requests that were flushed or failed may have landed all the same, or may land later.
 //! 10. After [`Event::Connected`], nothing posted on an earlier connection of the queue pair lands any more, nor
@@ -56,9 +56,9 @@
 //! 16. One target that does not answer breaks the set for all its processes. Outstanding writes may have landed at some
 //!     targets and not at others. They may land late, until [`set_settled`](Fabric::set_settled) returns true for a
 //!     target. Before a process writes the same location by another path, it waits until `set_settled` returns true.
-//! 17. A set serves the processes that have joined it and are reached now ([`set_reaches`](Fabric::set_reaches)). That
-//!     changes only while the queue pair is not ready. A sender writes to all other processes by ordinary queue pairs,
-//!     as on fabrics without sets.
+//! 17. A set serves the processes that have joined it and are reached now ([`set_reaches`](Fabric::set_reaches)). The
+//!     reached processes change only while the queue pair is not ready. A sender writes to all other processes by
+//!     ordinary queue pairs, as on fabrics without sets.
 //!
 //! # Recovery procedures
 //! **After a broken queue pair** ([`Event::Disconnected`]): [`poll`](Fabric::poll) until no completion is left; call
@@ -66,11 +66,11 @@
 //! [`post_recv`](Fabric::post_recv), before or after [`Event::Connected`]. Once it is connected,
 //! [`resolve`](Fabric::resolve) the regions and continue. Both ends do this, whichever caused the break.
 //!
-//! **After a peer's restart:** its survivors see one broken queue pair per service and nothing else. The new process
-//! registers and grants its regions, then [`connect`](Fabric::connect)s the same services. The fabric does not
-//! distinguish the lives of a process: protocols put an identifier of the life into what they write first. A survivor
-//! may have to separate late writes of the old life from writes of the new life. It then revokes before it resets:
-//! [`revoke`](Fabric::revoke), wait for [`Event::Revoked`], read, clear [`memory`](Fabric::memory),
+//! **After a peer's restart:** the other processes see one broken queue pair per service and nothing else. The new
+//! process registers and grants its regions, then [`connect`](Fabric::connect)s the same services. The fabric does not
+//! distinguish the lives of a process: protocols put an identifier of the life into what they write first. A process
+//! may have to separate late writes of the peer's old life from writes of its new life. It then revokes before it
+//! resets: [`revoke`](Fabric::revoke), wait for [`Event::Revoked`], read, clear [`memory`](Fabric::memory),
 //! [`grant`](Fabric::grant), [`reset`](Fabric::reset).
 //!
 //! **To fence a peer:** call [`revoke`](Fabric::revoke), wait for [`Event::Revoked`], and only then read

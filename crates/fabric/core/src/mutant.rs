@@ -1,8 +1,8 @@
 //! Mutants: known bugs that prove that the tests find bugs. They are compiled in only with the feature `plants`.
 
-/// Declares a crate's mutants as `enum Mutant`. Each variant has its hazard as its comment and exists only with the
-/// feature `plants` *of that crate*. Entries may also have a command-line name and the property that the mutant breaks;
-/// the enum then has functions that return them.
+/// Declares a crate's mutants as `enum Mutant`. The comment of each variant describes the bug. The variant exists only
+/// with the feature `plants` *of that crate*. Entries may also have a command-line name and the property that the
+/// mutant breaks; the enum then has functions that return them.
 ///
 /// ```
 /// mod one {
@@ -16,8 +16,8 @@
 #[macro_export]
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident;)*) => {
-        /// A bug that a test build can switch on. Without the feature `plants` there is only [`Mutant::None`], and the
-        /// compiler evaluates every check for a mutant.
+        /// A bug that a test build can switch on. Without the feature `plants` there is only [`Mutant::None`], and
+        /// every check for a mutant is a constant.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub enum Mutant {
             /// No bug.
@@ -69,7 +69,7 @@ macro_rules! mutants {
 ///
 /// The calling crate declares its [`mutants!`] at its root, as `crate::Mutant`.
 #[macro_export]
-#[expect(clippy::crate_in_macro_def, reason = "the bugs are those of the crate that asks")]
+#[expect(clippy::crate_in_macro_def, reason = "each crate declares its own mutants")]
 macro_rules! mutant {
     ($mutant:expr, $name:ident) => {{
         #[cfg(feature = "plants")]

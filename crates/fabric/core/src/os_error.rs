@@ -8,7 +8,7 @@ use std::io;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OsError(pub i32);
 
-// The numbers of Linux on all processors that this project supports.
+// Error numbers of Linux, which are equal on all processors that this project supports.
 const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const ENFILE: i32 = 23;
@@ -33,16 +33,16 @@ impl OsError {
             ENFILE => "raise the system's limit of open files (sysctl fs.file-max)",
             EMFILE => "raise the limit of open files (`ulimit -n 256` or more; LimitNOFILE= of a service)",
             EFBIG => {
-                "raise the limit of file sizes, which shared memory counts for, too (ulimit -f; LimitFSIZE= of a service)"
+                "raise the limit of file sizes, which also applies to shared memory (ulimit -f; LimitFSIZE= of a service)"
             }
-            ENOSPC => "make room on that file system (df -h, df -i), or name a place on another one",
-            EROFS => "mount that file system writable, or name a place on another one",
-            EDQUOT => "make room in this user's quota of that file system, or name a place on another one",
+            ENOSPC => "make room on that file system (df -h, df -i), or choose a path on another one",
+            EROFS => "mount that file system writable, or choose a path on another one",
+            EDQUOT => "make room in this user's quota of that file system, or choose a path on another one",
             _ => return None,
         })
     }
 
-    /// Returns whether this process, its user or the system has run out of open files or memory.
+    /// Returns whether the error means that this process, its user or the system has run out of open files or memory.
     #[must_use]
     pub fn is_limit(self) -> bool {
         [ENOMEM, ENFILE, EMFILE].contains(&self.0)

@@ -15,8 +15,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Checks that a span is no longer than a message and lies inside its region. `is_inside` returns whether a span of
-    /// whole words lies inside. An empty span is always valid.
+    /// Checks that a span is no longer than `max_message_bytes` and lies inside its region. `is_inside` returns whether
+    /// a span of whole words lies inside. An empty span is always valid.
     ///
     /// # Errors
     /// [`PostError::TooLong`], [`PostError::Misaligned`], [`PostError::OutOfLocalRegion`].

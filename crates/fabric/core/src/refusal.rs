@@ -11,8 +11,8 @@ pub struct Refusal {
     pub peer: Option<ProcessId>,
     /// Address of the other end. `None` on fabrics without addresses; the reason then names both ends.
     pub at: Option<SocketAddr>,
-    /// `true` if the other end is at that peer's address or has proved its identity. `false` if it only claims to be
-    /// that peer.
+    /// `true` if the other end uses the address of `peer` or has proved its identity. `false` if it only claims to be
+    /// `peer`.
     pub certain: bool,
     /// Another process that the reason is about. Its name is printed after the reason. Without an address, `other` may
     /// equal `peer`. The name is then printed before the reason, which contains no name.

@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 /// Decides which work requests of one queue pair are signalled, so that the send queue is never overrun, and reports
 /// when the source of an unsignalled request may be reused.
 ///
-/// A send queue of depth `d` gets a signalled request every `d / 2` posts. Its completion proves that it and the
-/// unsignalled requests before it are done. It proves nothing about earlier signalled requests, whose completions may
-/// come later on fabrics that complete out of order.
+/// A send queue of depth `d` gets a signalled request every `d / 2` posts. The completion of a signalled request proves
+/// that this request and the unsignalled ones directly before it are done. It proves nothing about earlier signalled
+/// requests, whose completions may come later on fabrics that complete out of order.
 #[derive(Clone, Debug)]
 pub struct SendQueue {
     depth: u32,
     posted: u64,
     signalled_up_to: u64,
     completed: u64,
-    /// Signalled requests that may still be outstanding, or have an outstanding one before them. The flag is `true` if
-    /// the request has completed.
+    /// Ids of signalled requests that may still be outstanding, or that follow an outstanding one. The flag is `true`
+    /// if the request has completed.
     signalled: VecDeque<(u64, bool)>,
 }
 
@@ -26,7 +26,7 @@ impl SendQueue {
     /// If `depth` is 0.
     #[must_use]
     pub fn new(depth: u32) -> Self {
-        assert!(depth > 0, "a send queue has at least one place");
+        assert!(depth > 0, "a send queue has at least one slot");
         let signalled = VecDeque::with_capacity(depth as usize);
         SendQueue { depth, posted: 0, signalled_up_to: 0, completed: 0, signalled }
     }
@@ -63,8 +63,8 @@ impl SendQueue {
         self.posted
     }
 
-    /// Records the completion of request `id`. It and everything before it are done once all earlier signalled requests
-    /// have completed. An id beyond all posted requests marks all of them as done.
+    /// Records the completion of request `id`. This request and all requests before it are done once all earlier
+    /// signalled requests have completed. An id beyond all posted requests marks all of them as done.
     #[inline]
     pub fn completed(&mut self, id: u64) {
         if id > self.posted {

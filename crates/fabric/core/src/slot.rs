@@ -1,4 +1,4 @@
-//! A sealed record at a fixed location, overwritten with ever higher laps. It holds values of which only the newest
+//! A sealed record at a fixed location, overwritten with ever higher laps. A slot holds values of which only the newest
 //! counts, such as cumulative credits.
 
 use crate::memory::{LINE_WORDS, Ordering, Word};
@@ -65,7 +65,7 @@ impl SlotReader {
     /// the slot.
     #[inline]
     pub fn read<const N: usize>(&mut self, shared: &[Word]) -> Option<[u64; N]> {
-        const { assert!(HEADER_WORDS + N <= LINE_WORDS, "a slot is one line") }
+        const { assert!(HEADER_WORDS + N <= LINE_WORDS, "a slot fits in one cache line") }
         // Most polls find nothing new.
         if shared.get(1)?.load(Ordering::Acquire) <= self.lap {
             return None;

@@ -26,7 +26,7 @@ fn write(memory: &[Word; WORDS], record: [u64; WORDS], order: [usize; WORDS]) {
     }
 }
 
-/// Checks that a record that validates is one that was sealed, however far its words have landed.
+/// Checks that the reader accepts only a complete sealed record, whichever of its words have landed.
 fn never_a_mixture(order: [usize; WORDS]) {
     loom::model(move || {
         let seal = Seal::new(ProcessId(1), 5);

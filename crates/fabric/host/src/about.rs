@@ -79,9 +79,8 @@ impl About {
         Some(About { cluster, name, file, directory, meeting, me, addresses: text.collect() })
     }
 
-    /// Returns the start parameters that a process of this user has published. A process may run several members of
-    /// several clusters, and thus publish several sets of parameters: the first one for which `is_it` returns true
-    /// counts.
+    /// Returns the first start parameters of process `pid` for which `is_it` returns true. A process that runs several
+    /// members publishes several sets of parameters. Only processes of this user are readable.
     pub(crate) fn of(pid: i32, is_it: impl Fn(&About) -> bool) -> Option<About> {
         if pid <= 0 {
             return None;

@@ -1,4 +1,5 @@
-//! The configuration of a seat (a process's socket, directories and locks), and the errors of taking it.
+//! The configuration of a seat (a process's socket, directories and locks), and the reasons why a process cannot take a
+//! seat.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -118,7 +119,9 @@ pub enum StartError {
         processes: u16,
     },
     /// The limits of the process's fabric are out of range.
-    #[error("messages of {message_bytes} bytes, {max_regions} regions: both are above 0, regions up to 1048576")]
+    #[error(
+        "messages of {message_bytes} bytes, {max_regions} regions: both numbers must be above 0, and regions at most 1048576"
+    )]
     Limits {
         /// Configured size of a message, in bytes.
         message_bytes: u32,
@@ -199,7 +202,7 @@ pub fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
 
 fn as_pid(pid: i32) -> String {
     match pid {
-        0 => "in another PID namespace or too busy to be asked".to_owned(),
+        0 => "in another PID namespace or too busy to answer".to_owned(),
         pid => format!("as pid {pid}"),
     }
 }

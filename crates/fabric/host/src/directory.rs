@@ -88,7 +88,7 @@ pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
     let is = match fs::symlink_metadata(path) {
         Ok(is) => is,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(wrong(format!("cannot look at the directory: {error}"))),
+        Err(error) => return Err(wrong(format!("cannot inspect the directory: {error}"))),
     };
     let (uid, mode) = (geteuid().as_raw(), is.mode() & 0o7777);
     if !is.is_dir() {
@@ -98,7 +98,7 @@ pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
         return Err(wrong(format!("belongs to user {}, this process runs as {uid}; choose another", is.uid())));
     }
     if mode & 0o077 != 0 {
-        return Err(wrong(format!("others may enter it (mode {mode:04o}); run: chmod 700 {}", path.display())));
+        return Err(wrong(format!("other users may enter it (mode {mode:04o}); run: chmod 700 {}", path.display())));
     }
     Ok(true)
 }
@@ -122,7 +122,7 @@ pub(crate) fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
             Err(error) => return Err(system(format!("lock {}", path.display()))(error)),
         }
     }
-    let ours = fstat(&fd).map_err(system("look at the locked directory"))?;
+    let ours = fstat(&fd).map_err(system("inspect the locked directory"))?;
     let there = fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.st_dev, ours.st_ino));
     Ok(there.then_some(fd))
 }
@@ -151,7 +151,7 @@ pub fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<Pat
 }
 
 /// Removes the sockets that dead processes with the id `me` left in a cluster's directory. Returns the pid of a running
-/// process that owns one of them, or 0 if its pid is unknown.
+/// process with that id, 0 if its pid is unknown, or `None` if there is no such process.
 fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError> {
     let unknown = |source| StartError::System { what: format!("look for processes in {}", cluster.display()), source };
     let sockets = match sockets_of(cluster, me) {
@@ -169,7 +169,7 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
                 let _ = fs::remove_file(&path);
                 let _ = fs::remove_file(path.with_extension(BESIDE));
             }
-            // This error says nothing about the other process, so its socket must stay.
+            // This error does not show whether the other process is running, so its socket must stay.
             Err(error) => return Err(system(format!("connect to {}", path.display()))(error)),
         }
     }

@@ -8,19 +8,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Shell janitor. It waits for the end of its input, which the kernel closes when the parent ends.
+/// Script of a janitor that runs in `/bin/sh`. It waits for the end of its input, which the kernel closes when the
+/// parent ends.
 const SCRIPT: &str = r#"trap "" HUP INT TERM; read -r x; rm -f "$1" "${1%.sock}.ctl"; rmdir "$2" && rmdir "$3""#;
 /// Extension of the file beside a socket. The file is removed with the socket.
 pub(crate) const BESIDE: &str = "ctl";
-/// The program of this process, even after its file was replaced.
+/// Path of the program that this process runs. The path stays valid after the program's file was replaced.
 const SELF: &str = "/proc/self/exe";
 
 /// The argument that makes this program a janitor.
 static ARGUMENT: OnceLock<&str> = OnceLock::new();
 
-/// Makes this program its own janitor. Later starts run this program with `argument` and three paths, and the program
-/// must then call [`clean_up`] with the paths. Otherwise the janitor is `/bin/sh`, which small images lack. Only the
-/// first call has an effect.
+/// Makes this program its own janitor. Each later janitor is this program, started with `argument` and three paths; the
+/// program must then call [`clean_up`] with the paths. Without this call the janitor is `/bin/sh`, which small images
+/// lack. Only the first call has an effect.
 pub fn become_janitor_by(argument: &'static str) {
     let _ = ARGUMENT.set(argument);
 }

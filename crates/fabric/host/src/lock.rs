@@ -1,8 +1,8 @@
 //! The lock on a process id of a user's cluster: a listening abstract Unix socket, which is no file.
 //!
-//! No other process can remove it, and the kernel frees it when its process ends. A process whose socket was removed
-//! from its directory still holds the lock, so no second process with its id starts. Abstract sockets belong to a
-//! network namespace. Processes in different namespaces do not see each other's locks; they detect each other only by
+//! No other process can remove the lock, and the kernel frees it when its process ends. A process whose socket was
+//! removed from its directory still holds the lock, so no second process with its id starts. Abstract sockets belong to
+//! a network namespace. Processes in different namespaces do not see each other's locks; they detect each other only by
 //! the sockets in the directory.
 
 use std::os::fd::OwnedFd;

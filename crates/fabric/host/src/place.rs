@@ -56,7 +56,10 @@ impl StandingSeat {
             }
         };
         let thread = thread::Builder::new().name("place".to_owned()).spawn(watch);
-        thread.map_err(|source| StartError::System { what: "start a thread for its socket".to_owned(), source })?;
+        thread.map_err(|source| StartError::System {
+            what: "start the thread that maintains the socket".to_owned(),
+            source,
+        })?;
         Ok(StandingSeat { held, beside })
     }
 

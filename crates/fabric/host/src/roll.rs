@@ -99,7 +99,7 @@ pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
         me: config.me,
         addresses: source.addresses.clone(),
     };
-    let about = about.publish().map_err(system("write down what this process was told"))?;
+    let about = about.publish().map_err(system("publish the start parameters of this process"))?;
     Ok(Enrolment::Done(Some(Enrolled { lock, _about: about })))
 }
 

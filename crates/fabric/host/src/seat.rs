@@ -306,7 +306,10 @@ impl Seat {
                 Err(error) => drop(first.get_or_insert(error)),
             }
         }
-        Err(first.unwrap_or_else(|| StartError::Directory { path: PathBuf::new(), reason: "is nowhere".to_owned() }))
+        Err(first.unwrap_or_else(|| StartError::Directory {
+            path: PathBuf::new(),
+            reason: "no directory is configured".to_owned(),
+        }))
     }
 
     fn listen_at(&mut self, at: &Whereabouts) -> Result<Option<OwnedFd>, StartError> {

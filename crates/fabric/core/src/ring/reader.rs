@@ -8,7 +8,7 @@ use crate::seal::{Seal, record_cells};
 /// A validated record, in private memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Length of the payload, bytes.
+    /// Length of the payload, in bytes.
     pub bytes: usize,
     /// Offset of the record from the beginning of the ring, in words, for readers that keep a mirror.
     pub word: usize,

@@ -11,7 +11,8 @@ pub struct Place {
     pub offset: u64,
     /// Number of words to write.
     pub words: usize,
-    /// Position of the cell after the record. The record's cells are free for reuse when the credit reaches it.
+    /// Position of the cell after the record. The record's cells are free for reuse when the credit reaches this
+    /// position.
     pub end: u64,
 }
 
@@ -86,7 +87,11 @@ impl RingWriter {
     /// If the payload exceeds the maximum of the ring.
     #[inline]
     pub fn seal_unless(&mut self, bytes: usize, record: &mut [u64], sealed: bool) -> Option<Place> {
-        assert!(bytes <= self.geometry.max_payload(), "record of {bytes} bytes in a ring of {}", self.max_payload());
+        assert!(
+            bytes <= self.geometry.max_payload(),
+            "a record of {bytes} bytes exceeds the maximum of {}",
+            self.max_payload()
+        );
         if !self.has_room(bytes) {
             return None;
         }
