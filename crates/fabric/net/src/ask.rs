@@ -27,11 +27,12 @@ pub const PURPOSE: &str = "ask";
 pub const MAX_QUESTION: usize = 64;
 /// Maximum length of an answer, in bytes.
 pub const MAX_ANSWER: usize = MAX_PARTS * MAX_PART;
-/// Maximum number of parts of an answer. `MAX_PART` is the maximum length of a part, in bytes.
+/// Maximum number of parts of an answer.
 const MAX_PARTS: usize = 64;
 /// Error text if no packet returns. A dead host and a program that accepts no connections look alike.
 const SILENCE: &str =
-    "nothing comes back; or a program that takes no connections has the address (`ss -ltnp` on that host)";
+    "no packet returns; or a program that accepts no connections has the address (`ss -ltnp` on that host)";
+/// Maximum length of a part, in bytes.
 const MAX_PART: usize = 480;
 
 /// The process to query, and its address.
@@ -54,7 +55,7 @@ pub enum AskError {
     #[error("nobody listens there")]
     Nobody,
     /// The host accepted the connection, but the process did not answer in time.
-    #[error("it is there and does not answer in time")]
+    #[error("it accepted the connection and does not answer in time")]
     Silent,
     /// No packet from the host arrived.
     #[error("its host cannot be reached from here: {0}")]
@@ -100,7 +101,7 @@ pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<
         match answer.take(part) {
             Ok(true) => return Ok(answer.bytes),
             Ok(false) => {}
-            Err(Garbage) => return Err(AskError::Other("its answer makes no sense")),
+            Err(Garbage) => return Err(AskError::Other("its answer is malformed")),
         }
     }
 }
@@ -114,7 +115,7 @@ fn next(frames: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
         }
         if frames.dead {
             let closed = AskError::Other(
-                "it closed the connection: it refuses, and its log says why; or it runs another release; or it is another program",
+                "it closed the connection: it refused, and its log says why; or it runs another release; or it is another program",
             );
             return Err(frames.fault.as_ref().map_or(closed, why));
         }
@@ -161,8 +162,9 @@ pub(crate) fn parts(answer: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
 /// An answer that is being assembled from its parts.
 #[derive(Debug, Default)]
 struct Assembly {
-    /// Number of parts, once it is known. `here` is the number of parts received.
+    /// Number of parts, once it is known.
     all: Option<u8>,
+    /// Number of parts received.
     here: u8,
     bytes: Vec<u8>,
 }

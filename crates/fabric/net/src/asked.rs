@@ -10,7 +10,7 @@ use crate::hello::Session;
 
 /// Maximum number of connections at a time. A further one replaces the oldest.
 const MOST: usize = 32;
-/// Maximum duration of such a connection.
+/// Maximum duration of a connection of a querying program.
 const LONGEST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]

@@ -29,8 +29,8 @@ pub struct NetConfig {
     /// Names of the processes' hosts in the configuration, by process. A name is resolved again at every attempt to
     /// connect, so its entry in `addresses` may be missing. If `names` is empty, `addresses` does not change.
     pub names: Vec<Option<HostName>>,
-    /// `true` if peers that knew an earlier life of a process refuse its next life. It is for protocols in which no
-    /// process may lose its memory.
+    /// `true` if peers that knew an earlier life of a process refuse its next life. Protocols in which no process may
+    /// lose its memory need this.
     pub one_life: bool,
     /// Maximum size of all regions of this process together, in bytes.
     pub max_bytes: u64,
@@ -106,7 +106,7 @@ pub enum StartError {
     #[error("{0} has no address in the table of {1} processes")]
     NoAddress(ProcessId, usize),
     /// A name is empty or too long.
-    #[error("{what} name {name:?}: it has 1 to 64 bytes")]
+    #[error("invalid {what} name {name:?}: it must have 1 to 64 bytes")]
     Name {
         /// `cluster` or `fabric`.
         what: &'static str,
@@ -114,7 +114,7 @@ pub enum StartError {
         name: String,
     },
     /// The socket for control connections could not be opened.
-    #[error("cannot listen for bootstrap connections at {address}: {source}")]
+    #[error("cannot listen for control connections at {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,

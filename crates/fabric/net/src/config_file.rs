@@ -18,7 +18,7 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<String> {
     // One byte above the limit reveals a longer file, so an endless file is not read to its end.
     std::fs::File::open(path)?.take(max_bytes + 1).read_to_string(&mut text)?;
     if text.len() as u64 > max_bytes {
-        let what = format!("it is longer than {max_bytes} bytes, which no configuration is");
+        let what = format!("it is longer than {max_bytes} bytes, the maximum for a configuration");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     Ok(text)
@@ -64,7 +64,8 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// Classifies the message of the parser. An unknown wording loses the specific remedy, never the message.
+    /// Classifies the message of the parser. A message with an unknown wording becomes a [`Flaw::Syntax`], which keeps
+    /// the message and has a general remedy.
     fn of(message: &str) -> Flaw {
         let quoted = || message.split('`').nth(1).unwrap_or_default().to_owned();
         if message.starts_with("unknown field") {

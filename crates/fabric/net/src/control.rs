@@ -61,7 +61,7 @@ pub(crate) struct Peer {
     life: Option<u64>,
     /// `true` if the kernel reported that the process at the other end closed the connection or ended.
     pub(crate) died: bool,
-    /// The first life by which this peer was known.
+    /// The first life of this peer that connected.
     first_life: Option<u64>,
     pub(crate) offers: HashMap<Service, Offer>,
     /// `true` if the peer's last message reports that another process with this process's id is connected.
@@ -139,7 +139,7 @@ impl Control {
         }
     }
 
-    /// Returns whether any peer that may still connect is not connected yet.
+    /// Returns whether a handshake is in progress or a peer is not connected.
     pub(crate) fn is_connecting(&self) -> bool {
         !self.newcomers.is_empty()
             || self.peers.iter().enumerate().any(|(n, peer)| peer.frames.is_none() && n != self.me.process.index())
@@ -231,8 +231,8 @@ impl Control {
     fn accept(&mut self) {
         for _ in 0..MAX_NEWCOMERS {
             let Ok((stream, from)) = self.listener.accept() else { break };
-            // Connections that this process dialled are at most as many as there are peers, and do not count. If silent
-            // strangers fill the list, the oldest unauthenticated one is dropped.
+            // Connections that this process dialled do not count, because there is at most one per peer. If connections
+            // from outside fill the list, the oldest of them is dropped.
             let is_stranger = |newcomer: &Newcomer| newcomer.expected.is_none();
             let strangers = self.newcomers.iter().filter(|newcomer| is_stranger(newcomer)).count();
             if strangers >= MAX_NEWCOMERS
@@ -432,7 +432,7 @@ impl Control {
 /// Returns the refusal for a failed handshake.
 fn refused(fault: Fault) -> Refused {
     match fault {
-        Fault::NoHello => Refused::passing("it speaks something else: another program has that address".to_owned()),
+        Fault::NoHello => Refused::passing("it speaks another protocol: another program has that address".to_owned()),
         Fault::Release => Refused::lasting("it runs another release of Stentor: run the same on all".to_owned()),
         Fault::Another(other) => {
             let reason = "another process answers there; correct the addresses, or what is started where. It is";
@@ -451,7 +451,7 @@ fn reach(one: &str, other: &str) -> bool {
 
 /// Returns the reason why a restarted process is refused, and the remedy.
 pub(crate) fn started_again() -> &'static str {
-    "it has forgotten what it must not; stop all processes and start them anew"
+    "it has lost its memory, which this cluster does not allow; stop all processes and start them anew"
 }
 
 #[cfg(test)]
@@ -524,7 +524,7 @@ mod tests {
                 return (listener, waiting);
             }
             waiting.push(stream);
-            assert!(waiting.len() < 64, "the queue has no end");
+            assert!(waiting.len() < 64, "the queue is unbounded");
         }
     }
 
@@ -542,8 +542,8 @@ mod tests {
         })
     }
 
-    /// Pumps all until one of the first one's events satisfies `last`. Returns the peers that the first one lost and
-    /// that joined it.
+    /// Pumps all processes until an event of the first process satisfies `last`. Returns the peers that joined the
+    /// first process and that it lost.
     fn until(controls: &mut [Control], last: fn(&PeerEvent) -> bool) -> Vec<String> {
         let since = Instant::now();
         let mut heard = Vec::new();
@@ -564,7 +564,7 @@ mod tests {
 
     /// Simulates a cut link that lasts until the peer gives up waiting for an answer.
     #[test]
-    fn a_peer_whose_end_of_the_connection_is_gone_replaces_it() {
+    fn a_peer_that_lost_its_end_of_the_connection_replaces_it() {
         let [a, b, _] = three();
         let mut controls = [a, b];
         let joined = |event: &PeerEvent| matches!(event, PeerEvent::Joined(_));
@@ -572,7 +572,7 @@ mod tests {
         while !controls[1].is_linked(ProcessId(0)) {
             controls[1].pump();
         }
-        // Its socket stays open, so the first process detects nothing.
+        // The second process's socket stays open, so the first process detects nothing.
         let _unheard = controls[1].peers[0].frames.take();
         assert_eq!(until(&mut controls, joined), ["lost p1", "joined p1"]);
         assert!(!controls[0].peers[1].died, "it lives");
@@ -663,7 +663,7 @@ mod tests {
         own.set_nonblocking(true).unwrap();
         here.set_nonblocking(true).unwrap();
         let at = here.local_addr().unwrap();
-        // It listens only at the second address of its name, and this process started with the first.
+        // The peer listens only at the second address of its name, and this process started with the first.
         let elsewhere = SocketAddr::new(IpAddr::from([127, 0, 0, 2]), at.port());
         let addresses = vec![Some(elsewhere), Some(own.local_addr().unwrap())];
         let names = Names::of_interfaces(vec![elsewhere, at]);
@@ -697,7 +697,7 @@ mod tests {
         while dialled.len() < 2 {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
             for newcomer in &control.newcomers {
-                assert!(newcomer.handshake.frames.is_behind(), "nobody can have taken it");
+                assert!(newcomer.handshake.frames.is_behind(), "no process can have accepted it");
                 dialled.insert(newcomer.handshake.frames.socket.local_addr().unwrap());
             }
         }

@@ -48,7 +48,7 @@ pub struct SessionPeer {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SessionError {
     /// A name is empty or too long.
-    #[error("{what} name {name:?}: it has 1 to {MAX_NAME} bytes")]
+    #[error("invalid {what} name {name:?}: it must have 1 to {MAX_NAME} bytes")]
     Name {
         /// `cluster` or `purpose`.
         what: &'static str,
@@ -79,10 +79,10 @@ pub enum SessionError {
     #[error("the other end does not answer: is it running, and does nothing in between drop TCP?")]
     NoAnswer,
     /// The other end closed the session: it ended, or refused the session.
-    #[error("the other end closed the line: it ended, or refused; its own messages say why")]
+    #[error("the other end closed the session: it ended or refused the session; its messages say why")]
     Closed,
     /// The connection broke.
-    #[error("the line broke ({}): {reason}", if *.silent { "the other end is silent" } else { "by the network or the other end" })]
+    #[error("the connection broke ({}): {reason}", if *.silent { "the other end is silent" } else { "by the network or the other end" })]
     Broke {
         /// `true` if the other end was silent for too long, and may still be running.
         silent: bool,
@@ -90,7 +90,7 @@ pub enum SessionError {
         reason: String,
     },
     /// The first frame is not a hello.
-    #[error("the other end speaks something else: is its address and port the right one?")]
+    #[error("the other end speaks another protocol: are its address and port right?")]
     NoHello,
     /// The other end has another key.
     #[error("the other end does not have the cluster's key: give both the same")]
@@ -112,7 +112,7 @@ pub enum SessionError {
     #[error("a message of {0} bytes: {MAX_MESSAGE} at most")]
     TooLong(usize),
     /// The handshake is not complete.
-    #[error("the other end has not answered yet: send when the line is ready")]
+    #[error("the other end has not answered yet: send when the session is ready")]
     NotReady,
 }
 
@@ -393,7 +393,7 @@ mod tests {
             if message.is_some() || session.is_dead() {
                 return message;
             }
-            assert!(since.elapsed() < Duration::from_secs(10), "nothing came");
+            assert!(since.elapsed() < Duration::from_secs(10), "no message arrived");
         }
     }
 

@@ -52,7 +52,7 @@ impl FrameStream {
     }
 
     /// Returns whether the connection ended because the other end closed it, or the other end's kernel does not know
-    /// it. It does not count if the other end was silent for too long, or sent an invalid frame.
+    /// it. Returns `false` if the other end was silent for too long, or sent an invalid frame.
     pub(crate) fn was_closed(&self) -> bool {
         self.closed
             || self

@@ -1,4 +1,4 @@
-//! The buffer of inline data until the WRITEs that carry it are done.
+//! A buffer that holds inline data until the WRITEs that carry it are done.
 //!
 //! A device that merges WRITEs copies their inline data into its own memory, one after the other, so that the data of
 //! adjacent WRITEs is also adjacent. This type allocates ranges of that memory; the device owns the memory.
@@ -28,7 +28,7 @@ impl InlineRing {
     }
 
     /// Returns the size of a memory in which `count` sources of at most `longest` bytes each always fit, whatever their
-    /// lengths. Up to one source may be wasted at the end of the memory, and again at the next end.
+    /// lengths. Space of up to one source may stay unused at the end of the memory. Two such gaps may exist at a time.
     #[must_use]
     pub fn bytes_for(count: u64, longest: u64) -> u64 {
         (count + 2) * longest

@@ -9,11 +9,11 @@
 //! at intervals. It gets [`Event`](stentor_fabric::Event)s, and the [`Remotes`] that peers have granted.
 //!
 //! # The life of a queue pair
-//! Both ends offer theirs ([`Offer`]), with a connection id that counts its lives. An end that has the other's offer
-//! can receive ([`Transport::meet`]) and announces that. An end that gets this announcement can send
-//! ([`Transport::ready`]). So no packet is sent before the other end accepts it. An end that breaks is withdrawn. The
-//! withdrawal breaks the other end a little later, because earlier packets may still be in flight. A new offer, and the
-//! end of the control connection, break it in the same way.
+//! Both processes offer their ends ([`Offer`]), each with a connection id that counts the lives of the end. An end that
+//! has the other's offer can receive ([`Transport::meet`]) and announces that. An end that gets this announcement can
+//! send ([`Transport::ready`]). So no packet is sent before the other end accepts it. An end that breaks is withdrawn.
+//! The withdrawal breaks the other end a little later, because earlier packets may still be in flight. A new offer, and
+//! the end of the control connection, break the other end in the same way.
 #![forbid(unsafe_code)]
 
 pub mod ask;

@@ -24,7 +24,7 @@ pub(crate) enum Message {
     Again,
     /// The sender of a set has left a generation of it, and asks whether the peer has left it, too.
     Ask { set: u16, generation: u64 },
-    /// No write of that generation lands at the sender of this message any more.
+    /// No write of this generation of the set lands at the sender of this message any more.
     Left { set: u16, generation: u64 },
 }
 
@@ -67,8 +67,8 @@ pub struct Pair {
     pub reads: u8,
     /// `true` if packets may arrive in runs, whose IPv4 identifications count from 0.
     pub runs: bool,
-    /// `true` if its IPv4 packets have individual identifications, as those of cards and kernels. Otherwise the
-    /// identifications are 0, or those of a run.
+    /// `true` if the IPv4 packets of this end have individual identifications, as those of cards and kernels. Otherwise
+    /// the identifications are 0, or those of a run.
     pub identified: bool,
 }
 

@@ -25,7 +25,7 @@ pub const VERSION: u16 = 1;
 pub const PURPOSE: &str = "observe";
 /// Maximum number of connections that wait to be handed over. A further one replaces the oldest.
 const MOST: usize = 32;
-/// Maximum time that a connection waits for that. Some processes accept no observers.
+/// Maximum time that a connection waits to be handed over. Some processes accept no observers.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Seals and verifies the frames of one connection. Frames are numbered and have a direction, so none can be changed,
@@ -118,12 +118,12 @@ impl Dial {
         }
         let frames = &self.handshake.frames;
         if frames.dead {
-            let closed = AskError::Other("it closed the connection: it refuses, and its log says why");
+            let closed = AskError::Other("it closed the connection: it refused, and its log says why");
             return Err(frames.fault.as_ref().map_or(closed, why));
         }
         if self.handshake.is_late() {
             let taken = frames.socket.peer_addr().is_ok();
-            let nothing = || AskError::Unreachable("nothing comes back".to_owned());
+            let nothing = || AskError::Unreachable("no packet returns".to_owned());
             return Err(if taken { AskError::Silent } else { nothing() });
         }
         Ok(Dialled::Waits(Box::new(self)))

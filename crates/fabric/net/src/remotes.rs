@@ -84,7 +84,7 @@ impl Remotes {
     }
 
     /// Returns the grant of a region that was resolved earlier, or `None` if it was revoked or granted again since
-    /// then, or never existed. It is for fabrics that refuse requests while posting.
+    /// then, or never existed. Fabrics that check the grant while posting call this.
     #[inline]
     #[must_use]
     pub fn granted(&self, region: &RemoteRegion) -> Option<Granted> {

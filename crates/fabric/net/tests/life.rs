@@ -223,7 +223,7 @@ fn ends_that_do_not_fit_are_refused_and_wait() {
     pairing.at(A).transport.opaque = true;
     pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
-    pairing.refused("offered a queue pair that cannot be: another kind");
+    pairing.refused("offered a queue pair that cannot be connected: another kind");
     let mut pairing = Pairing::new(|_| {});
     pairing.at(A).connect(B, QpConfig { kind: QpKind::Unreliable, ..CONFIG }).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
@@ -266,8 +266,8 @@ fn a_new_life_forgets_that_the_peer_has_met_the_last_one() {
     pairing.until("B has met A", |both| both.processes.iter().flatten().all(tried));
     let since = Instant::now();
     pairing.until("A has heard of it", |_| since.elapsed() > Duration::from_millis(20));
-    // B's end breaks, and the call `meet` fails in its next life. At A, `meet` succeeds from now on, but A must wait
-    // until B is ready.
+    // B's end breaks, and the call `meet` fails in its next life. At A, `meet` now succeeds, but A must wait until B is
+    // ready.
     let own = pairing.at(B);
     own.transport.broken.push(qp);
     own.transport.refuses = Some("meet");
@@ -302,8 +302,8 @@ impl Pairing {
     }
 }
 
-/// Otherwise each end would connect to one that the other has abandoned, and break the other's new connection, for
-/// ever.
+/// A new life waits for a new offer of the peer. If it connected to an end that has met the last life, each end would
+/// connect to one that the other has abandoned, and break the other's new connection, for ever.
 #[test]
 fn a_life_does_not_meet_an_end_that_has_met_the_last_one() {
     let mut pairing = Pairing::new(|_| {});
@@ -322,7 +322,7 @@ fn a_life_does_not_meet_an_end_that_has_met_the_last_one() {
     pairing.settle();
 }
 
-/// B had no end for the service when the offer arrived, and A's process has ended.
+/// A's offer arrives before B has an end for the service, and A's process ends.
 #[test]
 fn an_offer_received_together_with_the_loss_of_its_process_is_not_met() {
     let mut pairing = Pairing::new(|_| {});

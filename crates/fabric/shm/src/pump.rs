@@ -369,8 +369,8 @@ impl ShmFabric {
         let first = self.control.peers[theirs.process.index()].first_life;
         if self.config.one_life && first.is_some_and(|first| first != theirs.life) {
             return Err(format!(
-                "{theirs}, {pid}, was started again since {me} met it: it has forgotten what it must not; stop all processes and \
-                 start them anew"
+                "{theirs}, {pid}, was started again since {me} met it: it has lost its memory, which this cluster does not allow; \
+                 stop all processes and start them anew"
             ));
         }
         newcomer.identity = Some(theirs);

@@ -27,16 +27,17 @@ pub(crate) struct Connection {
     with: Option<(u32, End)>,
     /// Time at which the peer reported its end as broken. Its earlier packets may still be in flight.
     withdrawn: Option<Instant>,
-    /// Connection id of a peer's life to which this one could not be connected, and the time of the last attempt.
+    /// Connection id of the peer's offer to which this end could not be connected, and the time of the last attempt.
     unmet: Option<(u32, Instant)>,
-    /// `true` if the peer has connected to this life before this end has connected to the peer's life.
+    /// `true` if the peer has connected its end to this life. The peer may do so before this end has connected to the
+    /// peer's end.
     is_met: bool,
-    /// Index of the fan-out set whose local end this is. There is no peer then.
+    /// Index of the fan-out set of which this queue pair is the local end; `None` if the queue pair has a peer.
     pub(crate) set: Option<usize>,
 }
 
 impl Connection {
-    /// Creates a queue pair without a life.
+    /// Creates a queue pair whose first life has not begun.
     fn new((peer, service): (ProcessId, Service), config: QpConfig, set: Option<usize>) -> Connection {
         Connection {
             peer,
@@ -58,14 +59,15 @@ impl Connection {
     }
 }
 
-/// Interval between attempts to connect to an offer: a missing route, port or address may appear.
+/// Interval between attempts to connect to an offer. A missing route, port or address may become available.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Maximum delay of packets relative to the control connection.
+/// Time after a peer's withdrawal before this end breaks. Packets that the peer sent before the withdrawal may arrive
+/// that much later.
 const GRACE: Duration = Duration::from_millis(30);
 
 impl<S: Sets> ConnectionManager<S> {
-    /// Creates an end. `make` creates the fabric's part of it for the given id. If the first life does not begin, the
-    /// id is used again.
+    /// Creates an end. `make` creates the fabric's part of it for the given id. If the first life cannot begin, the
+    /// next queue pair gets the same id.
     ///
     /// # Errors
     /// Returns a [`ConnectError`], which may be that of `make`.
@@ -130,7 +132,7 @@ impl<S: Sets> ConnectionManager<S> {
         self.connections[qp.index()].state = state;
     }
 
-    /// Adds a queue pair without a life that is this process's end of a fan-out set.
+    /// Adds this process's end of a fan-out set, as a queue pair whose first life has not begun.
     pub fn add_set(&mut self, config: QpConfig, set: usize) -> QpId {
         let qp = QpId(self.connections.len() as u32);
         self.connections.push(Connection::new((NOBODY, Service(0)), config, Some(set)));
@@ -224,7 +226,7 @@ impl<S: Sets> ConnectionManager<S> {
         if let Err(error) = transport.meet(QpId(index as u32), ours, &with.1) {
             self.connections[index].unmet = Some((connection_id, Instant::now()));
             if !known {
-                self.control.refuse_peer(peer, format!("it offered a queue pair that cannot be: {error}"));
+                self.control.refuse_peer(peer, format!("it offered a queue pair that cannot be connected: {error}"));
             }
             return;
         }
@@ -251,7 +253,8 @@ impl<S: Sets> ConnectionManager<S> {
                 self.control.events.push_back(Event::Connected { qp, peer });
             }
             Err(error) => {
-                self.control.refuse_peer(peer, format!("the queue pair that it has met cannot be: {error}"));
+                self.control
+                    .refuse_peer(peer, format!("a queue pair that it has connected cannot become ready: {error}"));
                 self.break_connection(transport, index, Status::Flushed);
             }
         }
@@ -296,12 +299,12 @@ impl<S: Sets> ConnectionManager<S> {
         match message {
             Message::Taken => {
                 let reason =
-                    "it says that another process is connected in this one's place: give each process an id of its own";
+                    "it reports that another process is connected under this process's id: give each an id of its own";
                 self.control.refuse_peer(peer, reason.to_owned());
             }
             Message::Again => {
                 self.control.peers[peer.index()].dial_later();
-                let reason = format!("it knew this process before this one was started again: {}", started_again());
+                let reason = format!("it was connected to an earlier start of this process: {}", started_again());
                 self.control.refuse_peer(peer, reason);
             }
             Message::Offer(offer) => self.hear_offer(transport, peer, offer),
@@ -324,8 +327,8 @@ impl<S: Sets> ConnectionManager<S> {
                 if own.is_with(connection_id) && own.state != QpState::Error {
                     own.withdrawn.get_or_insert_with(Instant::now);
                 }
-                // The peer had connected to this end and has dropped that connection. Nothing has arrived at this end
-                // yet, so offer it again.
+                // The peer had connected to this end and has dropped that connection. This end has not connected to the
+                // peer yet, so it is offered again.
                 if own.with.is_none() && own.state == QpState::Connecting {
                     self.offer(index);
                 }
@@ -412,10 +415,10 @@ impl<S: Sets> ConnectionManager<S> {
         (own.state, own.withdrawn, own.unmet) = (QpState::Error, None, None);
         let (peer, service, connection_id) = (own.peer, own.service, own.connection_id);
         own.with = None;
-        // The peer's offer was only for this life: the peer's end may have connected to it, whether or not this end has
-        // connected to the peer's. If the next life connected to that offer, each end would be connected to an end that
-        // the other has abandoned, and this could repeat for ever. A peer that has connected to no end offers again
-        // when it receives the withdrawal.
+        // The peer's offer is valid only for the life that has just broken: the peer's end may have connected to that
+        // life, whether or not this end has connected to the peer's. If the next life connected to that offer, each end
+        // would be connected to an end that the other has abandoned, and this could repeat for ever. A peer that has
+        // connected to no end offers again when it receives the withdrawal.
         self.control.peers[peer.index()].offers.remove(&service);
         if peer != self.me {
             self.control.tell(peer, &Message::Withdraw { service, connection_id });

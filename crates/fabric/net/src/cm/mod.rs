@@ -149,7 +149,7 @@ impl<S: Sets> ConnectionManager<S> {
         peer == self.me || peer.index() < self.processes && self.control.is_linked(peer)
     }
 
-    /// Returns whether any peer that may still connect is not connected yet.
+    /// Returns whether a handshake is in progress, or a peer or the switch of the fan-out sets is not connected.
     #[must_use]
     pub fn is_connecting(&self) -> bool {
         self.control.is_connecting() || self.sets.is_connecting()

@@ -1,4 +1,4 @@
-//! Fan-out sets: queue pairs whose other end is no process, but a device in the network that copies each write.
+//! Fan-out sets: queue pairs whose other end is not a process but a device in the network that copies each write.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,8 +13,8 @@ use super::transport::Transport;
 pub const NO_SETS: PostError = PostError::Unsupported("multicast by the network");
 const NO_SET: PostError = PostError::Unsupported("copies by the network on a queue pair that is no set");
 
-/// All fan-out sets of a process, and how it joins and leaves them. The connection manager calls these functions. The
-/// defaults are those of a fabric without sets.
+/// The fan-out sets of a process, and the operations on them, which the connection manager calls. The default methods
+/// are those of a fabric without sets.
 ///
 /// `set` is the index that was passed to [`ConnectionManager::add_set`]. A generation of a set is one connection of its
 /// members: the switch begins a new one whenever a member joins, leaves or fails.
@@ -81,7 +81,7 @@ pub trait Sets: Sized {
         let _ = (cm, transport);
     }
 
-    /// Handles the question of a set's sender whether this process has left a generation that the sender has left. The
+    /// Handles the question of a set's sender that has left a generation: has this process left it, too? The
     /// implementation answers with [`say_left`](ConnectionManager::say_left) once this process has left it.
     fn asked_to_leave(
         cm: &mut ConnectionManager<Self>,

@@ -57,7 +57,7 @@ impl Bell {
 mod tests {
     use super::*;
 
-    /// Returns the number of system calls since the last call.
+    /// Returns the number of writes to the eventfd since the last call of this function.
     fn rings(bell: &Bell) -> u64 {
         let mut count = [0; 8];
         io::read(&bell.event, &mut count).map_or(0, |_| u64::from_ne_bytes(count))

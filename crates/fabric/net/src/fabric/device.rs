@@ -235,8 +235,8 @@ pub trait Device: Transport + Sized {
     /// Returns the capabilities of the device, which never change.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Creates a queue pair. Its first life begins later. If that fails, the fabric passes the same id for the next
-    /// queue pair.
+    /// Creates a queue pair, whose first life begins later. If that life cannot begin, the fabric passes the same id
+    /// for the next queue pair.
     ///
     /// # Errors
     /// Returns the reason why the queue pair cannot be created, with the remedy.
@@ -289,13 +289,13 @@ pub trait Device: Transport + Sized {
     /// Posts a request to a send queue.
     ///
     /// # Errors
-    /// [`PostError::SendQueueFull`], or an error that the queue pair has just broken. The call then has no effect.
+    /// [`PostError::SendQueueFull`], or an error because the queue pair has just broken. The call then has no effect.
     fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError>;
 
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`PostError::RecvQueueFull`], or an error that the queue pair has just broken. The call then has no effect.
+    /// [`PostError::RecvQueueFull`], or an error because the queue pair has just broken. The call then has no effect.
     fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError>;
 
     /// Posts a tagged receive. It is called only if [`Capabilities::tagged`] is true.
@@ -338,7 +338,7 @@ pub trait Device: Transport + Sized {
     /// Prepares for a sleep of the process.
     fn begin_wait(&mut self) {}
 
-    /// Does the work of a device that has no processor, while its process would sleep.
+    /// Performs pending work before the process sleeps, for devices that run on the processor of their process.
     fn work(&mut self) {}
 
     /// Returns whether a write has landed or a request has completed since [`arm`](Device::arm).

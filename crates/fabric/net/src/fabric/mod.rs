@@ -30,7 +30,7 @@ use regions::Regions;
 
 /// One process of a cluster on a device.
 pub struct NetFabric<D: Device> {
-    // Dropped first: it uses none of the other fields.
+    // The device is dropped first, because it is the first field. It uses none of the other fields.
     device: D,
     capabilities: Capabilities,
     cm: ConnectionManager<D::Sets>,
@@ -139,7 +139,8 @@ impl<D: Device> NetFabric<D> {
         too_deep.map_or(Ok(()), |(what, asked, limit)| Err(ConnectError::TooDeep { what, asked, limit }))
     }
 
-    /// Returns the state as posts see it: a queue pair may have just broken.
+    /// Returns the state of a queue pair for a post. The device may have detected a break that the connection manager
+    /// has not recorded yet.
     #[inline]
     fn state_of(&self, qp: QpId) -> Option<QpState> {
         let known = self.cm.state(qp)?;

@@ -127,7 +127,7 @@ impl<D: Device> NetFabric<D> {
         let fence = match self.device.fence(region, peer) {
             Ok(fence) => fence,
             Err(_) => {
-                // A device still uses the memory; without queue pairs none does.
+                // The device still uses the memory. It no longer does when the queue pairs to the peer are broken.
                 self.cm.break_all(&mut self.device, peer);
                 self.device.fence(region, peer).map_err(|reason| AccessError::System { region, reason })?
             }

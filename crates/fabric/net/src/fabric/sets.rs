@@ -5,8 +5,8 @@ use stentor_fabric::{Completion, ConnectError, QpConfig, QpId, SetSpec};
 use super::{Device, NetFabric};
 use crate::Sets;
 
-/// Maximum number of bytes posted to a set that may wait for a change of its member list, plus one write of maximum
-/// length.
+/// Maximum number of posted bytes that may wait while the member list of a set changes, not counting one write of
+/// maximum length.
 const HELD: usize = 64 << 10;
 
 impl<D: Device> NetFabric<D> {
@@ -30,7 +30,7 @@ impl<D: Device> NetFabric<D> {
                 out[count] = flushed;
                 count += 1;
             }
-            // Completions that sets keep for themselves free their slots for later completions.
+            // Completions that a set consumes are not reported. Later completions move to their slots in `out`.
             let begin = count;
             for place in begin..begin + taken {
                 let done = out[place];

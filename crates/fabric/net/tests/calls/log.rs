@@ -1,11 +1,11 @@
-//! The list of calls: by step, and in each step by process, because the order between two processes depends on the
-//! scheduler.
+//! The list of recorded calls, ordered by step and within a step by process. The order of calls of two processes
+//! depends on the scheduler and is therefore not recorded.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// If this variable is set, the file is recorded again.
+/// Environment variable. If it is set, the test records the file again.
 const RECORD: &str = "STENTOR_RECORD";
 
 struct Log {
@@ -60,7 +60,7 @@ pub(crate) fn compare(file: &Path, crate_name: &str, test: &str) {
         std::fs::write(file, fresh).unwrap();
     }
     let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    let how = format!("If that is meant, run {RECORD}=1 cargo test -p {crate_name} --test {test}");
+    let how = format!("If the change is intended, run {RECORD}=1 cargo test -p {crate_name} --test {test}");
     let mut step = "";
     let (mut was, mut is) = (recorded.lines(), fresh.lines());
     for number in 1.. {

@@ -159,7 +159,7 @@ impl<F: Fabric> Pair<F> {
     pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let until = Instant::now() + PATIENCE;
         while !done(self) {
-            assert!(Instant::now() < until, "{what} does not come after\n{}", last());
+            assert!(Instant::now() < until, "{what} does not arrive after\n{}", last());
             std::thread::sleep(Duration::from_micros(100));
         }
     }
