@@ -1,4 +1,4 @@
-//! The bench of the cases: a testbed whose completions and events are collected.
+//! The environment of the cases: a testbed, with the completions and events that were collected from it.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -21,12 +21,12 @@ pub(super) enum Stop {
 
 pub(super) type Outcome<R = ()> = Result<R, Stop>;
 
-/// Fails unless `holds`.
+/// Returns a failure unless `holds` is true.
 pub(super) fn check(holds: bool, what: impl FnOnce() -> String) -> Outcome {
     if holds { Ok(()) } else { Err(Stop::Fail(what())) }
 }
 
-/// Fails unless `got` equals `expected`.
+/// Returns a failure unless `got` equals `expected`.
 pub(super) fn same<V: PartialEq + Debug>(what: &str, got: &V, expected: &V) -> Outcome {
     check(got == expected, || format!("{what}: expected {expected:?}, got {got:?}"))
 }
@@ -73,7 +73,7 @@ impl<T: Testbed> Bed<T> {
 
     pub(super) fn check_size(&self, processes: usize) -> Outcome {
         check(self.testbed.processes() >= processes, || {
-            format!("the testbed has {} processes, asked for {processes}", self.testbed.processes())
+            format!("the testbed has {} processes, but the case needs {processes}", self.testbed.processes())
         })
     }
 
@@ -163,7 +163,7 @@ impl<T: Testbed> Bed<T> {
         self.testbed.advance();
     }
 
-    /// Runs enough rounds for everything in flight to arrive, usually.
+    /// Runs so many rounds that everything in flight has usually arrived.
     pub(super) fn settle(&mut self) {
         for _ in 0..self.testbed.settling() {
             self.round();

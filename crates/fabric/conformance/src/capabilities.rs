@@ -9,7 +9,7 @@ use stentor_fabric::{
 pub(super) fn constant_and_sane<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let first = bed.at(A).capabilities().clone();
     check(!first.name.is_empty(), || "a fabric without a name".to_string())?;
-    check(first.max_send_depth > 0 && first.max_recv_depth > 0, || format!("queues without places: {first:?}"))?;
+    check(first.max_send_depth > 0 && first.max_recv_depth > 0, || format!("queues without slots: {first:?}"))?;
     check(first.max_message_bytes >= 64 * 1024, || {
         format!("messages of at most {} bytes: 64 KiB are needed", first.max_message_bytes)
     })?;
@@ -52,7 +52,7 @@ pub(super) fn honest<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 /// Checks the claim of ordered bytes. A fabric that claims no more than rule 2 passes at once.
 pub(super) fn bytes_in_order_if_claimed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
-    // The claim is about writes that land at the process that makes it.
+    // The capability describes writes that land at the process that claims it.
     if !bed.at(B).capabilities().ordered_bytes {
         return Ok(());
     }

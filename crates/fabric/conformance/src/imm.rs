@@ -83,10 +83,11 @@ pub(super) fn receives_are_bounded<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("one receive too many", &bed.at(B).post_recv(link.b, NOTHING, 508), &full)?;
     notify(bed, link, 0, (remote, 0))?;
     bed.expect(B, link.b, 500, (Opcode::RecvWriteImm, Status::Success))?;
-    called("post_recv into the place that is free", bed.at(B).post_recv(link.b, NOTHING, 508))
+    called("post_recv into the free slot", bed.at(B).post_recv(link.b, NOTHING, 508))
 }
 
-/// More notifications than receives: each waits for a receive, in order, and none is lost.
+/// Sends more notifications than receives are posted. Each notification waits for a receive, in order, and none is
+/// lost.
 pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link, remote) = setup(bed)?;
     let (count, mut posted, mut got, mut done) = (28, 2, Vec::new(), Vec::new());

@@ -81,18 +81,18 @@ pub trait Testbed {
         let _ = (from, to);
     }
 
-    /// Number of repetitions of operations that must work any number of times.
+    /// Returns the number of repetitions of operations that must work any number of times.
     fn repeats(&self) -> u64 {
         8
     }
 
-    /// Number of [`advance`](Testbed::advance)s after which everything in flight has usually arrived.
+    /// Returns the number of [`advance`](Testbed::advance)s after which everything in flight has usually arrived.
     fn settling(&self) -> usize {
         500
     }
 
-    /// Maximum number of [`advance`](Testbed::advance)s to wait for an event or a condition. The longest wait is for a
-    /// queue pair that breaks after its retries.
+    /// Returns the maximum number of [`advance`](Testbed::advance)s to wait for an event or a condition. The longest
+    /// wait is for a queue pair that breaks after its retries.
     fn patience(&self) -> usize {
         40_000
     }

@@ -15,8 +15,8 @@ fn post<T: Testbed>(bed: &mut Bed<T>, qp: QpId, id: u64, verb: Verb<'_>, signall
     called("post", bed.at(A).post(qp, WorkRequest { id, verb, signalled }))
 }
 
-/// Writes inline data and spans of a region, of different lengths and in runs of different lengths, as for records of a
-/// ring.
+/// Writes inline data and spans of a region, as for records of a ring. The lengths differ, and so do the numbers of
+/// adjacent WRITEs.
 pub(super) fn everything_lands_and_is_reported_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (words, depth) = (24 << 10, 64);
     let region = bed.region(B, A, 1, words, Some(Access::Write))?;
@@ -120,8 +120,8 @@ pub(super) fn other_requests_keep_their_places<T: Testbed>(bed: &mut Bed<T>) -> 
     bed.eventually("the last values", |bed| bed.words(B, region)[..2] == [last | 1, last | 3])
 }
 
-/// The first request of a refused WRITE is reported as refused, and each other one as flushed. The queue pair works
-/// again after a reset.
+/// If a merged WRITE is refused, its first request is reported as refused, and each other one as flushed. The queue
+/// pair works again after a reset.
 pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let region = bed.region(B, A, 1, 64, Some(Access::Write))?;
     let link = merging(bed, 16)?;
@@ -165,7 +165,7 @@ pub(super) fn every_part_of_a_refused_one_is_named<T: Testbed>(bed: &mut Bed<T>)
     bed.eventually("what was posted after the reset", |bed| bed.words(B, region)[8..14] == [1, 2, 3, 4, 5, 6])
 }
 
-/// Unflushed requests are flushed as errors when the connection ends.
+/// Requests that no `flush` has passed to the network fail when the connection ends.
 pub(super) fn nothing_is_left_of_a_connection_that_ends<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, depth) = (bed.region(B, A, 1, 64, Some(Access::Write))?, 8);
     let link = merging(bed, depth)?;

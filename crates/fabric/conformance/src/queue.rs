@@ -45,11 +45,7 @@ pub(super) fn bounded_and_freed_by_signalled<T: Testbed>(bed: &mut Bed<T>) -> Ou
         called("post", bed.try_post(A, link.a, n, write(&[1; 8], remote, 0), false))?;
     }
     bed.settle();
-    same(
-        "unsignalled requests keep their places",
-        &bed.try_post(A, link.a, 9, write(&[0; 8], remote, 2), true),
-        &full,
-    )?;
+    same("unsignalled requests keep their slots", &bed.try_post(A, link.a, 9, write(&[0; 8], remote, 2), true), &full)?;
     check(bed.take_any(A).is_none(), || "an unsignalled success was reported".to_string())?;
     same("state", &bed.at(A).state(link.a), &QpState::Ready)?;
     same("a word that only refused requests named", &bed.word(B, region, 2), &0)

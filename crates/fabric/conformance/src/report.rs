@@ -9,9 +9,9 @@ use super::bed::{Outcome, Stop};
 pub enum Verdict {
     /// The fabric kept the contract.
     Passed,
-    /// The fabric does not claim this capability.
+    /// The case was skipped, because the fabric lacks this capability.
     Skipped(&'static str),
-    /// Description of the expected and the actual behaviour.
+    /// The fabric violated the contract. The text describes the expected and the actual behaviour.
     Failed(String),
 }
 

@@ -11,11 +11,11 @@ use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, Stop, called, check, same};
 use stentor_fabric::{Access, Fabric, Opcode, Status, Wake};
 
-/// A sleep that only a wake-up ends in time.
+/// Timeout of a sleep that a wake-up must end earlier.
 const LONG: Duration = Duration::from_secs(10);
-/// Maximum duration of a sleep that was ended, on a busy machine.
+/// Maximum duration of a sleep that a wake-up ends, on a busy machine.
 const ENDED: Duration = Duration::from_secs(2);
-/// Maximum duration of the best of several wake-ups.
+/// Maximum duration of the fastest of several wake-ups.
 const PROMPT: Duration = Duration::from_millis(20);
 
 /// Lets time pass and polls only A, while `goes_on` returns true.
@@ -70,7 +70,7 @@ pub(super) fn times_out<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     rests(bed, || (), "on an idle fabric")
 }
 
-/// Checks that a sleep lasts its whole time after `before`, which is no reason to end it. Spurious wake-ups are allowed
+/// Checks that a sleep lasts its whole time although `before` was called first. Spurious wake-ups are allowed
 /// occasionally, but not always.
 fn rests<T: Testbed>(bed: &mut Bed<T>, mut before: impl FnMut(), what: &str) -> Outcome {
     for _ in 0..20 {
@@ -150,7 +150,7 @@ pub(super) fn wakes_between_arming_and_sleeping_count<T: Testbed>(bed: &mut Bed<
     Ok(())
 }
 
-/// An awake process is not woken: its check after arming finds what was stored.
+/// A wake before arming does not end the next sleep, because the check after arming finds the stored work.
 pub(super) fn wakes_before_arming_do_not<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.link(16, 4)?;
     bed.settle();

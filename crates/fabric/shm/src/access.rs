@@ -103,7 +103,8 @@ impl ShmFabric {
         let own = &mut self.data.regions[region.index()];
         if let (Some(fd), Some(access), None) = (&own.fd, own.granted, own.sealed_for) {
             let sealed = if access == Access::Read { memfd::finish_read_only(fd) } else { memfd::finish(fd) };
-            sealed.map_err(|error| AccessError::System { region, reason: format!("sealing: {error}") })?;
+            sealed
+                .map_err(|error| AccessError::System { region, reason: format!("cannot seal its memory: {error}") })?;
             own.sealed_for = Some(access);
         }
         Ok(())
@@ -125,7 +126,7 @@ impl ShmFabric {
             Ok(())
         });
         if let Err(reason) = told {
-            self.control.refuse_named(peer, &format!("cannot be given region {purpose:?}: {reason}"));
+            self.control.refuse_named(peer, &format!("cannot be granted region {purpose:?}: {reason}"));
         }
     }
 
@@ -167,7 +168,7 @@ impl ShmFabric {
         let (bytes, populate) = (self.data.regions[region.index()].spec.bytes, self.config.populate);
         let failed = |error: io::Errno| AccessError::System {
             region,
-            reason: format!("no fresh memory: {}", OsError(error.raw_os_error()).with_remedy()),
+            reason: format!("cannot allocate fresh memory: {}", OsError(error.raw_os_error()).with_remedy()),
         };
         let (memory, fd) = shareable(bytes, populate).map_err(failed)?;
         gate::close(self.generation(region));

@@ -31,7 +31,7 @@ impl BareMemory {
     /// Allocates zeroed words.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn create(words: usize) -> io::Result<Self> {
         let fd = memfd::create("stentor-bare", (words * WORD) as u64)?;
         memfd::finish(&fd)?;
@@ -42,17 +42,18 @@ impl BareMemory {
     /// Maps words that another process created and whose descriptor it passed on.
     ///
     /// # Errors
-    /// If the descriptor does not refer to such memory, or the error of the system call.
+    /// Returns an error if the descriptor does not refer to `words` words of such memory, or the error of the system
+    /// call.
     pub fn adopt(fd: OwnedFd, words: usize) -> io::Result<Self> {
         memfd::verify(fd.as_fd(), (words * WORD) as u64).map_err(io::Error::other)?;
         let memory = Arc::new(Mapping::shared(fd.as_fd(), words, true)?);
         Ok(BareMemory { fd, memory })
     }
 
-    /// Returns a descriptor to pass on.
+    /// Returns a descriptor of the memory, which can be passed to another process.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
     }
@@ -74,12 +75,12 @@ impl BareMemory {
         store_bytes(bytes, &self.words()[first..first + bytes.len() / WORD]);
     }
 
-    /// Makes the kernel mark the last word when the calling thread ends, and wake a process that sleeps on it. The word
-    /// changes now, too. The required memory is never freed. A thread may call this once, and must not use robust
-    /// mutexes, because the kernel keeps one list for each thread.
+    /// Makes the kernel mark the last word when the calling thread ends, and wake a process that sleeps on it. This
+    /// call also changes the word. The list that it gives to the kernel is never freed. A thread may call this once,
+    /// and must not use robust mutexes, because the kernel keeps one list for each thread.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn hold_last(&self) -> io::Result<()> {
         Ok(RobustList::new(Arc::clone(&self.memory), 1).hold_for_good()?)
     }
@@ -87,7 +88,7 @@ impl BareMemory {
     /// Sleeps while the low half of a word is `seen`, until [`wake`](BareMemory::wake) or for at most `longest`.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     ///
     /// # Panics
     /// If the word does not exist. [`wake`](BareMemory::wake), [`arm`](BareMemory::arm) and [`doze`](BareMemory::doze)
@@ -102,12 +103,12 @@ impl BareMemory {
 
     /// Wakes all processes that sleep on a word.
     pub fn wake(&self, word: usize) {
-        // If nobody waits there, nothing needs to be done.
+        // If no process waits on the word, nothing needs to be done.
         let _ = futex::wake(self.memory.futex_at(word), futex::Flags::empty(), i32::MAX as u32);
     }
 
-    /// Announces in this process's own word that it is about to sleep. The caller must check everything once more after
-    /// this.
+    /// Announces in a word of this process that the process is about to sleep. After this call, the caller must check
+    /// for work once more before it sleeps.
     pub fn arm(&self, word: usize) {
         doorbell::arm(&self.words()[word], FUTEX);
     }
@@ -115,7 +116,7 @@ impl BareMemory {
     /// Sleeps on an armed word until it is rung, or for at most `longest`, then disarms it.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn doze(&self, word: usize, longest: Duration) -> io::Result<()> {
         let slept = if self.words()[word].load(Ordering::Acquire) == FUTEX {
             self.sleep(word, FUTEX as u32, longest)

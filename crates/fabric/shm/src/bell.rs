@@ -19,8 +19,8 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Announces to the peer that something landed, in this process's word of the peer's wait page. The caller must
-    /// have made its stores before.
+    /// Announces a flush to the peer, in this process's word of the peer's wait page. The caller must have made its
+    /// stores before.
     #[inline]
     pub(crate) fn announce(&self, me: ProcessId, announcement: u64) {
         if let Some(word) = self.word.words().get(1 + me.index()) {
@@ -40,7 +40,7 @@ impl Bell {
     #[cold]
     fn wake(&self, how: u64) {
         if how == FUTEX {
-            // Nobody waits there, or the page is unmapped: neither needs handling.
+            // If no process waits on the word, or the page is unmapped, nothing needs to be done.
             let _ = futex::wake(self.word.futex(), futex::Flags::empty(), 1);
         } else {
             socket::send_wake(&self.socket);

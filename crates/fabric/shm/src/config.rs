@@ -20,7 +20,7 @@ pub struct ShmConfig {
     pub version: u16,
     /// Id of this process.
     pub me: ProcessId,
-    /// Name of this process for people, of the same characters as the cluster's name.
+    /// Name of this process in messages and file names, of the same characters as the cluster's name.
     pub name: String,
     /// Number of processes of the cluster, clients included.
     pub processes: u16,

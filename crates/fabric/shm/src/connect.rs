@@ -220,7 +220,10 @@ impl ShmFabric {
 }
 
 fn no_queue(error: io::Errno) -> String {
-    format!("has no queue here: {}", OsError(error.raw_os_error()).with_remedy())
+    format!(
+        "cannot be connected, because no memory for a queue can be allocated: {}",
+        OsError(error.raw_os_error()).with_remedy()
+    )
 }
 
 fn make_queue(shape: Shape) -> io::Result<(Mapping, Arc<OwnedFd>)> {

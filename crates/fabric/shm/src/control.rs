@@ -20,9 +20,10 @@ use stentor_host::Seat;
 
 /// Maximum number of refusals that are kept until the user asks for them.
 const MAX_REFUSALS: usize = 64;
-/// Pauses between two attempts to reach absent peers, growing from the first to the second.
+/// Shortest and longest pause between two attempts to reach absent peers. The pause grows from the first to the second.
 pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// Time during which an absent peer is expected any moment. After it, a process that waits for the peer sleeps deeper.
+/// Time for which an absent peer is expected to connect at any moment. After this time, a process that waits for the
+/// peer sleeps on its wait word again, not on its control sockets.
 pub(crate) const EAGER: Duration = Duration::from_secs(3);
 /// Pause after a refusal, because the peer would refuse again.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(500);
@@ -93,14 +94,14 @@ pub(crate) struct Control {
     pub(crate) control_words: u32,
     pub(crate) next_dial: Instant,
     pub(crate) dial_pause: Duration,
-    /// Time until which queue pairs that are not ready are expected to become ready any moment.
+    /// Time until which queue pairs that are not ready are expected to become ready at any moment.
     pub(crate) eager_until: Instant,
     pub(crate) last_pump: Instant,
     /// Time before which no connection is accepted, after a failed attempt.
     pub(crate) next_accept: Instant,
     /// Time at which offers that failed for lack of a queue are repeated.
     pub(crate) next_offers: Option<Instant>,
-    /// Removes the socket when it is dropped.
+    /// The seat of this process. It removes the socket when it is dropped.
     pub(crate) seat: Seat,
 }
 
@@ -143,7 +144,7 @@ impl Control {
         });
     }
 
-    /// Records that peers are expected to connect any moment.
+    /// Records that peers are expected to connect at any moment.
     pub(crate) fn expect_connections(&mut self) {
         self.dial_pause = DIAL_PAUSE.0;
         self.eager_until = Instant::now() + EAGER;
@@ -169,8 +170,8 @@ impl Control {
         }
     }
 
-    /// Records a refusal whose reason describes the peer. Readers who know the peer's name put it in front of the
-    /// reason.
+    /// Records a refusal whose reason lacks its subject, the peer ("cannot be dialled"). The peer's name is printed in
+    /// front of the reason.
     pub(crate) fn refuse_named(&mut self, peer: ProcessId, reason: &str) {
         self.refuse(Some(peer), reason.to_owned());
         if let Some(last) = self.refusals.back_mut().filter(|last| last.peer == Some(peer) && last.reason == reason) {

@@ -31,7 +31,7 @@ pub(crate) fn store(to: &[Word], word: impl Fn(usize) -> u64) {
     second.store(word(1), Ordering::Release);
 }
 
-/// Does what [`store`] does with words of a region. `from` must have at least as many words as `to`.
+/// Stores words of a region, with the guarantees of [`store`]. `from` must have at least as many words as `to`.
 ///
 /// # Panics
 /// If `from` has fewer words.
@@ -49,7 +49,7 @@ pub(crate) fn store_words(from: &[Word], to: &[Word]) {
     to_second.store(second.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// Does what [`store`] does with whole words given as bytes. The lengths must be equal.
+/// Stores bytes as whole words, with the guarantees of [`store`]. The lengths must be equal.
 #[inline]
 pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
     let (words, _) = from.as_chunks::<WORD>();
@@ -88,7 +88,7 @@ mod pairs {
         (aligned && std::arch::is_x86_feature_detected!("avx")).then_some(to.len() / 2 * PAIR)
     }
 
-    /// Stores everything, the first pair last. `bytes` is the result of [`split`].
+    /// Stores all words, the first pair last. `bytes` is the result of [`split`].
     #[inline]
     pub(super) fn store(from: &[[u8; WORD]], to: &[Word], bytes: usize) {
         assert!(from.len() == to.len() && to.len() >= WORTH && bytes == to.len() / 2 * PAIR);
@@ -158,7 +158,7 @@ mod pairs {
     }
 
     pub(super) fn store(_from: &[[u8; WORD]], _to: &[Word], _bytes: usize) {
-        unreachable!("nothing goes by pairs here")
+        unreachable!("`split` returns `None`")
     }
 }
 

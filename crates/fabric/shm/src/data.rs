@@ -15,7 +15,7 @@ use crate::remote::Remotes;
 #[derive(Clone, Copy, Debug)]
 struct Finished {
     completion: Completion,
-    /// Number of the work request, or 0 for a receive. Polling the completion frees the places of all requests up to
+    /// Number of the work request, or 0 for a receive. Polling the completion frees the slots of all requests up to
     /// this number.
     number: u64,
     epoch: u32,
@@ -45,8 +45,8 @@ pub(crate) struct Data {
     listens: bool,
     finished: VecDeque<Finished>,
     me: ProcessId,
-    /// Value that peers see change when this process has flushed to them. The lower half counts flushes, the upper half
-    /// messages, so that a peer that was only written to need not check its queues.
+    /// Value that this process stores at a peer when it has flushed to the peer. The lower half counts flushes, the
+    /// upper half messages, so that a peer that was only written to need not check its queues.
     announcement: u64,
 }
 
@@ -92,7 +92,7 @@ impl Data {
         self.heard = self.heard.and(heard);
     }
 
-    /// Adds the peers that `poll_hint` found. The owner calls that in every round.
+    /// Adds the peers that `poll_hint` found. The owner of the fabric calls `poll_hint` in every round.
     #[inline]
     pub(crate) fn listen(&mut self, heard: PollHint) {
         self.listens = true;
@@ -105,7 +105,7 @@ impl Data {
         !(self.listens && self.heard.is_nothing() || self.receivers.is_empty())
     }
 
-    /// Returns the peers whose queues must be checked, and resets them.
+    /// Returns the peers whose queues must be checked, and clears their set.
     #[inline]
     pub(crate) fn take_heard(&mut self) -> PollHint {
         if self.listens { std::mem::replace(&mut self.heard, PollHint::NOTHING) } else { PollHint::ANYBODY }
@@ -128,7 +128,7 @@ impl Data {
         self.qps[index].mark(index, &mut self.dirty);
     }
 
-    /// Checks and completes what was posted, and wakes sleeping peers, with one full fence for all.
+    /// Checks and completes the posted requests, and wakes sleeping peers, with one full fence for all of them.
     #[inline]
     pub(crate) fn flush(&mut self) {
         if self.deferring > 0 {

@@ -10,7 +10,7 @@ use crate::qp::{NONE, SendEntry};
 use crate::queue::{Header, Readiness, RecordKind};
 use crate::remote::Remote;
 
-/// Marks the message queue, where otherwise the slot of a region is stored. Records of the queue are ordered after all
+/// Value that denotes the message queue in place of the slot of a region. Records of the queue are ordered after all
 /// earlier stores.
 const QUEUE: u32 = NONE - 1;
 
@@ -48,8 +48,8 @@ impl Data {
         Outcome::Done
     }
 
-    /// Finds the region, and checks earlier stores to another region. Returns `None` if the work request has been
-    /// reported.
+    /// Finds the region, and checks earlier stores to another region. Returns `None` if the work request has failed and
+    /// was reported.
     fn open(
         &mut self,
         index: usize,

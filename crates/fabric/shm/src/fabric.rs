@@ -23,8 +23,8 @@ use crate::life::{Life, LifeWord};
 use crate::mapping::Mapping;
 use crate::message::{FORMAT, Identity};
 
-/// Returns the size of the page that peers ring, in bytes: the wait word, and one word for each process, which counts
-/// its flushes to this one.
+/// Returns the size of the wait page, in bytes. The page has the wait word, and one word for each process, which counts
+/// the flushes of that process to this one.
 pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
     ((1 + u64::from(processes)) * WORD as u64).next_multiple_of(4096)
 }
@@ -68,7 +68,7 @@ impl ShmFabric {
     /// Starts a process of a cluster, so that its peers can connect.
     ///
     /// # Errors
-    /// See [`StartError`]. A failed start leaves nothing behind.
+    /// Returns a [`StartError`]. A failed start leaves nothing behind.
     pub fn start(config: ShmConfig) -> Result<ShmFabric, StartError> {
         config.check()?;
         let (seat, listener) = Seat::take(&config.seat())?;
@@ -328,10 +328,10 @@ impl Fabric for ShmFabric {
     fn poll_hint(&mut self) -> PollHint {
         let heard = if self.data.is_quiet() { PollHint::NOTHING } else { PollHint::COMPLETIONS };
         self.listened = self.listened.wrapping_add(1);
-        // Checks all queues now and then, so that a peer that fails to announce its messages is only delayed.
+        // All queues are checked now and then, so that messages that a peer fails to announce are only delayed.
         let late = self.listened.is_multiple_of(ROUNDS_PER_LOOK);
         self.data.listen(if late { PollHint::ANYBODY } else { PollHint::NOTHING });
-        // Most calls find no change and need not find out whose it is.
+        // Most calls find no change. Only if there is one, the changed words are identified.
         let (counts, mut changed) = (&self.wait_page.words()[1..=self.heard.len()], 0);
         for (count, before) in counts.iter().zip(&self.heard) {
             changed |= count.load(Ordering::Acquire) ^ before;

@@ -14,15 +14,15 @@ use stentor_fabric::memory::{Ordering, Word, fence};
 /// preserve.
 const MAX_PASSES: usize = 8;
 
-/// Closes the gate for the writer. Everything that the writer counts as done after this is in a copy that is made after
-/// this.
+/// Closes the gate for the writer. A copy that is made after this call contains every write that the writer counts as
+/// done.
 #[inline]
 pub fn close(generation: &Word) {
     generation.store(generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
 }
 
-/// Returns whether the writer's stores before its last full fence count.
+/// Returns whether the writer's stores before its last full fence count as done.
 #[inline]
 pub fn is_open(generation: u64, granted: u64) -> bool {
     generation == granted

@@ -15,7 +15,7 @@ impl std::fmt::Display for Identity {
 /// other end dialled, which only processes with larger ids do.
 ///
 /// # Errors
-/// The reason, which names both sides and the remedy.
+/// Returns the reason, which names both sides and the remedy.
 pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Option<ProcessId>) -> Result<(), String> {
     let pid = Named(pid);
     let differ = |what: &str, mine_is: String, theirs_is: String, remedy: &str| {
@@ -62,13 +62,13 @@ pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Op
 /// Checks that the other end, process `pid`, runs as the same user, `mine`.
 ///
 /// # Errors
-/// The reason.
+/// Returns the reason.
 pub(crate) fn compare_users(me: &Identity, mine: u32, pid: i32, theirs: u32) -> Result<(), String> {
     if mine == theirs {
         return Ok(());
     }
     let pid = Named(pid);
-    Err(format!("{me} runs as user {mine}; {pid} runs as user {theirs} and is not let in: run both as one user"))
+    Err(format!("{me} runs as user {mine}; {pid} runs as user {theirs} and is refused: run both as one user"))
 }
 
 #[cfg(test)]

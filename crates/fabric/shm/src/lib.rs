@@ -22,10 +22,10 @@
 //!   nothing any more, so nothing old lands once both have offered. The process with the larger id looks for absent
 //!   peers every 20 ms.
 //! - **One process for each id**: an abstract Unix socket is the lock on (user, cluster, process). No cleaner of files
-//!   can remove it, and it disappears with its process. It holds within one network namespace. A second lock depends
-//!   only on the configuration file ([`Source`](stentor_host::Source)), so another directory or other addresses start
-//!   no second process ([`Running`](stentor_host::Running)). A process whose socket is removed recreates it within a
-//!   second, and [`ShmFabric::next_note`] reports that.
+//!   can remove the lock, and it disappears with its process. It is effective within one network namespace. A second
+//!   lock depends only on the configuration file ([`Source`](stentor_host::Source)), so another directory or other
+//!   addresses start no second process ([`Running`](stentor_host::Running)). A process whose socket is removed
+//!   recreates it within a second, and [`ShmFabric::next_note`] reports that.
 //! - **Namespaces**: processes in different PID namespaces can connect if they see the same directory. Lives are
 //!   distinguished by random numbers, never by pids.
 //! - **Access control**: sockets are in a directory with mode 0700, both ends check the other's user id, and a

@@ -1,4 +1,4 @@
-//! Reports of the death of a process, which the kernel makes to its peers.
+//! Detection of deaths: the kernel reports the death of a process to its peers.
 //!
 //! A process has a *life word* for each peer, at the end of its control page, which peers can only read. One of its
 //! threads, the *life thread*, holds all of them as robust futexes (`set_robust_list(2)`). When that thread ends, for
@@ -100,7 +100,7 @@ impl RobustList {
     /// that of its robust mutexes, or one of an earlier call.
     ///
     /// # Errors
-    /// The error of the system call. The words are 0 then.
+    /// Returns the error of the system call. All words are then 0.
     ///
     /// # Safety
     /// The kernel reads this list when the thread ends. The caller must keep the value until then.
@@ -139,7 +139,7 @@ fn address<T>(of: &T) -> usize {
 pub(crate) struct LifeWord {
     page: Arc<ReadMapping>,
     word: usize,
-    /// The initial value.
+    /// Value of the word when it was found.
     held: u32,
 }
 
@@ -186,11 +186,11 @@ impl Shared {
 
     fn change(&self) {
         self.changes.fetch_add(1, Ordering::Release);
-        // If nobody waits there, nothing needs to be done.
+        // If the thread does not wait, nothing needs to be done.
         let _ = futex::wake(&self.changes, futex::Flags::PRIVATE, 1);
     }
 
-    /// Wakes this process if it sleeps, in whichever way.
+    /// Wakes this process if it sleeps, on the wait word or on the control sockets.
     fn ring(&self) {
         fence(Ordering::SeqCst);
         if doorbell::ring(&self.wait_page.words()[0]) == FUTEX {
@@ -218,7 +218,7 @@ impl Shared {
     fn look(&self) -> (Vec<LifeWord>, bool) {
         let (mut watched, mut marked) = (self.watched(), false);
         watched.retain(|(_, word)| {
-            // The word is loaded only once: a mark between two loads would wake nobody.
+            // The word is loaded only once. A mark between two loads would be missed.
             let now = word.load();
             let has_died = now & libc::FUTEX_OWNER_DIED != 0;
             marked |= has_died;
@@ -284,7 +284,7 @@ impl Life {
     /// thread, peers notice the end of this process by its sockets, and this process notices theirs when it checks.
     ///
     /// # Errors
-    /// If the eventfd cannot be created.
+    /// Returns an error if the eventfd cannot be created.
     pub(crate) fn begin(control: &Arc<Mapping>, wait: &Arc<Mapping>, processes: u16) -> io::Result<Life> {
         let shared = Arc::new(Shared {
             list: RobustList::new(Arc::clone(control), usize::from(processes)),
@@ -328,7 +328,7 @@ impl Life {
             fence(Ordering::SeqCst);
             match doorbell::ring(&page.words()[0]) {
                 AWAKE => {}
-                // If nobody waits there any more, nothing needs to be done.
+                // If the process no longer waits, nothing needs to be done.
                 FUTEX => _ = futex::wake(page.futex(), futex::Flags::empty(), 1),
                 _ => _ = io::write(&signal, &1_u64.to_ne_bytes()),
             }

@@ -236,9 +236,9 @@ impl ShmFabric {
                 Err(error) => {
                     let me = &self.control.identity;
                     let error = OsError(error.raw_os_error()).with_remedy();
-                    let until = "peers cannot connect until then";
+                    let until = "peers cannot connect meanwhile";
                     self.control.next_accept = self.control.last_pump + ACCEPT_PAUSE;
-                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {until}"));
+                    self.control.refuse(None, format!("{me} cannot accept a connection: {error}; {until}"));
                     break;
                 }
             };
@@ -292,7 +292,7 @@ impl ShmFabric {
                     Received::Closed => return newcomer.link.dead = true,
                     Received::Torn(why) => {
                         let (me, pid) = (&self.control.identity, Named(newcomer.link.pid));
-                        Err(format!("{me} was sent by {pid} {why}"))
+                        Err(format!("{me} received from {pid} {why}"))
                     }
                 },
             };
@@ -348,7 +348,7 @@ impl ShmFabric {
             }
             (Message::Refuse(reason), _) => Err(reason),
             (Message::Wake, _) => Ok(None),
-            _ => Err(format!("{me} was greeted by {} with a message that comes later", Named(pid))),
+            _ => Err(format!("{me} was greeted by {} with a message that does not belong there", Named(pid))),
         }
     }
 
@@ -472,8 +472,8 @@ impl ShmFabric {
         }
     }
 
-    /// Returns whether connections are being made, so that the control sockets matter more than latency. This ends
-    /// after a while for a peer that does not connect.
+    /// Returns whether connections are being made, so that the control sockets matter more than latency. The result
+    /// becomes `false` after a while if a peer does not connect.
     pub(crate) fn is_connecting(&self) -> bool {
         !self.control.newcomers.is_empty()
             || self.data.qps.iter().any(|qp| qp.state == QpState::Connecting)

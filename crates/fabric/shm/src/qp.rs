@@ -44,11 +44,11 @@ pub(crate) struct Qp {
     pub(crate) service: Service,
     pub(crate) config: QpConfig,
     pub(crate) state: QpState,
-    /// Number of resets. Completions of requests from before a reset free no places after it.
+    /// Number of resets. Completions of requests from before a reset free no slots after it.
     pub(crate) epoch: u32,
     /// Number of work requests posted since the last reset.
     pub(crate) posted: u64,
-    /// Number of the work request up to which places are free.
+    /// Number of the last work request whose slot is free again.
     pub(crate) freed: u64,
     /// Slot of the peer's region that the requests in `unchecked` touched. There is only one at a time: it is checked
     /// before another region is touched, so that nothing takes effect after a request that failed (rule 1 of the fabric
@@ -58,7 +58,7 @@ pub(crate) struct Qp {
     /// `true` if one of the unchecked requests is signalled.
     pub(crate) reports: bool,
     pub(crate) deferred: VecDeque<Deferred>,
-    /// Time since which the first deferred request waits.
+    /// Time at which the first deferred request began to wait.
     pub(crate) waits_since: Option<Instant>,
     /// `true` if the queue pair is in the list for the next flush.
     pub(crate) dirty: bool,
@@ -133,7 +133,7 @@ impl Qp {
         }
     }
 
-    /// Takes a place in the send queue, and returns its number.
+    /// Occupies a slot of the send queue, and returns the number of the request.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {
         self.posted += 1;

@@ -113,7 +113,7 @@ impl Shape {
     }
 }
 
-/// Answer to the question whether a record can be pushed.
+/// The result of the check whether a record can be pushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readiness {
     /// The record can be pushed.
@@ -188,7 +188,7 @@ impl Producer {
     }
 }
 
-/// Error: the producer has stored values that no correct producer stores.
+/// The error that the producer has stored values that no correct producer stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbled;
 

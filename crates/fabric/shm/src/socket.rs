@@ -72,7 +72,7 @@ pub(crate) fn receive<'a>(socket: &OwnedFd, room: &'a mut Room) -> Received<'a> 
         }
     }
     if message.flags.contains(ReturnFlags::TRUNC) || message.bytes > MAX_MESSAGE {
-        return Received::Torn("bytes that are no message: more than any has");
+        return Received::Torn("bytes that are no message: more than the maximum");
     }
     if message.flags.contains(ReturnFlags::CTRUNC) {
         let why = "file descriptors that cannot be taken: raise the limit of open files of the process that refuses them (ulimit -n)";

@@ -18,7 +18,8 @@ use crate::fabric::ShmFabric;
 const LONGEST: Duration = Duration::from_millis(100);
 /// Minimum interval between two control plane rounds that are caused by sleeping.
 const PUMP_PAUSE: Duration = Duration::from_millis(1);
-/// Maximum duration of one sleep while work requests wait for receives, because the peer does not ring for those.
+/// Maximum duration of one sleep while work requests wait for receives, because the peer does not ring when it posts a
+/// receive.
 const DEFERRED: Duration = Duration::from_millis(1);
 
 impl ShmFabric {

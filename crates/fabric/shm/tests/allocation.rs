@@ -1,4 +1,4 @@
-//! The hot path does not allocate: the allocator of this program counts.
+//! Checks that the hot path does not allocate: the allocator of this program counts its calls.
 #![cfg(not(loom))]
 #![allow(unsafe_code, reason = "an allocator that counts")]
 

@@ -5,24 +5,25 @@
 pub struct Faults {
     /// Seed of all random choices.
     pub seed: u64,
-    /// Maximum number of polls for which a completion is held back, drawn for each completion. 0 holds none back and
-    /// keeps their order.
+    /// Maximum number of polls for which a completion is held back, drawn for each completion. If 0, no completion is
+    /// held back, and the order stays.
     pub hold_polls: u32,
-    /// Reorders tagged sends, and WRITE_WITH_IMMs if writes have no order, before they are posted. This emulates
-    /// fabrics that do not promise send-after-send.
+    /// `true` to reorder tagged sends, and WRITE_WITH_IMMs if writes have no order, before they are posted. This
+    /// emulates fabrics that do not promise send-after-send.
     pub arrivals: bool,
     /// Maximum number of completions that are kept until they are polled. Further completions are lost. With
     /// [`all_complete`](Faults::all_complete), exceeding this number overruns the queue instead.
     pub max_completions: u32,
-    /// Reorders signalled WRITEs and WRITE_WITH_IMMs before they are posted, and hides the order of writes from the
-    /// capabilities. With `all_complete`, unsignalled ones are reordered, too.
+    /// `true` to reorder signalled WRITEs and WRITE_WITH_IMMs before they are posted, and to hide the order of writes
+    /// from the capabilities. With `all_complete`, unsignalled ones are reordered, too.
     pub writes: bool,
-    /// Hides tagged messages from the capabilities.
+    /// `true` to hide tagged messages from the capabilities.
     pub untagged: bool,
     /// Maximum length of inline data in bytes, at most that of the fabric. 0 forces all data into registered memory.
     pub inline_bytes: u32,
-    /// Every request completes and occupies a slot of the completion queue, whether it is signalled or not. Polling
-    /// reports only the signalled ones, each after all unsignalled ones before it have been removed from the queue.
+    /// `true` if every request completes and occupies a slot of the completion queue, whether it is signalled or not.
+    /// Polling reports only the signalled ones, each after all unsignalled ones before it have been removed from the
+    /// queue.
     ///
     /// A process with more outstanding requests and receives than `max_completions` has overrun the queue, as if all
     /// had completed at once. Everything then fails with

@@ -111,7 +111,7 @@ impl Ledger {
         self.tidy();
     }
 
-    /// Removes and returns everything outstanding.
+    /// Removes and returns all outstanding requests and receives.
     pub(super) fn drain(&mut self) -> Vec<(QpId, u64, Opcode)> {
         let posted = self.posted.drain(..).flatten().map(|one| (one.qp, one.id, one.opcode));
         posted.chain(self.receives.drain(..)).collect()

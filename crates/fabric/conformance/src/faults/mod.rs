@@ -545,8 +545,8 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         Ok(qp)
     }
 
-    /// Posts at once: there is no order between the writes of a set and other requests, so reordering would test
-    /// nothing.
+    /// Posts the write without delay. There is no order between the writes of a set and other requests, so reordering
+    /// would test nothing.
     fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
         if !self.capabilities.hardware_multicast {
             return Err(PostError::Unsupported("multicast by the network"));

@@ -73,7 +73,7 @@ impl Drop for Child {
     }
 }
 
-/// Also the entry point of the child processes, which have a role.
+/// Child processes, which have a role, also start here.
 #[test]
 fn failing_child_is_noticed() {
     if let Ok(role) = std::env::var("STENTOR_SHM_ROLE") {

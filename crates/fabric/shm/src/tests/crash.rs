@@ -36,7 +36,7 @@ fn killed_process_leaves_nothing_and_its_peer_notices() {
         fabric.post_recv(qp, span(stentor_fabric::RegionId(0), 0, 8), 90 + round).unwrap();
         child.kill();
         let mut heard = Vec::new();
-        until("heard of it", || {
+        until("notified", || {
             heard.extend(events(&mut fabric));
             fabric.state(qp) == QpState::Error
         });
@@ -132,7 +132,7 @@ fn messages_sent_before_a_peer_ended_are_received_and_its_regions_are_removed() 
     }
     send(&mut pair.a, pair.qp_a, 1, b"the last words", None);
     drop(pair.a);
-    until("heard of it", || events(&mut pair.b) == [Event::Disconnected { qp: pair.qp_b, peer: ProcessId(0) }]);
+    until("notified", || events(&mut pair.b) == [Event::Disconnected { qp: pair.qp_b, peer: ProcessId(0) }]);
     assert_eq!(ends(&poll(&mut pair.b)), [(1, Status::Success), (2, Status::Flushed), (3, Status::Flushed)]);
     assert_eq!(pair.b.resolve(ProcessId(0), PURPOSE), None);
     // The peer's next life has the same name, but its region has another key.
@@ -157,6 +157,6 @@ fn messages_sent_before_a_break_are_received() {
     pair.write(2, BYTES, &[1], true);
     assert_eq!(ends(&poll(&mut pair.a)), [(1, Status::Success), (2, Status::RemoteAccess)]);
     events(&mut pair.a);
-    until("heard of it", || events(&mut pair.b) == [Event::Disconnected { qp: pair.qp_b, peer: ProcessId(0) }]);
+    until("notified", || events(&mut pair.b) == [Event::Disconnected { qp: pair.qp_b, peer: ProcessId(0) }]);
     assert_eq!(ends(&poll(&mut pair.b)), [(1, Status::Success), (2, Status::Flushed)]);
 }

@@ -46,7 +46,7 @@ impl Family {
         });
     }
 
-    /// Sends only the signal. Waiting for the child would reveal that it has ended.
+    /// Kills the child without waiting for its end, because waiting would reveal that it has ended.
     fn kill(&self) {
         kill(self.child.pid());
     }
@@ -201,7 +201,7 @@ fn peers_with_the_smallest_ids_are_watched_if_there_are_too_many() {
     for peer in (0..200).rev().map(ProcessId) {
         life.watch(peer, LifeWord::find(&seen, peer, 200).unwrap());
     }
-    // The thread sleeps by then. During a look it would see all marks.
+    // Wait until the thread sleeps, because a thread that checks the words would see all marks.
     std::thread::sleep(Duration::from_millis(100));
     mark(&rogue, 5);
     assert!(rings(&life));

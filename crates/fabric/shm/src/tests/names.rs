@@ -1,4 +1,4 @@
-//! Texts for people name processes.
+//! Messages for operators contain the names of processes.
 
 use stentor_fabric::{ProcessId, QpConfig};
 

@@ -58,7 +58,7 @@ fn no_immediate_arrives_for_refused_data() {
 }
 
 #[test]
-fn nothing_is_done_behind_a_write_that_was_refused() {
+fn no_request_executes_after_a_refused_write() {
     let mut pair = Pair::new(QP);
     let other = stentor_fabric::Purpose(4);
     let spec = stentor_fabric::RegionSpec { purpose: other, writer: ProcessId(0), bytes: BYTES };

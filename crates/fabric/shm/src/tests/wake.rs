@@ -35,7 +35,7 @@ fn no_wake_up_is_lost() {
         scope.spawn(|| ping_pong(&mut a, 0, 20_000));
         scope.spawn(|| ping_pong(&mut b, 1, 20_000));
     });
-    // One lost wake-up costs 100 ms. A busy machine costs less than the limit.
+    // Each lost wake-up costs 100 ms. The delays of a busy machine stay below the limit.
     assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
     drop(directory);
 }
@@ -116,7 +116,7 @@ fn nonsense_in_the_wait_word_costs_a_bounded_sleep() {
     let mut pair = Pair::new(QP);
     let bell = pair.a.data.bells[1].take().unwrap();
     pair.b.arm();
-    // As a rogue would: the sleeper sees no ring, and the ringing process sees no sleeper.
+    // Clear the word as a rogue may do: the sleeper sees no ring, and the ringing process sees no sleeper.
     bell.word.words()[0].store(0, stentor_fabric::memory::Ordering::SeqCst);
     pair.write(1, 0, &[1], false);
     pair.a.flush();
