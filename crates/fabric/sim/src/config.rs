@@ -11,7 +11,7 @@ use crate::transcript::Transcript;
 pub struct SimConfig {
     /// Number of processes, which are numbered from 0.
     pub processes: usize,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Delays and liberties of the network.
     pub network: NetworkModel,

@@ -49,8 +49,8 @@ impl State {
         self.calendar.push(at, Event::Match { a: me.0, b: peer.0, service });
     }
 
-    /// Handles the arrival at `b` of the message that `a` created its end. They are connected if `b` has created its
-    /// own.
+    /// Handles the arrival at `b` of the message that `a` created its end. The ends are connected if `b` has created
+    /// its end as well.
     pub(crate) fn on_match(&mut self, a: ProcessId, b: ProcessId, service: Service) {
         for (from, to) in [(a, b), (b, a)] {
             if self.is_cut(from, to) {
@@ -122,8 +122,8 @@ impl State {
         self.notify(me);
     }
 
-    /// Replaces everything known about an earlier life of a peer by the grants that the peer made before this
-    /// connection.
+    /// Replaces the known grants of a peer, which may be from its earlier life, by the grants that the peer made before
+    /// this connection.
     fn hear_all_grants(&mut self, me: ProcessId, peer: ProcessId) {
         let granted: Vec<_> = self.processes[peer.index()]
             .regions

@@ -96,7 +96,7 @@ counts! {
     SetCounts {
         /// Lives of sets.
         lives as "set_lives",
-        /// Lives without a running member of the set.
+        /// Lives that lack at least one member of the set.
         partial_lives as "partial_set_lives",
         /// Ends of sets that broke.
         breaks as "set_breaks",

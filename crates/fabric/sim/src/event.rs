@@ -8,7 +8,7 @@ use stentor_fabric::{QpId, Service};
 /// An event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Event {
-    /// A process may run, if `token` is still its newest appointment.
+    /// A process may run, unless a newer `Step` of the process, with another token, has replaced this one.
     Step { process: u16, token: u32 },
     /// A message reaches the responder's NIC.
     Arrive { message: u32 },

@@ -292,7 +292,7 @@ impl State {
             return Err(PostError::NotReady { qp, state: entry.state });
         }
         if entry.set.is_some() {
-            return Err(PostError::Unsupported("request but post_set on a set's queue pair"));
+            return Err(PostError::Unsupported("operation other than post_set on a set's queue pair"));
         }
         self.check_supported(verb, entry.reliable())?;
         let bytes = match verb {

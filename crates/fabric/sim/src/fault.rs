@@ -32,7 +32,7 @@ pub enum Fault {
         /// Distance in nanoseconds, backward if negative. The clock never goes below 0.
         by_ns: i64,
     },
-    /// No message gets from one process to another. The other direction works.
+    /// The network holds all messages from one process to another. The other direction works.
     Cut {
         /// Sender.
         from: ProcessId,
@@ -41,8 +41,8 @@ pub enum Fault {
         /// Duration, in nanoseconds.
         for_ns: u64,
     },
-    /// The network forgets all sets, and at random the copies in flight. The members of a set are notified and join
-    /// again.
+    /// The network forgets all sets. At random, it also drops the copies in flight. The members of a set are notified
+    /// and join again.
     SetsBreak,
     /// The network holds all messages between the processes of `side` and all other processes.
     Partition {

@@ -22,8 +22,9 @@
 //! ```
 //! [`World::run`] does this for a slice of [`Actor`]s. A process runs when something became visible in its memory, when
 //! a completion or an event arrived, after a step in which it worked, or when a timeout that it passed to `wait` has
-//! elapsed. Each time it runs after a scheduling delay, so that steps fall between the partial landings of a write.
-//! [`World::wake_at`] is for the harness. [`World::stop_faults`] ends the safety phase.
+//! elapsed. Each time it runs after a scheduling delay, so that steps fall between the partial landings of a write. A
+//! harness may call [`World::wake_at`] to run a process at a given time. It calls [`World::stop_faults`] to end all
+//! faults before a phase in which it checks liveness.
 //!
 //! # Faults
 //! [`NetworkModel`] has a switch for every liberty that the contract leaves. [`Fault`]s affect processes and links;
@@ -32,8 +33,8 @@
 //!
 //! # Crashes and cuts
 //! [`World::crash`] and [`World::restart`], [`World::cut`], [`World::cut_one_way`] and [`World::heal`], and
-//! [`World::stall`] act at once, any number of times; a [`FaultPlan`] does the same at fixed times. They are as bad as
-//! the contract permits:
+//! [`World::stall`] act at once, any number of times; a [`FaultPlan`] does the same at fixed times. Their effects are
+//! the worst that the contract permits:
 //! - A message that left the NIC of a crashed process, or that a cut held, arrives and lands until its target revokes
 //!   the access or connects again ([`NetworkModel::late_after_break`]), and its initiator may get a success.
 //! - The two ends of a connection learn of its end at different times.
@@ -52,7 +53,7 @@
 //! # Observing a run
 //! With [`SimConfig::trace`], [`World::trace_json`] is a Chrome trace for `ui.perfetto.dev`; [`World::mark`] and
 //! [`World::name`] add to it. With [`SimConfig::transcript`], [`World::take_transcript`] returns a [`Transcript`] of
-//! posts with their data, landings, grants, connections and faults, whose hash is that of the behaviour.
+//! posts with their data, landings, grants, connections and faults. Its hash identifies the behaviour of the run.
 #![forbid(unsafe_code)]
 
 mod config;

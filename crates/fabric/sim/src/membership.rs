@@ -20,7 +20,7 @@ pub(crate) struct Set {
     pub(crate) life: u64,
     /// `true` if a member was notified of the end of the newest life.
     pub(crate) dying: bool,
-    /// Time since which the next life is awaited, in nanoseconds; `None` while nobody waits.
+    /// Time since which the next life is awaited, in nanoseconds; `None` while no process waits.
     pub(crate) since: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Membership {
     pub(crate) lives: Vec<u32>,
     /// Members that the current life reaches, as a bit mask of ranks.
     pub(crate) reaches: u32,
-    /// The newest life that broke here and included each member, by rank.
+    /// The newest life that included the member and broke at this process, for each member by rank.
     pub(crate) owed: Vec<u64>,
     /// The newest life that each member is known to have left, by rank.
     pub(crate) left: Vec<u64>,

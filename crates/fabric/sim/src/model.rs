@@ -85,7 +85,7 @@ pub struct NetworkModel {
     pub early_completions: bool,
     /// Probability that the CPU sees a write much later.
     pub late_writes: u32,
-    /// Maximum additional delay of such a write, in nanoseconds.
+    /// Maximum additional delay of a late write, in nanoseconds.
     pub late_ns: u64,
     /// Rule 4: probability that a READ of several words samples them at different times.
     pub torn_reads: u32,
@@ -97,8 +97,8 @@ pub struct NetworkModel {
     pub partial_at_revocation: u32,
     /// Probability that a write of more than 256 bytes lands in part if its process crashes during it.
     pub partial_at_crash: u32,
-    /// Probability that a write lands although its responder has broken the connection and has no new one yet. The
-    /// initiator has not noticed the break, or has crashed, and the network was slow.
+    /// Probability that a write lands although its responder has broken the connection and has no new one yet. This is
+    /// what happens on a slow network if the initiator has not noticed the break, or has crashed.
     pub late_after_break: u32,
     /// Probability that a message on an unreliable queue pair is lost.
     pub lost_unreliable: u32,
@@ -119,7 +119,7 @@ pub struct NetworkModel {
     pub unreliable: bool,
     /// See [`Capabilities::tagged`].
     pub tagged: bool,
-    /// See [`Capabilities::hardware_multicast`]. Off in all models here.
+    /// See [`Capabilities::hardware_multicast`]. `false` in all models that this type provides.
     pub hardware_multicast: bool,
     /// Delay from the first join of a set until the network forms it, of the processes that have joined by then.
     pub set_settle: Delay,

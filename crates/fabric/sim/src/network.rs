@@ -287,7 +287,7 @@ impl State {
             request.outcome = Some(status);
         }
         if status != Status::Success && !self.model.ordered_writes {
-            // Requests that were posted before it may never be answered.
+            // Requests that were posted before the failed one may never be answered.
             self.break_at(end, (seq, status), true);
             return;
         }

@@ -48,7 +48,8 @@ impl State {
         self.due.push_back(Due::Step { process, now_ns });
     }
 
-    /// Handles the end of a step. A process that worked runs again; another one runs when it asked to.
+    /// Handles the end of a step. A process that worked runs again soon. Otherwise it runs at the time at which it
+    /// asked to be woken.
     pub(crate) fn stepped(&mut self, process: ProcessId, worked: bool) {
         if worked {
             self.wake(process);

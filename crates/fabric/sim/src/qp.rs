@@ -6,7 +6,7 @@ use stentor_fabric::{
     Completion, Opcode, ProcessId, QpConfig, QpId, QpKind, QpState, RemoteSpan, Service, Span, Status,
 };
 
-/// A work request in the send queue. It keeps its place until its own completion or a later one is polled.
+/// A work request in the send queue. It keeps its slot until its own completion or a later one is polled.
 pub(crate) struct Sent {
     pub(crate) id: u64,
     pub(crate) opcode: Opcode,
@@ -40,9 +40,9 @@ pub(crate) struct Unexpected {
 /// Role of a queue pair in a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// The owner's end: its posts go out here. Its peer is the owner itself.
+    /// The end on which the owner posts its writes. The peer of this end is the owner itself.
     Own(u16),
-    /// The end at which the copies of the peer's writes arrive. Its owner does not see it.
+    /// The end at which the copies of the peer's writes arrive. The fabric of its owner does not expose it.
     From(u16),
 }
 
@@ -115,7 +115,7 @@ impl Qp {
         }
     }
 
-    /// Returns the set whose owner's end this is, if any.
+    /// Returns the number of the set if this is the end on which the owner posts writes of a set.
     pub(crate) fn own_set(&self) -> Option<u16> {
         if let Some(Part::Own(number)) = self.set { Some(number) } else { None }
     }
@@ -134,7 +134,7 @@ impl Qp {
         if seq < oldest { None } else { self.sent.get_mut((seq - oldest) as usize) }
     }
 
-    /// Frees the places of request `seq` and of everything before it, after its completion was polled.
+    /// Frees the slots of request `seq` and of all requests before it, after the completion of `seq` was polled.
     pub(crate) fn free_places(&mut self, seq: u64) {
         while !self.sent.is_empty() && self.oldest() <= seq {
             self.sent.pop_front();

@@ -41,7 +41,7 @@ impl SimRng {
     }
 }
 
-/// Hashes an index. It decides which partial landing of a torn write includes a word, without a table.
+/// Hashes an index. The hash decides which partial landing of a torn write includes a word, without a table.
 #[inline]
 pub(crate) fn scatter(seed: u64, index: u64) -> u64 {
     let x = seed ^ index.wrapping_mul(SplitMix64::GOLDEN);

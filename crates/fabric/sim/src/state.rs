@@ -16,7 +16,7 @@ use crate::rng::SimRng;
 use crate::trace::Trace;
 use crate::transcript::Transcript;
 
-/// A process: its NIC, its memory, its appointments.
+/// A process: its NIC, its memory, and its scheduled steps.
 #[derive(Default)]
 pub(crate) struct Process {
     pub(crate) up: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Process {
     pub(crate) clock_ahead_ns: i64,
     pub(crate) step_at: Option<u64>,
     pub(crate) step_token: u32,
-    /// `true` if something landed since the last `arm`.
+    /// `true` if the process was notified since the last `arm`.
     pub(crate) notified: bool,
     /// Time at which the process asked to be woken, in nanoseconds.
     pub(crate) wake_at: Option<u64>,

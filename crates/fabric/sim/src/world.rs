@@ -48,8 +48,8 @@ impl World {
         SimFabric::new(Rc::clone(&self.state), process)
     }
 
-    /// Runs the world until the harness has something to do, at most until `until_ns`. Returns `None` if nothing is
-    /// left to happen before that.
+    /// Runs the world until the harness has something to do, at most until `until_ns`. Returns `None` if no event is
+    /// left before that time.
     #[must_use]
     pub fn next(&self, until_ns: u64) -> Option<Due> {
         let mut state = self.state.borrow_mut();
@@ -71,8 +71,8 @@ impl World {
         self.state.borrow_mut().stepped(process, worked);
     }
 
-    /// Runs `actors` (the index is the process) until `done` returns `true`, the time is over or nothing is left to
-    /// happen. `done` is called after every step, with the process and its actor. Crashed actors become `None`. Planned
+    /// Runs `actors` (the index is the process) until `done` returns `true`, `until_ns` is reached, or no event is
+    /// left. `done` is called after every step, with the process and its actor. Crashed actors become `None`. Planned
     /// restarts are ignored: harnesses that restart processes drive [`next`](World::next) themselves. Returns whether
     /// `done` returned `true`.
     pub fn run<A: Actor>(

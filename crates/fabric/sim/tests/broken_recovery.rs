@@ -102,7 +102,7 @@ impl Broken {
         let Some((of, purpose, offset, data)) = self.ghost.borrow_mut().take() else { return };
         if let Some(region) = self.inner.resolve(peer, purpose).filter(|_| of == peer) {
             let verb = Verb::Write { source: Source::Inline(&data), target: RemoteSpan { region, offset } };
-            // The repeated write takes a place in the send queue, which is part of the defect.
+            // The repeated write occupies a slot of the send queue, which is part of the defect.
             let _ = self.inner.post(qp, WorkRequest { id: 0, verb, signalled: false });
             self.inner.flush();
         }

@@ -1,4 +1,4 @@
-//! The wrapper that permutes completions: the contract still holds, and completions are really permuted.
+//! The fault injector permutes completions: the contract still holds, and completions are really permuted.
 
 mod common;
 

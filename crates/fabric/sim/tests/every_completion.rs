@@ -1,5 +1,5 @@
-//! The wrapper in three modes: every request completes, signalled or not; inline data is refused; the completion queue
-//! overruns.
+//! The fault injector in three modes: every request completes, signalled or not; inline data is refused; the completion
+//! queue overruns.
 
 mod common;
 
@@ -88,7 +88,7 @@ fn only_the_signalled_request_is_reported_after_all_before_it() {
         assert_eq!(told.iter().map(|told| (told.id, told.status)).collect::<Vec<_>>(), [(SILENT, Status::Success)]);
         assert_eq!(writer.landed(), (1..=SILENT + 1).collect::<Vec<_>>(), "seed {seed}");
         assert_eq!(writer.poll(), []);
-        // All places are free again.
+        // All slots are free again.
         for word in 0..=SILENT {
             writer.write(word, word == SILENT).unwrap();
         }
@@ -105,7 +105,7 @@ fn queue_overrun_fails_everything_by_name() {
         }
         writer
     };
-    assert_eq!(overrun(false).poll().len(), 1, "an unsignalled request takes no place");
+    assert_eq!(overrun(false).poll().len(), 1, "an unsignalled request occupies no slot");
     let mut writer = overrun(true);
     let mut told = writer.poll();
     told.sort_unstable_by_key(|told| told.id);
@@ -120,7 +120,7 @@ fn queue_overrun_fails_everything_by_name() {
 }
 
 #[test]
-fn receives_take_places_in_the_queue_too() {
+fn receives_occupy_slots_of_the_queue_too() {
     let mut writer = Writer::new(Faults::efa(3, 4, true));
     let place = Span { region: writer.source, offset: 0, bytes: 0 };
     for id in 0..4 {
@@ -147,7 +147,7 @@ fn inline_data_is_refused_without_inline_support() {
 
 /// The unsignalled request fails, and the signalled one after it executes. A reported success would cover both.
 #[test]
-fn no_success_is_reported_behind_an_unseen_failure() {
+fn no_success_is_reported_after_an_unseen_failure() {
     let mut landed = 0;
     for seed in 0..20 {
         let mut writer = Writer::new(Faults::efa(seed, u32::MAX, false));
@@ -166,7 +166,7 @@ fn no_success_is_reported_behind_an_unseen_failure() {
         assert_eq!(second.status, Status::Flushed, "seed {seed}: {told:?}");
         landed += writer.landed()[1];
     }
-    assert!(landed > 0, "it never landed: all went in order");
+    assert!(landed > 0, "the second write never landed: all requests executed in order");
 }
 
 impl Writer {
@@ -216,7 +216,7 @@ fn new_life_drops_requests_that_waited_in_the_last() {
     assert_eq!(writer.landed()[5], 6);
 }
 
-/// Held completions, places in the queue, and an unreported failure must not pass to the next life.
+/// Held completions, slots of the queue, and an unreported failure must not pass to the next life.
 #[test]
 fn new_life_begins_with_an_empty_queue_and_nothing_held() {
     let disorders = Faults { hold_polls: 1000, ..Faults::efa(3, u32::MAX, false) };

@@ -79,12 +79,12 @@ fn processes_communicate_after_faults_and_every_fault_happened() {
     for seed in 0..30 {
         for network in [NetworkModel::adversarial(), NetworkModel::unordered()] {
             let world = World::new(config(seed, network, mix(), false));
-            assert!(run(&world), "seed {seed}: not everybody heard everybody within the liveness phase");
+            assert!(run(&world), "seed {seed}: not every process received from every other one in the liveness phase");
             total.add(&world.fault_counts());
         }
     }
     let missing: Vec<_> = total.named().into_iter().filter(|(_, count)| *count == 0).collect();
-    assert!(missing.is_empty(), "claimed and never done: {missing:?}\n{total:?}");
+    assert!(missing.is_empty(), "faults that never occurred: {missing:?}\n{total:?}");
 }
 
 #[test]

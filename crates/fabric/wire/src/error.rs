@@ -49,12 +49,12 @@ impl fmt::Display for Error {
             Error::UnknownOpcode(opcode) => write!(f, "opcode {opcode:#04x} is none of RC, UC or UD"),
             Error::TransportVersion(version) => write!(f, "transport header version {version}, only 0 is known"),
             Error::IpVersion(version) => write!(f, "IP version {version}, neither 4 nor 6"),
-            Error::IpOptions => write!(f, "IP options or extension headers"),
-            Error::Fragment => write!(f, "an IP fragment"),
+            Error::IpOptions => write!(f, "the packet has IP options or extension headers"),
+            Error::Fragment => write!(f, "the packet is an IP fragment"),
             Error::NotUdp(protocol) => write!(f, "IP protocol {protocol}, not UDP"),
             Error::Port(port) => write!(f, "UDP port {port}, not {}", crate::UDP_PORT),
-            Error::Lengths { ip, udp } => write!(f, "{ip} bytes behind the IP header, {udp} in the UDP header"),
-            Error::NoRoom { have, need } => write!(f, "a buffer of {have} bytes for {need}"),
+            Error::Lengths { ip, udp } => write!(f, "{ip} bytes after the IP header, {udp} in the UDP header"),
+            Error::NoRoom { have, need } => write!(f, "a buffer of {have} bytes where {need} are needed"),
         }
     }
 }

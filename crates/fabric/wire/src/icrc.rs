@@ -212,7 +212,7 @@ const fn power(table: &[u32; 32], bytes: usize) -> u32 {
 }
 
 impl Shift {
-    /// Returns the shift by `bytes` zero bytes (below 2^32). It is worth keeping when many packets have the same
+    /// Returns the shift by `bytes` zero bytes (below 2^32). Callers keep the result when many packets have the same
     /// length.
     #[must_use]
     pub const fn by(bytes: usize) -> Shift {
@@ -240,7 +240,7 @@ impl Shift {
 /// If the lengths differ.
 #[must_use]
 pub fn changed(icrc: u32, old: &[u8], new: &[u8], behind: Shift) -> u32 {
-    assert_eq!(old.len(), new.len(), "a change of the length changes everything behind it");
+    assert_eq!(old.len(), new.len(), "the changed part must keep its length");
     // Hash the difference with an initial register of 0 and without the final complement. Leading zeros then change
     // nothing, so the difference is padded to whole blocks of 64 bytes, for which `crc32fast` is fast.
     let mut hasher = Hasher::new_with_initial(u32::MAX);
@@ -291,8 +291,8 @@ pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u
 /// from the ICRC with identification 0 by a difference that depends only on the length.
 ///
 /// A receiver that does not see the identification, and accepts any of the few possible ones, accepts one of 2^28
-/// randomly damaged packets instead of one of 2^32. It detects every single wrong bit. In a packet of 4096 bytes the
-/// whole ICRC detects any two wrong bits, but here some pairs look like another identification.
+/// randomly damaged packets instead of one of 2^32. Such a receiver detects every single wrong bit. In a packet of 4096
+/// bytes the whole ICRC detects any two wrong bits, but here some pairs look like another identification.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RunIds {
     transport_bytes: usize,

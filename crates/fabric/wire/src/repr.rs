@@ -95,7 +95,7 @@ impl Message {
         }
     }
 
-    /// RC and UC use the same low five bits for the same operation.
+    /// Returns the opcode for an unreliable connection. RC and UC use the same low five bits for the same operation.
     #[inline]
     const fn unreliable_opcode(self) -> Opcode {
         match Opcode::from_byte(self.opcode().to_byte() | Opcode::UcSendFirst.to_byte()) {
@@ -200,8 +200,7 @@ impl Repr {
     /// Parses the headers of a packet. Payload and ICRC are read from the view.
     ///
     /// # Errors
-    /// Never on a checked packet. Returns [`Error::Truncated`] if the length of the view's buffer has changed since the
-    /// check.
+    /// Returns [`Error::Truncated`] if the length of the view's buffer has changed since the packet was checked.
     #[inline]
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Repr, Error> {
         let headers = headers(packet)
@@ -282,7 +281,7 @@ fn headers<T: AsRef<[u8]>>(packet: &Packet<T>) -> Option<Headers> {
     })
 }
 
-/// RC and UC use the same low five bits for the same operation.
+/// Returns the SEND or WRITE of a packet. RC and UC use the same low five bits for the same operation.
 #[inline]
 fn message<T: AsRef<[u8]>>(packet: &Packet<T>) -> Option<Message> {
     Some(match packet.opcode().to_byte() & 0x1f {

@@ -1,4 +1,4 @@
-//! Shared by the tests.
+//! A testbed and a workload that the tests share.
 #![allow(dead_code, reason = "each test uses a part of this")]
 
 pub(crate) mod chatter;

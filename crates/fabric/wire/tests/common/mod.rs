@@ -14,7 +14,7 @@ use stentor_wire::{
 /// IP header.
 pub(crate) fn packets_of(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    assert_eq!(bytes[..4], [0xd4, 0xc3, 0xb2, 0xa1], "{}: not such a capture", file.display());
+    assert_eq!(bytes[..4], [0xd4, 0xc3, 0xb2, 0xa1], "{}: not a little-endian pcap file", file.display());
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     assert_eq!(word(20), 1, "{}: not Ethernet", file.display());
     let (mut packets, mut at) = (Vec::new(), 24);
