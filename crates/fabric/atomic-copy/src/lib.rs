@@ -52,7 +52,7 @@ pub fn load(from: &[Word], to: &mut [[u8; WORD]]) {
 /// Writes bytes to the beginning of `to`. Fills the rest of the last word that is written with zeros.
 ///
 /// # Panics
-/// If `to` has too few words.
+/// Panics if `to` has too few words.
 #[inline]
 pub fn store_bytes(to: &[Word], from: &[u8]) {
     let (whole, rest) = from.as_chunks::<WORD>();
@@ -67,7 +67,7 @@ pub fn store_bytes(to: &[Word], from: &[u8]) {
 /// Appends `bytes` bytes from the beginning of `from` to a vector.
 ///
 /// # Panics
-/// If `from` has too few words.
+/// Panics if `from` has too few words.
 #[inline]
 pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
     let (whole, rest) = (bytes / WORD, bytes % WORD);

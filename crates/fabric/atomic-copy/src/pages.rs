@@ -60,7 +60,7 @@ impl PageMemory {
     /// Returns a pointer to the byte at `offset`.
     ///
     /// # Panics
-    /// If `offset` is larger than the size.
+    /// Panics if `offset` is larger than the size.
     #[inline]
     #[must_use]
     pub fn at(&self, offset: u64) -> NonNull<u8> {

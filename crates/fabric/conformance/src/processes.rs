@@ -19,11 +19,11 @@ pub struct Processes<F> {
     pub drive: fn(&mut F),
     /// Additional pause of each [`advance`](Testbed::advance).
     pub pause: Duration,
-    /// See [`Testbed::repeats`].
+    /// Result of [`Testbed::repeats`].
     pub repeats: u64,
-    /// See [`Testbed::settling`].
+    /// Result of [`Testbed::settling`].
     pub settling: usize,
-    /// See [`Testbed::patience`].
+    /// Result of [`Testbed::patience`].
     pub patience: usize,
 }
 

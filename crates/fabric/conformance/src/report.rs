@@ -65,7 +65,7 @@ impl Report {
     /// Panics unless all cases passed or were skipped.
     ///
     /// # Panics
-    /// If a case failed, or none ran. The message lists all failures.
+    /// Panics if a case failed, or none ran. The message lists all failures.
     pub fn assert_ok(&self) {
         assert!(!self.cases.is_empty(), "no conformance case ran");
         assert!(self.failed().is_empty(), "the fabric breaks its contract:\n{self}");

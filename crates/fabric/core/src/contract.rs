@@ -41,7 +41,7 @@ pub trait Fabric {
     /// because a revocation may have moved the memory.
     ///
     /// # Panics
-    /// If the region was never registered here.
+    /// Panics if the region was never registered here.
     fn memory(&self, region: RegionId) -> &[Word];
 
     /// Grants `peer` access to a region. The grant takes effect at once for a connected peer, otherwise when the peer
@@ -88,7 +88,7 @@ pub trait Fabric {
     /// Returns the state of a queue pair.
     ///
     /// # Panics
-    /// If the queue pair was never created here.
+    /// Panics if the queue pair was never created here.
     fn state(&self, qp: QpId) -> QpState;
 
     /// Ends the connection of a queue pair from this end, as if it had broken. Outstanding requests are flushed, and

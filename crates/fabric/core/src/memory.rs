@@ -15,7 +15,7 @@ pub const LINE_WORDS: usize = LINE / WORD;
 /// Copies words out of shared memory. The loads are unordered, so the caller must validate the copy.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 #[inline]
 pub fn copy_out(from: &[Word], to: &mut [u64]) {
     assert_eq!(from.len(), to.len(), "copy_out of {} words into {}", from.len(), to.len());

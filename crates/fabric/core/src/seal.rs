@@ -71,7 +71,7 @@ impl Seal {
     /// Fills in the header of a record whose payload of `bytes` is already in `record[3..]`.
     ///
     /// # Panics
-    /// If the record is shorter than its payload, or `lap` is 0.
+    /// Panics if the record is shorter than its payload, or `lap` is 0.
     #[inline]
     pub fn close(&self, lap: u64, bytes: usize, record: &mut [u64]) {
         assert!(lap > 0, "laps count from 1");

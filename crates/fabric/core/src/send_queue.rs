@@ -23,7 +23,7 @@ impl SendQueue {
     /// Creates the accounting of a send queue that is `depth` work requests deep.
     ///
     /// # Panics
-    /// If `depth` is 0.
+    /// Panics if `depth` is 0.
     #[must_use]
     pub fn new(depth: u32) -> Self {
         assert!(depth > 0, "a send queue has at least one slot");

@@ -21,7 +21,7 @@ impl SealedSlot {
     /// Seals the next value into `record`, with the payload words `values`, and returns the words to write.
     ///
     /// # Panics
-    /// If `record` is shorter than the header and `values`.
+    /// Panics if `record` is shorter than the header and `values`.
     #[inline]
     pub fn seal<'a>(&mut self, values: &[u64], record: &'a mut [u64]) -> &'a [u64] {
         let words = record_words(values.len() * 8);
@@ -34,7 +34,7 @@ impl SealedSlot {
     /// Seals the next value, whose words are in `record[3..]`.
     ///
     /// # Panics
-    /// If `record` is shorter than a header.
+    /// Panics if `record` is shorter than a header.
     #[inline]
     pub fn close(&mut self, record: &mut [u64]) {
         self.lap += 1;

@@ -65,8 +65,8 @@ pub(crate) fn common_directory() -> PathBuf {
     PathBuf::from(format!("/tmp/stentor-{}", getuid().as_raw()))
 }
 
-/// Returns the directories in which a process with this directory searches for others. They are this directory and, if
-/// it is a default one, all default ones, so that processes with and without `XDG_RUNTIME_DIR` find each other.
+/// Returns the directories in which a process with this directory searches for other processes. They are this directory
+/// and, if it is a default one, all default ones, so that processes with and without `XDG_RUNTIME_DIR` find each other.
 #[must_use]
 pub fn meeting_directories(directory: &Path) -> Vec<PathBuf> {
     let mut all = vec![directory.to_owned()];

@@ -4,8 +4,8 @@
 //! directory, or with a configuration that was edited meanwhile, does not find them. Therefore each process with a
 //! [`Source`] is on a roll that depends on neither: an abstract Unix socket `@stentor/UID/CLUSTER/NAME/HASH`, where
 //! HASH is the hash of the configuration's path. The socket is also a lock: only one process with a given name runs
-//! from one file. The start parameters of the process are in a memfd, which others read through `/proc/PID/fd` even
-//! while the process is stopped.
+//! from one file. The start parameters of the process are in a memfd, which other processes read through `/proc/PID/fd`
+//! even while the process is stopped.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -74,7 +74,7 @@ pub enum AskError {
 /// Returns an [`AskError`].
 ///
 /// # Panics
-/// If the question is longer than [`MAX_QUESTION`].
+/// Panics if the question is longer than [`MAX_QUESTION`].
 pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<u8>, AskError> {
     assert!(question.len() <= MAX_QUESTION, "a question of {} bytes", question.len());
     let until = Instant::now() + within;

@@ -181,7 +181,7 @@ impl Session {
 /// Returns random bytes that were never used before.
 ///
 /// # Panics
-/// If the operating system has no random numbers.
+/// Panics if the operating system has no random numbers.
 #[must_use]
 pub fn nonce<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

@@ -1,4 +1,4 @@
-//! Names of hosts, resolved again at every attempt to connect, because a process may come back at another address.
+//! Names of hosts, resolved again at every attempt to connect, because a process may restart at another address.
 //!
 //! Resolving can block for seconds, so threads of this module do it, never the polling thread. A name that cannot be
 //! resolved keeps its last address and does not affect other peers.

@@ -69,15 +69,15 @@ impl BareMemory {
     /// last, with release order.
     ///
     /// # Panics
-    /// If the words do not exist, or `bytes` is not a multiple of the word size.
+    /// Panics if the words do not exist, or `bytes` is not a multiple of the word size.
     #[inline]
     pub fn store(&self, first: usize, bytes: &[u8]) {
         store_bytes(bytes, &self.words()[first..first + bytes.len() / WORD]);
     }
 
     /// Makes the kernel mark the last word when the calling thread ends, and wake a process that sleeps on it. This
-    /// call also changes the word. The list that it gives to the kernel is never freed. A thread may call this once,
-    /// and must not use robust mutexes, because the kernel keeps one list for each thread.
+    /// call also changes the word. The list that it registers with the kernel is never freed. A thread may call this
+    /// once, and must not use robust mutexes, because the kernel keeps one list for each thread.
     ///
     /// # Errors
     /// Returns the error of the system call.
@@ -91,8 +91,8 @@ impl BareMemory {
     /// Returns the error of the system call.
     ///
     /// # Panics
-    /// If the word does not exist. [`wake`](BareMemory::wake), [`arm`](BareMemory::arm) and [`doze`](BareMemory::doze)
-    /// panic for the same reason.
+    /// Panics if the word does not exist, as do [`wake`](BareMemory::wake), [`arm`](BareMemory::arm) and
+    /// [`doze`](BareMemory::doze).
     pub fn sleep(&self, word: usize, seen: u32, longest: Duration) -> io::Result<()> {
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: longest.subsec_nanos().into() };
         match futex::wait(self.memory.futex_at(word), futex::Flags::empty(), seen, Some(&longest)) {

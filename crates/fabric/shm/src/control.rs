@@ -18,7 +18,7 @@ use crate::peer_socket::PeerSocket;
 use crate::queue::Shape;
 use stentor_host::Seat;
 
-/// Maximum number of refusals that are kept until the user asks for them.
+/// Maximum number of refusals that are kept until the caller fetches them.
 const MAX_REFUSALS: usize = 64;
 /// Shortest and longest pause between two attempts to reach absent peers. The pause grows from the first to the second.
 pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));

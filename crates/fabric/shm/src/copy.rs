@@ -34,7 +34,7 @@ pub(crate) fn store(to: &[Word], word: impl Fn(usize) -> u64) {
 /// Stores words of a region, with the guarantees of [`store`]. `from` must have at least as many words as `to`.
 ///
 /// # Panics
-/// If `from` has fewer words.
+/// Panics if `from` has fewer words.
 #[inline]
 pub(crate) fn store_words(from: &[Word], to: &[Word]) {
     let ([first, second, rest @ ..], [to_first, to_second, to_rest @ ..]) = (&from[..to.len()], to) else {

@@ -9,8 +9,8 @@
 //! - **Completions** are immediate, but no success is reported before [`flush`](stentor_fabric::Fabric::flush) has
 //!   checked that the access had not been revoked when the stores were made.
 //! - **Revocation** cannot unmap a peer's memory. The owner increments a generation that the peer can only read, copies
-//!   the memory and continues with the copy: stores of a rogue peer land where nobody reads. Everything that the peer
-//!   counted as done is in the copy; everything else fails at the peer.
+//!   the memory and continues with the copy: stores of a rogue peer land in the old memory, which no process reads.
+//!   Everything that the peer counted as done is in the copy; everything else fails at the peer.
 //! - **SEND, RECV and immediates** use one bounded queue in shared memory for each queue pair and direction.
 //! - **Waiting** is a futex on a word that the peers may write, or a wait on the control sockets
 //!   ([`Fabric::descriptor`]).

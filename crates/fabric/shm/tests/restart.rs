@@ -157,7 +157,7 @@ fn survive(directory: &Path, me: u16, rounds: u64) -> (u64, [u64; 2]) {
             survivor.hears(life);
             heard += 1;
         } else {
-            // Kill it while it starts, during its handshake, or just after, whatever it is doing then.
+            // Kill the process at a varying time: while it starts, during its handshake, or shortly after.
             let until = Instant::now() + Duration::from_micros(life * 7919 % 12_000);
             while Instant::now() < until {
                 survivor.events();

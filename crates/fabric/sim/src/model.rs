@@ -105,21 +105,21 @@ pub struct NetworkModel {
     /// `true` if messages leave only at `flush`, `poll` or `wait`.
     pub hold_until_flush: bool,
 
-    /// See [`Capabilities::inline_bytes`].
+    /// Value of [`Capabilities::inline_bytes`] at every process.
     pub inline_bytes: u32,
-    /// See [`Capabilities::max_send_depth`].
+    /// Value of [`Capabilities::max_send_depth`] at every process.
     pub max_send_depth: u32,
-    /// See [`Capabilities::max_recv_depth`].
+    /// Value of [`Capabilities::max_recv_depth`] at every process.
     pub max_recv_depth: u32,
-    /// See [`Capabilities::max_message_bytes`].
+    /// Value of [`Capabilities::max_message_bytes`] at every process.
     pub max_message_bytes: u64,
-    /// See [`Capabilities::atomics`].
+    /// Value of [`Capabilities::atomics`] at every process.
     pub atomics: bool,
-    /// See [`Capabilities::unreliable`].
+    /// Value of [`Capabilities::unreliable`] at every process.
     pub unreliable: bool,
-    /// See [`Capabilities::tagged`].
+    /// Value of [`Capabilities::tagged`] at every process.
     pub tagged: bool,
-    /// See [`Capabilities::hardware_multicast`]. `false` in all models that this type provides.
+    /// Value of [`Capabilities::hardware_multicast`] at every process. `false` in all models that this type provides.
     pub hardware_multicast: bool,
     /// Delay from the first join of a set until the network forms it, of the processes that have joined by then.
     pub set_settle: Delay,

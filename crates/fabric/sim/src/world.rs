@@ -42,7 +42,7 @@ impl World {
     /// Returns the fabric of a process in its current life. Call this once for each life.
     ///
     /// # Panics
-    /// If the process does not exist.
+    /// Panics if the process does not exist.
     #[must_use]
     pub fn fabric(&self, process: ProcessId) -> SimFabric {
         SimFabric::new(Rc::clone(&self.state), process)

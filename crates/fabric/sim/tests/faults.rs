@@ -92,7 +92,7 @@ fn a_calm_network_takes_no_liberty() {
     let world = World::new(config(1, NetworkModel::calm(), FaultMix::default(), false));
     assert!(run(&world));
     let counts = world.fault_counts();
-    // These counts come from the chatter itself: it revokes access, and posts too few receives.
+    // These counts result from the chatter itself: it revokes access, and posts too few receives.
     assert!(counts.reordered_across_queue_pairs <= counts.rnr_retries, "only what waited for a receive is overtaken");
     let own = FaultCounts {
         reordered_across_queue_pairs: counts.reordered_across_queue_pairs,

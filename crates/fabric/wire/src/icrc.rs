@@ -237,7 +237,7 @@ impl Shift {
 /// headers. Several changes in one packet need one call each.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 #[must_use]
 pub fn changed(icrc: u32, old: &[u8], new: &[u8], behind: Shift) -> u32 {
     assert_eq!(old.len(), new.len(), "the changed part must keep its length");
@@ -335,7 +335,7 @@ impl RunIds {
     /// Returns the ICRC of packet `id` of a run, given its ICRC with identification 0.
     ///
     /// # Panics
-    /// If `id` is not below [`MOST`](RunIds::MOST).
+    /// Panics if `id` is not below [`MOST`](RunIds::MOST).
     #[inline]
     #[must_use]
     pub const fn change(&self, icrc: u32, id: usize) -> u32 {

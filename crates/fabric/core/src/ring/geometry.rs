@@ -19,7 +19,7 @@ impl Geometry {
     /// Creates a ring at `offset` that holds at least `cells` cells and records of up to `max_payload` bytes.
     ///
     /// # Panics
-    /// If `offset` is not a multiple of 64, or `max_payload` does not fit in 32 bits.
+    /// Panics if `offset` is not a multiple of 64, or `max_payload` does not fit in 32 bits.
     #[must_use]
     pub fn new(offset: u64, cells: u64, max_payload: usize) -> Self {
         assert!(offset.is_multiple_of(LINE as u64), "a ring begins at a cache line, not at {offset}");

@@ -74,7 +74,7 @@ impl RingWriter {
     /// if there is no room: read the credit and retry.
     ///
     /// # Panics
-    /// If the payload exceeds the maximum of the ring.
+    /// Panics if the payload exceeds the maximum of the ring.
     #[inline]
     pub fn seal(&mut self, bytes: usize, record: &mut [u64]) -> Option<Place> {
         self.seal_unless(bytes, record, false)
@@ -84,7 +84,7 @@ impl RingWriter {
     /// ring. `sealed` means that another ring with the same seal has sealed the present contents of `record`.
     ///
     /// # Panics
-    /// If the payload exceeds the maximum of the ring.
+    /// Panics if the payload exceeds the maximum of the ring.
     #[inline]
     pub fn seal_unless(&mut self, bytes: usize, record: &mut [u64], sealed: bool) -> Option<Place> {
         assert!(

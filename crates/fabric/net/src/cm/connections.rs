@@ -127,7 +127,7 @@ impl<S: Sets> ConnectionManager<S> {
     /// Sets the state of a queue pair that is this process's end of a fan-out set.
     ///
     /// # Panics
-    /// If there is no such queue pair.
+    /// Panics if there is no such queue pair.
     pub fn set_state(&mut self, qp: QpId, state: QpState) {
         self.connections[qp.index()].state = state;
     }

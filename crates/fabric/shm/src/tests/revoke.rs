@@ -1,4 +1,5 @@
-//! Revocation: completed writes are in the snapshot, others fail, and a rogue's stores land where nobody reads.
+//! Revocation: completed writes are in the snapshot, others fail, and a rogue's stores land in memory that no process
+//! reads.
 
 use rustix::process::{Pid, Signal, kill_process};
 use stentor_fabric::{
