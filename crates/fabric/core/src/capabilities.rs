@@ -44,8 +44,8 @@ pub struct Capabilities {
     /// `true` if the network itself makes the copies of a multicast: [`Fabric::join_set`](crate::Fabric::join_set) and
     /// [`Fabric::post_set`](crate::Fabric::post_set).
     pub hardware_multicast: bool,
-    /// `true` if a revocation also removes the mapping of a peer that ignores the rules. If `false`, the owner moves to
-    /// fresh memory instead.
+    /// `true` if a revocation stops even a peer that ignores the rules. If `false`, such a peer can still write the old
+    /// memory, so the owner moves to fresh memory.
     pub revokes_in_hardware: bool,
 }
 
