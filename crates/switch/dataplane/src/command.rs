@@ -1,5 +1,5 @@
-//! Control packets: the first pass of such a packet examines the registers, and later passes execute it, one member
-//! each.
+//! Execution of control packets. The first pass of a control packet reads the registers and decides. Each later pass
+//! executes the packet for one member.
 
 use stentor_wire::{NakCode, Psn, Syndrome};
 
@@ -22,7 +22,7 @@ enum Ruling {
     Take(Job),
 }
 
-/// Everything that a ruling depends on.
+/// The data that a ruling depends on.
 struct Case<'a> {
     rank: Rank,
     session: Session,
@@ -130,8 +130,8 @@ impl Case<'_> {
         }
     }
 
-    /// Returns whether all members executed everything that the switch let through for the holder. `top` is the PSN at
-    /// which the switch lets the first copy of a packet through, so no member is ahead of it.
+    /// Returns whether all members have executed every packet that the switch replicated for the holder. The
+    /// replication of a new packet begins at PSN `top`, so no member is ahead of it.
     fn is_clean(&self) -> bool {
         let Session { state, top, mid, .. } = self.session;
         mutant!(self.mutant, UncleanSteal) || state == State::Linking || top == self.progress.last.next() && !mid
@@ -140,8 +140,8 @@ impl Case<'_> {
 
 impl Switch {
     /// Runs the first pass of a control packet, which reads registers and changes none. It therefore does not renew the
-    /// holder's lease. Data and executed control packets renew it; a control packet that has to wait is sent again
-    /// after the data that it waits for.
+    /// holder's lease; data and executed control packets do. A control packet that has to wait is sent again after the
+    /// data before it, and those data renew the lease.
     pub(crate) fn control(&mut self, parsed: &Parsed<'_>) -> Departure {
         let mutant = self.config.mutant;
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
@@ -237,7 +237,7 @@ impl Switch {
 
     fn not_linked(&self, parsed: &Parsed<'_>, sqpn: u32, msn: u32, found: Linking) -> Departure {
         match found {
-            // Another rank linked first. The packet's admission still proves that everything before it is done.
+            // Another rank linked first. The packet's admission still proves that every packet before it is done.
             Linking::Lost => {
                 let to = (parsed.source, parsed.port, sqpn);
                 let syndrome = Syndrome::RnrNak(self.config.busy);

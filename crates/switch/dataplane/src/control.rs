@@ -1,9 +1,9 @@
 //! Control packets: WRITEs to an address and a key that no memory has. The switch executes them.
 //!
 //! The payload is big endian: magic `u32`, version `u8`, operation `u8`, number of unlinked members `u8`, number of
-//! linked members `u8`, lock `u32`, epoch `u32`, queue pair `u32`, PSN `u32`, message count `u32`, padding `u32`. A
-//! list of the unlinked members follows, with the rank in 4 bytes, and a list of the linked members: rank `u8`, 3 bytes
-//! of padding, key `u32`, base address `u64`.
+//! linked members `u8`, lock `u32`, epoch `u32`, queue pair `u32`, PSN `u32`, message count `u32`, padding `u32`. Two
+//! lists follow. An entry for an unlinked member is its rank in 4 bytes. An entry for a linked member is its rank `u8`,
+//! 3 bytes of padding, its key `u32` and its base address `u64`.
 
 use stentor_wire::{Packet, Psn, Reth};
 use thiserror::Error;
@@ -55,7 +55,7 @@ pub struct Link {
 pub struct Head {
     /// The requested operation.
     pub operation: Operation,
-    /// Id of the session. All control packets of the session have it, including the first.
+    /// Id of the session. All control packets of the session carry the same id, including the first.
     pub lock_id: u32,
     /// The session's epoch as the holder knows it; 0 matches any epoch.
     pub epoch: u32,
@@ -71,7 +71,7 @@ pub struct Head {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ControlError {
     /// The payload is too short, or its length does not match its lists.
-    #[error("{have} bytes, and its lists make {need}")]
+    #[error("the payload has {have} bytes, but its header and lists need {need}")]
     Length {
         /// Actual length, in bytes.
         have: usize,
@@ -79,15 +79,15 @@ pub enum ControlError {
         need: usize,
     },
     /// The payload does not begin with [`MAGIC`].
-    #[error("begins with {0:#010x}, not with {MAGIC:#010x}")]
+    #[error("the payload begins with {0:#010x}, not with {MAGIC:#010x}")]
     Magic(u32),
     /// The payload has another version.
-    #[error("version {0}, and this switch has {VERSION}")]
+    #[error("unsupported version {0}: this switch supports version {VERSION}")]
     Version(u8),
     /// The operation is unknown.
-    #[error("operation {0}: 1 is link, 2 release, 3 query")]
+    #[error("unknown operation {0}: 1 is link, 2 is release, 3 is query")]
     Operation(u8),
-    /// A list is longer than a set, a LINK names no member, or another operation names some.
+    /// A list has more than [`MOST`] members, a LINK names no member to link, or another operation names members.
     #[error("links {link} and unlinks {unlink}: a link names 1 to {MOST} members, other operations none")]
     Members {
         /// Number of members to link.
@@ -96,7 +96,7 @@ pub enum ControlError {
         unlink: u8,
     },
     /// A rank is too large, or occurs twice.
-    #[error("rank {0} is none of a set, or there twice")]
+    #[error("rank {0} is out of range, or listed twice")]
     Rank(u8),
 }
 

@@ -1,4 +1,4 @@
-//! Counts of passes, by the cause with which they ended.
+//! Counts of passes, by the cause that ended them.
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)+) => {

@@ -13,13 +13,14 @@ use crate::parsed::Parsed;
 const OUTER_BYTES: usize = 28;
 /// Length of the RETH, in bytes.
 const RETH_BYTES: usize = 16;
-/// Length of the longest headers that the switch rewrites, in bytes. Those of a congestion notification are as long.
+/// Length of the longest headers that the switch rewrites, in bytes. The headers of a congestion notification have the
+/// same length.
 pub const MAX_HEAD_BYTES: usize = OUTER_BYTES + BTH_BYTES + RETH_BYTES;
 /// Time to live of packets that the switch originates.
 const TTL: u8 = 64;
 
-/// A packet to send: new headers, then a part of the packet that arrived, then the ICRC. Nothing here copies the
-/// payload.
+/// A packet to send: new headers, then a part of the packet that arrived, then the ICRC. The payload is copied only by
+/// [`Emission::write`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Emission {
     to: Ipv4Addr,
@@ -91,7 +92,7 @@ impl Emission {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) address: Ipv4Addr,
-    /// Source port; with `None` the copy keeps that of the original packet.
+    /// Source port; with `None` the copy keeps the source port of the original packet.
     pub(crate) port: Option<u16>,
 }
 
@@ -175,7 +176,8 @@ fn checksum(words: &[u32]) -> u32 {
     !((folded & 0xffff) + (folded >> 16)) as u32 & 0xffff
 }
 
-/// The effect on the CRC of moving a change in front of a payload, for every length of a padded payload.
+/// For each length of a padded payload: the operation that turns the CRC of a change in the headers into the CRC of
+/// that change followed by the payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shifts(Box<[icrc::Shift]>);
 

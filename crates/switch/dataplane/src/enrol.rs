@@ -32,14 +32,14 @@ pub struct Join {
     pub size: u8,
     /// Rank of this host, below `size`.
     pub rank: u8,
-    /// Counts how often this host has joined this set. The switch's answers repeat it. A join ends the host's earlier
-    /// lives.
+    /// Number of this join: the host counts its joins to this set. The switch's answers carry the same number. A join
+    /// ends the host's earlier lives.
     pub life: u32,
-    /// Time that the host may hold the set in silence. The longest of all hosts applies.
+    /// Time for which the host may hold the set without sending. The longest lease of all hosts applies.
     pub lease: Duration,
-    /// Largest packet payload that the host accepts, in bytes. The smallest of all hosts applies.
+    /// Largest packet payload that the host accepts, in bytes. The smallest MTU of all hosts applies.
     pub mtu: u16,
-    /// `true` if the host's packets have their own IPv4 identifications, as those of NICs and kernels have.
+    /// `true` if the host numbers its packets in the IPv4 identification field, as NICs and kernels do.
     pub identified: bool,
     /// The queue pair that the host sends with.
     pub sends: Attachment,
@@ -52,10 +52,10 @@ pub struct Join {
 pub struct Ready {
     /// Number of the set in the cluster's configuration.
     pub number: u16,
-    /// The life of the [`Join`] that this answers.
+    /// The life in the [`Join`] that this message answers.
     pub life: u32,
-    /// Identifies the generation. No other generation of any set has the same value, nor any of another switch or of
-    /// another start of this switch.
+    /// Id of the generation. It is unique among the generations of all sets, of all switches and of all starts of a
+    /// switch.
     pub generation: u64,
     /// Number of the set in packets: see [`Switch::vrqpn`](crate::Switch::vrqpn).
     pub gid: u16,
@@ -101,7 +101,7 @@ pub enum ToHost {
     Refused {
         /// Number of the set.
         number: u16,
-        /// The life of the [`Join`] that this answers.
+        /// The life in the [`Join`] that this message answers.
         life: u32,
         /// The reason.
         why: Refusal,
@@ -115,14 +115,14 @@ pub enum Refusal {
     #[error("the switch has no room for another set: raise `sets` in its configuration")]
     Full,
     /// Other hosts stated another size.
-    #[error("the other hosts say that the set has another size: start all of them with the same configuration")]
+    #[error("the other hosts have joined this set with another size: start all of them with the same configuration")]
     Size,
     /// Another connection has joined with this rank.
-    #[error("this rank is there already on another connection: give each process an id of its own")]
+    #[error("another connection has already joined with this rank: give each process an id of its own")]
     Taken,
     /// The switch cannot forward the host's packets because it does not see their identifications.
     #[error(
-        "the switch runs on plain sockets, which do not see identifications of packets: start it with `mode = \"raw\"`"
+        "the switch runs on plain sockets, which cannot read the IPv4 identification of packets: start it with `mode = \"raw\"`"
     )]
     Identified,
 }
@@ -131,7 +131,7 @@ pub enum Refusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum EnrolError {
     /// The length does not match the kind of message.
-    #[error("{have} bytes, and a message of kind {kind} has {need}")]
+    #[error("a message of kind {kind} has {have} bytes instead of {need}")]
     Length {
         /// Kind of message: the first byte.
         kind: u8,
@@ -140,14 +140,14 @@ pub enum EnrolError {
         /// Expected length, in bytes.
         need: usize,
     },
-    /// There are no bytes.
-    #[error("an empty message")]
+    /// The message is empty.
+    #[error("the message is empty")]
     Empty,
     /// The kind of message is unknown.
-    #[error("a message of kind {0}: a host says 1 or 2, a switch 3, 4 or 5")]
+    #[error("unknown kind {0} of message: hosts send kinds 1 and 2, switches kinds 3, 4 and 5")]
     Kind(u8),
     /// A field has a value that is out of its range.
-    #[error("{field} is {value}")]
+    #[error("{field} is out of range: {value}")]
     Field {
         /// Name of the field.
         field: &'static str,
@@ -457,7 +457,7 @@ mod tests {
             for other in (0..MAX_BYTES).filter(|other| *other != len) {
                 assert!(ToSwitch::decode(&bytes[..other]).is_err(), "{message:?}: {other} bytes");
             }
-            assert_eq!(ToHost::decode(&bytes[..len]), Err(EnrolError::Kind(bytes[0])), "of the other end");
+            assert_eq!(ToHost::decode(&bytes[..len]), Err(EnrolError::Kind(bytes[0])), "a message of the other end");
         }
         for message in from_switch() {
             let (bytes, len) = message.encode();
@@ -465,7 +465,7 @@ mod tests {
             for other in (0..MAX_BYTES).filter(|other| *other != len) {
                 assert!(ToHost::decode(&bytes[..other]).is_err(), "{message:?}: {other} bytes");
             }
-            assert_eq!(ToSwitch::decode(&bytes[..len]), Err(EnrolError::Kind(bytes[0])), "of the other end");
+            assert_eq!(ToSwitch::decode(&bytes[..len]), Err(EnrolError::Kind(bytes[0])), "a message of the other end");
         }
         assert_eq!(ToSwitch::decode(&[]), Err(EnrolError::Empty));
     }
@@ -489,7 +489,7 @@ mod tests {
         assert_eq!(refused(&|b| b[24] = 1), field("first PSN", 0x100_0001));
         let (mut bytes, len) = ToHost::Ready(ready()).encode();
         bytes[len - 1] = 1;
-        assert_eq!(ToHost::decode(&bytes[..len]), Err(field("who", 1)), "one alone is no set");
+        assert_eq!(ToHost::decode(&bytes[..len]), Err(field("who", 1)), "a set has at least two hosts");
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use crate::parsed::Parsed;
 use crate::registers::{Acked, MOST, Member, Progress, Session, Stage, State};
 use crate::step::{Aggregation, Bridge, Departure, Job, Switch, ticks};
 
-/// An answer of a member: what it acknowledges, in the holder's numbers, and its syndrome.
+/// A member's answer, in the holder's numbers: the acknowledged PSN, the message count, and the syndrome.
 #[derive(Clone, Copy)]
 struct Word {
     psn: Psn,
@@ -19,7 +19,7 @@ struct Word {
     syndrome: Syndrome,
 }
 
-/// Result of the aggregate's stage.
+/// Result of the pipeline stage that updates the aggregate.
 #[derive(Clone, Copy)]
 struct Sum {
     last: Psn,
@@ -39,8 +39,8 @@ fn longer(a: u8, b: u8) -> u8 {
 }
 
 impl Member {
-    /// Translates an answer into the holder's numbers. Returns `None` if it does not belong to this session, or if it
-    /// names a PSN that was never sent.
+    /// Translates an answer into the holder's numbers. Returns `None` if the answer does not belong to this session, or
+    /// if it names a PSN that was never sent.
     fn hear(&self, parsed: &Parsed<'_>, aeth: Aeth, session: &Session) -> Option<Word> {
         let right = self.ip == parsed.source && self.version == session.epoch;
         let offset = u24_minus(self.psn_out.get(), self.psn_in.get());
@@ -54,7 +54,7 @@ impl Member {
     }
 }
 
-/// Records the answer of a member. Returns the least that any member has acknowledged.
+/// Records the answer of a member. Returns the smallest acknowledgement of all members.
 fn least(all: &mut [Acked; MOST], word: Word, (rank, mask): (u8, u32), mutant: Mutant) -> Acked {
     let own = &mut all[usize::from(rank) % MOST];
     if own.psn.is_before(word.psn) {
@@ -77,7 +77,8 @@ impl Progress {
         advanced
     }
 
-    /// Aggregates in rounds, one after the other. The least PSN of a round counts when every member has answered in it.
+    /// Aggregates in rounds. When every member has answered in a round, the smallest PSN of the round is acknowledged,
+    /// and the next round begins.
     fn round(&mut self, word: Word, rank: u8, mask: u32) -> bool {
         if self.bitmap == 0 || word.psn.is_before(self.round) {
             (self.round, self.round_msn) = (word.psn, word.msn);
@@ -96,7 +97,8 @@ impl Progress {
             Aggregation::RoundBitmap => self.round(word, rank, session.mask),
         };
         if let Syndrome::RnrNak(timer) = word.syndrome {
-            // Timers are compared by duration. Code 0, the longest, is stored as "none" and sent unchanged.
+            // Timers are compared by duration. Code 0 means both the longest timer and "none" in the register; the NAK
+            // carries the stored code unchanged.
             self.rnr = if self.rnr == 0 { timer.code() } else { longer(self.rnr, timer.code()) };
         }
         Sum { last: self.last, msn: self.last_msn, advanced, rnr: self.rnr }

@@ -9,7 +9,7 @@ use crate::parsed::Parsed;
 use crate::registers::{Member, Session, Stage, State};
 use crate::step::{Aggregation, Bridge, Departure, Job, Switch};
 
-/// Result of a data packet at the session's stage.
+/// Decision about a data packet at the pipeline stage of the session.
 #[derive(Clone, Copy)]
 enum Found {
     /// The packet is replicated: this pass copies it to `member`, the first of `n`.
@@ -20,7 +20,7 @@ enum Found {
     },
     /// An earlier packet is missing for all receivers, so none gets a copy.
     Ahead,
-    /// The holder sent it while its control packet is being executed.
+    /// The holder sent the packet while its control packet is being executed.
     Linking,
     Poisoned,
     /// The sender does not hold the set. `free` is `true` if no rank does.
@@ -31,7 +31,7 @@ enum Found {
     Silent,
 }
 
-/// Result of a data packet at the member's stage.
+/// Decision about a data packet at the pipeline stage of the member.
 #[derive(Clone, Copy)]
 enum Reached {
     Nobody,
@@ -64,7 +64,7 @@ impl Member {
     }
 }
 
-/// Returns whether the packet ends a message: LAST and ONLY, with and without an immediate.
+/// Returns whether the packet ends a message: its opcode is LAST or ONLY, with or without an immediate.
 #[inline]
 fn ends(parsed: &Parsed<'_>) -> bool {
     matches!(parsed.opcode.to_byte(), 0x02..=0x05 | 0x08..=0x0b)
@@ -230,8 +230,8 @@ impl Switch {
         departure
     }
 
-    /// Sends the holder a NAK for a missing packet. This takes a pass of its own because each pass can send one packet,
-    /// and the pass before sent the last copy.
+    /// Sends the holder a NAK for a missing packet. This takes a separate pass because a pass sends at most one packet,
+    /// and the previous pass sent the last copy.
     fn complain(&mut self, parsed: &Parsed<'_>, bridge: &Bridge) -> Departure {
         let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
             return Departure::nothing(Cause::UnknownSet);

@@ -22,8 +22,8 @@
 //! registers of a member translate between them.
 //!
 //! # States of a set
-//! - *Silent*: the set was not created since the switch started. Nobody gets an answer, because any answer might be
-//!   wrong.
+//! - *Silent*: the set has not been created since the switch started. The switch answers no packet of the set, because
+//!   any answer might be wrong.
 //! - *Free*: no rank holds the set. Creation leads here.
 //! - *Linking*: a control packet is being executed, member by member.
 //! - *Active*: the holder's messages are replicated. The set returns to *Linking* with the next control packet, or to
@@ -32,8 +32,8 @@
 //!   pairs.
 //!
 //! # Invariants
-//! The *done PSN* of a rank is the last PSN up to which everything is done. For the rank that holds the set it is the
-//! PSN that all members have acknowledged ([`registers::Progress::last`]); for other ranks it is in
+//! The *done PSN* of a rank is the PSN up to which all packets of the rank are done. For the rank that holds the set it
+//! is the PSN that all members have acknowledged ([`registers::Progress::last`]); for other ranks it is in
 //! [`registers::Rank::done`].
 //!
 //! 1. Every packet up to the done PSN of a rank was executed by every member that it was for. The done PSN never moves
@@ -42,16 +42,16 @@
 //!    everything before the PSN that it names.
 //! 3. A packet at or before the done PSN changes nothing and is acknowledged again, in every state but *silent*.
 //! 4. A control packet is executed only if it is the first packet after the done PSN, so everything before it has been
-//!    executed. A sender that goes back therefore never goes back across a control packet.
+//!    executed. A sender that retransmits (go-back-N) therefore never goes back across a control packet.
 //! 5. A control packet is executed in two phases. The first pass reads registers and changes nothing. Later passes must
 //!    find the same state as the first one, or they are discarded. Between the first member and the last one the set is
 //!    *linking*: no data passes, and no answer counts. Members carry the epoch for which they were linked; only the
 //!    last pass sets the epoch and the list.
 //! 6. `psn_out − psn_in` of a member is constant between control packets. `psn_out` grows by one with each packet that
 //!    is new to the member, and at no other time.
-//! 7. `top` is the PSN at which the next replication begins, and no packet that was let through is ahead of it. If
-//!    `top` is directly after the done PSN and not inside a message, nothing is half executed. Only then may another
-//!    rank take over after the lease has expired.
+//! 7. `top` is the PSN at which the next replication begins, and no packet that was replicated is ahead of it. If `top`
+//!    is directly after the done PSN and not inside a message, nothing is half executed. Only then may another rank
+//!    take over after the lease has expired.
 //!
 //! # Limits
 //! IPv6 packets are forwarded as usual. Trees of switches and locks of single members are not supported.

@@ -1,5 +1,5 @@
-//! Mutants: known hazards of the switch, which a test can switch on one by one. Compiled in only with the feature
-//! `plants`.
+//! Mutants: deliberate bugs in the data plane, each of which a test can enable. They are compiled in only with the
+//! feature `plants`.
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
@@ -18,7 +18,7 @@ macro_rules! mutants {
             /// Every mutant.
             pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)*];
 
-            /// Returns its name on the command line.
+            /// Returns the mutant's name on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -27,7 +27,7 @@ macro_rules! mutants {
                 }
             }
 
-            /// Returns the property that it is known to break.
+            /// Returns the property that the mutant is known to break.
             #[must_use]
             pub fn breaks(self) -> &'static str {
                 match self {
@@ -49,7 +49,7 @@ macro_rules! mutants {
                 self != Mutant::LinkingNotGuarded
             }
 
-            /// Returns whether this is `other`.
+            /// Returns whether the two mutants are the same.
             #[inline]
             pub(crate) fn is(self, other: Mutant) -> bool {
                 self == other
@@ -71,7 +71,7 @@ mutants! {
     NoBarrier, "no-barrier", "S1";
     /// The done PSN of a rank is lost when another rank acquires the set, so a lost acknowledgement is not repeated.
     DoneForgotten, "done-forgotten", "SL1";
-    /// An expired lease is taken over even if packets are in flight.
+    /// A rank takes over an expired lease even if packets of the former holder are in flight.
     UncleanSteal, "unclean-steal", "SL1";
     /// The sender receives the message number of the member that answered last.
     MsnOfTrigger, "msn-of-trigger", "S9";
@@ -83,7 +83,7 @@ mutants! {
     OldAddress, "old-address", "S7";
 }
 
-/// Returns whether a mutant is on, as in `mutant!(mutant, NoBarrier)`. Always `false` without the feature.
+/// Returns whether a mutant is on, as in `mutant!(mutant, NoBarrier)`. Always `false` without the feature `plants`.
 macro_rules! mutant {
     ($mutant:expr, $name:ident) => {{
         #[cfg(feature = "plants")]

@@ -16,8 +16,8 @@ pub struct Attachment {
     pub ip: Ipv4Addr,
     /// Number of the queue pair, 24 bits.
     pub qpn: u32,
-    /// First PSN: of the packets that the host sends, for a sending queue pair; of the packets that it expects, for a
-    /// receiving one.
+    /// First PSN. For a sending queue pair, the PSN of the first packet that the host sends. For a receiving queue
+    /// pair, the PSN of the first packet that the host expects.
     pub first_psn: Psn,
 }
 
@@ -41,7 +41,7 @@ pub enum CreateError {
         /// Number of sets that the switch has room for.
         sets: usize,
     },
-    /// No host, or too many ranks; with the number of ranks.
+    /// The set has no host or too many ranks. The value is the number of ranks.
     #[error("{0} hosts: a set has 1 to {MOST}")]
     Hosts(usize),
     /// A host has no address.

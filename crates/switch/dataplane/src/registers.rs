@@ -43,8 +43,8 @@ const RANK_BITS: u32 = 5;
 /// State of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// The set was not created since the switch started. The switch answers no packet of the set, because any answer
-    /// might be wrong.
+    /// The set has not been created since the switch started. The switch answers no packet of the set, because any
+    /// answer might be wrong.
     #[default]
     Silent,
     /// No rank holds the set.
@@ -73,7 +73,7 @@ cell! {
 }
 
 cell! {
-    /// VRQP: the holder of the set, and the members that receive its messages.
+    /// The virtual receiving queue pair (VRQP): the holder of the set, and the members that receive its messages.
     Session {
         /// State of the set.
         state: State = 3,
@@ -111,7 +111,7 @@ cell! {
 }
 
 cell! {
-    /// VSQP: one receiver.
+    /// A virtual sending queue pair (VSQP): one receiver.
     Member {
         /// Address of the host. Packets never change it.
         ip: u32 = 32,
@@ -169,7 +169,7 @@ cell! {
     Notice {
         /// Time of the last notification to the holder, in units of 65.536 µs.
         at: u32 = 32,
-        /// `true` if there was a notification.
+        /// `true` if a notification has been sent.
         ever: bool = 1,
     }
 }
@@ -337,7 +337,7 @@ macro_rules! stages {
 }
 
 stages! {
-    0 => 1, ranks, no_ranks, "Touches what is known of a rank.", (rank) Rank, |all, gid, rank| &mut all.ranks[gid * MOST + rank];
+    0 => 1, ranks, no_ranks, "Touches the cell of a rank as a sender.", (rank) Rank, |all, gid, rank| &mut all.ranks[gid * MOST + rank];
     1 => 2, sessions, no_sessions, "Touches the VRQP.", () Session, |all, gid, _| &mut all.sessions[gid];
     2 => 3, members, no_members, "Touches a VSQP.", (rank) Member, |all, gid, rank| &mut all.members[gid * MOST + rank];
     3 => 4, acked, no_acked, "Touches each of the 32 arrays of acknowledgements.", () [Acked; MOST], |all, gid, _| &mut all.acked[gid];
@@ -364,7 +364,7 @@ mod tests {
             (Rank { sqpn: at, ..Rank::default() }, Member { qpn: 100 + at, ..Member::default() })
         });
         arrays.put(3, Session { state: State::Free, ..Session::default() }, &hosts);
-        assert_eq!(arrays, before, "there is no room for it");
+        assert_eq!(arrays, before, "the arrays have no room for set 3");
         arrays.put(1, Session { state: State::Free, known: 5, ..Session::default() }, &hosts);
         let view = arrays.view(1).expect("a set");
         assert_eq!((view.session.state, view.session.known), (State::Free, 5));

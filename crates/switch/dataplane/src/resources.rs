@@ -149,12 +149,12 @@ mod tests {
         assert_eq!(Rank::BITS, 104);
         let (one, two) = (set_bits(1), set_bits(2));
         assert_eq!(two.total() - one.total(), u64::from(Member::BITS + Acked::BITS + Rank::BITS));
-        assert_eq!(one.vrqp, two.vrqp, "the subsets that are used cost nothing");
+        assert_eq!(one.vrqp, two.vrqp, "the memory does not depend on the number of used subsets");
         assert_eq!(sets_in(set_bits(32).total(), 32), 8);
     }
 
     #[test]
-    fn groups_set_up_one_by_one() {
+    fn static_groups_cover_each_sender_and_subset() {
         assert_eq!([1, 2, 3, 8].map(static_groups), [0, 2, 9, 1016]);
         assert_eq!(static_groups(32), 68_719_476_704);
     }

@@ -36,8 +36,8 @@ pub struct Config {
     pub busy: RnrTimer,
     /// Minimum time between two congestion notifications to a holder, in nanoseconds.
     pub notice_interval_ns: u64,
-    /// UDP source ports at the forward address and at the backward address, if packets cannot keep the port of the
-    /// packet that they derive from: a socket has only one port. With `None` packets keep the port.
+    /// UDP source ports of packets from the forward address and from the backward address, for switches on sockets: a
+    /// socket has only one port. With `None` a packet keeps the source port of the packet that it derives from.
     pub source_ports: Option<[u16; 2]>,
     /// `true` if the ICRC of data is checked, too. A pipeline cannot do that, because it does not see the payload.
     /// Without the check, the switch may mistake a packet with damaged headers for another packet. The receivers then
@@ -84,7 +84,7 @@ pub(crate) const fn ticks(now_ns: u64) -> u32 {
     (now_ns >> 16) as u32
 }
 
-/// The header that a pass passes to the next one, in front of the packet in the mirror loop.
+/// The state that a pass hands to the next one: a header in front of the packet in the mirror loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bridge {
     /// Epoch of the session at the first pass.
@@ -122,7 +122,8 @@ pub enum Job {
     Break,
 }
 
-/// The state with which a control packet was admitted. The second pass must find the same, or the sender has to wait.
+/// The state with which a control packet was admitted. If the second pass does not find the same state, the sender has
+/// to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Admission {
     /// State of the set.
@@ -295,7 +296,7 @@ impl Switch {
         emission::answer(&Answer { from, to: Ipv4Addr::from_bits(ip), port, qpn, psn, syndrome, msn })
     }
 
-    /// Handles a packet that is not RoCEv2. An IPv4 packet to another address is not this switch's business.
+    /// Handles a packet that is not RoCEv2. An IPv4 packet to another address is forwarded as usual.
     #[cold]
     fn unreadable(&self, bytes: &[u8]) -> Departure {
         let to = bytes.get(16..20).map(|to| Ipv4Addr::new(to[0], to[1], to[2], to[3]));

@@ -34,7 +34,7 @@ fn message(which: u8, imm: u32, reth: Reth) -> Message {
 
 proptest! {
     #[test]
-    fn copies_are_what_the_sender_would_have_made(
+    fn copies_equal_packets_that_the_sender_would_make(
         (which, imm, va, bytes) in (0_u8..12, any::<u32>(), any::<u64>(), any::<u32>()),
         (tos, id, dont_fragment, ttl) in (any::<u8>(), any::<u16>(), any::<bool>(), 2_u8..),
         (port, udp_checksum, flags, pkey) in (any::<u16>(), any::<u16>(), any::<[bool; 5]>(), any::<u16>()),

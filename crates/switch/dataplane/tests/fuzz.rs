@@ -156,9 +156,9 @@ fn one(
         if let Some(emission) = departure.emission {
             let left = emission.to_vec(bytes);
             let packet = IpPacket::new_checked(&left).expect("the emission is a packet");
-            assert!(packet.is_intact() || !input_intact, "a wrong ICRC on what came with a right one");
+            assert!(packet.is_intact() || !input_intact, "an intact packet became a damaged one");
             let is_copy = departure.cause == Cause::Copied;
-            assert!(!is_copy || !packet.is_intact() || input_intact, "a damaged packet must stay one");
+            assert!(!is_copy || !packet.is_intact() || input_intact, "a copy of a damaged packet must be damaged");
             assert!((0..HOSTS).any(|rank| address(rank) == emission.to()), "to {}", emission.to());
             copies.extend((departure.cause == Cause::Copied).then_some(emission.to()));
         }
@@ -166,12 +166,12 @@ fn one(
         if bridge.is_none() || causes.len() == passes {
             break;
         }
-        assert!(causes.len() <= 35, "a loop that does not end: {causes:?}");
+        assert!(causes.len() <= 35, "the loop does not end: {causes:?}");
     }
     let (old, new) = (before.view(GID).unwrap(), bed.switch.arrays().view(GID).unwrap());
     let same = before == *bed.switch.arrays();
-    assert!(is_of_a_host(bytes) || same, "a stranger changed something: {causes:?}");
-    assert!(!(first && causes.len() == 1 && REFUSALS.contains(&causes[0])) || same, "{causes:?} changed something");
+    assert!(is_of_a_host(bytes) || same, "a packet from outside the set changed a register: {causes:?}");
+    assert!(!(first && causes.len() == 1 && REFUSALS.contains(&causes[0])) || same, "{causes:?} changed a register");
     assert!(copies.len() <= usize::from(HOSTS), "{causes:?}");
     for rank in 0..HOSTS {
         let (was, is) = (&old.members[usize::from(rank)], &new.members[usize::from(rank)]);
@@ -183,8 +183,8 @@ fn one(
         // A holder that uses one PSN for two packets, while the loop holds one of them back, can move only its own done
         // PSN back.
         let goes_back = new.done(rank).0.distance(old.done(rank).0) < 0;
-        assert!(!goes_back || !first && is_of(bytes, rank), "what is done goes back: {causes:?}");
-        assert_eq!((was.ip, was.qpn), (is.ip, is.qpn), "where a host is");
+        assert!(!goes_back || !first && is_of(bytes, rank), "a done PSN moved back: {causes:?}");
+        assert_eq!((was.ip, was.qpn), (is.ip, is.qpn), "a packet changed the address of a host");
     }
     let in_session = |session: &Session| (session.state == State::Active).then_some(session.epoch);
     if in_session(old.session).is_some() && in_session(old.session) == in_session(new.session) {

@@ -35,7 +35,7 @@ fn payload(head: &Head, links: &[Link]) -> Vec<u8> {
 }
 
 #[test]
-fn control_packets_that_are_wrong_are_refused_by_their_cause() {
+fn invalid_control_packet_is_refused_by_cause() {
     let good = head(Operation::Link);
     let cases: Vec<(&str, Vec<u8>, Cause)> = vec![
         ("another lock", payload(&Head { lock_id: 78, ..good }, &[link(1)]), Cause::WrongLock),
@@ -43,12 +43,12 @@ fn control_packets_that_are_wrong_are_refused_by_their_cause() {
         ("another queue pair", payload(&Head { sqpn: 5, ..good }, &[link(1)]), Cause::BadControl),
         ("another PSN", payload(&Head { psn: Psn::new(9), ..good }, &[link(1)]), Cause::BadControl),
         ("another count of messages", payload(&Head { msn: 3, ..good }, &[link(1)]), Cause::BadControl),
-        ("a receiver that is none", payload(&good, &[link(1), link(4)]), Cause::BadControl),
+        ("a receiver outside the set", payload(&good, &[link(1), link(4)]), Cause::BadControl),
         ("a receiver twice", payload(&good, &[link(1), link(1)]), Cause::BadControl),
-        ("nobody", payload(&good, &[]), Cause::BadControl),
-        ("a rank that there cannot be", payload(&good, &[link(32)]), Cause::BadControl),
-        ("nothing", vec![], Cause::BadControl),
-        ("no control packet", vec![0; 48], Cause::BadControl),
+        ("no receiver", payload(&good, &[]), Cause::BadControl),
+        ("a rank above 31", payload(&good, &[link(32)]), Cause::BadControl),
+        ("an empty payload", vec![], Cause::BadControl),
+        ("a payload of zeros", vec![0; 48], Cause::BadControl),
     ];
     for (what, payload, cause) in cases {
         let mut bed = bed();
@@ -71,7 +71,7 @@ fn invalid_control_packet_renews_no_lease() {
     }
     bed.now_ns = LEASE.as_nanos() as u64 * 5 / 4;
     acked(&bed.left(&Bed::control(3, (FIRST, 0), Operation::Link, &[link(1)])), FIRST, 1);
-    // A valid one does.
+    // A valid control packet renews it.
     let mut bed = self::bed();
     acked(&bed.left(&Bed::control_of(0, FIRST + 2, &payload(&head(Operation::Query), &[]))), FIRST + 2, 3);
     bed.now_ns = LEASE.as_nanos() as u64 * 5 / 4;
@@ -176,7 +176,7 @@ fn mutated_packets_never_panic_or_move_a_done_psn_back() {
             let before: Vec<Psn> = done(&bed);
             let mut bridge = None;
             for pass in 0.. {
-                assert!(pass <= 34, "a loop that does not end");
+                assert!(pass <= 34, "the loop does not end");
                 bridge = bed.pass(&bytes, bridge).mirror;
                 if bridge.is_none() {
                     break;

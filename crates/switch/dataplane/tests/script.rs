@@ -47,8 +47,8 @@ fn psns_wrap_and_one_packet_relinks_the_members() {
     acked(&bed.left(&again), FIRST + 4, 5);
     let left = bed.left(&Bed::send(0, FIRST + 5));
     assert_eq!(left.iter().map(|copy| copy.to).collect::<Vec<_>>(), [address(3), address(2)]);
-    assert_eq!(left[0].psn, Psn::new(receives_from(3)), "its first");
-    assert_eq!(left[1].psn, Psn::new(receives_from(2) + 3), "its fourth: no receiver saw the control packet");
+    assert_eq!(left[0].psn, Psn::new(receives_from(3)), "the first packet of rank 3");
+    assert_eq!(left[1].psn, Psn::new(receives_from(2) + 3), "the fourth: no receiver sees control packets");
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn done_packet_is_acknowledged_again_and_not_copied() {
     let control = Bed::control(0, (FIRST, 0), Operation::Link, &[link(1)]);
     let before = bed.switch.arrays().clone();
     acked(&bed.left(&control), FIRST + 1, 2);
-    assert_eq!(*bed.switch.arrays(), before, "a control packet that comes again changes nothing");
+    assert_eq!(*bed.switch.arrays(), before, "a repeated control packet changes nothing");
     acked(&bed.left(&Bed::feedback(2, receives_from(2), Syndrome::ACK, 1)), FIRST + 1, 2);
 }
 
 #[test]
-fn naks_name_the_psn_behind_the_done_psn() {
+fn naks_name_the_psn_after_the_done_psn() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
     // A packet is lost before the switch: the sender receives one NAK.
@@ -88,10 +88,10 @@ fn naks_name_the_psn_behind_the_done_psn() {
 }
 
 #[test]
-fn a_copy_lost_in_the_loop_is_a_gap_for_those_behind() {
+fn copy_lost_in_the_loop_is_a_gap_for_later_members() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     let lost = Bed::send(0, FIRST + 1);
-    assert!(bed.pass(&lost, None).mirror.is_some(), "and this copy goes nowhere");
+    assert!(bed.pass(&lost, None).mirror.is_some(), "the second pass is dropped");
     let (left, causes) = bed.all(&Bed::send(0, FIRST + 2));
     assert_eq!(causes, [Cause::Copied, Cause::Gap, Cause::Complained]);
     assert_eq!(left[0].to, address(1));
@@ -137,7 +137,7 @@ fn no_data_passes_while_a_control_packet_is_half_executed() {
 }
 
 #[test]
-fn the_set_goes_from_rank_to_rank() {
+fn set_moves_from_rank_to_rank() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     let other = Bed::control(1, (FIRST, 0), Operation::Link, &[link(0), link(2)]);
     refused(&bed.left(&other), FIRST, BUSY);
@@ -174,7 +174,7 @@ fn expired_lease_is_taken_over_if_nothing_is_half_executed() {
     acked(&bed.left(&Bed::send(0, FIRST + 1)), FIRST + 1, 2);
     refused(&bed.left(&Bed::send(0, FIRST + 2)), FIRST + 2, Syndrome::Nak(NakCode::RemoteOperational));
     acked(&bed.left(&Bed::control(0, (FIRST + 2, 2), Operation::Release, &[])), FIRST + 2, 3);
-    assert_eq!(state(&bed), State::Active, "it was rank 2's to release");
+    assert_eq!(state(&bed), State::Active, "only rank 2 can release the set");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn query_advances_numbers_and_nothing_else() {
 }
 
 #[test]
-fn after_a_restart_nobody_is_answered() {
+fn no_packet_is_answered_after_a_restart() {
     let mut bed = Bed::new(3).linked(&[1, 2]);
     bed.left(&Bed::send(0, FIRST + 1));
     bed.switch.restart();
@@ -251,7 +251,7 @@ fn data_to_one_member_takes_one_pass() {
 }
 
 #[test]
-fn pass_behind_the_end_of_the_list_is_stale() {
+fn pass_after_the_end_of_the_list_is_stale() {
     // The unused slots after the end of the member list hold rank 0, and rank 0 is a member here.
     let mut bed = Bed::new(3).linked(&[0, 1]);
     let data = Bed::send(0, FIRST + 1);
@@ -316,7 +316,7 @@ fn acknowledgements_carry_no_credits() {
 
 /// With aggregation in rounds the last packet stays unacknowledged although nothing was lost.
 #[test]
-fn rounds_stall_where_the_exact_least_does_not() {
+fn rounds_stall_and_the_exact_minimum_does_not() {
     let run = |aggregation| {
         let mut bed = Bed::with(3, Config { aggregation, ..Config::new(common::FORWARD, common::BACKWARD) });
         bed = bed.linked(&[1, 2]);

@@ -13,10 +13,10 @@ use stentor_wire::Psn;
 
 use super::{Cm, SetTransport, SwitchSets, longest_list};
 
-/// Pauses between two attempts to reach the switch, growing from the first to the second.
+/// Shortest and longest pause between two attempts to reach the switch. The pause grows with each attempt.
 const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// Delays before a refused join is tried again, growing from the first to the second. They are long because each
-/// attempt ends a generation for the other hosts.
+/// Shortest and longest delay before a refused join is tried again. The delay grows with each refusal. They are long
+/// because each attempt ends a generation for the other hosts.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Maximum number of the switch's messages that a round handles.
 const BURST: usize = 256;
@@ -43,7 +43,8 @@ impl<T: SetTransport> SwitchSets<T> {
         Self::flush_set(cm, n, ended);
         let set = &mut cm.sets.all[n];
         if let Some(sender) = &mut set.sender {
-            // Completions of an earlier life must not count. The other parameters follow with the generation.
+            // Completions of an earlier life must not count. The other parameters are set when the generation is
+            // announced.
             sender.begin(Session { life: set.life, sqpn: 0, first_psn: Psn::new(0), mtu: 1024, lock_id: 0 });
         }
         Self::enrol(cm, n);
@@ -62,7 +63,7 @@ impl<T: SetTransport> SwitchSets<T> {
         // A device may have another address than the session.
         let Some(ip) = ours.gid.to_ipv4_mapped() else { return };
         let here = Attachment { ip, qpn: ours.number, first_psn: Psn::new(ours.psn & 0xff_ffff) };
-        // Each process has only one queue pair of the pair: the one that it needs.
+        // A process has either a sending or a receiving queue pair, so it announces the other one as 0.
         let nowhere = Attachment { ip, qpn: 0, first_psn: Psn::new(0) };
         let (sends, receives) = if set.sender.is_some() { (here, nowhere) } else { (nowhere, here) };
         let join = ToSwitch::Join(Join {
@@ -128,7 +129,7 @@ impl<T: SetTransport> SwitchSets<T> {
         match cm.state(qp) {
             Some(QpState::Ready) => {
                 transport.drive();
-                // Driving the transport may have broken it.
+                // Driving the transport may have broken the queue pair.
                 cm.report_broken(transport);
                 cm.sets.all[n].ended = status;
                 cm.break_one(transport, qp, status);
@@ -170,7 +171,7 @@ impl<T: SetTransport> SwitchSets<T> {
             match message.as_deref().map(ToHost::decode) {
                 Some(Ok(message)) => Self::hear_switch(cm, transport, message),
                 Some(Err(error)) => {
-                    let why = format!("it says something else than a switch of this version: {error}");
+                    let why = format!("it does not answer like a switch of this version: {error}");
                     Self::lose_switch(cm, transport, why);
                 }
                 None => break,
@@ -183,7 +184,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let (Some(config), None) = (&cm.sets.config, &cm.sets.session) else { return };
         let control = config.control;
         if cm.sets.from.is_ipv6() {
-            return cm.sets.say(Err("a switch knows IPv4 alone; give this process an IPv4 address".to_owned()));
+            return cm.sets.say(Err("a switch supports only IPv4; give this process an IPv4 address".to_owned()));
         }
         let now = Instant::now();
         if cm.sets.next_dial.is_some_and(|next| next > now) {
@@ -249,7 +250,7 @@ impl<T: SetTransport> SwitchSets<T> {
         }
     }
 
-    /// Handles a refusal. It is reported once, and the join is retried with another life.
+    /// Handles a refusal. The refusal is reported once, and the join is retried with another life.
     fn refused(cm: &mut Cm<T>, n: usize, why: &str) {
         Self::tell_left(cm, n);
         let set = &mut cm.sets.all[n];
@@ -275,10 +276,10 @@ impl<T: SetTransport> SwitchSets<T> {
         let Some(ours @ End::QueuePair(pair)) = set.ours.clone() else { return };
         let (longest, all) = (longest_list(set.members.len()), u32::MAX >> (32 - set.members.len()));
         if ready.who & !all != 0 || ready.who >> rank & 1 == 0 {
-            return Self::refused(cm, n, "the switch names others than its members");
+            return Self::refused(cm, n, "the switch announces a generation that does not match the members of the set");
         }
         if longest > ready.mtu.into() {
-            let why = format!("packets of {} bytes are too short to name its members: raise the MTU", ready.mtu);
+            let why = format!("packets of {} bytes are too short for the list of its members: raise the MTU", ready.mtu);
             return Self::refused(cm, n, &why);
         }
         cm.sets.identified |= ready.identified;

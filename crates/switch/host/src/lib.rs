@@ -1,23 +1,24 @@
-//! The host's side of the switch: the ends of sets whose other end is the switch, and their enrolment.
+//! The host's side of a switch: the queue pairs of sets, which are connected to the switch, and their enrolment.
 //!
 //! [`SwitchSets`] is the [`Sets`] of fabrics that send RoCEv2.
 //!
-//! A set has one sender, the process whose number it has; all other members receive. Each process therefore needs only
-//! one queue pair of a pair, and has only that one. A region that a receiver has granted to the sender is registered
-//! for that queue pair, too, because both belong to the same peer.
+//! A set has one sender, the process with the same number as the set; all other members receive. Each process therefore
+//! has only one queue pair, which either sends or receives. A region that a receiver has granted to the sender is
+//! registered for that queue pair, too, because both belong to the same peer.
 //!
 //! # The life of a set's queue pair
 //! A life begins with [`Transport::begin`], and the process enrols it with the switch over a [`ControlSession`]. When
 //! the switch announces a generation of the set, the queue pair is connected to the switch ([`Transport::meet`],
-//! [`SetTransport::ready_at_switch`]). It breaks when the switch ends the generation, when the session ends, when the
-//! sender demands it over the connection manager, or by a failure; then the process notifies the switch. A queue pair
-//! has one life in one generation, and nothing of an older life fits the next one.
+//! [`SetTransport::ready_at_switch`]). The queue pair breaks when the switch ends the generation, when the session
+//! ends, when the sender demands it over the connection manager, or when the connection fails. The process then
+//! notifies the switch. Each life belongs to one generation and has new numbers, so packets of an older life do not
+//! match a later one.
 //!
 //! # Late packets
 //! When the sender has left a generation, it asks each process that it reached, over the connection manager, to leave
 //! as well ([`ConnectionManager::ask_to_leave`]). The receiver leaves at once, and ignores a later announcement of that
-//! generation. A process without a control connection need not be asked: before it can be written to by any other path,
-//! it must have noticed that the connection was lost, and then it has left the set.
+//! generation. A process without a control connection need not be asked. Before a peer can write to it by any other
+//! path, it must have noticed that the connection was lost, and then it has left the set.
 
 #![forbid(unsafe_code)]
 
@@ -57,10 +58,10 @@ pub struct SwitchConfig {
     /// Number that set 0 has at the switch. The other sets, up to set 32767, have the numbers after it. Different
     /// values allow two connection managers of one cluster to share a switch.
     pub first_set: u16,
-    /// Time after which another sender may take over the set of a silent one.
+    /// Time after which another sender may take over the set of a sender that is silent.
     pub lease: Duration,
-    /// Time that a change of the member list may take before the set counts as broken. It must be longer than a queue
-    /// pair retries.
+    /// Time that a change of the member list may take before the set counts as broken. It must be longer than the time
+    /// for which a queue pair retries.
     pub patience: Duration,
 }
 
@@ -82,8 +83,8 @@ pub const fn longest_list(members: usize) -> usize {
 
 /// Operations of transports that only queue pairs of sets need.
 pub trait SetTransport: Transport {
-    /// Does what [`ready`](Transport::ready) does, where the other end is the switch. The switch may defer requests
-    /// with RNR NAKs, and the queue pair must retry these without limit.
+    /// Completes a connection as [`ready`](Transport::ready) does, for a queue pair whose other end is the switch. The
+    /// switch may defer requests with RNR NAKs, and the queue pair must retry these without limit.
     ///
     /// # Errors
     /// Returns the reason why the queue pair cannot be connected, with its remedy.
@@ -143,7 +144,7 @@ struct Set {
     banned: Option<u64>,
     /// The sending side; `None` at receivers.
     sender: Option<Sender>,
-    /// Start of the member list change in flight, and its number.
+    /// Time at which the member list change in flight began, and its number.
     linking: Option<(Instant, u64)>,
     /// Time of the next attempt to join after a refusal.
     again: Option<Instant>,
@@ -177,7 +178,7 @@ pub struct SwitchSets<T> {
     session: Option<ControlSession>,
     next_dial: Option<Instant>,
     pause: Duration,
-    /// Last reported state of the switch: usable, or the reason why not.
+    /// Last reported state of the switch: usable, or the reason why it is not.
     said: Option<Result<(), String>>,
     notes: VecDeque<String>,
     all: Vec<Set>,
@@ -196,10 +197,10 @@ impl<T> fmt::Debug for SwitchSets<T> {
 }
 
 impl<T> SwitchSets<T> {
-    /// Creates the sets of a process, which is in none yet. Without a switch there are no sets.
+    /// Creates the collection of a process's sets, which is empty at first. Without a switch it stays empty.
     ///
     /// # Errors
-    /// [`StartError::NoAddress`].
+    /// Returns [`StartError::NoAddress`] if the process has no address.
     pub fn new(config: Option<SwitchConfig>, net: &NetConfig) -> Result<Self, StartError> {
         let cluster = config.as_ref().and_then(|config| config.cluster.clone());
         let line_config = SessionConfig {
@@ -241,8 +242,8 @@ impl<T> SwitchSets<T> {
     fn say_too_many(&mut self, members: usize) {
         let most = SetSpec::MOST;
         let note = format!(
-            "each peer is written to by itself: a switch makes copies among {most} processes at most, here it would be \
-             {members}; leave out [switch], or make groups smaller or fewer"
+            "each peer receives its own write, not a copy by the switch: a set has {most} processes at most, and this one \
+             would have {members}; leave out [switch], or make groups smaller or fewer"
         );
         // Several sets may have this size.
         if !self.notes.contains(&note) {
@@ -257,9 +258,9 @@ impl<T> SwitchSets<T> {
         }
         let control = self.config.as_ref().map(|config| config.control.to_string()).unwrap_or_default();
         self.note(match &what {
-            Ok(()) => format!("the switch at {control} is there: sets are written to by one write"),
+            Ok(()) => format!("the switch at {control} is there: one write reaches all members of a set"),
             Err(why) => format!(
-                "the switch at {control} cannot be used, so each peer is written to by itself until it can: {why}"
+                "the switch at {control} cannot be used. Until it can, each peer receives its own write: {why}"
             ),
         });
         self.said = Some(what);
@@ -286,7 +287,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let rank = rank.filter(|_| spec.members.contains(&sender) && spec.number < SETS).ok_or(odd)?;
         let (qp, n) = (cm.next_qp(), cm.sets.all.len());
         let sends = sender == me;
-        // A LINK needs an additional place in the queue. Receivers post no requests.
+        // A LINK needs an additional entry in the send queue. Receivers post no requests.
         let (send_depth, recv_depth) = if sends { (config.send_depth + 2, 1) } else { (1, 1) };
         let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth, merges: false };
         make(transport, qp, sender, raw)?;

@@ -21,7 +21,7 @@ impl<T: SetTransport> SwitchSets<T> {
     ) -> Result<(), PostError> {
         let missing = || if cm.sets.config.is_none() { NO_SETS } else { PostError::UnknownQp(qp) };
         let state = cm.state(qp).ok_or_else(missing)?;
-        let n = cm.set_of(qp).ok_or(PostError::Unsupported("copies by the network on a queue pair that is no set"))?;
+        let n = cm.set_of(qp).ok_or(PostError::Unsupported("copies by the network on a queue pair that does not belong to a set"))?;
         let state = if is_alive { state } else { QpState::Error };
         if state != QpState::Ready {
             return Err(PostError::NotReady { qp, state });
@@ -34,7 +34,7 @@ impl<T: SetTransport> SwitchSets<T> {
         let targets = Self::targets(cm, qp, n, write, &mut targets)?;
         let set = &mut cm.sets.all[n];
         let Some(sender) = &mut set.sender else {
-            return Err(PostError::Unsupported("sets that another process writes to than the one with their number"));
+            return Err(PostError::Unsupported("writes to a set by a process that is not its sender"));
         };
         match sender.write((write.id, write.signalled), targets, write.data) {
             Written::Now { token, va, rkey, signalled } => {
@@ -94,7 +94,8 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.sets.flushed.pop_front()
     }
 
-    /// Returns a completion that no queue pair reported. The caller must first have taken those of the queue pairs.
+    /// Returns a completion that no queue pair reported. The caller must first have polled all completions that queue
+    /// pairs reported.
     pub(super) fn take_flushed(cm: &mut Cm<T>) -> Option<Completion> {
         if std::mem::take(&mut cm.sets.dying) {
             for n in 0..cm.sets.all.len() {

@@ -44,11 +44,11 @@ impl Transport for Script {
     fn meet(&mut self, _: QpId, _: &End, theirs: &End) -> Result<(), String> {
         let End::QueuePair(pair) = theirs else { return Err("no queue pair".to_owned()) };
         self.log.push(format!("meet {:#x} {} {}", pair.number, pair.gid.to_ipv4_mapped().unwrap(), pair.psn));
-        if self.refuses_to_meet { Err("not today".to_owned()) } else { Ok(()) }
+        if self.refuses_to_meet { Err("refused by the test".to_owned()) } else { Ok(()) }
     }
 
     fn ready(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
-        panic!("a switch may have to be waited for")
+        panic!("a queue pair to a switch must be connected by `ready_at_switch`")
     }
 
     fn drive(&mut self) {}
@@ -253,7 +253,7 @@ fn each_process_connects_its_one_queue_pair_to_the_switch() {
     assert_eq!((sends.size, sends.rank, receives.rank, sends.life), (2, 0, 1, 1));
     three.both_ready(7);
     assert_eq!(three.at(A).transport.log, ["begin", "meet 0x500 127.0.1.1 1001", "ready"]);
-    assert_eq!(three.at(B).transport.log, ["begin", "meet 0x501 127.0.1.2 1001"], "it sends nothing");
+    assert_eq!(three.at(B).transport.log, ["begin", "meet 0x501 127.0.1.2 1001"], "a receiver does not get ready to send");
     for host in MEMBERS {
         assert_eq!(three.at(host).events, [Event::Connected { qp: QpId(0), peer: host }]);
     }
@@ -262,7 +262,7 @@ fn each_process_connects_its_one_queue_pair_to_the_switch() {
     assert!(matches!(three.at(B).post(1), Err(PostError::NotReached { .. } | PostError::Unsupported(_))));
 }
 
-/// The sender leaves a generation. Its receivers leave, too, before they confirm that.
+/// The sender leaves a generation. The receivers leave, too, and only then confirm that they have left.
 #[test]
 fn receiver_leaves_and_confirms_when_the_sender_asks() {
     let mut three = Three::new(PATIENT);
@@ -294,7 +294,7 @@ fn receiver_does_not_enter_a_generation_that_the_sender_left() {
     assert_eq!(three.at(B).state(), QpState::Connecting);
     three.ready(B, 7);
     three.until("another life", |three| three.joined[1].unwrap().life == 2);
-    assert_eq!(three.at(B).transport.log, ["begin", "fail Flushed", "begin"], "it met nobody");
+    assert_eq!(three.at(B).transport.log, ["begin", "fail Flushed", "begin"], "the queue pair was not connected");
     reset(three.at(A));
     three.until("joined", |three| three.joined[0].unwrap().life == 2);
     three.both_ready(8);
@@ -317,7 +317,7 @@ fn member_list_change_times_out() {
         std::iter::from_fn(|| SwitchSets::next_flushed(&mut host.cm)).map(|done| (done.id, done.status)).collect();
     let flushed = |id| (id, Status::Flushed);
     assert_eq!(ended, [(1, Status::RetryExceeded), flushed(2), flushed(3), flushed(4)]);
-    assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "it was reported already");
+    assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "this write was reported already");
     // A change of the member list that completes before its timeout does not break the set later.
     reset(three.at(A));
     reset(three.at(B));
@@ -367,7 +367,7 @@ fn receiver_leaves_when_it_loses_the_sender() {
     let life = three.joined[0].unwrap().life;
     three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.alone(A, "broken", |host| host.state() == QpState::Error);
-    assert!(!SwitchSets::is_settled(&three.at(A).cm, QpId(0), B), "it has not answered");
+    assert!(!SwitchSets::is_settled(&three.at(A).cm, QpId(0), B), "B has not replied");
     three.hosts[1] = None;
     three.until("settled", |three| SwitchSets::is_settled(&three.at(A).cm, QpId(0), B));
 }
@@ -400,8 +400,8 @@ fn end_of_a_session_ends_the_generation() {
     let mut three = Three::new(PATIENT);
     three.both_ready(7);
     three.line(A).send(b"nonsense").unwrap();
-    three.until("both are", |three| MEMBERS.iter().all(|host| three.at(*host).state() == QpState::Error));
-    let said = MEMBERS.iter().filter(|host| three.at(**host).notes.iter().any(|note| note.contains("something else")));
+    three.until("both broken", |three| MEMBERS.iter().all(|host| three.at(*host).state() == QpState::Error));
+    let said = MEMBERS.iter().filter(|host| three.at(**host).notes.iter().any(|note| note.contains("does not answer like a switch")));
     assert_eq!(said.collect::<Vec<_>>().len(), 1);
     MEMBERS.iter().for_each(|host| reset(three.at(*host)));
     three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 2));
@@ -421,8 +421,8 @@ fn invalid_sets_are_refused() {
         SwitchSets::join(&mut host.cm, &mut host.transport, (spec, CONFIG), 64, |_, _, _, _| Ok(()))
     };
     let odd = |number, members| Err(ConnectError::Set { number, members });
-    assert_eq!(join(host, 0, &MEMBERS), odd(0, 2), "twice");
-    assert_eq!(join(host, 2, &MEMBERS), odd(2, 2), "its sender is none of it");
+    assert_eq!(join(host, 0, &MEMBERS), odd(0, 2), "the set exists already");
+    assert_eq!(join(host, 2, &MEMBERS), odd(2, 2), "the sender is not a member");
     assert_eq!(join(host, 1, &[B]), odd(1, 1));
     assert_eq!(join(host, 1, &[B, B, A]), odd(1, 3));
     assert_eq!(join(host, 1, &[B, ProcessId(9)]), Err(ConnectError::UnknownProcess(ProcessId(9))));
@@ -431,7 +431,7 @@ fn invalid_sets_are_refused() {
     assert_eq!(host.cm.peer(QpId(1)), Some(A));
 }
 
-/// Each peer is written to separately then, and the operator who configured a switch gets the reason.
+/// Joining fails, so the process writes to each peer separately. The operator who configured a switch sees the reason.
 #[test]
 fn set_with_too_many_members_is_refused_and_reported_once() {
     let mut three = Three::new(PATIENT);
@@ -443,6 +443,6 @@ fn set_with_too_many_members_is_refused_and_reported_once() {
         assert_eq!(made, Err(ConnectError::Set { number, members: 33 }));
     }
     three.pass(Duration::from_millis(20));
-    let said = |notes: &[String]| notes.iter().filter(|note| note.contains("among 32 processes at most")).count();
+    let said = |notes: &[String]| notes.iter().filter(|note| note.contains("a set has 32 processes at most")).count();
     assert_eq!(said(&three.at(A).notes), 1, "{:?}", three.at(A).notes);
 }

@@ -529,7 +529,7 @@ fn manual_broadcast_uses_a_switch_and_goes_on_without_it() {
     }
     names
         .iter()
-        .for_each(|name| nodes.until(&format!("{name}.err"), |text| text.contains("is there: sets are written to")));
+        .for_each(|name| nodes.until(&format!("{name}.err"), |text| text.contains("is there: one write reaches")));
     copier.until("all sets of all processes", |shown| whole(shown) == 4);
     let mut said = 0;
     let mut say = |nodes: &mut Nodes| {

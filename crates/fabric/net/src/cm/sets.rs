@@ -11,7 +11,7 @@ use super::transport::Transport;
 
 /// The error on fabrics without fan-out sets.
 pub const NO_SETS: PostError = PostError::Unsupported("multicast by the network");
-const NO_SET: PostError = PostError::Unsupported("copies by the network on a queue pair that is no set");
+const NO_SET: PostError = PostError::Unsupported("copies by the network on a queue pair that does not belong to a set");
 
 /// The fan-out sets of a process, and the operations on them, which the connection manager calls. The default methods
 /// are those of a fabric without sets.

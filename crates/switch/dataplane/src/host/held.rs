@@ -4,8 +4,9 @@
 #[derive(Debug)]
 pub(super) struct Held {
     bytes: Box<[u8]>,
-    /// Offsets of the oldest piece and of the next free byte. The buffer is empty or full if they are equal.
+    /// Offset of the oldest piece.
     first: usize,
+    /// Offset of the next free byte. If it equals `first`, the buffer is empty or full.
     next: usize,
     pieces: usize,
 }
@@ -40,7 +41,7 @@ impl Held {
         self.bytes.get(at..at + len).unwrap_or(&[])
     }
 
-    /// Frees the oldest piece; `behind` is the offset of the next one, if any.
+    /// Frees the oldest piece; `behind` is the offset of the piece after it, if any.
     pub(super) fn free(&mut self, behind: Option<usize>) {
         self.pieces = self.pieces.saturating_sub(1);
         if let Some(behind) = behind {

@@ -1,4 +1,4 @@
-//! The host's side of a set: the requests with which a sender makes the switch copy each write to its target members.
+//! The host's side of a set: the requests by which a sender makes the switch copy each write to its target members.
 //!
 //! A [`Sender`] is pure. The caller passes it writes, and it returns the requests to post, in order, to the queue pair
 //! that is connected to the switch. A write that fits the member list of the switch is posted at once. A write to other
@@ -8,11 +8,11 @@
 //!
 //! # Invariants
 //! 1. Requests are posted in the order of the writes, with a LINK between two writes of different member lists.
-//! 2. At most one LINK is in flight, and nothing is posted after it until it is acknowledged. When it is posted, all
-//!    requests before it are acknowledged or about to be: the last request before it asks for no completion. (The
-//!    switch refuses a LINK that arrives too early, and the queue pair sends it again.)
-//! 3. A LINK carries the PSN and the message number of its own packet. The sender therefore counts both, from what is
-//!    posted.
+//! 2. At most one LINK is in flight, and nothing is posted after it until it is acknowledged. A LINK waits for the
+//!    completion of the request before it if that request is signalled; otherwise it is posted at once. (The switch
+//!    refuses a LINK that arrives before earlier requests are acknowledged, and the queue pair sends it again.)
+//! 3. A LINK carries the PSN and the message number of its own packet. The sender therefore counts the packets and
+//!    messages that it posts.
 //! 4. The data of waiting writes is in a buffer that is allocated with the sender. A write that finds no room is
 //!    refused.
 mod held;

@@ -84,7 +84,7 @@ pub struct Next<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Link,
-    /// A write. `id` is the caller's; `told` is `true` if the caller wants its completion.
+    /// A write. `id` is the caller's id of the write; `told` is `true` if the caller wants its completion.
     Data {
         id: u64,
         told: bool,
@@ -98,7 +98,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     kind: Kind,
-    /// `true` if the request is signalled. Decided when it is posted.
+    /// `true` if the request is signalled. The value is set when the request is posted.
     signalled: bool,
 }
 
@@ -133,7 +133,8 @@ impl List {
         va
     }
 
-    /// Sets the list with which a write reaches these targets at the offset of the first one. Returns that offset.
+    /// Replaces the list by one through which a single write reaches all these targets. Returns the address of that
+    /// write, which is the offset of the first target.
     fn of(&mut self, targets: &[Target]) -> u64 {
         let va = targets.first().map_or(0, |first| first.offset);
         self.n = targets.len().min(MOST);
@@ -411,7 +412,7 @@ mod tests {
         list: BTreeMap<u8, (u32, u64)>,
         /// Requests in flight: token, whether signalled, whether a LINK.
         open: VecDeque<(u64, bool, bool)>,
-        /// Every copy that landed: rank, key, address, data.
+        /// Copies that landed: rank, key, address, data.
         landed: Vec<(u8, u32, u64, Vec<u8>)>,
     }
 
@@ -421,11 +422,11 @@ mod tests {
         }
 
         fn post(&mut self, token: u64, va: u64, rkey: u32, data: &[u8], signalled: bool) {
-            assert!(!self.open.iter().any(|(_, _, link)| *link), "nothing goes behind a LINK");
+            assert!(!self.open.iter().any(|(_, _, link)| *link), "nothing is posted after a LINK");
             let is_link = (va, rkey) == (CONTROL_VA, CONTROL_RKEY);
             if is_link {
                 let last = self.open.back();
-                assert!(last.is_none_or(|(_, signalled, _)| !signalled), "it could have waited");
+                assert!(last.is_none_or(|(_, signalled, _)| !signalled), "the LINK could have waited");
                 let control = Control::parse_payload(data).unwrap();
                 let said = (control.head.psn.get(), control.head.msn, control.head.sqpn, control.head.lock_id);
                 assert_eq!(said, (self.psn, self.messages, 0x1234, 9));
@@ -474,9 +475,9 @@ mod tests {
         network.complete(&mut sender);
         assert!(write(&mut sender, &mut network, (2, true), &[target(1, 0)], &[2; 8]));
         let (token, ..) = *network.open.back().unwrap();
-        assert_eq!(token >> 32, 3, "it names the queue pair's life");
+        assert_eq!(token >> 32, 3, "the token contains the life");
         sender.completed_before(token);
-        assert_eq!(sender.completed(token - 1), None, "that was done");
+        assert_eq!(sender.completed(token - 1), None, "the earlier request is done already");
         assert_eq!(sender.posted, 1);
         sender.completed_before(token);
         assert_eq!((sender.posted, sender.completed(token)), (1, Some(2)), "no request was before it");
@@ -488,7 +489,7 @@ mod tests {
         let both = |offset| [target(1, offset), target(5, offset + 64)];
         assert!(write(&mut sender, &mut network, (1, true), &both(0), &[1; 8]));
         assert_eq!((network.open.len(), network.landed.len()), (1, 0), "only the LINK");
-        assert_eq!(network.complete(&mut sender), Some(None), "whose completion is not reported");
+        assert_eq!(network.complete(&mut sender), Some(None), "the completion of a LINK is not reported");
         assert_eq!(network.landed.len(), 2);
         // Other offsets in another order use the same list.
         let [one, other] = both(0x100);

@@ -58,7 +58,7 @@ impl Left {
         let packet = IpPacket::new_checked(bytes).expect("a packet");
         assert!(packet.is_intact(), "the ICRC is right");
         let repr = Repr::parse(&packet.packet).expect("a packet");
-        let IpRepr::V4(ip) = packet.envelope.ip else { panic!("IPv4") };
+        let IpRepr::V4(ip) = packet.envelope.ip else { panic!("the packet is not IPv4") };
         let payload = packet.packet.payload().to_vec();
         Left { to: ip.destination, qpn: repr.bth.dest_qp, psn: repr.bth.psn, headers: repr.headers, payload }
     }
@@ -66,7 +66,7 @@ impl Left {
     pub(crate) fn aeth(&self) -> Aeth {
         match self.headers {
             Headers::Response(Response::Acknowledge(aeth)) => aeth,
-            other => panic!("{other:?} is no acknowledgement"),
+            other => panic!("{other:?} is not an acknowledgement"),
         }
     }
 
@@ -149,7 +149,7 @@ impl Bed {
             if bridge.is_none() {
                 return (left, causes);
             }
-            assert!(causes.len() <= 35, "a loop that does not end");
+            assert!(causes.len() <= 35, "the loop does not end");
         }
     }
 
