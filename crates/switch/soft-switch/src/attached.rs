@@ -21,7 +21,7 @@ const VA: u64 = 0x1000_0000;
 /// Maximum depth of a queue.
 const DEPTH: u32 = 256;
 
-/// Address of a host, and how it is connected.
+/// The configuration of an attached host: its address, its set and its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachedConfig {
     /// Address of the host.
@@ -44,7 +44,7 @@ pub struct AttachedConfig {
     pub words: usize,
     /// Code of the transport timeout, see [`Sending::timeout`].
     pub timeout: u8,
-    /// Life of the host. Each life has other numbers of queue pairs and packets.
+    /// Life of the host. Each life has other queue pair numbers and other first PSNs.
     pub life: u32,
 }
 
@@ -93,7 +93,7 @@ pub enum AttachError {
     #[error(transparent)]
     Envelope(#[from] stentor_wire::Error),
     /// The number of a queue pair is in use.
-    #[error("a queue pair's number is taken")]
+    #[error("the number of a queue pair is in use")]
     Number,
 }
 
@@ -203,7 +203,7 @@ impl Attached {
         Host { sends: attachment(send, first_psn), receives: attachment(receive, expected) }
     }
 
-    /// Returns the link with which a sender reaches this host: WRITEs go to its memory, `offset` bytes further.
+    /// Returns the link with which a sender reaches this host. `offset` is added to the addresses of the WRITEs.
     #[must_use]
     pub fn link(&self, offset: u64) -> Link {
         let rank = self.config.rank;
@@ -225,7 +225,7 @@ impl Attached {
     /// See [`PostError`].
     ///
     /// # Panics
-    /// If more members are linked than a set can have.
+    /// Panics if more members are linked than a set can have.
     pub fn control(&mut self, operation: Operation, links: &[Link], id: u64) -> Result<(), PostError> {
         let mut payload = [0; MAX_CONTROL_BYTES];
         let psn = self.endpoint.next_psn(self.sqp).unwrap_or(Psn::new(0));
@@ -251,7 +251,7 @@ impl Attached {
     /// Sends due packets and receives waiting ones. Returns whether any were received.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn drive(&mut self) -> io::Result<bool> {
         self.pump.send(&mut self.endpoint);
         self.pump.receive(&mut self.endpoint)
@@ -293,7 +293,7 @@ fn load(endpoint: &Endpoint, region: RegionId, offset: usize, bytes: usize) -> V
 /// that have no thread. Returns the status of the request, or `None` after `rounds` rounds.
 ///
 /// # Errors
-/// The error of the system call.
+/// Returns the error of the system call.
 pub fn settle(
     hosts: &mut [Attached],
     id: u64,

@@ -1,4 +1,4 @@
-//! Connections of the control plane: hosts that prove that they have the cluster's key, and join sets.
+//! Connections of the control plane. Over a connection, a host proves that it has the cluster's key, and joins sets.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,7 +23,7 @@ pub(crate) const PURPOSE: &str = "switch";
 pub struct Admitted {
     /// Connections that proved the key.
     pub hosts: u64,
-    /// Connections that ended before that.
+    /// Connections that ended before they proved the key.
     pub strangers: u64,
     /// Hosts that sent an invalid message and were disconnected.
     pub garbled: u64,
@@ -109,8 +109,9 @@ impl Enrolment {
         any
     }
 
-    /// Closes the oldest unauthenticated connection if there are too many, because a host proves its key at once.
-    /// Authenticated hosts stay. Returns `false` if there is no room for another connection.
+    /// Closes the oldest unauthenticated connection if there are too many connections. (A host proves its key
+    /// immediately, so an old unauthenticated connection is unlikely to be that of a host.) Authenticated connections
+    /// stay open. Returns `false` if there is no room for another connection.
     fn makes_room(&mut self) -> bool {
         let strangers = self.sessions.iter().filter(|(_, session)| !session.is_ready());
         let (oldest, count) = strangers.fold((None, 0), |(oldest, n), (id, _)| (oldest.or(Some(*id)), n + 1));
@@ -186,7 +187,7 @@ mod tests {
             while enrolment.admitted().hosts == before && !sessions[sessions.len() - 1].is_dead() {
                 enrolment.round(0, &mut switch);
                 sessions.iter_mut().for_each(|session| drop(session.receive()));
-                assert!(since.elapsed() < Duration::from_secs(10), "host {host} is neither let in nor refused");
+                assert!(since.elapsed() < Duration::from_secs(10), "host {host} is neither admitted nor rejected");
             }
         }
         let ready: Vec<bool> = sessions.iter().map(ControlSession::is_ready).collect();

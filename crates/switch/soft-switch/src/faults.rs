@@ -21,14 +21,15 @@ impl Faults {
     }
 }
 
-/// A packet that the fault injection holds, and the number of the address at which it arrived or from which it leaves.
+/// A packet that the fault injection holds, and the index of the address at which it arrived or from which it leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) gate: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Length of the IPv4 and UDP headers, in bytes. Faults do not damage them, as such a packet would not be delivered.
+/// Length of the IPv4 and UDP headers, in bytes. Faults do not damage these headers, because the kernel would not
+/// deliver such a packet.
 pub(crate) const OUTER: usize = 28;
 
 impl AsMut<[u8]> for Held {

@@ -2,8 +2,9 @@
 //!
 //! A [`SoftSwitch`] has two addresses, as every switch of this kind: senders write to the *forward* address, and
 //! receivers answer to the *backward* address. A round receives the waiting packets, runs all passes of each packet
-//! through the pipeline, and sends the resulting packets. These are never assembled in memory: the kernel gets their
-//! headers, the payload in the receive buffer, and their ICRC as separate parts, and nothing is allocated for them.
+//! through the pipeline, and sends the resulting packets. The switch does not assemble these packets in memory and
+//! allocates nothing for them. It passes their headers, the payload in the receive buffer, and their ICRC to the kernel
+//! as separate parts.
 //!
 //! - [`Mode::Plain`]: two UDP sockets, without privileges, for hosts whose packets have the IPv4 identification 0, as
 //!   those of `stentor-fabric-roce` have.
@@ -12,13 +13,13 @@
 //!
 //! # The loop
 //! A real switch has a port through which mirror copies return. Here a packet goes through all its passes before the
-//! next packet begins; there are at most [`MOST_PASSES`] of them. The loop loses copies where the [`Faults`] demand it.
+//! next packet begins; there are at most [`MOST_PASSES`] of them. The loop loses copies with the probability in
+//! [`Faults`].
 //!
 //! # Limits
 //! At most [`MOST_SETS`] sets of 32 hosts. Incoming packets wait only in the sockets' buffers; outgoing packets that
 //! the kernel does not accept are lost and counted. Plain sockets lose the type of service of packets, and with it the
-//! congestion marks. Hosts that send runs of packets (UDP_SEGMENT) number their packets, so they must not send runs to
-//! this switch.
+//! congestion marks. The kernel numbers the packets of a run (UDP_SEGMENT), so hosts must not send runs to this switch.
 #![forbid(unsafe_code)]
 
 mod attached;

@@ -66,7 +66,7 @@ impl Member {
         self.session.error()
     }
 
-    /// Joins the set with the host's current life. Its queue pairs are not connected.
+    /// Joins the set with the host's current life. The queue pairs must not be connected yet.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -95,8 +95,8 @@ impl Member {
         self.session.send(&bytes[..len])
     }
 
-    /// Receives a message of the control plane, and connects the queue pairs if it announces a generation. Also
-    /// advances the handshake of the session.
+    /// Receives a message of the control plane, and connects the queue pairs if it announces a generation. This method
+    /// also advances the handshake of the session.
     ///
     /// # Errors
     /// See [`AttachError`].

@@ -9,8 +9,8 @@
 //! # Invariants
 //! 1. The data plane has exactly the current generations. Each has its own `gid`, and the next generation has another
 //!    one.
-//! 2. Each join is in at most one generation. Its host is notified of that ([`ToHost::Ready`]) or of the end
-//!    ([`ToHost::Renew`]), in this order.
+//! 2. Each join is in at most one generation. The switch notifies the host of the beginning of this generation
+//!    ([`ToHost::Ready`]) and of its end ([`ToHost::Renew`]), in this order.
 //! 3. Only the newest life of a rank counts.
 //! 4. Generations of a set begin at least [`PAUSE`] apart.
 
@@ -164,7 +164,7 @@ impl Registry {
         self.forget(switch);
     }
 
-    /// Handles the end of a session, and with it of all its joins.
+    /// Handles the end of a session, which ends all joins of the session.
     pub(crate) fn end(&mut self, session: SessionId, switch: &mut Switch, said: &mut Said) {
         for (number, group) in &mut self.groups {
             let mut broke = false;

@@ -51,7 +51,7 @@ pub enum StartError {
     },
 }
 
-/// Packets in and out. [`Switch::counters`] has the outcome of each.
+/// Counts of packets in and out. [`Switch::counters`] counts their passes by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Packets received.
@@ -118,7 +118,7 @@ impl SoftSwitch {
     /// Listens on a TCP address for hosts that have the cluster's key and join sets.
     ///
     /// # Errors
-    /// [`StartError::Session`].
+    /// Returns [`StartError::Session`] if the listener cannot be opened.
     pub fn listen(&mut self, settings: &Settings, at: SocketAddr, key: &[u8]) -> Result<(), StartError> {
         self.enrolment = Some(Enrolment::listen(&settings.cluster, key, at, settings.mode == Mode::Raw)?);
         Ok(())
@@ -182,7 +182,7 @@ impl SoftSwitch {
         [a.unsent() + b.unsent(), c.overflowed() + d.overflowed()]
     }
 
-    /// Returns the sockets, to measure them without a switch between.
+    /// Returns the sockets, so that a benchmark can measure them without the pipeline.
     pub fn sockets_mut(&mut self) -> (&mut [Inlet; 2], &mut [Outlet; 2]) {
         (&mut self.inlets, &mut self.outlets)
     }
@@ -196,7 +196,7 @@ impl SoftSwitch {
     /// Receives at most some hundred waiting packets, and sends the resulting ones. Returns whether it did any work.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn round(&mut self) -> io::Result<bool> {
         let mut any = false;
         for gate in [FORWARD, BACKWARD] {
@@ -301,7 +301,7 @@ impl SoftSwitch {
     /// Sleeps until a packet or message arrives at the switch, one of `others` is readable, or `longest` has elapsed.
     ///
     /// # Errors
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn wait(&self, longest: Duration, others: &[BorrowedFd<'_>]) -> io::Result<()> {
         let next = self.network.as_ref().and_then(|network| network.next());
         let longest = next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(self.now())).min(longest));
@@ -362,7 +362,7 @@ fn flush(outlet: &mut Outlet, waiting: &mut Vec<Waiting>, inlet: &Inlet, pcap: &
         waiting.iter().for_each(|(n, emission)| pcap.write_packet(&emission.to_vec(inlet.packet(*n))));
     }
     outlet.send(waiting.iter().map(|(n, emission)| {
-        // The input's ICRC, or the first bytes of it, takes the place of the new ICRC.
+        // The body extends over four more bytes of the input, which the new ICRC replaces.
         let body = emission.body();
         let body = inlet.packet(*n).get(body.start..body.end + ICRC_BYTES).unwrap_or(&[]);
         Leaving { to: emission.to(), head: emission.head(), body, icrc: emission.icrc() }

@@ -1,4 +1,4 @@
-//! The switch's view of itself: sets, registers by stage, counters.
+//! The report on a running switch: sets, registers by stage, counters.
 
 use std::collections::BTreeMap;
 

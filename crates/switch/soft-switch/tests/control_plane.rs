@@ -156,7 +156,7 @@ fn joining_or_leaving_creates_another_generation() {
     assert!(third.generation > second.generation);
     bed.send(&[1, 2], 9);
     assert_eq!((&bed.arrived[1][..], &bed.arrived[2][..]), (&[7, 8, 9][..], &[9][..]));
-    assert_eq!(bed.switch.as_ref().unwrap().show(&bed.settings, None).sets.len(), 1, "older generations are gone");
+    assert_eq!(bed.switch.as_ref().unwrap().show(&bed.settings, None).sets.len(), 1, "older generations are removed");
 }
 
 #[test]

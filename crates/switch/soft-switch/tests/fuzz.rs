@@ -107,7 +107,7 @@ impl Bed {
                     member.host.post_receives(32, 64).unwrap();
                     self.ready[n] = Some(ready);
                 }
-                Some(other) => panic!("host {n} is told {other:?}"),
+                Some(other) => panic!("host {n} receives {other:?}"),
             }
         }
     }
@@ -134,7 +134,8 @@ impl Bed {
         self.ready[0].unwrap().gid
     }
 
-    /// Returns a packet that the holder or a receiver might send, but with a stranger's source address.
+    /// Returns a packet that the holder or a receiver might send, but with a stranger's source address, and whether it
+    /// goes to the forward address.
     fn packet(&self, random: &mut SplitMix64, from: SocketAddr) -> (bool, Vec<u8>) {
         let view = self.switch.switch().arrays().view(self.gid()).unwrap();
         let gid = if random.index(4) == 0 { random.word() as u16 } else { self.gid() };
@@ -157,7 +158,7 @@ impl Bed {
             2 => (false, Headers::Cnp, 0),
             3 => (true, Headers::Uc(Message::SendOnly), 64),
             _ => {
-                // One of these NAKs would poison the set.
+                // The last of these syndromes would poison the set if the switch accepted it.
                 let syndrome = Syndrome::from_byte([0x1f, 0x23, 0x60, 0x62][random.index(4)]);
                 let aeth = Aeth { syndrome, msn: view.members[1].msn_out };
                 psn = view.members[usize::from(rank % HOSTS)].psn_out.minus(random.index(3) as u32);

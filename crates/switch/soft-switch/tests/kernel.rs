@@ -197,7 +197,7 @@ impl Ours {
     }
 }
 
-/// Sends from Stentor's host to one, two and eight of the kernel's.
+/// Sends from Stentor's host to one, two and eight hosts of the kernel.
 fn ours_sends(ours: &mut Ours, kernel: &mut Kernel, salt: &mut u32) {
     for n in [1, 2, 8] {
         let links = kernel.links[..n].to_vec();
@@ -265,11 +265,11 @@ fn kernel_waits(ours: &mut Ours, kernel: &mut Kernel, running: &Running) {
     kernel.say(&Kernel::link_line(1, &[kernel.links[1]]));
     let since = Instant::now();
     while running.with(busy) < before + 3 {
-        assert!(since.elapsed() < PATIENCE, "nobody asked for the set");
+        assert!(since.elapsed() < PATIENCE, "the kernel did not request the set");
         std::thread::yield_now();
     }
     ours.control(Operation::Release, &[]);
-    assert_eq!(kernel.hear(), "ok", "the kernel comes again after RNR NAKs on a WRITE");
+    assert_eq!(kernel.hear(), "ok", "the kernel retries a WRITE after RNR NAKs");
     ours.while_asked(kernel, "release 1 0");
 }
 
@@ -308,8 +308,8 @@ fn kernel_queue_pairs_are_hosts_like_ours() {
         for (cause, count) in switch.switch().counters().list() {
             println!("switch: {cause} {count}");
         }
-        assert_eq!(switch.switch().counters().of(Cause::Damaged), 0, "the ICRC of what came");
-        assert_eq!(switch.kernel_lost()[0], 0, "the kernel took everything");
+        assert_eq!(switch.switch().counters().of(Cause::Damaged), 0, "a received packet has a wrong ICRC");
+        assert_eq!(switch.kernel_lost()[0], 0, "the kernel dropped outgoing packets");
         (switch.tally().received, switch.tally().sent)
     });
     let packets = capture::dissected(&file);

@@ -88,7 +88,7 @@ fn complete_set_gets_a_generation_at_once() {
     let first = said[0].1;
     assert_eq!((first.who, first.mtu, first.gid, first.generation), (0b111, 1024, 0, 9 << 32 | 1));
     assert_eq!(bed.sets(), [0]);
-    assert_eq!(bed.switch.arrays().view(0).unwrap().session.lease, ((502 * MS) >> 16) as u32, "the longest counts");
+    assert_eq!(bed.switch.arrays().view(0).unwrap().session.lease, ((502 * MS) >> 16) as u32, "the longest lease applies");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn late_hosts_join_the_next_generation() {
     assert_eq!(bed.sets(), []);
     assert!(bed.join(10, join(0, 2)).is_empty());
     let said = ready(&bed.join(12, join(2, 2)));
-    assert_eq!((said.len(), said[0].1.who, said[0].1.gid), (3, 0b111, 1), "another set");
+    assert_eq!((said.len(), said[0].1.who, said[0].1.gid), (3, 0b111, 1), "another gid");
     assert_eq!(bed.sets(), [1]);
 }
 

@@ -59,7 +59,7 @@ pub enum Problem {
     #[error("the key must say where it is, not what it is")]
     BadKey,
     /// Only one of `control` and `key` is configured.
-    #[error("`{there}` without `{missing}`")]
+    #[error("`{there}` is configured without `{missing}`")]
     Unpaired {
         /// The key that is present.
         there: &'static str,
@@ -67,7 +67,7 @@ pub enum Problem {
         missing: &'static str,
     },
     /// No host could ever use this switch.
-    #[error("no set is given, and nobody can ask for one")]
+    #[error("no set is configured, and no host can join one")]
     Useless,
     /// A number is out of range.
     #[error("{key} = {value} is outside {min}..={max}")]
@@ -82,7 +82,7 @@ pub enum Problem {
         max: u64,
     },
     /// A set or a rank occurs twice.
-    #[error("{what} {number} is there twice")]
+    #[error("{what} {number} occurs twice")]
     Twice {
         /// `gid` or `rank`.
         what: &'static str,
@@ -114,12 +114,12 @@ impl Remedy for Problem {
             }
             Problem::BadAddress { .. } => "write an IPv4 address of a host, such as 127.0.1.1".to_owned(),
             Problem::OneAddress { .. } => {
-                "give the switch two addresses: which one a packet comes to says which way it goes".to_owned()
+                "give the switch two addresses: senders write to `forward`, receivers answer to `backward`".to_owned()
             }
             Problem::UnknownWord { known, .. } => format!("use {known}"),
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::Unpaired { missing, .. } => {
-                format!("add `{missing}`: whoever asks for a set shows that it has the key")
+                format!("add `{missing}`: hosts join sets at `control` and prove that they have the `key`")
             }
             Problem::Useless => "add `control` and `key`, or a [[set]]".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),

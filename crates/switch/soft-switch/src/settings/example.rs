@@ -12,8 +12,8 @@ pub fn example(cluster: &str, forward: Ipv4Addr, backward: Ipv4Addr, control: So
 # Name of the cluster.
 cluster = "{cluster}"
 
-# Its two addresses, UDP port 4791 each: senders write to the first, receivers answer to the second. No other process
-# may use them.
+# The switch's addresses, UDP port 4791 each: senders write to the first, receivers answer to the second. No other
+# process may use them.
 forward = "{forward}"
 backward = "{backward}"
 

@@ -64,7 +64,7 @@ impl Bed {
         let hear = |n: usize, completion: stentor_fabric::Completion| {
             received[ranks[n]].push((completion.bytes, completion.imm));
         };
-        settle(hosts, id, ROUNDS, between, hear).unwrap().expect("it ends")
+        settle(hosts, id, ROUNDS, between, hear).unwrap().expect("the request completes")
     }
 
     pub(crate) fn link(&mut self, ranks: &[usize]) -> Status {
@@ -72,7 +72,7 @@ impl Bed {
         self.link_at(&places)
     }
 
-    /// Links hosts. Each comes with the offset in its memory to which a WRITE to address 0 goes.
+    /// Links hosts. Each pair is a host and the offset in its memory to which a WRITE to address 0 goes.
     pub(crate) fn link_at(&mut self, places: &[(usize, u64)]) -> Status {
         let links: Vec<Link> = places.iter().map(|(n, offset)| self.hosts[*n].link(*offset)).collect();
         self.control(Operation::Link, &links)

@@ -33,7 +33,7 @@ pub(crate) struct Bed {
     pub(crate) stopped: Vec<ProcessId>,
     /// Completed writes of process 0 to its set: id and status.
     pub(crate) done: Vec<(u64, Status)>,
-    /// Number of times that a set broke. Each is reset at once.
+    /// Number of times that a set broke. A broken set is reset at once.
     pub(crate) breaks: usize,
     addresses: Vec<Option<SocketAddr>>,
     settings: Settings,
@@ -75,7 +75,7 @@ impl Bed {
     }
 
     pub(crate) fn at(&mut self, process: u16) -> &mut RoceFabric {
-        self.fabrics[usize::from(process)].as_mut().expect("it is up")
+        self.fabrics[usize::from(process)].as_mut().expect("the process runs")
     }
 
     /// Runs until `holds` returns `true`.
@@ -209,7 +209,7 @@ impl Group {
     ) -> Result<(), PostError> {
         let data: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
         let target = |bed: &mut Bed, peer: u16| {
-            let region = bed.at(0).resolve(ProcessId(peer), Purpose(1)).expect("it was granted");
+            let region = bed.at(0).resolve(ProcessId(peer), Purpose(1)).expect("a granted region");
             SetTarget { peer: ProcessId(peer), to: RemoteSpan { region, offset: 8 * word as u64 } }
         };
         let targets: Vec<_> = to.iter().map(|peer| target(bed, *peer)).collect();
@@ -218,7 +218,7 @@ impl Group {
 
     /// Writes to one peer through its own queue pair.
     pub(crate) fn write_alone(&self, bed: &mut Bed, peer: u16, word: usize, value: u64) {
-        let region = bed.at(0).resolve(ProcessId(peer), Purpose(1)).expect("it was granted");
+        let region = bed.at(0).resolve(ProcessId(peer), Purpose(1)).expect("a granted region");
         let target = RemoteSpan { region, offset: 8 * word as u64 };
         let link = self.links[usize::from(peer) - 1];
         bed.at(0).write_inline(link, ALONE, &value.to_ne_bytes(), target, true).unwrap();
@@ -233,10 +233,10 @@ impl Testbed for Bed {
     }
 
     fn fabric(&mut self, process: ProcessId) -> &mut RoceFabric {
-        self.fabrics[process.index()].as_mut().expect("it is up")
+        self.fabrics[process.index()].as_mut().expect("the process runs")
     }
 
-    /// Advances NICs and the switch while the processes do something else.
+    /// Advances the NICs and the switch, but not the processes.
     fn advance(&mut self) {
         if let Some(switch) = &mut self.switch {
             switch.round().unwrap();

@@ -90,7 +90,7 @@ fn suspended_member_is_left_out_and_settles_when_it_resumes() {
     bed.until("a write in a life of three", |bed| bed.done.len() == 2 && bed.words(2, &group)[24] == 10);
 }
 
-/// A process whose switch is absent reports that once, works without it, and uses it when it starts.
+/// A process whose switch is absent reports that once, works without a switch, and uses the switch after its start.
 #[test]
 fn processes_work_without_a_switch() {
     let (mut bed, group) = Group::new(2, Setup { no_switch: true, ..Setup::default() });
@@ -151,7 +151,7 @@ fn sets_settle_after_the_switch_restarts_or_stops() {
     assert_eq!(times, 6, "{notes:?}");
 }
 
-/// A process that does not return is left out, and so is one that has not started yet.
+/// A set leaves out a process that does not return, and a process that has not started yet.
 #[test]
 fn set_consists_of_the_processes_that_are_present() {
     let (mut bed, group) = Group::of(&[0, 1], 3, Setup::default());
