@@ -30,7 +30,7 @@ pub(crate) struct Broadcasts {
 }
 
 impl Broadcasts {
-    /// Records an event if it is one of the broadcast.
+    /// Records an event if it is a broadcast event.
     pub(crate) fn record(&mut self, event: &Event, origin: Origin) {
         let (kept, place) = (Kept { event: *event, origin }, self.steps.len() as u32);
         let sender = match event.kind {

@@ -4,9 +4,9 @@ use crate::cluster::Cluster;
 use crate::ids::{Group, Process};
 use crate::log::Log;
 
-/// A sequence of deliveries that one application observed. A process has one chain, unless it recovered behind its last
-/// delivery. In that case its deliveries before the crash form an ended chain, and the part up to the point of recovery
-/// begins another one.
+/// A sequence of deliveries that one application observed. A process has one chain, unless it recovered at a point
+/// before its last delivery. In that case its deliveries before the crash form an ended chain, and the part up to the
+/// point of recovery begins another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub(crate) process: Process,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_ahead_stands_for_deliveries() {
+    fn a_snapshot_ahead_replaces_deliveries() {
         let (log, cluster) = log(&[(1, delivery(1)), (2, EventKind::Recover { from: 5 }), (2, delivery(6))]);
         let chains = chains(&log, &cluster);
         assert_eq!(chains[0].snapshots, [(1, 5)]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn resuming_behind_ends_one_chain_and_begins_another() {
+    fn resuming_earlier_ends_one_chain_and_begins_another() {
         let (log, cluster) =
             log(&[(1, delivery(1)), (1, delivery(2)), (2, EventKind::Recover { from: 1 }), (2, delivery(2))]);
         let chains = chains(&log, &cluster);

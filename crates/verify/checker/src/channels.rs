@@ -38,7 +38,7 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Records an event if it is one of a channel.
+    /// Records an event if it is a channel event.
     pub(crate) fn record(&mut self, event: &Event, origin: Origin) {
         let kept = Kept { event: *event, origin };
         let Some(connection) = event.kind.connection() else { return };
@@ -94,7 +94,7 @@ impl Channels {
             let log = self.ends.get(&(connection, *end));
             !view.log.is_up(*end) || log.is_some_and(|log| !log.faults.is_empty())
         };
-        // A process without events of the connection is not known to be its end.
+        // If only one process has events of the connection, the other end is unknown.
         ends.iter().any(faulty) || ends.len() < 2
     }
 }

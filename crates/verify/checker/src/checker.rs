@@ -50,7 +50,7 @@ impl Checker {
         &self.cluster
     }
 
-    /// Returns the cluster for changes, for readers and for interning labels.
+    /// Returns the cluster for changes, such as new clients or labels.
     pub fn cluster_mut(&mut self) -> &mut Cluster {
         &mut self.cluster
     }
@@ -68,7 +68,7 @@ impl Checker {
     /// Records the next event. Counter-examples refer to it by its number, from 1.
     ///
     /// # Panics
-    /// If the cluster has no process with the event's number.
+    /// Panics if the cluster has no process with the event's number.
     pub fn event(&mut self, event: &Event) {
         self.event_at(event, self.counts.events + 1);
     }
@@ -76,7 +76,7 @@ impl Checker {
     /// Records an event from this line of the file of the last [`begin_source`](Checker::begin_source).
     ///
     /// # Panics
-    /// If the cluster has no process with the event's number.
+    /// Panics if the cluster has no process with the event's number.
     pub fn event_at(&mut self, event: &Event, line: u64) {
         assert!(event.process.index() < self.cluster.process_count(), "{:?} is not in the cluster", event.process);
         self.counts.events += 1;

@@ -25,7 +25,7 @@ pub enum ClusterError {
     #[error("client `{0}` is listed twice")]
     DuplicateClient(String),
     /// A faulty process is not in the cluster.
-    #[error("`{0}` is said to be faulty and is no process: list it in a group first")]
+    #[error("`{0}` is listed as faulty but is not a process: list it in a group first")]
     UnknownFaulty(String),
     /// The cluster has more groups than the checker supports.
     #[error("{0} groups: at most {MAX_GROUPS} can be checked")]
@@ -44,8 +44,8 @@ struct ProcessInfo {
     group: Option<Group>,
 }
 
-/// Groups, processes and limits of the cluster of a history. Also the table of the names for the small numbers in its
-/// [`Event`](crate::Event)s.
+/// Groups, processes and limits of the cluster of a history. It also maps the small numbers in [`Event`](crate::Event)s
+/// to names.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     groups: Vec<GroupInfo>,
@@ -115,7 +115,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets the number of messages that one client may have outstanding. It is for readers and is not checked.
+    /// Sets the window: the number of messages that one client, or broadcasts that one sender, may have outstanding.
+    /// Properties B2 and B6 use it; no property checks it for clients.
     #[must_use]
     pub fn window(mut self, messages: impl Into<Option<u64>>) -> ClusterBuilder {
         self.cluster.window = messages.into();
@@ -129,7 +130,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// States that the times of all processes are from one clock. Real-time order is checked then.
+    /// States that the times of all processes are from one clock. Without one clock, real-time order (R1) is not
+    /// checked.
     #[must_use]
     pub fn global_clock(mut self) -> ClusterBuilder {
         self.cluster.clock = Some(Clock::Global);

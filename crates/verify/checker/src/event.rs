@@ -43,7 +43,8 @@ pub struct Deliver {
     pub hash: u64,
     /// Length of the payload in bytes, if recorded.
     pub len: Option<u32>,
-    /// The ballot of the own group under which the message was decided, as known to this process, if recorded.
+    /// The ballot of the delivering process's group under which the message was decided, as far as the process knows,
+    /// if recorded.
     pub ballot: Option<Ballot>,
 }
 
@@ -76,7 +77,7 @@ pub struct Broadcast {
 /// The kind of an event, with its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
-    /// A client multicasts a message. Recorded before the first write.
+    /// A client multicasts a message. The event is recorded before the first write.
     Multicast(Multicast),
     /// A synced multicast returned: a majority of every destination group holds the message.
     Synced(Multicast),
@@ -99,8 +100,8 @@ pub enum EventKind {
     },
     /// The process now holds the state of this history of its group.
     Begun(Begun),
-    /// A leader is ready, because a majority of its group has installed its state (if the leader records the event), or
-    /// another process has learnt of the leader (if that process records the event).
+    /// Recorded by a leader, the event means that the leader is ready, because a majority of its group has installed
+    /// its state. Recorded by another process, it means that this process has learnt of the leader.
     Epoch {
         /// The group.
         group: Group,
@@ -133,7 +134,7 @@ pub enum EventKind {
         /// The peer.
         to: Process,
     },
-    /// A process broadcasts. Recorded before the first write.
+    /// A process broadcasts. The event is recorded before the first write.
     Broadcast(Broadcast),
     /// A broadcast was handed to the application.
     Bdeliver(Broadcast),
@@ -150,7 +151,7 @@ pub enum EventKind {
         /// `true` if both values are signed by the sender.
         proven: bool,
     },
-    /// A process was too late to check these indices.
+    /// A process skipped these indices, because it was too late to check them.
     Skip {
         /// The sender of the stream.
         sender: Process,
@@ -167,9 +168,9 @@ pub enum EventKind {
         /// The first index that is no longer delivered.
         upto: u64,
     },
-    /// A message is about to be written to a connection. Recorded before the first post.
+    /// A message is about to be written to a connection. The event is recorded before the first post.
     Send {
-        /// The connection. Both ends use the same name, and a reconnect gets a new one.
+        /// The connection. Both ends use the same name. A reconnected connection has a new name.
         channel: Label,
         /// Number of the message at this end, from 0.
         index: u64,

@@ -15,7 +15,8 @@
 //!   that number therefore belong to both histories, and later ones only to the second. A life without a record belongs
 //!   to the last history of the previous life, or to the group's first.
 //! - **Kept deliveries.** The deliveries of a history are also part of the next one, up to the number that it keeps.
-//! - **Ready leaders.** The upper half of a ballot's number is that of the incarnation, so it identifies the history.
+//! - **Ready leaders.** The upper half of a ballot's number is the number of the incarnation, so it identifies the
+//!   history.
 //! - **Destinations.** The destinations of a message are those histories of a group that delivered it. If none did, the
 //!   destination is the latest history, provided that the life of the message's client began after that history;
 //!   otherwise it is the history before.
@@ -53,8 +54,9 @@ struct History {
     begun: Begun,
     /// Time at which a life first recorded that it holds this history, in nanoseconds.
     at: u64,
-    /// The group that represents the history, and its processes in the order of the members.
+    /// The group that represents the history.
     group: Group,
+    /// The processes of `group`, in the order of the members.
     members: Vec<Process>,
 }
 

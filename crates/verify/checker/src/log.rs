@@ -118,7 +118,7 @@ pub(crate) struct Ready {
     pub(crate) kept: Kept,
     pub(crate) group: Group,
     pub(crate) ballot: Ballot,
-    /// Number of deliveries of this life before.
+    /// Number of deliveries of this life before the leader was ready.
     pub(crate) place: usize,
     /// Messages that the leader's state contained and that it had not delivered, in ascending order. `None` if the
     /// leader does not record them.
@@ -214,7 +214,8 @@ impl Log {
                 message.sent = Some(Sent { heard, ..Sent::new(event, origin, multicast, synced) });
                 self.sent_order.push(index);
             }
-            // The return of a synced multicast, or the same multicast again. Client and number identify the message.
+            // The event is the return of a synced multicast, or repeats the multicast. Client and number identify the
+            // message.
             Some(sent) if sent.multicast == multicast => {
                 let again = Sent { heard, ..Sent::new(event, origin, multicast, synced) };
                 if event.incarnation != sent.incarnation {
@@ -289,7 +290,8 @@ impl Log {
     }
 
     /// Treats delivered entries of a group as multicast by the client of the group's entries, which has no record.
-    /// Entries that no process delivered are not owed, since a leader may order one in vain.
+    /// Entries that no process delivered need not be delivered, because a leader may propose an entry that is never
+    /// decided.
     pub(crate) fn send_times(&mut self, cluster: &Cluster) {
         for delivery in &self.deliveries {
             let message = &mut self.messages[delivery.message as usize];

@@ -1,4 +1,4 @@
-//! The records of a run that were given. The events in a missing record are unknown, not absent.
+//! The records of a run that the checker was given. Events of a missing record are unknown, not absent.
 
 use std::collections::{HashMap, HashSet};
 

@@ -51,7 +51,7 @@ fn every_property_has_a_history_that_breaks_it_and_one_that_does_not() {
     }
     assert!(broken.iter().any(|name| name == "M12"), "no history breaks M12");
     assert_eq!(report("m12_ok_after_what_was_heard").properties["M12"].as_str(), "ok");
-    assert!(!report("ok_all").properties.contains_key("M12"), "no client of it has heard of anything");
+    assert!(!report("ok_all").properties.contains_key("M12"), "the history has no `heard` event");
     for property in ["B1", "B2", "B3", "B4", "B5", "B6", "B7"] {
         assert!(broken.iter().any(|name| name == property), "no history breaks {property}");
         assert_eq!(report("ok_broadcast").properties[property].as_str(), "ok", "{property}");

@@ -124,7 +124,7 @@ fn a_message_to_an_ended_history_is_delivered_by_all_others_or_by_none() {
     let crash = |p| format!(r#"{{"t":45,"p":"{p}","i":1,"e":"crash"}}"#);
     let crashed = ["a", "b"].map(crash).to_vec();
     assert_eq!(violated(&judge(&[first(), anew(), one.clone(), delivered.clone(), crashed])), ["M2"]);
-    assert_eq!(violated(&with(settled(&["x", "y"], 26))), ["M5"], "another time");
+    assert_eq!(violated(&with(settled(&["x", "y"], 26))), ["M5"], "another timestamp");
 }
 
 #[test]

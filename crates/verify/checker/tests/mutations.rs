@@ -16,7 +16,7 @@ enum Fate {
     Lives,
     Crashes,
     ComesBack {
-        /// The state of its snapshot: number of deliveries ahead of its own (or behind).
+        /// Number of deliveries by which its snapshot is ahead of its own state. Negative if the snapshot is behind.
         ahead: i64,
     },
 }
@@ -361,7 +361,7 @@ impl History {
     fn deliver(&mut self, at: usize) -> &mut Deliver {
         match &mut self.events[at].kind {
             EventKind::Deliver(deliver) => deliver,
-            other => panic!("{other:?} is no delivery"),
+            other => panic!("{other:?} is not a delivery"),
         }
     }
 
@@ -382,7 +382,7 @@ impl History {
 
 proptest! {
     #[test]
-    fn right_histories_pass_and_everything_is_checked(shape in shapes()) {
+    fn correct_histories_pass_and_every_property_is_checked(shape in shapes()) {
         let history = shape.history(&shape.order());
         let report = history.check();
         prop_assert!(report.ok(), "{:#?}", report);
@@ -442,7 +442,7 @@ proptest! {
     fn a_delivery_in_a_foreign_group_breaks_integrity(shape in shapes_of_groups(), which in any::<Index>()) {
         let mut history = shape.history(&shape.order());
         let mut deliveries = history.steady_deliveries();
-        // The message keeps other destinations. A message without any is another error.
+        // The message keeps other destinations. A message without destinations is another error.
         deliveries.retain(|at| shape.to(history.deliver(*at).m.sequence as usize).iter().count() > 1);
         let at = *which.get(&deliveries);
         let Deliver { m, group, .. } = *history.deliver(at);

@@ -26,8 +26,8 @@ fn error_of_line(line: &str) -> String {
 #[test]
 fn the_first_line_must_be_a_possible_cluster() {
     let cases = [
-        ("", "h.jsonl:1: the history is empty: its first line is the cluster"),
-        ("\n \n", "h.jsonl:3: the history is empty: its first line is the cluster"),
+        ("", "h.jsonl:1: the history is empty: its first line must be the cluster line"),
+        ("\n \n", "h.jsonl:3: the history is empty: its first line must be the cluster line"),
         (MULTICAST, "h.jsonl:1: the first line is not a cluster: begin with {\"e\":\"cluster\",\"groups\":{…}}"),
         ("nonsense", "h.jsonl:1: not an event: expected ident (column 2)"),
         (r#"{"e":"cluster"}"#, "h.jsonl:1: `cluster` without `groups`"),
@@ -37,7 +37,7 @@ fn the_first_line_must_be_a_possible_cluster() {
         ),
         (
             r#"{"e":"cluster","clock":"sun","groups":{"g":["a"]}}"#,
-            "h.jsonl:1: clock `sun`: write \"global\" if all times come from one clock, \"host:\" and up to 128 bytes of a name for a host's, else leave it out",
+            "h.jsonl:1: unknown clock `sun`: write \"global\" if all times come from one clock, \"host:\" and up to 128 bytes of a name for the clock of a host, or leave it out",
         ),
         (
             r#"{"e":"cluster","groups":{"g":[]}}"#,
@@ -131,7 +131,7 @@ fn a_life_is_in_one_file_but_for_its_crash() {
         check_inputs(inputs, false).map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(check(&lives(u64::MAX)), Ok(()));
-    let twice = "3.jsonl:2: `a` is in incarnation 7 here and in `1.jsonl`: each life needs its own, larger `i`; leave out what is a copy";
+    let twice = "3.jsonl:2: `a` is in incarnation 7 here and in `1.jsonl`: each life needs its own, larger `i`; leave out files that are copies";
     assert_eq!(check(&lives(7)), Err(twice.to_owned()));
 }
 
@@ -143,7 +143,7 @@ fn time_and_incarnations_never_decrease_and_crashed_lives_do_not_act() {
     let error = error_of_line(&format!("{}\n{}", at(5, 2, "recover"), at(5, 1, "crash")));
     assert_eq!(error, "h.jsonl:3: incarnation goes back at `a`: 1 after 2");
     let error = error_of_line(&format!("{}\n{}", at(5, 2, "crash"), at(5, 2, "recover")));
-    assert_eq!(error, "h.jsonl:3: `a` acts in incarnation 2, in which it crashed: raise `i` when it comes back");
+    assert_eq!(error, "h.jsonl:3: `a` acts in incarnation 2, in which it crashed: raise `i` at each start");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) enum Why {
     Position,
     /// A stale read was answered before the command was submitted.
     Future,
-    /// A stale read requests a position that is the command's, or above it.
+    /// A stale read requests a position that is not below the command's.
     Contains,
     /// No constraint: an edge that only determines which candidate the search tries first.
     Hint,

@@ -14,7 +14,7 @@ pub enum CallError {
     NoGroups,
     /// A read at one member names several groups.
     #[error(
-        "the read is for several groups, and reads at a leader or at any member are for one: make it an ordered read"
+        "the read names several groups, but a read at a leader or at any member is for one group: make it an ordered read"
     )]
     OneGroupOnly,
     /// The answer is earlier than the submission.
@@ -28,7 +28,7 @@ pub enum CallError {
         answered: u64,
     },
     /// The answer does not have exactly one reply for each group.
-    #[error("the answer has not exactly one reply for each group of the call: record them all")]
+    #[error("the answer does not have exactly one reply for each group of the call: record all replies")]
     Replies,
 }
 

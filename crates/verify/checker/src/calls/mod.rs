@@ -20,14 +20,15 @@
 //! - The result of such a read constrains its session: the session's later ordered calls come after that prefix.
 //!
 //! [Positions](Position) in answers are a claim about the order, which is judged together with it. Positions of
-//! multicast calls are unique and rise in each group's order. They are also above all previously known positions:
-//! within one group they are compared as positions; across groups they are compared, by what the session had observed,
-//! as times. Equal times in different groups imply no order. A read observes exactly the commands up to its position.
-//! The time of this position is at least the one that the session, the group or the read itself had named.
+//! multicast calls are unique and rise in each group's order. They are also above all positions that were known when
+//! the call was submitted: above the positions of earlier calls to the same group, and at a later time than the
+//! positions that the session had observed. Equal times in different groups imply no order. A read observes exactly the
+//! commands up to its position. The time of this position is at least the largest time that the session or the group
+//! knew, or that the read requested.
 //!
-//! A session's next generation inherits its order of commands, because taking up a session is ordered in all its
-//! groups. Reads of a superseded process constrain that process alone. Only answers that are *strictly* earlier than a
-//! submission count as before it.
+//! A session's next generation inherits its order of commands, because the start of a generation is ordered in all
+//! groups of the session. Reads of a superseded process constrain that process alone. Only answers that are *strictly*
+//! earlier than a submission count as before it.
 //!
 //! ```
 //! use stentor_checker::calls::{Call, History, Kind, Model, Outcome, Verdict, decide, verify};

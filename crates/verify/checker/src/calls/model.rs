@@ -12,7 +12,8 @@ pub trait Model {
     /// Returns the initial state of a group.
     fn initial(&self, group: Group) -> Self::State;
 
-    /// Applies a command to the state of one of its groups and returns the group's reply. Must be deterministic.
+    /// Applies a command to the state of one of its groups and returns the group's reply. The result must be
+    /// deterministic.
     fn apply(&self, state: &mut Self::State, group: Group, operation: &[u8]) -> Vec<u8>;
 
     /// Answers a read from the state of one of its groups.

@@ -18,7 +18,7 @@ pub enum Outcome {
     },
     /// The call took effect nowhere and never will.
     NotApplied,
-    /// Unknown. The call took effect once in each of its groups at some time after its submission, possibly after the
-    /// end of the history, or it never takes effect.
+    /// The outcome is unknown. Either the call takes effect once in each of its groups, at some time after its
+    /// submission and possibly after the end of the history, or it never takes effect.
     Unknown,
 }

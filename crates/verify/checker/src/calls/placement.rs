@@ -36,7 +36,7 @@ pub(super) struct Placement<'a> {
     /// Number of placed calls among those that must be placed.
     needed_placed: usize,
     optional_placed: BTreeSet<u32>,
-    /// All calls of smaller rank that must be placed are placed.
+    /// A rank below which all calls that must be placed are placed.
     low: u32,
     /// Groups in which the replies of waiting reads may have become correct.
     touched: BTreeSet<Group>,
@@ -148,7 +148,7 @@ impl<'a> Placement<'a> {
             }
             self.offer(node);
         }
-        // All reads with correct replies were placed before the last command, so no group needs another look.
+        // All reads with correct replies were placed before the last command, so no group must be examined again.
         self.touched.clear();
     }
 

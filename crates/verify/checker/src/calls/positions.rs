@@ -15,7 +15,8 @@ pub(super) struct Contradiction {
     pub(super) calls: Vec<usize>,
 }
 
-/// A step at a time. Answers sort after submissions of the same time, so only strictly earlier answers count.
+/// A step of a call. Steps of the same time are handled in this order. Answers come after submissions, so only strictly
+/// earlier answers count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Observes,
@@ -23,8 +24,8 @@ enum Step {
     Answers,
 }
 
-/// Finds two calls with the same position, or a call with a position below one that was known at its submission. Linear
-/// except for sorting.
+/// Finds two calls with the same position, or a call with a position below one that was known at its submission. Its
+/// time is linear, except for sorting.
 pub(super) fn contradiction(calls: &[Call]) -> Option<Contradiction> {
     let mut steps: Vec<(u64, Step, usize)> = Vec::with_capacity(2 * calls.len());
     let mut known = Knowledge::default();

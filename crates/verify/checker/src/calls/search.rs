@@ -60,7 +60,7 @@ pub(super) struct Search<'a, M: Model> {
     row: Vec<u32>,
     /// Maximum length of the current row.
     allowed: u32,
-    /// `true` if a longer row was not tried from here, or from where this row began.
+    /// `true` if the limit prevented a longer row from here, or from the beginning of this row.
     is_cut: bool,
     /// Maximum length of any row.
     limit: u32,
@@ -128,7 +128,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     /// Returns the key of this configuration without its states. Within a row, the possible continuations depend on the
-    /// row, so it is part of the key.
+    /// row, so the row is part of the key.
     fn key(&mut self) -> Vec<u32> {
         let mut row = Vec::with_capacity(self.row.len() + 2);
         if let Some(last) = self.row.last() {

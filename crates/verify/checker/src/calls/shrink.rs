@@ -3,7 +3,7 @@
 //! Calls are not removed, because a removed call may be the one that explains another. They are weakened, which only
 //! permits more orders. First, every call that was answered after some time becomes one of unknown outcome. Then
 //! replies are dropped, then the knowledge that a command without a reply took effect, and last the time and the
-//! session of its submission. The calls that cannot be weakened contradict the promise, whatever the others did.
+//! session of its submission. The calls that cannot be weakened contradict the promise, whatever the other calls did.
 
 use super::call::Call;
 use super::graph::Why;
@@ -15,13 +15,14 @@ use super::solve::{Cause, Solved, only, solve};
 use super::terms::Terms;
 use super::verdict::Counterexample;
 
-/// Steps for each attempt to weaken calls, plus `STEPS_PER_CALL` for each of them.
+/// Maximum number of steps of an attempt to weaken calls, without those for each call.
 const STEPS: u64 = 2_000;
+/// Additional steps of an attempt for each call.
 const STEPS_PER_CALL: u64 = 20;
 /// Total number of steps of all attempts.
 const ALL_STEPS: u64 = 200_000;
-/// Number of commands kept that were submitted after the end of the contradiction. They show that an effect was
-/// observed too early.
+/// Number of commands that are kept although they were submitted after the end of the contradiction. They show that an
+/// effect was observed too early.
 const LATER: usize = 16;
 /// Maximum number of calls that are listed although only their effects matter.
 const SHOWN: usize = 12;
@@ -76,7 +77,7 @@ fn of_cycle(calls: &[Call], cycle: &[(u32, Why)]) -> Counterexample {
             Why::RealTime => "it was answered before the other, to the same group, was submitted",
             Why::Session => "the session had its answer before it submitted the other",
             Why::Observed => "the session had observed its position",
-            Why::Position | Why::Hint => "its position says so",
+            Why::Position | Why::Hint => "its position is smaller",
             Why::Future => "it was answered before the other was submitted",
             Why::Contains => "the read asked for its position",
         };
@@ -84,7 +85,7 @@ fn of_cycle(calls: &[Call], cycle: &[(u32, Why)]) -> Counterexample {
     }));
     let texts: Vec<String> = cycle.iter().chain(&cycle[..1]).map(|(call, _)| call.to_string()).collect();
     let summary =
-        format!("{rule}: the calls would have to come one before the other in a circle, {}", texts.join(" → "));
+        format!("{rule}: the order that these calls require has a cycle, {}", texts.join(" → "));
     Counterexample { rule, summary, calls: numbers, lines }
 }
 
@@ -205,8 +206,8 @@ impl<M: Model> Weakening<'_, M> {
         self.weaken_all(|call| call.answered().is_some() && !has_replies(call), forget_effect);
     }
 
-    /// Weakens calls while all of them still contradict, many at once first. Returns the calls that are needed: the
-    /// promise is kept if one of them is weakened.
+    /// Weakens calls as long as the result still contradicts the promise. It first tries many calls at once. Returns
+    /// the calls that are needed: if any of them is weakened, the promise is kept.
     fn weaken_all(&mut self, which: impl Fn(&Call) -> bool, weaken: fn(&mut Call)) -> Vec<usize> {
         let all: Vec<usize> = (0..self.calls.len()).filter(|index| which(&self.calls[*index])).collect();
         let (mut parts, mut needed) = (vec![&all[..]], Vec::new());
@@ -262,8 +263,8 @@ impl<M: Model> Weakening<'_, M> {
     }
 }
 
-/// Returns the history at a time, with a few of the commands that were submitted next. No answer depends on a command
-/// that was submitted after it to the same group, so the result is weaker than the whole history.
+/// Returns the history up to the time `at`, with a few of the commands that were submitted next. No answer depends on a
+/// command that was submitted after it to the same group, so the result is weaker than the whole history.
 fn ended(calls: &[Call], at: u64) -> Vec<Call> {
     let later = |call: &&Call| call.kind == Kind::Command && call.submitted > at;
     let mut times: Vec<u64> = calls.iter().filter(later).map(|call| call.submitted).collect();

@@ -41,7 +41,7 @@ pub(super) enum Cause {
     },
 }
 
-/// Decides in at most `budget` steps, and subtracts the steps taken from `budget`.
+/// Decides whether the calls keep the promise, in at most `budget` steps, and subtracts the steps taken from `budget`.
 pub(super) fn solve<M: Model>(model: &M, calls: &[Call], terms: Terms, budget: &mut u64) -> Solved {
     if terms.positions
         && let Some(contradiction) = contradiction(calls)

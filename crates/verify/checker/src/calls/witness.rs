@@ -11,11 +11,11 @@ use super::position::Position;
 use super::positions::{contradiction, raise};
 use crate::ids::Group;
 
-/// Confirms that `order` is an order that [`decide`](super::decide) looks for. Takes time linear in the history, except
-/// for sorting.
+/// Confirms that `order` is an order that [`decide`](super::decide) looks for. The check takes time linear in the
+/// history, except for sorting.
 ///
 /// # Errors
-/// Returns in one sentence what is wrong with the order.
+/// Returns one sentence that describes what is wrong with the order.
 pub fn verify<M: Model>(history: &History, model: &M, order: &[usize]) -> Result<(), String> {
     let calls = history.calls();
     if let Some(contradiction) = contradiction(calls) {
@@ -29,7 +29,7 @@ pub fn verify<M: Model>(history: &History, model: &M, order: &[usize]) -> Result
         for group in call.groups.iter() {
             let state = states.entry(group).or_insert_with(|| model.initial(group));
             if !call.replay(model, group, state) {
-                return Err(format!("call {index} was answered otherwise by g{}", group.0));
+                return Err(format!("call {index}: the reply of g{} is not the one of the model", group.0));
             }
         }
         passed.check(call).map_err(|why| format!("call {index} {why}"))?;
@@ -44,7 +44,7 @@ fn is_complete(calls: &[Call], order: &[usize]) -> Result<(), String> {
     for index in order {
         match seen.get_mut(*index) {
             Some(seen) if !*seen && calls[*index].takes_part() => *seen = true,
-            _ => return Err(format!("call {index} is not there, is there twice, or took no effect")),
+            _ => return Err(format!("call {index} does not exist, occurs twice, or took no effect")),
         }
     }
     let missing = calls.iter().zip(&seen).position(|(call, seen)| !seen && call.answered().is_some());
@@ -59,8 +59,9 @@ struct Passed {
     sessions: HashMap<u64, u64>,
     multicast: HashMap<Group, Position>,
     command: HashMap<Group, Position>,
-    /// Largest positions up to which reads have observed commands (`read`), and had to observe them (`asked`).
+    /// Largest position up to which reads have observed commands.
     read: HashMap<Group, Position>,
+    /// Largest position up to which reads had to observe commands.
     asked: HashMap<Group, Position>,
     /// Observers of each position, with the time of their first observation.
     observers: HashMap<Position, HashMap<(u64, u64), u64>>,
@@ -94,11 +95,11 @@ impl Passed {
             let late = |latest: Option<&u64>| latest.is_some_and(|latest| at < latest);
             let later = if call.kind.is_stale() { &self.commands } else { &self.strict };
             if call.groups.iter().any(|group| late(later.get(&group))) {
-                return Err("was answered before a call to the same group was submitted that stands before it");
+                return Err("was answered before the submission of a call to the same group that the order puts first");
             }
             let of_session = call.kind == Kind::Command && late(self.sessions.get(&call.session));
             if of_session || late(self.processes.get(&(call.session, call.generation))) {
-                return Err("was answered before its session submitted a call that stands before it");
+                return Err("was answered before its session submitted a call that the order puts first");
             }
             position.map_or(Ok(()), |position| self.check_position(call, position))?;
         }
@@ -111,18 +112,18 @@ impl Passed {
         };
         if call.kind.is_multicast() {
             if above(&self.multicast) {
-                return Err("has a smaller position than one before it");
+                return Err("has a smaller position than a call before it");
             }
             if call.kind == Kind::Command && (above(&self.read) || above(&self.asked)) {
-                return Err("has a position that a read before it should have seen");
+                return Err("has a position that a read before it should have observed");
             }
             for (process, first) in self.observers.get(&position).into_iter().flatten() {
                 if self.processes.get(process).is_some_and(|submitted| submitted >= first) {
-                    return Err("stands behind a call whose session had observed it");
+                    return Err("comes after a call whose session had observed it");
                 }
             }
         } else if call.groups.iter().any(|group| self.command.get(&group).is_some_and(|largest| *largest > position)) {
-            return Err("has seen a command with a larger position than it was answered with");
+            return Err("observed a command with a larger position than its own");
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub enum Fault {
     #[error("cannot read: {0}")]
     Io(#[from] std::io::Error),
     /// The file is empty.
-    #[error("the history is empty: its first line is the cluster")]
+    #[error("the history is empty: its first line must be the cluster line")]
     Empty,
     /// No file was given.
     #[error("no history was given: name at least one file")]
@@ -54,7 +54,7 @@ pub enum Fault {
     Version(u64),
     /// The clock is unknown.
     #[error(
-        "clock `{0}`: write \"global\" if all times come from one clock, \"host:\" and up to 128 bytes of a name for a host's, else leave it out"
+        "unknown clock `{0}`: write \"global\" if all times come from one clock, \"host:\" and up to 128 bytes of a name for the clock of a host, or leave it out"
     )]
     Clock(String),
     /// The cluster is invalid.
@@ -124,7 +124,7 @@ pub enum Fault {
         before: u64,
     },
     /// A process acts after its crash, in the same life.
-    #[error("`{process}` acts in incarnation {incarnation}, in which it crashed: raise `i` when it comes back")]
+    #[error("`{process}` acts in incarnation {incarnation}, in which it crashed: raise `i` at each start")]
     AfterCrash {
         /// The process.
         process: String,
@@ -133,12 +133,12 @@ pub enum Fault {
     },
     /// Two histories contain the same life of a process.
     #[error(
-        "`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`; leave out what is a copy"
+        "`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`; leave out files that are copies"
     )]
     SameLife {
-        /// The life.
+        /// The process.
         process: String,
-        /// The incarnation.
+        /// The number of the life.
         incarnation: u64,
         /// The other file.
         other: String,

@@ -280,7 +280,7 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Fault> {
     })
 }
 
-/// Looks up the fields that an event requires.
+/// A line, with methods that return the fields that its event requires.
 struct Fields<'l, 'a> {
     event: &'l str,
     line: &'l Line<'a>,

@@ -37,7 +37,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
                         let (name, what) = (view.name(*process), text(view, *index));
                         let summary = match found {
                             None => format!("{name} never delivered {what} of a correct sender"),
-                            Some(_) => format!("{name} skipped {what}, and its sender was no window ahead"),
+                            Some(_) => format!("{name} skipped {what}, but its sender was not a window ahead"),
                         };
                         return view.violated(summary, [kept]);
                     }
@@ -52,7 +52,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         };
         if let Some(other) = correct.iter().find(|process| !told(process)) {
             let (name, who) = (view.name(*other), view.name(sender));
-            let summary = format!("{name} never came to the end of the stream of {who}, which was removed");
+            let summary = format!("{name} never reached the end of the stream of {who}, which was removed");
             return view.violated(summary, [kept]);
         }
     }

@@ -16,8 +16,8 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         }
         let (mut next, mut last): (u64, Option<&Kept>) = (0, None);
         let mut convicted: Option<(u64, &Kept)> = None;
-        // Broadcasts that the remaining processes agreed to deliver of a removed process are delivered in spite of
-        // evidence against it.
+        // The remaining processes may have agreed to deliver some broadcasts of a removed process. They deliver these
+        // in spite of evidence against it.
         let agreed = broadcasts.steps(steps).find_map(|kept| match kept.event.kind {
             EventKind::Removed { upto, .. } => Some(upto),
             _ => None,

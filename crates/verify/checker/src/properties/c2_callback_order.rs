@@ -11,7 +11,7 @@ use crate::view::View;
 pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
     for ((connection, process), log) in &channels.ends {
         let (name, connection_name) = (view.name(*process), view.cluster.label_word(*connection));
-        for (calls, what) in [(&log.sent, "heard of the write of"), (&log.recvs, "was handed")] {
+        for (calls, what) in [(&log.sent, "got the completed write of"), (&log.recvs, "was handed")] {
             let mut last: Option<&Kept> = None;
             for (next, kept) in calls.iter().enumerate() {
                 let index = match kept.event.kind {
@@ -30,7 +30,7 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             && !disturbed
             && let Some(lost) = log.sends.get(log.sent.len())
         {
-            let summary = format!("{name} never heard of the write of message {} of {connection_name}", log.sent.len());
+            let summary = format!("{name} never got a report of the write of message {} of {connection_name}", log.sent.len());
             return view.violated(summary, [lost]);
         }
     }

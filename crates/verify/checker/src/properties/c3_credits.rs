@@ -14,5 +14,5 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
         return view.violated(summary, [kept]);
     }
     let counted = channels.ends.values().any(|log| log.counted);
-    if counted { Verdict::Ok } else { Verdict::NotChecked("nobody counted what was in flight") }
+    if counted { Verdict::Ok } else { Verdict::NotChecked("no process counted the messages in flight") }
 }

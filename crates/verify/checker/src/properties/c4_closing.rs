@@ -17,7 +17,7 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             return view.violated(summary, [closed]);
         }
         if let Some(after) = &log.after {
-            let summary = format!("something happened on {connection} at {name} after it was closed");
+            let summary = format!("{connection} has an event at {name} after it was closed");
             return view.violated(summary, [closed, after]);
         }
     }

@@ -26,14 +26,14 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             // A crashed process reports nothing, and errors after the close need no report.
             let told = log.failed.is_some() || log.closed.as_ref().is_some_and(|kept| kept.origin < fault.origin);
             if view.complete && view.log.is_up(*process) && !told {
-                let summary = format!("{name} was not told that {connection_name} failed");
+                let summary = format!("{name} did not get a report that {connection_name} failed");
                 return view.violated(summary, [fault]);
             }
             if let Some(sent) = log.sent.iter().find(|sent| sent.origin > fault.origin && !told) {
-                let summary = format!("{name} heard of a write on {connection_name} after an error");
+                let summary = format!("{name} got a completed write on {connection_name} after an error");
                 return view.violated(summary, [fault, sent]);
             }
         }
     }
-    if any { Verdict::Ok } else { Verdict::NotChecked("nothing went wrong") }
+    if any { Verdict::Ok } else { Verdict::NotChecked("no error was recorded") }
 }

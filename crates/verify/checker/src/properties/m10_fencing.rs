@@ -9,8 +9,8 @@
 //!
 //! 1. *State.* The state with which the leader of b' was ready contains every message that was or will be decided under
 //!    any b < b'. A ready leader records the content of its state: the numbers that it had delivered, and one `carry`
-//!    for every other message. A delivery under an older ballot whose message is neither was decided too late. This
-//!    rule needs no clock, and the time of each delivery is irrelevant.
+//!    for every other message. If a message was delivered under an older ballot and is neither numbered nor carried, it
+//!    was decided too late. This rule needs no clock, and the time of each delivery is irrelevant.
 //! 2. *Time.* No message that was multicast after the leader of b' was ready is delivered under an older ballot. This
 //!    follows from rule 1, but needs no `carry` events, only one clock: `multicast` is recorded before the first write,
 //!    and `epoch` when the leader is ready or later.
@@ -101,7 +101,7 @@ fn twice(view: &View<'_>, leaders: &[Leader<'_>]) -> Option<Verdict> {
 fn miscounted(view: &View<'_>, leaders: &[Leader<'_>]) -> Option<Verdict> {
     let leader = leaders.iter().find(|leader| leader.ready.not_named != 0)?;
     let named = leader.ready.carried.as_ref().map_or(0, Vec::len);
-    let summary = format!("{} named {named} carried messages and counted otherwise", view.name(leader.process));
+    let summary = format!("{} named {named} carried messages and counted another number", view.name(leader.process));
     Some(show(view.example(summary), leader).violated())
 }
 
@@ -149,8 +149,8 @@ fn multicast_later<'l, 'a>(view: &View<'_>, leaders: &'l [Leader<'a>], old: &[Ol
     })
 }
 
-/// Rule 1. Returns a violating delivery and the newer leader. Linear except for sorting: a leader with a complete state
-/// has named all the messages that are examined here.
+/// Rule 1. Returns a violating delivery and the newer leader. The time is linear, except for sorting: a leader with a
+/// complete state has named all the messages that are examined here.
 fn not_held<'l, 'a>(leaders: &'l [Leader<'a>], old: &mut Vec<Old>) -> Option<(Old, &'l Leader<'a>)> {
     let mut highest: Vec<(Ballot, u64)> = old.iter().map(|old| (old.ballot, old.number)).collect();
     highest.sort_unstable();

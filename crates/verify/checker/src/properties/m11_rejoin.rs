@@ -4,13 +4,14 @@
 //! A process that rejoins records the delivery after which it resumes (`recover` with `from`, which is 0 if its group's
 //! state contained none). Without a record it resumes after its own last delivery. A first life that resumes after
 //! delivery 0 is no rejoin. The rules are:
-//! - *No gap*: the numbers of its deliveries continue from there, without a hole.
-//! - *No repeat*: no member of its group delivered one of these messages under another number, so none of them was in
-//!   the state that it received.
-//! - *The same order*: no member of its group delivered another message under one of these numbers.
+//! - *No gap*: the numbers of its deliveries continue after the recorded one, without a hole.
+//! - *No repeat*: no member of its group delivered one of its later messages under another number, so none of these
+//!   messages was in the state that the process received.
+//! - *The same order*: no member of its group delivered another message under one of the numbers of its later
+//!   deliveries.
 //! - *Its group's state*: some process of the group delivered everything up to `from`. This is checked in a complete
-//!   history, and if all times are from one clock, the deliveries must precede the rejoin. A state with more than any
-//!   member delivered is not the group's.
+//!   history, and if all times are from one clock, the deliveries must precede the rejoin. A state with more deliveries
+//!   than any member made is not the group's.
 //!
 //! The first three rules follow from M1 and M5 if another process recorded a contradicting delivery. Here, a state from
 //! a snapshot counts, too. M2 and M9 require that the process delivers the later messages.
@@ -39,10 +40,10 @@ struct Delivered<'a> {
     numbers: Vec<Span>,
     /// Deliveries by number: the first delivery with the number, and the first one of another message.
     by_number: Vec<(u64, u32, Option<u32>)>,
-    /// All numbers from 1 to this one were delivered by some member.
+    /// The largest number such that some member made each delivery from 1 up to it.
     dense: u64,
-    /// For each index in `by_number`: the time at which the last of the deliveries up to there was first made, in
-    /// nanoseconds, and this delivery.
+    /// For each index in `by_number`: the earliest time at which all deliveries up to this index had been made, in
+    /// nanoseconds, and the delivery that was made at that time.
     known_at: Vec<(u64, u32)>,
 }
 
@@ -63,7 +64,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     match lacking {
         Some(process) => view.lacks_record(process),
         None if any => Verdict::Ok,
-        None => Verdict::NotChecked("no process of a group came back"),
+        None => Verdict::NotChecked("no process rejoined its group"),
     }
 }
 
@@ -144,13 +145,13 @@ impl<'a> Delivered<'a> {
         let process = self.view.name(back.process);
         if self.view.complete && self.dense < recovered.from {
             let missing = self.dense + 1;
-            let summary = format!("{process} came back with a state that holds delivery {missing}, which nobody made");
+            let summary = format!("{process} rejoined with a state that holds delivery {missing}, which nobody made");
             return Some(self.begin(back, summary).violated());
         }
         let upto = self.by_number.partition_point(|(number, ..)| *number <= recovered.from).checked_sub(1)?;
         let (t, delivery) = self.known_at[upto];
         if self.view.cluster.has_global_clock() && t > recovered.t {
-            let summary = format!("{process} came back with a state that nobody in its group had reached");
+            let summary = format!("{process} rejoined with a state that nobody in its group had reached");
             return Some(self.begin(back, summary).delivery(delivery).violated());
         }
         None
@@ -162,7 +163,7 @@ impl<'a> Delivered<'a> {
             return None;
         }
         let process = self.view.name(back.process);
-        let summary = format!("{process} came back and made delivery {number} after delivery {before}");
+        let summary = format!("{process} rejoined and made delivery {number} after delivery {before}");
         Some(self.begin(back, summary).delivery(delivery).violated())
     }
 
@@ -177,7 +178,7 @@ impl<'a> Delivered<'a> {
         if let Some(other) = elsewhere.next() {
             let (process, text) = (self.view.name(back.process), self.view.text(here.message));
             let number = log.deliveries[other as usize].deliver.number;
-            let summary = format!("{process} came back and delivered {text}, which is delivery {number} of its group");
+            let summary = format!("{process} rejoined and delivered {text}, which is delivery {number} of its group");
             return Some(self.begin(back, summary).delivery(other).delivery(delivery).violated());
         }
         let at = self.by_number.binary_search_by_key(&here.deliver.number, |(number, ..)| *number).ok()?;
@@ -185,7 +186,7 @@ impl<'a> Delivered<'a> {
         let mut others = [Some(first), other].into_iter().flatten();
         let other = others.find(|other| log.deliveries[*other as usize].message != here.message)?;
         let (process, number) = (self.view.name(back.process), here.deliver.number);
-        let summary = format!("{process} came back and made delivery {number} of another message than its group");
+        let summary = format!("{process} rejoined and made delivery {number} of another message than its group");
         Some(self.begin(back, summary).delivery(other).delivery(delivery).violated())
     }
 

@@ -32,7 +32,7 @@ pub(super) fn check(view: &View<'_>) -> Option<Verdict> {
     Some(match found {
         Some((index, _, heard)) => show(view, index, heard),
         None if any => Verdict::Ok,
-        None => Verdict::NotChecked("nothing was delivered of what clients multicast after they had heard of anything"),
+        None => Verdict::NotChecked("no message was delivered that a client multicast after a `heard` event"),
     })
 }
 
@@ -46,7 +46,7 @@ fn show(view: &View<'_>, index: u32, heard: Heard) -> Verdict {
     let delivery = &view.log.deliveries[index as usize];
     let message = delivery.message;
     let summary = format!(
-        "{} is delivered at time {}, and its client had heard of time {} when it multicast it",
+        "{} is delivered at time {}, but its client had observed time {} when it multicast the message",
         view.text(message),
         delivery.deliver.ts.time,
         heard.time

@@ -50,7 +50,7 @@ fn no_messages(view: &View<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns the reason why no message is required because of its correct client.
+/// Returns the reason why no message of a correct client must be delivered.
 fn no_correct_client(view: &View<'_>) -> &'static str {
     no_messages(view).unwrap_or("no message of a correct client has a majority of each group up")
 }

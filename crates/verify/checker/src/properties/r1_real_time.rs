@@ -1,5 +1,5 @@
-//! R1 real-time order: if a message was delivered anywhere before another one was multicast, no process delivers the
-//! other one before it.
+//! R1 real-time order: if a message was delivered anywhere before a second message was multicast, no process delivers
+//! the second before the first.
 //!
 //! The property covers messages with a common destination. With three groups or more, the union of the orders may lead
 //! from the later message to the earlier one: in a genuine multicast only the destinations take part, so they cannot

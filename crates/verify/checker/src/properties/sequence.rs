@@ -52,7 +52,7 @@ impl Sequence {
         self.near.iter().filter_map(|delivery| *delivery).chain(self.far.values().copied())
     }
 
-    /// Returns whether numbers are missing, because all members that recorded them have them in a snapshot.
+    /// Returns whether numbers are missing. Members record no deliveries that they received in a snapshot.
     pub(super) fn has_gaps(&self) -> bool {
         self.set != self.last
     }

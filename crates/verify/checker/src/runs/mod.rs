@@ -18,8 +18,8 @@
 //!
 //! # The rule
 //!
-//! A run ends where each member of each group has a *new* life, and *earlier* lives are those before, if all of these
-//! conditions hold:
+//! Consider one life of each member of each group, the *new* life; the lives before it are *earlier* lives. A run ends
+//! before the new lives if all of these conditions hold:
 //!
 //! 1. *Anew.* Each group has an earlier life. A group that forgets everything while another group continues therefore
 //!    ends no run: it meets the memory of the other group, and is judged with it.
@@ -88,7 +88,7 @@ pub(crate) fn apart(log: &Log, cluster: &Cluster, starts: &[Start], sources: &[S
 struct Cut {
     /// The new life of each member.
     new: Vec<usize>,
-    /// The member and the life that began last. Known with one clock only.
+    /// The member and the life that began last. `None` if members have several clocks.
     by: Option<(usize, usize)>,
     /// Time at which that life began, in nanoseconds.
     at: Option<u64>,

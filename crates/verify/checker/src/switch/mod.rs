@@ -264,9 +264,9 @@ impl SetWatch {
                 Some(finding) => {
                     Verdict::Violated(CounterExample { summary: finding.summary.clone(), lines: Vec::new() })
                 }
-                None if *property == "SL1" && !ended => Verdict::NotChecked("the run was not led to its end"),
+                None if *property == "SL1" && !ended => Verdict::NotChecked("the run did not end"),
                 None if *property == "SL2" && (!ended || disturbed) => {
-                    Verdict::NotChecked("something was lost or out of order")
+                    Verdict::NotChecked("a packet was lost or reordered")
                 }
                 None => Verdict::Ok,
             };

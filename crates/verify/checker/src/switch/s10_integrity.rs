@@ -4,5 +4,5 @@ pub(super) fn left(came_intact: bool, is_intact: bool) -> Result<(), String> {
     if came_intact == is_intact {
         return Ok(());
     }
-    Err(format!("intact when it came: {came_intact}; when it left: {is_intact}"))
+    Err(format!("incoming packet intact: {came_intact}; outgoing packet intact: {is_intact}"))
 }

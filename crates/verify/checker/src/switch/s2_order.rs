@@ -9,7 +9,7 @@ pub(super) fn copied(watch: &mut SetWatch, copy: &Copied) -> Result<(), String> 
         return Err(format!("a copy for rank {} of a packet that rank {} never posted", copy.to, copy.from));
     };
     let Some(receiver) = watch.receivers.get_mut(usize::from(copy.to)) else {
-        return Err(format!("a copy for rank {}, which is none", copy.to));
+        return Err(format!("a copy for rank {}, which does not exist", copy.to));
     };
     let out = copy.out_psn.wrapping_sub(receiver.first) & 0xff_ffff;
     match receiver.carried.get(out as usize) {
@@ -44,7 +44,7 @@ pub(super) fn executed(watch: &mut SetWatch, rank: u8, at: u32) -> Result<(), St
         return Err(format!("rank {rank} executed packet {place} of rank {from} where {expected:?} was next"));
     }
     match inside {
-        Some(other) if other != from => Err(format!("rank {rank} executed rank {from}'s inside a message of {other}")),
+        Some(other) if other != from => Err(format!("rank {rank} executed a packet of {from} inside a message of {other}")),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use super::{Copied, Registers, SetWatch};
 pub(super) fn copied(watch: &SetWatch, copy: &Copied) -> Result<(), String> {
     match &watch.registers {
         Some(now) if !now.active || now.holder != copy.from => Err(format!(
-            "a copy of rank {}'s while rank {} holds the set (active: {})",
+            "a copy of a packet of rank {} while rank {} holds the set (active: {})",
             copy.from, now.holder, now.active
         )),
         _ => Ok(()),

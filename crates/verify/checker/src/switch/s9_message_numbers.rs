@@ -11,5 +11,5 @@ pub(super) fn told(watch: &SetWatch, told: &Told) -> Result<(), String> {
         return Ok(());
     }
     let (rank, psn, messages) = (told.rank, told.up_to, packet.messages);
-    Err(format!("rank {rank} was told {} messages up to {psn:#08x}, which are {messages}", told.msn))
+    Err(format!("an answer to rank {rank} counts {} messages up to {psn:#08x} instead of {messages}", told.msn))
 }

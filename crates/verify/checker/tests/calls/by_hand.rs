@@ -1,4 +1,4 @@
-//! Each rule of the promise by hand-written histories: allowed ones and forbidden ones.
+//! Tests each rule of the promise with hand-written histories, allowed and forbidden ones.
 
 use stentor_checker::calls::{
     Call, CallError, Counterexample, History, Kind, Outcome, Position, Rule, Verdict, decide, verify,
@@ -7,7 +7,7 @@ use stentor_checker::{Group, GroupSet};
 
 use crate::service::Service;
 
-/// A call of a session. Groups, operation and replies are text, such as `"0 2"`, `"put 0 1"` and `"0 0"`.
+/// Returns a call of a session. Groups, operation and replies are text, such as `"0 2"`, `"put 0 1"` and `"0 0"`.
 fn call(session: u64, times: (u64, u64), groups: &str, operation: &str, replies: &str) -> Call {
     let groups: Vec<Group> = groups.split(' ').map(|group| Group(group.parse().unwrap())).collect();
     let kind = if operation.starts_with(['g', 's']) { Kind::Ordered } else { Kind::Command };
@@ -79,7 +79,7 @@ fn forbidden(calls: &[Call], rule: Rule, example: &[usize]) -> Counterexample {
 }
 
 #[test]
-fn calls_under_way_at_once_may_take_effect_in_any_order() {
+fn concurrent_calls_may_take_effect_in_any_order() {
     let calls = [call(0, (0, 10), "0", "put 0 1", "2"), call(1, (0, 10), "0", "put 0 2", "0")];
     assert_eq!(allowed(&calls), [1, 0]);
 }
@@ -141,7 +141,7 @@ fn a_session_is_respected_over_groups_that_have_nothing_in_common() {
 }
 
 #[test]
-fn a_commands_order_passes_to_the_next_generation_and_a_reads_does_not() {
+fn next_generation_inherits_the_order_of_commands_but_not_of_reads() {
     let mut calls = strangers(0);
     calls[1].generation = 2;
     forbidden(&calls, Rule::Session, &[0, 1, 2, 3]);
@@ -215,7 +215,7 @@ fn a_local_read_is_of_some_prefix() {
 }
 
 #[test]
-fn a_read_after_a_position_holds_it() {
+fn a_read_after_a_position_observes_it() {
     let writes = [call(0, (0, 5), "0", "put 0 1", "0").at(10), call(0, (6, 9), "0", "put 0 2", "1").at(20)];
     let with = |asked, reply| {
         let read = call(1, (20, 30), "0", "get 0", reply).kind(Kind::After(position(asked)));
@@ -286,7 +286,7 @@ fn positions_rise_with_the_order_of_effects() {
 }
 
 #[test]
-fn a_position_is_above_what_the_session_had_seen() {
+fn a_position_is_above_those_that_the_session_had_observed() {
     let first = call(0, (0, 10), "0", "add 0 1", "1").at(50);
     let second = |session, time| call(session, (20, 30), "1", "add 0 1", "1").at(time);
     allowed(&[first.clone(), second(0, 51)]);
@@ -324,7 +324,7 @@ fn a_position_is_above_those_answered_by_the_group_before() {
 }
 
 #[test]
-fn a_read_holds_exactly_what_is_below_its_position() {
+fn a_read_observes_exactly_the_commands_up_to_its_position() {
     let writes = [call(0, (0, 5), "0", "put 0 1", "0").at(10), call(0, (6, 9), "0", "put 0 2", "1").at(20)];
     let with = |time, reply| {
         let read = call(1, (7, 30), "0", "get 0", reply).kind(Kind::Leader).at(time);
@@ -372,12 +372,12 @@ fn a_wrong_witness_is_rejected() {
     assert_eq!(of(&[3, 0, 4, 1]), Ok(()));
     assert_eq!(
         of(&[0, 1, 4, 3]).unwrap_err(),
-        "call 3 was answered before its session submitted a call that stands before it"
+        "call 3 was answered before its session submitted a call that the order puts first"
     );
-    assert_eq!(of(&[1, 0, 3, 4]).unwrap_err(), "call 1 was answered otherwise by g0");
+    assert_eq!(of(&[1, 0, 3, 4]).unwrap_err(), "call 1: the reply of g0 is not the one of the model");
     assert_eq!(of(&[0, 1, 3]).unwrap_err(), "call 4 was answered and is missing");
     for wrong in [&[0, 0, 1, 3, 4][..], &[0, 1, 2, 3, 4], &[0, 1, 3, 4, 5]] {
-        assert!(of(wrong).unwrap_err().ends_with("is not there, is there twice, or took no effect"));
+        assert!(of(wrong).unwrap_err().ends_with("does not exist, occurs twice, or took no effect"));
     }
 }
 

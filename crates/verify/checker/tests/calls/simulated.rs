@@ -38,13 +38,13 @@ fn keep_right_histories(seeds: Range<u64>) {
 }
 
 #[test]
-fn right_histories_are_kept_and_their_orders_hold() {
+fn correct_histories_are_kept_and_their_orders_are_valid() {
     keep_right_histories(0..MANY_SEEDS);
 }
 
 #[test]
 #[ignore = "slow: cargo xtask test --only slow"]
-fn many_right_histories_are_kept_and_their_orders_hold() {
+fn many_correct_histories_are_kept_and_their_orders_are_valid() {
     keep_right_histories(MANY_SEEDS..50 * MANY_SEEDS);
 }
 
@@ -67,13 +67,13 @@ fn find(fault: Fault, seeds: Range<u64>, least: usize) {
         }
     }
     let size = calls as f64 / found.max(1) as f64;
-    println!("{fault:?} in {seeds:?}: planted in {planted}, found in {found}, {size:.1} calls shown: {rules:?}");
-    assert!(planted * 4 > seeds.count(), "planted in {planted}");
+    println!("{fault:?} in {seeds:?}: injected in {planted}, found in {found}, {size:.1} calls shown: {rules:?}");
+    assert!(planted * 4 > seeds.count(), "injected in {planted}");
     assert!(found * 100 >= planted * least, "{found} of {planted}");
 }
 
-/// Percentage of histories with an injected fault in which it must be found. In the others the fault changes no answer,
-/// or concurrent calls explain the change.
+/// Percentage of histories with an injected fault in which it must be found. In the other histories, the fault changes
+/// no answer, or concurrent calls explain the change.
 fn least(fault: Fault) -> usize {
     match fault {
         Fault::None => 0,
