@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for folder in FOLDERS {
         let folder = root.join(folder);
         if folder.ends_with("docs") {
-            // A page may be added.
+            // Run the script again when a page is added.
             println!("cargo:rerun-if-changed={}", folder.display());
         }
         let mut pages: Vec<PathBuf> =

@@ -1,6 +1,6 @@
 //! Counts the instructions of each path for 200 and for 1200 messages. `cargo xtask nightly --only instructions`
-//! installs the runner that this benchmark needs, runs it and computes the difference. It reads the number of messages
-//! from the benchmark's id.
+//! installs the runner that this benchmark needs, runs it and computes the difference. The command reads the number of
+//! messages from the benchmark's id.
 #![allow(missing_docs)]
 
 use gungraun::prelude::*;

@@ -11,9 +11,9 @@ use crate::{WARM_UP, counted_if};
 /// The end of the connection whose calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The end that writes. Counts its `hand_over` of the message and its steps.
+    /// The end that writes. Its calls of `hand_over` and its steps are counted.
     Writer,
-    /// The end that reads. Counts its steps and its reads.
+    /// The end that reads. Its steps and its reads are counted.
     Reader,
 }
 
@@ -34,7 +34,7 @@ impl Ends {
     /// Opens a connection and sends the warm-up messages.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -70,7 +70,7 @@ impl Ends {
     /// as written.
     ///
     /// # Panics
-    /// If a message does not arrive.
+    /// Panics if a message does not arrive.
     pub fn run(&mut self, role: Role, messages: u64) {
         self.pass(Some(role), messages);
     }

@@ -173,7 +173,7 @@ impl Turned<LocalClient> {
     /// Connects a client that waits for replies, and sends the warm-up commands.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn local() -> Self {
         let connect =
@@ -186,7 +186,7 @@ impl Turned<runtime::Client<ShmFabric>> {
     /// Connects a client of the protocol, which gets no replies, and sends the warm-up commands.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn protocol() -> Self {
         Turned::ready(|_, directory| protocol(directory))
@@ -197,7 +197,7 @@ impl Turned<ByHand> {
     /// Connects a client of the protocol, opens a session by hand, and sends the warm-up commands.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn by_hand() -> Self {
         Turned::ready(|_, directory| ByHand::open(protocol(directory)))
@@ -242,7 +242,7 @@ impl<C: Turns + Send> Turned<C> {
     /// Sends `commands`, one after the other, and counts the instructions of the client.
     ///
     /// # Panics
-    /// If a command is not answered.
+    /// Panics if a command is not answered.
     pub fn run(&mut self, commands: u64) {
         for _ in 0..commands {
             self.command(true);
@@ -284,7 +284,7 @@ impl Called {
     /// Connects the client and sends the warm-up commands.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -305,7 +305,7 @@ impl Called {
     /// it pending, and the poll that returns the reply. Between polls the caller sleeps.
     ///
     /// # Panics
-    /// If a command is not applied.
+    /// Panics if a command is not applied.
     pub fn run(&mut self, commands: u64) {
         for _ in 0..commands {
             self.command(|section| counted_section(section));

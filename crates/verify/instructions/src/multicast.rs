@@ -22,7 +22,7 @@ pub enum Role {
     Follower,
 }
 
-/// The limits are those of `stentor bench multicast`.
+/// The configuration without its groups. The limits are those of `stentor bench multicast`.
 const HEAD: &str = r#"
 cluster = "instructions"
 fabric = "shm"
@@ -66,7 +66,7 @@ impl Cluster {
     /// Connects `groups` groups (one or two) and a client, and multicasts the warm-up messages.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn ready(groups: usize) -> Self {
         let directory = TempDir::new();
@@ -96,7 +96,7 @@ impl Cluster {
     /// members have delivered each message and the client has learned of the delivery.
     ///
     /// # Panics
-    /// If a message is not delivered.
+    /// Panics if a message is not delivered.
     pub fn run(&mut self, role: Role, messages: u64) {
         self.pass(Some(role), messages);
     }

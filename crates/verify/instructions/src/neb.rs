@@ -37,7 +37,7 @@ impl Set {
     /// Connects the processes and broadcasts the warm-up messages.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -64,7 +64,7 @@ impl Set {
     /// processes.
     ///
     /// # Panics
-    /// If a broadcast is not delivered.
+    /// Panics if a broadcast is not delivered.
     pub fn run(&mut self, role: Role, messages: u64) {
         self.pass(Some(role), messages);
     }

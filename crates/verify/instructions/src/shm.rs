@@ -39,7 +39,7 @@ impl Pair {
     /// Connects two processes and posts the warm-up messages.
     ///
     /// # Panics
-    /// If shared memory is not available on this machine.
+    /// Panics if shared memory is not available on this machine.
     #[must_use]
     pub fn ready() -> Self {
         let directory = TempDir::new();
@@ -70,7 +70,7 @@ impl Pair {
     /// Posts and polls `messages`, and counts the instructions of `role`.
     ///
     /// # Panics
-    /// If a post or a completion fails.
+    /// Panics if a post or a completion fails.
     pub fn run(&mut self, role: Role, messages: u64) {
         self.pass(Some(role), messages);
     }

@@ -51,7 +51,7 @@ impl Bed {
     /// Links the receivers to the first host and sends the warm-up packets.
     ///
     /// # Panics
-    /// If the switch refuses the set.
+    /// Panics if the switch refuses the set.
     #[must_use]
     pub fn ready(receivers: u8) -> Self {
         let mut switch = Switch::new(Config::new(FORWARD, BACKWARD), 4);
@@ -74,7 +74,7 @@ impl Bed {
     /// Sends `messages` through the switch, and counts the instructions of every pass.
     ///
     /// # Panics
-    /// If a packet is not copied to every receiver.
+    /// Panics if a packet is not copied to every receiver.
     pub fn run(&mut self, messages: u64) {
         self.pass(messages, |bed| counted_section(|| bed.copy()));
     }

@@ -30,7 +30,7 @@ impl Place {
     /// Allocates the buffer and runs the warm-up.
     ///
     /// # Panics
-    /// If a decoded packet differs from the encoded one.
+    /// Panics if a decoded packet differs from the encoded one.
     #[must_use]
     pub fn ready() -> Self {
         let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
@@ -49,7 +49,7 @@ impl Place {
     /// Encodes and decodes `messages`, and counts the instructions of `role`.
     ///
     /// # Panics
-    /// If a decoded packet differs from the encoded one.
+    /// Panics if a decoded packet differs from the encoded one.
     pub fn run(&mut self, role: Role, messages: u64) {
         self.pass(Some(role), messages);
     }

@@ -147,7 +147,8 @@ impl MemberActor {
         let worked = member.step(Duration::from_nanos(now_ns), &mut app);
         let operations = member.take_operations();
         shared.history.borrow_mut().operations(now_ns, *me, &operations);
-        // Clients start with peer messages, which are repeated on ticks. Nothing else needs time in a calm run.
+        // A client is admitted by peer messages, which members repeat on ticks. No other activity needs ticks in a calm
+        // run.
         let open = |client| member.replica().succession(client).is_some_and(|last| last.settled);
         if !(0..clients).map(ClientId).all(open) {
             shared.world.wake_at(*me, member.next_tick().as_nanos() as u64);

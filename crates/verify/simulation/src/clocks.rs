@@ -26,12 +26,12 @@ const STREAM: u64 = 405;
 /// True time at the beginning, in nanoseconds since 1970.
 pub(crate) const EPOCH_NS: u64 = 1_795_000_000_000_000_000;
 const YEAR_NS: i64 = 365 * 86_400 * 1_000_000_000;
-/// The bound on clock errors, in nanoseconds. Clocks that are right are within a quarter of it of true time.
+/// The bound on clock errors, in nanoseconds. A right clock differs from true time by at most a quarter of the bound.
 pub(crate) const BOUND_NS: u64 = 100_000;
 const RIGHT_NS: u64 = BOUND_NS / 4;
-/// Maximum error of a group's common time if groups differ (`APART_NS`), and of a host's clock relative to its group's
-/// time (`ALIKE_NS`), in nanoseconds.
+/// Maximum error of a group's common time if groups differ, in nanoseconds.
 const APART_NS: u64 = BOUND_NS * 3 / 8;
+/// Maximum error of a host's clock relative to its group's common time, in nanoseconds.
 const ALIKE_NS: u64 = BOUND_NS / 8;
 /// Maximum drift, in millionths.
 const DRIFT_PPM: u64 = 100;

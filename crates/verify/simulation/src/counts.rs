@@ -37,7 +37,7 @@ enum Node {
 /// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If the groups are not a valid cluster, or if some destination process does not deliver the message.
+/// Panics if the groups are not a valid cluster, or if some destination process does not deliver the message.
 pub fn count_writes(groups: &[usize], destinations: usize, variant: Variant) -> Result<Vec<RoleCounts>, NodeError> {
     let topology = Arc::new(Topology::new(groups, 1).expect("a possible cluster"));
     let world = World::new(SimConfig::new(topology.processes(), 0, NetworkModel::uniform(1_000)));

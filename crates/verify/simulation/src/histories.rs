@@ -5,8 +5,8 @@
 //!
 //! A group that is reset or founded anew begins a *history*. A history is identified by its origins ([`Origin`]), which
 //! contain the number of deliveries that it shares with the previous one. A delivery is *on* a history if the
-//! deliverer's history and this one share its number. The *last* history of a group is that of its largest incarnation.
-//! A client multicasts to the history that it knows.
+//! delivering member's history shares the delivery with that history. The *last* history of a group is that of its
+//! largest incarnation. A client multicasts to the history that it knows.
 //!
 //! The actions of a member count for the history in which it is seen next. Its application may receive a state before
 //! the member itself has installed it, while the member is still seen in another history. The application's later
@@ -40,7 +40,7 @@ use stentor_multicast::{ClientId, Incarnation, Origin, Topology};
 
 /// A history, as its index in the list of all histories.
 type Path = usize;
-/// The largest sequence number that was not lost, by process and life.
+/// The smallest sequence number that was lost with a history, by process and life.
 type Lost = HashMap<(ProcessId, u64), u64>;
 
 /// Returns the number of deliveries that two histories share.
@@ -86,7 +86,7 @@ pub(crate) struct Histories {
     /// Events of each member since it was last looked at, or since its application received a state that the member has
     /// not installed yet.
     open: Vec<Vec<usize>>,
-    /// States of each member's application since then, with the number of deliveries.
+    /// States of each member's application that are not compared yet, each with its number of deliveries.
     states: Vec<Vec<(u64, u64)>>,
     /// Number of deliveries of each member when it was last looked at.
     delivered: Vec<u64>,
@@ -500,7 +500,7 @@ mod tests {
         let mut histories = histories();
         let given = recovers(&mut histories, 4);
         histories.look(MEMBER, Incarnation::FIRST, &ENDED, 0);
-        assert_eq!((histories.events[given].1, histories.compare(MEMBER)), (None, 0), "it waits");
+        assert_eq!((histories.events[given].1, histories.compare(MEMBER)), (None, 0), "the event waits");
         histories.look(MEMBER, LAST[0].incarnation, &LAST, 4);
         let last = histories.last()[0];
         assert_eq!((histories.events[given].1, histories.compare(MEMBER)), (last, 0));

@@ -44,7 +44,8 @@ impl History {
         }
         let clients = (0..topology.clients()).map(|client| format!("c{client}"));
         let mut cluster = builder.clients(clients).build().expect("names are made unique here");
-        // Recorded transcripts contain the numbers of labels, and some are older than the later steps.
+        // Recorded transcripts contain the numbers of labels, and some transcripts are older than the later steps. The
+        // earlier steps must therefore keep their numbers.
         for step in Step::ALL.iter().filter(|step| **step < Step::Reply) {
             cluster.label(step.name());
         }

@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(progress.longest_gap(), (30, 130, 1));
         progress.look(190, true);
         progress.look(230, false);
-        assert_eq!(progress.longest_gap(), (40, 230, 1), "it begins anew when the client goes on");
+        assert_eq!(progress.longest_gap(), (40, 230, 1), "the gap begins anew when the client continues");
         progress.note_delivery(240, group, true);
         progress.look(900, false);
         progress.note_sent(1000, client, &[group], false);

@@ -34,10 +34,10 @@ pub fn run_seed(seed: u64, profile: Profile, sets: Sets, mutant: Mutant) -> Resu
 /// Runs a seed with a given scenario, under a profile.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 ///
 /// # Panics
-/// If the groups and clients of the scenario are not a valid [`Topology`].
+/// Panics if the groups and clients of the scenario are not a valid [`Topology`].
 pub fn run_scenario_under(
     seed: u64,
     scenario: &Scenario,
@@ -50,10 +50,10 @@ pub fn run_scenario_under(
 /// Runs a seed with a given scenario.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 ///
 /// # Panics
-/// If the groups and clients of the scenario are not a valid [`Topology`].
+/// Panics if the groups and clients of the scenario are not a valid [`Topology`].
 pub fn run_scenario(seed: u64, scenario: &Scenario, mutant: Mutant) -> Result<RunReport, NodeError> {
     Ok(run(seed, scenario, mutant, Record::Nothing)?.0)
 }
@@ -61,7 +61,7 @@ pub fn run_scenario(seed: u64, scenario: &Scenario, mutant: Mutant) -> Result<Ru
 /// Runs a seed and records its events.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn record_seed(
     seed: u64,
     profile: Profile,
@@ -172,7 +172,7 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
     }
     drop(actors);
     run.steps = shared.world.steps();
-    let Shared { world, history } = Rc::into_inner(shared).expect("the actors are gone");
+    let Shared { world, history } = Rc::into_inner(shared).expect("the actors are dropped");
     let history = history.into_inner();
     run.deliveries = history.deliveries;
     let (report, transcript) = history.finish();

@@ -57,7 +57,8 @@ pub(crate) const MOST_STEPS: u64 = 500_000;
 /// Timeout of clients, in nanoseconds. It is shorter than many cuts, so clients that are up may be declared failed.
 const CLIENT_TIMEOUT_NS: u64 = 300_000;
 
-/// Time until expulsion, in nanoseconds. It is longer than a healthy member frees nothing, and much shorter than stops.
+/// Time until expulsion, in nanoseconds. It is longer than any time in which a healthy member frees nothing, and much
+/// shorter than a stop.
 const EXPEL_NS: u64 = 400_000;
 
 /// One in this number of runs of profile `all` is crowded.
@@ -233,8 +234,8 @@ impl Scenario {
     }
 
     /// Changes the scenario for the profile with stops: clients continuously fill small windows and rings of groups of
-    /// three and five. An expelled member gets the missing deliveries. In one of two runs, it gets them with a state of
-    /// several rings.
+    /// three and five. An expelled member gets the missing deliveries. In half of the runs, it gets them with a state
+    /// that is as large as several rings.
     fn stopping(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Stops {
             return self;

@@ -23,7 +23,7 @@ use crate::switch;
 pub struct SimulationRun {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// Ends with the first seed that violates this property. All lower seeds are completed first.
+    /// A property whose first violation ends the run. All lower seeds are completed first.
     pub until: Option<&'static str>,
     /// The records of each seed. A simulation run keeps only hashes.
     pub record: Record,

@@ -83,7 +83,7 @@ fn new_owner_of_a_client_id_never_reuses_a_message_id() {
     bed.replace_client(0);
     bed.run(RECONNECTED_NS, true);
     // Group 1 has not reported its count for the client id yet. A message to group 0 alone does not need that count.
-    let id = bed.submit(0, &[0], b"to group 0 only", true).expect("group 1 is not asked");
+    let id = bed.submit(0, &[0], b"to group 0 only", true).expect("the message needs no count of group 1");
     assert!(id.sequence > 3, "{id} is already in use");
     bed.run(2 * RECONNECTED_NS, true);
     let id = bed.submit(0, &[0], b"to group 0 only", true).expect("the client id is open");
@@ -182,12 +182,12 @@ fn client_id_changes_owner_while_its_credits_are_flushed() {
         let next = bed.submit(0, &[0], b"next", true);
         assert!(next.is_ok(), "cut for {cut_ns} ns: {next:?}");
         bed.run(SETTLED_NS, true);
-        assert_eq!(bed.client(0).outstanding(), 0, "the credit came");
+        assert_eq!(bed.client(0).outstanding(), 0, "the credit arrived");
     }
 }
 
 #[test]
-fn the_newest_credit_counts_where_writes_overtake_each_other() {
+fn the_newest_credit_counts_if_writes_overtake_each_other() {
     let mut bed = Bed::new(&[3], 1, limits(64, 64, 65536), NetworkModel::unordered());
     bed.run(SETTLED_NS, true);
     for round in 0..300 {

@@ -39,7 +39,7 @@ fn properties_hold_under_fault_profiles() {
 /// Runs enough seeds for the events of the profile to occur: bodies that members already hold, credits for space alone,
 /// and clients that wait for space in rings.
 #[test]
-fn clients_do_not_stand_still_before_rings_of_a_few_records() {
+fn clients_make_progress_with_rings_of_a_few_records() {
     let report = hold(0..100, Profile::Rings, Sets::Drawn);
     assert_eq!(report.unseen_claims(Profile::Rings, Sets::Never), Vec::<&str>::new());
 }
@@ -68,7 +68,7 @@ fn a_seed_in_which_a_state_was_delivered_twice_in_part_holds() {
     hold(104_472_433..104_472_434, Profile::Rejoins, Sets::Drawn);
 }
 
-/// A client first reached members again that had been away. Its messages were beyond their windows, so no member held
+/// A client reached some members only after a long time. Its messages were beyond their windows, so no member held
 /// them.
 #[test]
 fn seeds_in_which_a_majority_refused_a_message_counted_as_held_hold() {

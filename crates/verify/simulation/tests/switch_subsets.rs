@@ -12,8 +12,9 @@ const HOSTS: u8 = 16;
 const SUBSETS: u64 = 10_000;
 /// Maximum number of subsets that a sender links before it releases the set.
 const TURN: u64 = 8;
-/// One of this many rounds loses packets: one packet in [`LOSS`].
+/// One in this number of rounds loses packets.
 const LOSSY: u64 = 5;
+/// One in this number of packets is lost in a lossy round.
 const LOSS: u64 = 100;
 
 struct Walk {

@@ -18,7 +18,7 @@ impl TempDir {
     /// Creates a directory that no other test uses.
     ///
     /// # Panics
-    /// If the system's directory for temporary files is not writable.
+    /// Panics if the system's directory for temporary files is not writable.
     #[must_use]
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -38,7 +38,7 @@ impl TempDir {
     /// sysfs. Creates parent directories as needed.
     ///
     /// # Panics
-    /// If the system's directory for temporary files is not writable.
+    /// Panics if the system's directory for temporary files is not writable.
     #[must_use]
     pub fn with_lines(files: &[(&str, &str)]) -> Self {
         let directory = Self::new();
@@ -51,7 +51,7 @@ impl TempDir {
     /// Writes a file in the directory, and creates its parent directories. Returns the file's path.
     ///
     /// # Panics
-    /// If the file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.join(path);
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));

@@ -11,7 +11,7 @@ pub use stentor_fabric::SplitMix64;
 /// Returns the median. An even number of values has the upper of the middle two as its median.
 ///
 /// # Panics
-/// If there is no value.
+/// Panics if there is no value.
 #[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
@@ -23,7 +23,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 /// not set.
 ///
 /// # Panics
-/// If the variable is not a number.
+/// Panics if the variable is not a number.
 #[must_use]
 pub fn number_of_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))

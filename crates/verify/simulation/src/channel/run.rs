@@ -78,7 +78,7 @@ pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, EndpointError> {
 /// Runs a seed with a given scenario.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, EndpointError> {
     Ok(run(seed, scenario, Record::Nothing)?.0)
 }
@@ -86,7 +86,7 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, Endpoin
 /// Runs a seed and records its events.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
     run(seed, &Scenario::draw(seed, mutant), record)
 }

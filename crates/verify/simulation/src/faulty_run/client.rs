@@ -19,7 +19,7 @@ pub(super) struct ClientActor {
     pub(super) client: Client<SimFabric>,
     id: ClientId,
     me: ProcessId,
-    /// Messages that are to be synced and are not yet, with their contents.
+    /// Messages whose synced multicast has not returned yet, with their contents.
     unsynced: VecDeque<(MessageId, Message)>,
     /// `true` if another client took over this client's id, so that this one ends.
     superseded: bool,
@@ -49,7 +49,8 @@ impl ClientActor {
         self.note_synced(now_ns);
         if self.client.is_superseded() && !std::mem::replace(&mut self.superseded, true) {
             self.shared.nemesis.borrow_mut().superseded(now_ns, self.me);
-            // In this case, the other processes rightly end a client whose message was lost with a history.
+            // If a group has begun a new history, other processes rightly end a client whose message was lost with the
+            // old history.
             let history = self.shared.history.borrow();
             let excused = history.histories.as_ref().is_some_and(Histories::began_anew);
             self.superseded_for_nothing(!excused);

@@ -238,7 +238,7 @@ impl FaultyRun {
                 }
                 let stands = (replica.incarnation(), replica.delivered());
                 if *same.get_or_insert(stands) != stands {
-                    return Some(format!("{process} is not where others of its group are"));
+                    return Some(format!("{process} differs from other members of its group"));
                 }
             }
         }
@@ -322,13 +322,13 @@ impl FaultyRun {
             self.totals.forgets = operator.counts();
         }
         self.actors.clear();
-        let shared = Rc::into_inner(self.shared).expect("the actors are gone");
+        let shared = Rc::into_inner(self.shared).expect("the actors are dropped");
         let (longest_gap_ns, until, group) = shared.progress.borrow().longest_gap();
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
         let (us, at) = (longest_gap_ns as f64 / 1e3, until as f64 / 1e3);
-        log.push(format!("group {group} delivered or took nothing for {us:.1} µs until {at:.1} µs"));
+        log.push(format!("group {group} neither delivered nor accepted a message for {us:.1} µs until {at:.1} µs"));
         let (mut wrong_times, mut logical_times) = (0, 0);
         if let Some(clocks) = shared.clocks.map(RefCell::into_inner) {
             (wrong_times, logical_times) = (clocks.wrong.len() as u64, clocks.logical);

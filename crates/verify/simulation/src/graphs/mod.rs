@@ -210,7 +210,7 @@ impl Caller {
 /// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If the members of the graph are not a valid group.
+/// Panics if the members of the graph are not a valid group.
 pub fn run(seed: u64, graph: &Graph, leader: usize, mutant: stentor_election::Mutant) -> Result<GraphRun, NodeError> {
     run_changing(seed, &[(0, graph.clone())], leader, mutant)
 }
@@ -222,7 +222,7 @@ pub fn run(seed: u64, graph: &Graph, leader: usize, mutant: stentor_election::Mu
 /// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If there is no graph, if the graphs have different members, or if the members are not a valid group.
+/// Panics if there is no graph, if the graphs have different members, or if the members are not a valid group.
 pub fn run_changing(
     seed: u64,
     graphs: &[(u64, Graph)],
@@ -250,10 +250,10 @@ pub struct FalseDeath {
 /// Returns a [`NodeError`] if a node cannot start.
 ///
 /// # Panics
-/// If `members` is not a valid size of a group, or if a report is not about two of its members.
+/// Panics if `members` is not a valid size of a group, or if a report is not about two of its members.
 pub fn run_told(seed: u64, members: usize, leader: usize, told: &[FalseDeath]) -> Result<GraphRun, NodeError> {
     let known = |death: &FalseDeath| usize::from(death.to.max(death.of)) < members && death.to != death.of;
-    assert!(told.iter().all(known), "deaths are of other members");
+    assert!(told.iter().all(known), "each report is about another member");
     let whole = Graph::without(members, &[]);
     let last = told.iter().map(|death| death.at_ns).max().unwrap_or(0);
     run_with(seed, &[(0, whole.clone()), (last, whole)], told, leader, stentor_election::Mutant::None)
@@ -422,7 +422,7 @@ impl Judge<'_> {
             [] if able.is_empty() => {}
             [one] if able.contains(&one) => {
                 if !self.member(one).leads_in_protocol() {
-                    self.broken(format!("member {one} is named, and does not lead"));
+                    self.broken(format!("member {one} is elected, but does not lead in the protocol"));
                 }
                 // After an earlier graph has cut off a leader, another one may have succeeded it.
                 if self.graphs.len() == 1 && able.contains(&first) && one != first {
@@ -466,14 +466,14 @@ impl Judge<'_> {
             }
         }
         if let Some(missing) = self.shared.progress.borrow().missing(&self.topology) {
-            self.came.broken.push(format!("after the links were back: {missing}"));
+            self.came.broken.push(format!("after the links were restored: {missing}"));
         }
     }
 
     fn finish(self) -> GraphRun {
         let Judge { shared, mut came, actors, .. } = self;
         drop(actors);
-        let shared = Rc::into_inner(shared).expect("the actors are gone");
+        let shared = Rc::into_inner(shared).expect("the actors are dropped");
         let seen = shared.seen.into_inner();
         (came.aside, came.caught_up) = (seen.aside, seen.caught_up);
         came.broken.extend(seen.broken);

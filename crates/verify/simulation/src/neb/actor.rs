@@ -150,7 +150,7 @@ impl Lying {
         if now_ns < self.until_ns || liar.worked() {
             self.shared.world.wake_at(self.me, now_ns + LIAR_PAUSE_NS);
         }
-        // The liar has always something to do, so it runs only at scheduled times.
+        // The liar can always act, so it runs only at scheduled times.
         false
     }
 }

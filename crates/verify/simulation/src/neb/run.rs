@@ -44,7 +44,7 @@ pub struct RunReport {
     pub all: bool,
     /// `true` if the broadcasts of correct processes must be delivered by all correct processes.
     pub lively: bool,
-    /// `true` if the run completed, or need not.
+    /// `true` if the run completed, or did not have to.
     pub finished: bool,
     /// Steps of all processes.
     pub steps: u64,
@@ -110,7 +110,7 @@ pub fn run_seed(seed: u64, severity: Severity, sets: Sets, mutant: Mutant) -> Re
 /// Runs a seed with a given scenario.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, NodeError> {
     Ok(run(seed, scenario, Record::Nothing)?.0)
 }
@@ -118,7 +118,7 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, NodeErr
 /// Runs a seed and records its events.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn record_seed(
     seed: u64,
     severity: Severity,
@@ -187,8 +187,8 @@ fn actor(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> 
     })))
 }
 
-/// Returns whether every correct process that is up and not removed has an outcome for all broadcasts of such
-/// processes, and has completed the streams of those that are removed.
+/// Returns whether every remaining process (correct, up and not removed) has an outcome for each broadcast of a
+/// remaining process, and has completed the streams of the removed processes.
 fn is_finished(actors: &[Option<Actor>], broadcasts: u64, removed: ProcessSet) -> bool {
     let remains = |place: usize| !removed.contains(ProcessId(place as u16));
     let correct = |actor: &Option<Actor>| matches!(actor, Some(Actor::Correct(_)));
@@ -203,8 +203,8 @@ fn is_finished(actors: &[Option<Actor>], broadcasts: u64, removed: ProcessSet) -
     })
 }
 
-/// Runs until everything that must complete has, or until a limit is reached. Returns whether everything that must
-/// complete has.
+/// Runs until all broadcasts and removals that must complete have completed, or until a limit is reached. Returns
+/// whether they have completed.
 fn drive(
     shared: &Shared,
     actors: &mut [Option<Actor>],
@@ -279,7 +279,7 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
     }
     drop(actors);
     run.steps = shared.world.steps();
-    let Shared { world, history } = Rc::into_inner(shared).expect("the actors are gone");
+    let Shared { world, history } = Rc::into_inner(shared).expect("the actors are dropped");
     let (report, transcript) = history.into_inner().finish(scenario.lively);
     run.report = report;
     let end = [run.finished.into(), run.steps, run.virtual_ns, run.broadcasts, run.deliveries];

@@ -14,7 +14,7 @@ pub enum Profile {
     LyingSender,
     /// Byzantine hosts lie in every way.
     LyingHosts,
-    /// Byzantine hosts lie in every way, but values are signed, so that they delay no other process.
+    /// Byzantine hosts lie in every way, but values are signed, so that liars delay no other process.
     Signed,
     /// All processes must answer. One sender equivocates, and none crashes.
     All,
@@ -30,9 +30,9 @@ pub enum Severity {
     /// Partitions, stalls, crashes and lies, on NICs that preserve the order of writes on a queue pair.
     #[default]
     Usual,
-    /// Three times as many and longer faults. Queue pairs break sooner, and writes are delayed more, in half of the
-    /// runs without any order. Clocks jump, rings are smaller and timeouts shorter. Every liar performs every violation
-    /// that its fault model permits.
+    /// Three times as many and longer faults. Queue pairs break sooner. Writes are delayed more, and in half of the
+    /// runs they arrive in any order. Clocks jump, rings are smaller and timeouts shorter. Every liar performs every
+    /// violation that its fault model permits.
     Harsh,
 }
 
@@ -306,7 +306,8 @@ fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(Pr
         let sender = Lies { overrun: coin(), own_host: config.mode != Mode::All, ..sender };
         let anything = matches!(profile, Profile::LyingHosts | Profile::Signed | Profile::AllBroken);
         let lies = if anything {
-            // With signed values a liar gains nothing by torn ones. Without signatures, readers would wait for them.
+            // If values are signed, a liar gains nothing by torn values. Without signatures, readers would wait for
+            // them.
             let torn = config.signed && sender.half;
             Lies { host: true, garbage: coin(), torn, silent: chance.between(0, 5) == 0, ..sender }
         } else {
@@ -318,7 +319,7 @@ fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(Pr
 }
 
 /// Draws the rare lies that end a liar's stream; in runs with such a lie, only few of the liar's indices are affected.
-/// Returns the number of indices of which one is affected.
+/// Returns a number n: one in n indices of a liar is affected.
 fn draw_more_lies(profile: Profile, config: &Config, liars: &mut [(ProcessId, Lies)], chance: &mut Chance) -> u64 {
     let replays = matches!(profile, Profile::LyingHosts | Profile::Signed) && config.mode != Mode::All;
     let mut ends = false;

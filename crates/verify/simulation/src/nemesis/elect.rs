@@ -85,7 +85,7 @@ impl Election for Told {
         inbox.changes.pop_front()
     }
 
-    /// Fails: only the nemesis hands over leadership.
+    /// Always fails, because only the nemesis hands over leadership.
     fn hand_over(&mut self, _to: ProcessId) -> Result<(), HandOverError> {
         Err(HandOverError::Unsupported)
     }

@@ -125,7 +125,7 @@ impl Nemesis {
     /// Creates the nemesis with the plan of a seed.
     ///
     /// # Panics
-    /// Never: members come first in a topology.
+    /// Never panics, because members come first in a topology.
     #[must_use]
     pub fn new(seed: u64, profile: Profile, topology: &Arc<Topology>, world: &World) -> Self {
         let mut chance = Chance::new(seed, STREAM);
@@ -194,7 +194,7 @@ impl Nemesis {
     /// Returns a member's election.
     ///
     /// # Panics
-    /// If the process is not a member.
+    /// Panics if the process is not a member.
     #[must_use]
     pub fn election(&self, member: ProcessId) -> Told {
         self.elections[member.index()].clone()
@@ -405,7 +405,7 @@ impl Nemesis {
             self.counts.clients_stopped += 1;
         }
         self.counts.several_stopped += u64::from(several);
-        self.note(now, format_args!("{who} stands still for {for_ns} ns"));
+        self.note(now, format_args!("{who} is stopped for {for_ns} ns"));
         let until = &mut self.victims[who.index()].stopped_until_ns;
         // A second stop does not shorten the first one.
         *until = (*until).max(now + for_ns);
@@ -455,7 +455,7 @@ impl Nemesis {
     /// Restarts a process that ended because its group, or a group to which it multicast, continues without its state.
     /// Returns whether the process was up.
     pub fn lose(&mut self, now: u64, who: ProcessId) -> bool {
-        self.note(now, format_args!("{who} ends: a group goes on without what it knows"));
+        self.note(now, format_args!("{who} ends: a group continues without its state"));
         self.counts.clients_told_of_resets += u64::from(self.group_of(who).is_none());
         self.lose_memory(now, who, SUPERSEDED_NS)
     }
@@ -467,7 +467,7 @@ impl Nemesis {
 
     fn silence(&mut self, now: u64, group: GroupId, for_ns: u64) {
         self.counts.silent_groups += 1;
-        self.note(now, format_args!("nobody of group {} runs for {for_ns} ns", group.0));
+        self.note(now, format_args!("no member of group {} runs for {for_ns} ns", group.0));
         for process in self.topology.members(group) {
             self.world.inject(now, SimFault::Stall { process, for_ns });
         }

@@ -9,7 +9,8 @@ use crate::chance::Chance;
 
 /// The earliest time of a fault, in nanoseconds. All connections are established by then.
 pub(super) const FROM_NS: u64 = 60_000;
-/// Maximum time until a deliberate successor of a fault, in nanoseconds. It is less than the time of a recovery.
+/// Maximum time from a fault to one that is drawn to occur during its recovery, in nanoseconds. It is less than the
+/// time of a recovery.
 const SOON_NS: u64 = 80_000;
 
 /// Time at which the faults stop, in nanoseconds.

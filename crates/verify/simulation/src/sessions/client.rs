@@ -39,12 +39,13 @@ pub(super) struct Sent {
     pub(super) at_ns: u64,
     /// Time at which the last message with the request was sent, in nanoseconds.
     pub(super) copied_ns: u64,
-    /// Time since which the request is known to be delivered, or of the last question about it, in nanoseconds.
+    /// Time at which the request became known to be delivered, or at which the client last asked about it, in
+    /// nanoseconds.
     pub(super) delivered_ns: Option<u64>,
     pub(super) given_up: bool,
 }
 
-/// A question about a command that waits for its answer.
+/// A question about a command, while its answer is outstanding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) token: u64,
@@ -211,7 +212,7 @@ impl ClientActor {
         {
             any = true;
             let Ok(record) = ReplyRecord::parse(reply.bytes) else {
-                self.shared.ledger.borrow_mut().violate("X3", "a reply is no record".to_owned());
+                self.shared.ledger.borrow_mut().violate("X3", "a reply is not a valid record".to_owned());
                 continue;
             };
             self.order_time = self.order_time.max(record.applied);
@@ -362,7 +363,7 @@ impl ClientActor {
         true
     }
 
-    /// Starts no command for some time.
+    /// Delays the next command by a random time.
     pub(super) fn pause(&mut self, now_ns: u64) {
         let pause = self.shared.scenario.base.pause_ns;
         self.not_before_ns = now_ns + self.chance.between(0, pause);
@@ -471,7 +472,7 @@ impl ClientActor {
             .collect();
         format!(
             "client {} is {:?}, open: {open}, in generation {}, {} commands to go, asks {asks:?} groups, wants {:?}, {} messages \
-             outstanding; open: {}; hears of notifications: {}",
+             outstanding; open: {}; missing notifications: {}",
             self.id.0,
             self.stage,
             caller.map_or(0, Caller::generation),
@@ -479,7 +480,7 @@ impl ClientActor {
             self.wanted,
             self.client.outstanding(),
             tickets.join(", "),
-            self.unheard().unwrap_or_else(|| "all".to_owned())
+            self.unheard().unwrap_or_else(|| "none".to_owned())
         )
     }
 }
@@ -507,7 +508,7 @@ pub(super) fn in_words(told: &Told, token: u64) -> String {
             });
             format!("has the answer to call {token}: {}", replies.collect::<Vec<_>>().join(", "))
         }
-        Told::NotApplied => format!("is told that call {token} is not applied"),
-        Told::Unknown(why) => format!("is told that nobody knows whether call {token} is applied: {why:?}"),
+        Told::NotApplied => format!("learns that call {token} is not applied"),
+        Told::Unknown(why) => format!("learns that the fate of call {token} is unknown: {why:?}"),
     }
 }

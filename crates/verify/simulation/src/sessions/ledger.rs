@@ -161,11 +161,11 @@ impl Ledger {
         }
         if time <= heard {
             let what =
-                format!("group {} applies command {token} at {time}, and its caller had heard of {heard}", group.0);
+                format!("group {} applies command {token} at {time}, but its caller had observed {heard}", group.0);
             self.violate("X8", what);
         }
         if never {
-            self.violate("X4", format!("group {} applies command {token}, which was told to be not applied", group.0));
+            self.violate("X4", format!("group {} applies command {token}, which was reported as not applied", group.0));
         }
     }
 
@@ -243,13 +243,13 @@ impl Ledger {
     /// `last` is `true` if the caller does not ask again.
     pub(super) fn told(&mut self, token: u64, told: &Told, age: u32, last: bool) {
         let Some(command) = self.commands.get_mut(&token) else {
-            return self.violate("X3", format!("a caller hears of command {token}, which nobody sent"));
+            return self.violate("X3", format!("a caller learns the fate of command {token}, which nobody sent"));
         };
         command.is_known |= last;
         match told {
             Told::Applied(replies) => {
                 if command.never {
-                    return self.violate("X4", format!("command {token} is told to be not applied, and applied"));
+                    return self.violate("X4", format!("command {token} is reported as not applied, and as applied"));
                 }
                 if let Err(why) = compare(command, replies, self.reply_bytes) {
                     self.violate("X3", format!("the reply to command {token}: {why}"));
@@ -259,7 +259,7 @@ impl Ledger {
                 command.never = true;
                 if let Some(group) = command.applied.keys().next() {
                     let text =
-                        format!("command {token} is told to be not applied, and group {} has applied it", group.0);
+                        format!("command {token} is reported as not applied, but group {} has applied it", group.0);
                     self.violate("X4", text);
                 }
             }

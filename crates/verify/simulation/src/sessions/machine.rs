@@ -17,8 +17,8 @@ pub trait Machine {
     /// Notes that a session has ended or expired.
     fn session_ended(&mut self, at: &Place<'_>, session: SessionId);
 
-    /// Fires the timers that are due at a position. Called after the ends of sessions at this position, and before the
-    /// call.
+    /// Fires the timers that are due at a position. The method is called after the ends of sessions at this position,
+    /// and before the call.
     fn fire_timers(&mut self, at: &Place<'_>) {
         let _ = at;
     }

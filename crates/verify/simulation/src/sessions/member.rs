@@ -350,7 +350,7 @@ impl Application for App<'_> {
         let names: Vec<String> = passed.sessions().map(|session| format!("{:08x}", session.0 >> 96)).collect();
         if ledger.passes((group, number), passed) {
             let names = names.join(", ");
-            self.shared.tell(|| format!("group {} is told that session {names} has ended, at {number}", group.0));
+            self.shared.tell(|| format!("in group {}, session {names} has ended at {number}", group.0));
         }
         if let Some((token, reply)) = done.applied {
             self.applied.tokens.push(token);

@@ -19,8 +19,8 @@ type Place = (GroupId, u64);
 /// The notifications of a machine at one position, in order: the session and the bytes.
 pub type Notes = Vec<(SessionId, Vec<u8>)>;
 
-/// A series of notifications that are counted together: those of a group to a session in one generation, which is open
-/// in the group since the time `since`.
+/// A series of notifications that are counted together: those of a group to a session in one generation. The session
+/// has been open in the group since the time `since`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Count {
     pub(super) session: SessionId,
@@ -81,7 +81,7 @@ impl NoteLedger {
         let heard = self.heard.entry((count, process)).or_default();
         *heard += news.missed as usize + usize::from(news.one.is_some());
         let Count { session, group, .. } = count;
-        let who = format!("session {:08x} hears of {heard} notifications of group {}", session.0 >> 96, group.0);
+        let who = format!("session {:08x} received {heard} notifications of group {}", session.0 >> 96, group.0);
         if *heard > sent.len() {
             return Err(format!("{who}, which has sent {}", sent.len()));
         }
@@ -104,7 +104,7 @@ impl NoteLedger {
                 (self.sent[count].len(), self.heard.get(&(*count, process)).copied().unwrap_or_default());
             let (name, group) = (session.0 >> 96, count.group.0);
             (heard < sent).then(|| {
-                format!("session {name:08x} has heard of {heard} notifications of group {group}, which has sent {sent}")
+                format!("session {name:08x} has received {heard} notifications of group {group}, which has sent {sent}")
             })
         })
     }
@@ -169,7 +169,7 @@ mod tests {
     fn missing_notifications_are_known_while_the_session_is_open() {
         let mut ledger = ledger();
         assert!(ledger.heard(COUNT, 1, &one(0, 3, b"a")).is_ok());
-        assert!(ledger.unheard(COUNT.session, 1, 1).is_some_and(|text| text.contains("heard of 1 ")));
+        assert!(ledger.unheard(COUNT.session, 1, 1).is_some_and(|text| text.contains("received 1 ")));
         assert_eq!(ledger.unheard(COUNT.session, 2, 1), None);
         ledger.ended(GroupId(0), COUNT.session);
         assert_eq!(ledger.unheard(COUNT.session, 1, 1), None);

@@ -64,7 +64,7 @@ impl ClientActor {
 }
 
 fn in_words(client: u16, News { group, missed, one }: &News) -> String {
-    let lost = (*missed > 0).then(|| format!("is told that {missed} notifications of group {} are lost", group.0));
+    let lost = (*missed > 0).then(|| format!("learns that {missed} notifications of group {} are lost", group.0));
     let one = one.as_ref().map(|(position, bytes)| {
         let text = bytes[..bytes.len().min(60)].escape_ascii();
         format!("is notified by group {} at {}: \"{text}\"", group.0, position.index)

@@ -76,7 +76,7 @@ pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
 /// Runs a seed without its drawn reads.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn run_seed_without_reads(seed: u64, mutant: Mutant) -> Result<RunReport, NodeError> {
     let scenario = Scenario { reads_ns: None, time_entries: false, ..Scenario::draw(seed) };
     Ok(run(seed, drawn(scenario), mutant, Record::Nothing)?.report)
@@ -110,7 +110,7 @@ struct Run {
 /// Runs a seed and records its events.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
     let Ended { report, recorded, .. } = run(seed, drawn(Scenario::draw(seed)), mutant, record)?;
     Ok((report, recorded))
@@ -295,8 +295,8 @@ impl Run {
         let awaited: Vec<String> = self.actors.iter().flatten().filter_map(Actor::awaits).collect();
         let missing = self.shared.progress.borrow().missing(&self.shared.topology).filter(|_| !finished);
         self.actors.clear();
-        self.shared.tell(|| if finished { "every client came to its end" } else { "the time is over" }.to_owned());
-        let shared = Rc::into_inner(self.shared).expect("the actors are gone");
+        self.shared.tell(|| if finished { "every client is done" } else { "the run ended at a limit" }.to_owned());
+        let shared = Rc::into_inner(self.shared).expect("the actors are dropped");
         let mut ledger = shared.ledger.into_inner();
         let mut counts = shared.counts.into_inner();
         counts.applied_in_several_groups = ledger.close(finished);

@@ -20,8 +20,9 @@ pub(super) const REPLY_BYTES: u32 = 40;
 const RECORD_BYTES: usize = 80;
 /// Size of a record per group, in bytes, for sessions in more than four groups.
 const RECORD_PAIR_BYTES: usize = 20;
-/// Usual number of processes (`PROCESSES`), and of calls of all clients (`CALLS`), in drawn clusters.
+/// Usual number of processes in drawn clusters.
 const PROCESSES: u64 = 12;
+/// Usual number of calls of all clients in drawn clusters.
 const CALLS: u64 = 120;
 
 /// The cluster of a service, and the load of its clients.

@@ -58,7 +58,7 @@ impl Service {
     /// Returns a [`NodeError`] if the shape is invalid.
     ///
     /// # Panics
-    /// If groups and clients of the shape are not a valid [`Topology`](stentor_multicast::Topology).
+    /// Panics if groups and clients of the shape are not a valid [`Topology`](stentor_multicast::Topology).
     pub fn run(self, seed: u64, tells: bool) -> Result<ServiceRun, NodeError> {
         let Service { shape, machine, workload, mutant } = self;
         let scenario = Scenario { time_entries: true, ..Scenario::of_shape(seed, &shape) };

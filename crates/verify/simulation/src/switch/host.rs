@@ -16,8 +16,8 @@ use super::program::{Kind, Op};
 /// Unit of the receivers' virtual addresses: a receiver's memory begins at this number times (rank + 1).
 const VA: u64 = 0x1000_0000;
 const DOMAIN: ProtectionDomain = ProtectionDomain(1);
-/// The time that every call of an endpoint gets, in nanoseconds. An endpoint has no clock, so its timers start at this
-/// time.
+/// The time that is passed to every call of an endpoint, in nanoseconds. An endpoint has no clock, so its timers start
+/// at this time.
 pub(crate) const NOW: u64 = 1;
 
 /// A packet in flight.
@@ -105,7 +105,7 @@ impl Host {
     /// Creates a host whose queue pairs are ready.
     ///
     /// # Panics
-    /// Never, with the numbers that [`Setup`] assigns.
+    /// Never panics, with the numbers that [`Setup`] assigns.
     #[must_use]
     pub fn new(rank: u8, setup: &Setup, program: Vec<Op>) -> Host {
         let mut endpoint = Endpoint::new();
@@ -131,7 +131,7 @@ impl Host {
             endpoint.init(qp).expect("it is reset");
             endpoint.ready_to_receive(qp, path).expect("a path");
         }
-        // The timeout is shorter than the wait of any probe, so a timeout ends a silence.
+        // The timeout is shorter than the interval of any probe, so that a silence ends with a timeout.
         let sending = Sending { timeout: 5, window: setup.window, ..Sending::new(Psn::new(first_psn)) };
         endpoint.ready_to_send(sqp, sending).expect("it is ready to receive");
         let mut host = Host {

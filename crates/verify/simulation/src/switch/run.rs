@@ -84,7 +84,7 @@ pub fn run_seed(seed: u64, mutant: Mutant) -> Result<RunReport, CreateError> {
 /// Runs a seed and records its events. There is no trace, because steps have no time.
 ///
 /// # Errors
-/// As for [`run_seed`].
+/// Returns an error under the same conditions as [`run_seed`].
 pub fn record_seed(seed: u64, mutant: Mutant, record: Record) -> Result<(RunReport, Recorded), CreateError> {
     run(seed, &Scenario::draw(seed, mutant), record)
 }

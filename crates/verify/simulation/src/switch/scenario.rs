@@ -116,7 +116,7 @@ impl Scenario {
 }
 
 fn draw_trouble(chance: &mut Chance, hosts: u8) -> Trouble {
-    // The number of passes of a packet grows with the number of members, and every loss restarts it.
+    // The number of passes of a packet grows with the number of members, and every loss restarts these passes.
     let chains = if hosts == 32 { 10 } else { 2 };
     let mut often = |rare: u64| {
         let frequent = [0, 20, 50, 200];

@@ -33,8 +33,9 @@ const SETS: usize = 4;
 struct Looping {
     flight: Flight,
     bridge: Bridge,
-    /// Number of passes and of copies so far.
+    /// Number of passes so far.
     passes: u32,
+    /// Number of copies so far.
     copies: u32,
     /// Number of members when the packet arrived.
     members: u32,

@@ -23,7 +23,7 @@ fn search(search: Search) -> usize {
         path.into_actions().iter().for_each(|step| println!("  {step:?}"));
     }
     assert_eq!(found, [""; 0], "{name}");
-    assert!(checker.discovery(DONE).is_some(), "{name}: nothing is ever done");
+    assert!(checker.discovery(DONE).is_some(), "{name}: no state completes all work");
     assert!(checker.is_done(), "{name}: the search did not end");
     states
 }
@@ -66,7 +66,7 @@ fn two_senders_share_a_set() {
 #[test]
 fn everything_else_in_searches_that_take_minutes() {
     if std::env::var("STENTOR_MODEL").is_err() {
-        println!("with STENTOR_MODEL=minutes, optimised");
+        println!("skipped: set STENTOR_MODEL=minutes and use an optimised build");
         return;
     }
     let release = stentor_simulation::switch::Op::Release;
