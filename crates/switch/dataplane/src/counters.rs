@@ -52,7 +52,7 @@ causes! {
     NotHolder = "not-holder";
     /// Data arrived while a control packet is being executed.
     TooEarly = "too-early";
-    /// A control packet is valid and goes through the loop.
+    /// A control packet is valid and passes through the loop.
     ControlTaken = "control-taken";
     /// A pass linked one member.
     Linked = "linked";

@@ -44,7 +44,7 @@ impl Member {
     fn hear(&self, parsed: &Parsed<'_>, aeth: Aeth, session: &Session) -> Option<Word> {
         let right = self.ip == parsed.source && self.version == session.epoch;
         let offset = u24_minus(self.psn_out.get(), self.psn_in.get());
-        // A negative answer acknowledges everything before its PSN.
+        // A negative answer acknowledges all packets before its PSN.
         let before = u32::from(!matches!(aeth.syndrome, Syndrome::Ack(_)));
         let psn = parsed.psn.minus(offset).minus(before);
         // The control packet is the first PSN of the session: an answer for an earlier PSN belongs to another session.

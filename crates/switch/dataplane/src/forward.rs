@@ -18,7 +18,7 @@ enum Found {
         n: u8,
         epoch: u32,
     },
-    /// An earlier packet is missing for all receivers, so none gets a copy.
+    /// An earlier packet is missing for all receivers, so no receiver gets a copy.
     Ahead,
     /// The holder sent the packet while its control packet is being executed.
     Linking,

@@ -38,11 +38,11 @@
 //!
 //! 1. Every packet up to the done PSN of a rank was executed by every member that it was for. The done PSN never moves
 //!    back.
-//! 2. A positive answer to a rank names its done PSN. A negative answer names the next PSN, because it acknowledges
-//!    everything before the PSN that it names.
+//! 2. A positive answer to a rank names its done PSN. A negative answer names the next PSN, because it acknowledges all
+//!    packets before the PSN that it names.
 //! 3. A packet at or before the done PSN changes nothing and is acknowledged again, in every state but *silent*.
-//! 4. A control packet is executed only if it is the first packet after the done PSN, so everything before it has been
-//!    executed. A sender that retransmits (go-back-N) therefore never goes back across a control packet.
+//! 4. A control packet is executed only if it is the first packet after the done PSN, so all packets before it have
+//!    been executed. A sender that retransmits (go-back-N) therefore never goes back across a control packet.
 //! 5. A control packet is executed in two phases. The first pass reads registers and changes nothing. Later passes must
 //!    find the same state as the first one, or they are discarded. Between the first member and the last one the set is
 //!    *linking*: no data passes, and no answer counts. Members carry the epoch for which they were linked; only the

@@ -64,8 +64,8 @@ cell! {
         ip: u32 = 32,
         /// Number of the host's sending queue pair.
         sqpn: u32 = 24,
-        /// Done PSN: everything up to it was executed by the members that it was for. For the holder it is out of date:
-        /// see [`Progress::last`].
+        /// Done PSN: all packets of the rank up to this PSN were executed by the members that they were for. For the
+        /// holder, this value is out of date: see [`Progress::last`].
         done: Psn = 24,
         /// Number of messages up to the done PSN.
         done_msn: u32 = 24,

@@ -158,7 +158,7 @@ pub struct Arrival<'a> {
 pub struct Departure {
     /// A packet to send.
     pub emission: Option<Emission>,
-    /// The header with which the packet goes through the loop again.
+    /// The header with which the packet enters the loop again.
     pub mirror: Option<Bridge>,
     /// The outcome, for the counters.
     pub cause: Cause,

@@ -197,7 +197,8 @@ fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
     let mut random = SplitMix64(seed);
     let aggregation = [Aggregation::ExactMin, Aggregation::RoundBitmap][random.index(2)];
     let config = Config { aggregation, check_data: random.index(2) == 0, ..Config::new(FORWARD, BACKWARD) };
-    // Only receivers would notice damage in some places of other hosts' packets. There the ICRC reveals it.
+    // Some runs do not check the ICRC of data in the switch. In these runs, only the receivers' ICRC check would detect
+    // some damage.
     let mut bed = Bed::with(HOSTS, config).linked(&[1, 2, 3]);
     assert_eq!(receives_from(1), bed.switch.arrays().view(GID).unwrap().members[1].psn_out.get());
     let mut held: Option<(Vec<u8>, Bridge)> = None;

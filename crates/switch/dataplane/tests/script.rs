@@ -83,7 +83,7 @@ fn naks_name_the_psn_after_the_done_psn() {
     refused(&bed.left(&Bed::feedback(2, receives_from(2), timer, 0)), FIRST + 1, timer);
     let shorter = Syndrome::RnrNak(RnrTimer::from_code(5));
     refused(&bed.left(&Bed::feedback(1, receives_from(1) + 1, shorter, 0)), FIRST + 1, timer);
-    // A NAK acknowledges everything before its PSN.
+    // A NAK acknowledges all packets before its PSN.
     refused(&bed.left(&Bed::feedback(2, receives_from(2) + 1, SEQUENCE, 1)), FIRST + 2, SEQUENCE);
 }
 

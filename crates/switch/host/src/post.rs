@@ -109,7 +109,8 @@ impl<T: SetTransport> SwitchSets<T> {
         cm.sets.flushed.pop_front()
     }
 
-    /// Fails all writes that are not done. The first one gets the status `first`, and all later ones are flushed.
+    /// Fails all writes that are not done. The first of them completes with the status `first`, all later ones as
+    /// flushed.
     pub(super) fn flush_set(cm: &mut Cm<T>, n: usize, first: Status) {
         let (set, mut status) = (&mut cm.sets.all[n], first);
         let Some(sender) = &mut set.sender else { return };

@@ -256,8 +256,8 @@ fn kernel_sends(ours: &mut Ours, kernel: &mut Kernel, salt: &mut u32) {
     ours.while_asked(kernel, "release 1 0");
 }
 
-/// The kernel requests a set that Stentor's host holds. It gets RNR NAKs on a plain WRITE, retries, and gets the set
-/// when the holder releases it.
+/// The kernel requests a set that Stentor's host holds. The kernel receives RNR NAKs for a plain WRITE, retries, and
+/// acquires the set when the holder releases it.
 fn kernel_waits(ours: &mut Ours, kernel: &mut Kernel, running: &Running) {
     ours.control(Operation::Link, &[kernel.links[1]]);
     let busy = |switch: &mut SoftSwitch| switch.switch().counters().of(Cause::Busy);

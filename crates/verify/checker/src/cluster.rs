@@ -75,8 +75,8 @@ pub enum Clock {
 /// Maximum length of the name of a clock, in bytes.
 pub(crate) const MAX_CLOCK_NAME: usize = 128;
 
-/// Suffixes to a group's id. They give the names of the clients that multicast the group's time entries and version
-/// entries.
+/// Suffixes that are appended to a group's id for the names of two clients: those that multicast the group's time
+/// entries and version entries.
 const ENTRIES: [&str; 2] = ["/time", "/version"];
 
 /// A builder of a [`Cluster`].

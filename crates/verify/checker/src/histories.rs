@@ -215,7 +215,7 @@ impl Apart {
         copied
     }
 
-    /// Replaces the destinations of each message by the histories to which it went.
+    /// Replaces the destinations of each message by the histories that count as its destinations.
     fn readdress(&mut self, log: &Log, by_group: &BTreeMap<Group, Vec<History>>) {
         let mut delivered = vec![GroupSet::EMPTY; log.messages.len()];
         for delivery in &self.log.deliveries {

@@ -26,10 +26,10 @@ pub enum Verdict {
     Ok,
     /// The property does not hold.
     Violated(CounterExample),
-    /// This kind of history cannot decide the property, with the reason.
+    /// The property cannot be decided from this kind of history. The value is the reason.
     NotChecked(&'static str),
-    /// These inputs cannot decide the property, but others of the same run could: a file is missing, or the order of a
-    /// process's lives is unknown. Contains the reason.
+    /// The property cannot be decided from these inputs, but could be from more inputs of the same run: a file is
+    /// missing, or the order of a process's lives is unknown. The value is the reason.
     Incomplete(String),
 }
 

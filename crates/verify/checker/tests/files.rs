@@ -128,7 +128,7 @@ fn lives_on_different_clocks_are_not_judged() {
 
 #[test]
 fn lives_on_different_clocks_are_judged_in_the_order_in_which_their_files_are_given() {
-    // The host was rebooted between the two lives: its clock restarted, and its calendar was behind.
+    // The host was rebooted between the two lives: its clock restarted, and its calendar showed an earlier time.
     let one = file("host:one", "", &[multicast(9000, 20, 1)]);
     let two = file("host:two", "", &[multicast(200, 10, SECOND)]);
     let member = |at: &str| file("host:m", "", &[deliver(150, at, 7, 1, 1), deliver(250, at, 7, 2, SECOND)]);

@@ -141,7 +141,7 @@ fn the_properties_hold_within_each_history() {
     // A multicast of a client that began after the reset must be delivered.
     let missing = vec![multicast(61, "d", 1, 2, &["g1"]), deliver(71, ("a", 2), 2, ("d", 2), 66, 2)];
     assert_eq!(violated(&judge(&[first(), anew(), missing])), ["M2", "M3", "M9"]);
-    // This also holds if no process delivers it.
+    // The message must also be delivered if no process has delivered it.
     let nowhere = vec![multicast(61, "d", 1, 2, &["g1"])];
     assert_eq!(violated(&judge(&[first(), anew(), nowhere])), ["M3", "M9"]);
 }

@@ -99,8 +99,8 @@ impl Progress {
 
     /// Updates the time for which groups have owed a message and delivered nothing. `excused` time does not count. This
     /// is time in which a client is stopped, possibly with a partially written message because its fan-out set or a
-    /// connection broke just before, so that others wait for it. It is also time in which a candidate for leadership
-    /// installs another member's state.
+    /// connection broke just before, so that other processes wait for the client. It is also time in which a candidate
+    /// for leadership installs another member's state.
     pub(crate) fn look(&mut self, now_ns: u64, excused: bool) {
         if excused {
             let waiting = self.groups.iter_mut().map(|(_, since)| since).chain(self.refused.iter_mut().flatten());

@@ -46,7 +46,7 @@ pub struct RunReport {
     pub wrong_states: u64,
     /// The longest time for which a group owed a message and delivered nothing while there were faults, in nanoseconds.
     pub longest_gap_ns: u64,
-    /// `true` if stopped processes delayed others for longer than permitted.
+    /// `true` if stopped processes delayed other processes for longer than permitted.
     pub held_up: bool,
     /// `true` if a member reported to a client that its id was taken over, although no other process took it and no
     /// timeout permits it.
@@ -84,9 +84,10 @@ impl RunReport {
     }
 
     /// Returns the names of violated properties, including further conditions: `M9` also if clients could not even
-    /// send; `state` if the states of applications differ; `held-up` if stopped processes delayed others; `superseded`
-    /// if a client id was taken from a process without a successor; `time` if a final time is wrong; and `rejected` if
-    /// members rejected input in a run without faults. A member that fell behind may reject input beyond its window.
+    /// send; `state` if the states of applications differ; `held-up` if stopped processes delayed other processes;
+    /// `superseded` if a client id was taken from a process without a successor; `time` if a final time is wrong; and
+    /// `rejected` if members rejected input in a run without faults. A member that fell behind may reject input beyond
+    /// its window.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
         let besides = [

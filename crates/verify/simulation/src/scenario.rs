@@ -234,8 +234,8 @@ impl Scenario {
     }
 
     /// Changes the scenario for the profile with stops: clients continuously fill small windows and rings of groups of
-    /// three and five. An expelled member gets the missing deliveries. In half of the runs, it gets them with a state
-    /// that is as large as several rings.
+    /// three and five. An expelled member receives the missing deliveries. In half of the runs, it receives them with a
+    /// state that is as large as several rings.
     fn stopping(self, seed: u64, profile: Profile) -> Self {
         if profile != Profile::Stops {
             return self;

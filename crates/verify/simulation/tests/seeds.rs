@@ -84,8 +84,8 @@ fn nothing_is_delivered_in_part_if_whole_groups_forget() {
     assert_eq!(report.unseen_claims(Profile::Forgets, Sets::Never), Vec::<&str>::new());
 }
 
-/// The profile has physical clocks, clocks that are logical because a group is behind, unknown clocks, and a leader's
-/// clock that is wrong.
+/// The profile has physical clocks, clocks that are logical because a group lags, unknown clocks, and a leader's clock
+/// that is wrong.
 #[test]
 fn final_times_are_right_on_hosts_whose_clocks_are_not() {
     let report = hold(0..100, Profile::Clocks, Sets::Drawn);

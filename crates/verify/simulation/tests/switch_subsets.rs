@@ -1,4 +1,4 @@
-//! A set of 16 hosts. One host after the other sends to random subsets of the others. Each subset costs one control
+//! A set of 16 hosts. The hosts send in turn to random subsets of the other hosts. Each subset costs one control
 //! packet; no connection is set up, and no register is added. Every fifth round loses packets.
 
 use stentor_checker::Verdict;

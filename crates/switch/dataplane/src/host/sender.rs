@@ -344,7 +344,7 @@ impl Sender {
         tell
     }
 
-    /// Handles a failed completion: everything posted before the failed request is done.
+    /// Handles a failed completion: all requests posted before the failed one are done.
     pub fn completed_before(&mut self, token: u64) {
         if token as u32 != self.first {
             self.completed((token & !u64::from(u32::MAX)) | u64::from((token as u32).wrapping_sub(1)));

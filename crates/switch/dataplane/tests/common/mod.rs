@@ -169,7 +169,7 @@ impl Bed {
     }
 }
 
-/// Asserts that the only packet sent acknowledges everything up to a PSN.
+/// Asserts that the only packet sent acknowledges all packets up to a PSN.
 pub(crate) fn acked(left: &[Left], psn: u32, msn: u32) {
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!((left[0].psn, left[0].aeth()), (Psn::new(psn), Aeth { syndrome: Syndrome::ACK, msn }));

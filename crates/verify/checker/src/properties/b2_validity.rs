@@ -1,5 +1,5 @@
-//! B2 validity: if a correct process broadcasts, every correct process delivers the broadcast. A process that fell more
-//! than the window behind skips it and reports the skip.
+//! B2 validity: if a correct process broadcasts, every correct process delivers the broadcast. A process that lags by
+//! more than the window skips the broadcast and reports the skip.
 //!
 //! A skip is valid only if the sender was a window ahead, provided that the cluster line has the window. On one clock,
 //! the sender must have been ahead at the time of the skip.

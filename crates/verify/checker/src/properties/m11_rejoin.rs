@@ -9,7 +9,7 @@
 //!   messages was in the state that the process received.
 //! - *The same order*: no member of its group delivered another message under one of the numbers of its later
 //!   deliveries.
-//! - *Its group's state*: some process of the group delivered everything up to `from`. This is checked in a complete
+//! - *Its group's state*: some process of the group made all deliveries up to `from`. This is checked in a complete
 //!   history, and if all times are from one clock, the deliveries must precede the rejoin. A state with more deliveries
 //!   than any member made is not the group's.
 //!

@@ -22,11 +22,11 @@
 //! before the new lives if all of these conditions hold:
 //!
 //! 1. *Anew.* Each group has an earlier life. A group that forgets everything while another group continues therefore
-//!    ends no run: it meets the memory of the other group, and is judged with it.
+//!    ends no run: the other group still remembers the run, so the two groups are judged together.
 //! 2. *Forgotten.* This condition needs one clock for the times of all members. No new life of a group shows that it
 //!    holds a state before the last new life of the group began: in a rolling restart, the first member that rejoins is
-//!    admitted while others remember. No new life of any group delivers before the last new life of all groups began:
-//!    until then another group may remember.
+//!    admitted while other members remember the state. No new life of any group delivers before the last new life of
+//!    all groups began: until then another group may remember.
 //! 3. *Nothing inherited.* Neither a new life nor one after it resumes after a number that the new lives of its group
 //!    have not delivered. No new life begins with the first message of an earlier life, unless two lives of its client
 //!    multicast it.

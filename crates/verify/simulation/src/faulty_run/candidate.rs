@@ -28,7 +28,7 @@ impl Candidate {
         Candidate { me, election, named: None, attempts: 0, chance }
     }
 
-    /// Processes leader changes, and lets the member campaign if it is named.
+    /// Processes leader changes, and starts a campaign of the member if it is named.
     pub(crate) fn listen(&mut self, now_ns: u64, member: &mut Member<SimFabric>) {
         while let Some(change) = self.election.poll(Duration::from_nanos(now_ns)) {
             match change {

@@ -230,7 +230,7 @@ impl Application for App<'_> {
             drop(history);
             came_back(self.shared, self.now_ns, self.me, number);
         } else {
-            // The process was up all the time, but too far behind.
+            // The process was up all the time, but lagged too far.
             history.caught_up(self.now_ns, self.me, number);
             self.shared.progress.borrow_mut().restored(self.me, number);
         }

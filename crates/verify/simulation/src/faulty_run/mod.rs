@@ -1,5 +1,5 @@
-//! A run under a fault profile. In its first phase faults occur; in its second phase none occur, and everything must be
-//! delivered.
+//! A run under a fault profile. In its first phase faults occur; in its second phase none occur, and all messages must
+//! be delivered.
 
 mod candidate;
 mod client;
@@ -185,7 +185,7 @@ impl FaultyRun {
         self.shared.world.stepped(process, worked);
     }
 
-    /// Returns whether a candidate for leadership is installing another member's state because it had fallen behind. It
+    /// Returns whether a candidate for leadership is installing another member's state because it lagged. The candidate
     /// leads as soon as the state is installed.
     fn gives_state_to_candidate(&self) -> bool {
         let gets = |actor: &Actor| match actor {

@@ -1,4 +1,4 @@
-//! The two phases of a run under a nemesis: one with faults, and one without, in which everything must complete.
+//! The two phases of a run under a nemesis: one with faults, and one without, in which all work must complete.
 
 use std::cell::RefCell;
 

@@ -57,7 +57,7 @@ impl Application for App<'_> {
         out.extend_from_slice(&self.digest.to_le_bytes());
     }
 
-    /// Installs a state. The process was up all the time, but too far behind.
+    /// Installs a state. The process was up all the time, but lagged too far.
     fn restore(&mut self, number: u64, state: &[u8]) {
         *self.digest = state.try_into().map_or(0, u64::from_le_bytes);
         let mut history = self.shared.history.borrow_mut();

@@ -1,4 +1,4 @@
-//! Operators who remove processes, may crash during a removal, and are succeeded by others.
+//! Operators who remove processes. An operator may crash during a removal; another operator then continues it.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::World;

@@ -86,7 +86,7 @@ pub enum Fault {
         /// Duration of the fault.
         for_ns: u64,
     },
-    /// The process crashes and loses its memory, independent of the number of others that have lost theirs. It is
+    /// The process crashes and loses its memory, independent of how many other processes have lost their memory. It is
     /// restarted later.
     Lose {
         /// The process, a member or a client.
@@ -229,11 +229,11 @@ stentor_fabric_sim::counts! {
         flaps,
         /// Leaders that were changed on request.
         hand_overs,
-        /// Processes that lost their memory, independent of the number of others that had lost theirs.
+        /// Processes that lost their memory, independent of how many other processes had lost their memory.
         memories_lost,
         /// Clients that ended because a group had begun anew.
         clients_told_of_resets,
-        /// Members that did not run while others lost their memory.
+        /// Members that did not run while other members of their group lost their memory.
         survivors_silent,
         /// Faults that were omitted because too many members would have been down at once.
         beyond_the_budget,

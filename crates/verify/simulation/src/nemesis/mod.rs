@@ -38,7 +38,7 @@ const MISSED_NS: (u64, u64) = (20_000, 150_000);
 const HEARD_NS: u64 = 20_000;
 /// Time until the client id of a superseded process is taken over, in nanoseconds.
 const SUPERSEDED_NS: u64 = 50_000;
-/// The stream of random choices of the nemesis. Clients have the streams from 1 on.
+/// The stream of random choices of the nemesis. Clients have the streams 1, 2 and so on.
 const STREAM: u64 = 500;
 /// The stream of the cuts between clients and groups. Each of these streams is separate, so that the other plans remain
 /// unchanged.
@@ -175,8 +175,8 @@ impl Nemesis {
         nemesis
     }
 
-    /// Schedules cuts of some leaders from their groups and from most clients, long enough for others to be named.
-    /// `chance` draws the times.
+    /// Schedules cuts of some leaders from their groups and from most clients, long enough for other leaders to be
+    /// named. `chance` draws the times.
     pub(crate) fn part_leaders(&mut self, chance: &mut Chance) {
         for _ in 0..chance.between(0, 3) {
             let (for_ns, group) = (chance.between(300_000, 900_000), chance.between(0, self.reigns.len() as u64 - 1));

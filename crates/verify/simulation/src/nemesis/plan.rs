@@ -139,8 +139,8 @@ pub(super) fn silence_group(chance: &mut Chance, profile: Profile, topology: &To
     plan
 }
 
-/// Draws cuts of links from a client to one member, in profile [`Profile::Rings`]. Most last longer than a member waits
-/// before it asks others for missing messages, but not as long as a queue pair retries.
+/// Draws cuts of links from a client to one member, in profile [`Profile::Rings`]. Most of these cuts last longer than
+/// a member waits before it asks other members for missing messages, but not as long as a queue pair retries.
 pub(super) fn late_links(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
     if profile != Profile::Rings {
         return Vec::new();

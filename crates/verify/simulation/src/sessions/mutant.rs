@@ -25,7 +25,7 @@ stentor_fabric::mutants! {
     ReadsForgetTime, "reads-forget-time", "X10";
     /// A leader answers a read before it has confirmed its leadership.
     ReadUnconfirmed, "read-unconfirmed", "X10";
-    /// A leader answers a read before it has delivered the messages that others may have delivered.
+    /// A leader answers a read before it has delivered the messages that other members may have delivered.
     ReadIgnoresVectors, "read-ignores-vectors", "X10";
     /// A leader ignores the time that a read requests.
     ReadIgnoresTime, "read-ignores-time", "X10";

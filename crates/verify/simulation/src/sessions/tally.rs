@@ -52,8 +52,8 @@ impl Tally {
         Some(Tally { digest: word(head)?, count: word(&head[8..])?, sessions, notes: Vec::new() })
     }
 
-    /// Notifies the session of some commands, and all sessions of others, of the state. Some notifications have more
-    /// bytes than a table keeps.
+    /// Notifies sessions of the state: for some commands all sessions, for some the session of the command. Some
+    /// notifications have more bytes than a table keeps.
     fn notify(&mut self, session: SessionId, token: u64) {
         let mut note = self.answer(0);
         note.resize(if token.is_multiple_of(9) { 64 } else { 24 }, token as u8);
