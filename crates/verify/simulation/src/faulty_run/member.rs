@@ -146,8 +146,8 @@ impl MemberActor {
             came_back(shared, now_ns, self.me, replica.delivered());
         }
         if self.forgetful && !replica.is_joining() {
-            // The member counts as well only now: as long as the messages in progress are missing, the group cannot
-            // rely on the state of its application.
+            // The nemesis counts the member as healthy only now. Before the member has the messages in progress, the
+            // group cannot rely on the state of its application.
             self.forgetful = false;
             let under_load = shared.loads.iter().any(|load| load.borrow().left > 0);
             shared.nemesis.borrow_mut().synced(now_ns, self.me, under_load);

@@ -185,7 +185,7 @@ impl FaultyRun {
         self.shared.world.stepped(process, worked);
     }
 
-    /// Returns whether a candidate for leadership is installing another member's state because it lagged. The candidate
+    /// Returns whether a candidate for leadership is installing another member's state because the candidate lagged. It
     /// leads as soon as the state is installed.
     fn gives_state_to_candidate(&self) -> bool {
         let gets = |actor: &Actor| match actor {

@@ -44,7 +44,7 @@ pub struct RunReport {
     pub all: bool,
     /// `true` if the broadcasts of correct processes must be delivered by all correct processes.
     pub lively: bool,
-    /// `true` if the run completed, or did not have to.
+    /// `true` if the run completed, or did not have to complete.
     pub finished: bool,
     /// Steps of all processes.
     pub steps: u64,

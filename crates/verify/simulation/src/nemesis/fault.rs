@@ -215,7 +215,7 @@ stentor_fabric_sim::counts! {
         followers_stopped,
         /// Clients that did not run for longer than windows and rings last.
         clients_stopped,
-        /// Processes that were stopped for so long while another process was stopped, too.
+        /// Processes that were stopped for longer than windows and rings last while another process was stopped, too.
         several_stopped,
         /// Members that another member expelled because they did not run.
         members_expelled,
