@@ -7,12 +7,13 @@
 //! then been sent on the present connection.
 //!
 //! # Invariants
-//! - Records for one client keep their order: while one waits for room, later ones wait behind it.
+//! - Records for one client keep their order: while one waits for room, later ones wait after it.
 //! - At most [`MOST`] records wait for a client, which is more than any window holds. They are dropped when the client
 //!   connects again.
-//! - A notification waits only behind less than [`MOST_BYTES`], because a machine may send any number of notifications,
-//!   and a client may be stopped.
-//! - If records of a client were dropped for lack of room, the client is sent again what it has not acknowledged, once
+//! - A notification is dropped if [`MOST_BYTES`] or more already wait for the client, because a machine may send any
+//!   number of notifications, and a client may be stopped.
+//! - If records for a client were dropped for lack of room, all unacknowledged replies are sent to it again, once no
+//!   record waits. The client thus learns of the notifications that were dropped.
 //!   no record waits. It thus learns of the notifications that were dropped.
 
 use std::collections::VecDeque;

@@ -13,10 +13,12 @@
 //! incarnation.
 //!
 //! # Why all destination groups reach the same verdict
-//! A command is accepted if and only if all of these hold: the session is known in this generation; the tag is that of
-//! the generation's word and the session's pairs for the destination groups; its time is not later than the end *that
-//! it names*; the request was not decided before; and the request is less than a window ahead of the first unanswered
-//! one. Each condition has the same value in all destination groups:
+//! A session's *end* is the time after which a group removes it. Its *pairs* are its groups, each with the group's
+//! incarnation. A table accepts a command if and only if all of these conditions are true: the table knows the session
+//! in this generation; the command's tag matches the generation's random word and the session's pairs for the
+//! destination groups; the command's time is not later than the end *that the command names*; the request was not
+//! decided before; and the request is less than a window ahead of the first unanswered one. Each condition has the same
+//! value in all destination groups:
 //! - *Time, end, window* are in the message and in the order, which is the same everywhere.
 //! - *Known.* Every destination group acknowledged the named end, and a table's end never decreases. A table that no
 //!   longer knows the session has therefore seen a time beyond the named end, so every message with that end is too
@@ -25,11 +27,11 @@
 //! - *Generation and pairs.* A caller uses groups together only after all of them agreed to one copy of `Open`, `Widen`
 //!   or `TakeUp`. At that position they have the same generation, word, widening and pairs. These change only by
 //!   `Widen`, `TakeUp` and `End`. Each group accepts those only if they went to all groups of the session and name all
-//!   of its pairs, so the groups stay in step. The exception is a group in which the session ran out: no end that is
-//!   named later includes that group, and a renewal from before does not extend an entry that was made since
-//!   (*predates*, below).
-//! - *Owner of the generation.* A number may be taken twice, in groups that have diverged. The word in the tag
-//!   distinguishes the two generations.
+//!   of its pairs, so the groups stay in step. The exception is a group in which the session ran out. A command to that
+//!   group can name only an end that the group acknowledged, and that end has passed. A renewal that was sent before
+//!   does not extend an entry that was made since (*predates*, below).
+//! - *Owner of the generation.* In groups that have diverged, two processes may begin generations with the same number.
+//!   The random word in the tag distinguishes the two generations.
 //! - *Decided before*: by induction, each earlier message that carried the request had the same destinations and
 //!   received the same verdict everywhere. A table drops only requests below `responded`. A caller lets `responded`
 //!   pass a request only when it is applied in all its groups, or when no copy can be applied in any ([`Caller`]). A
@@ -37,18 +39,18 @@
 //! - *Predates.* An entry that was made at time `since` does not know the requests that an earlier entry applied. That
 //!   earlier entry had run out before `since`, so a request that it applied names an end before `since`. Such a request
 //!   is refused, and its fate is `Forgotten`. `Open`, `Widen` and `TakeUp` name a last time at which they take effect,
-//!   and a session's end is never before it. A late copy of one of them therefore makes no entry again.
+//!   and a session's end is never before it. A late copy of such a command therefore cannot make an entry again.
 //!
 //! A reset is the exception, because the multicast itself does not guarantee agreement across one. The table then
 //! answers `WrongPairs`, and the caller reports `Unknown(GroupReset)`.
 //!
 //! # Notifications
 //! A state machine sends notifications to sessions. In each generation of a session, a group numbers the notifications
-//! to it from 1, and the number is part of the table. The leader sends each notification once and keeps none. With the
-//! replies that it sends again, it sends the number of notifications so far. A caller therefore learns of each lost
-//! notification shortly after it has connected to a leader again. The numbering restarts if a session that ran out in a
-//! group is widened into it again, and in another incarnation of the group. Each record therefore names the time since
-//! which the session is open, and the incarnation.
+//! to it from 1, and the number is part of the table. The leader sends each notification once and keeps no copy.
+//! Whenever the leader resends replies, it also sends the number of notifications so far. A caller therefore learns of
+//! each lost notification shortly after it has connected to a leader again. The numbering restarts when a session that
+//! ran out in a group is widened into that group again, and when the group begins another incarnation. Each record
+//! therefore names the incarnation, and the time since which the session has been open.
 //!
 //! # Time
 //! A session runs out at the first position whose time is later than its end. A timer of the state machine ([`Timers`])
@@ -102,17 +104,17 @@
 //! | 80.. | reply |
 //!
 //! Bytes 56..64 hold the end after `Open`, `Renew`, `Widen` and `TakeUp`. In a notification they hold the time since
-//! which the session is open. Otherwise they are 0. Byte 74 is 1 also for a query that has a place in the order, and 8
-//! for a read.
+//! which the session is open. Otherwise they are 0. Byte 74 is also 1 for an ordered query, and 8 for a read, which is
+//! outside the order.
 //!
 //! | read request | field |
 //! |---|---|
 //! | 0..8 | name, which the answer has as its request |
-//! | 8..16 | `Leader`: time after which the answer comes; `After`: index of a command; `Past`: its time; otherwise 0 |
+//! | 8..16 | `Leader`: time that the answer reflects; `After`: index of a command; `Past`: its time; otherwise 0 |
 //! | 16..24 | `After`: incarnation of that command's history; `Past`: group of the timestamp; otherwise 0 |
 //! | 24 | guarantee: 1 `Leader`, 2 `After`, 3 `Local`, 4 `Past` |
 //! | 25 | version, 1 |
-//! | 26 | 1 if the read was asked before |
+//! | 26 | 1 if the read was sent before |
 //! | 27..32 | reserved |
 //! | 32.. | query |
 //!
@@ -159,6 +161,6 @@ pub use reply::Reply;
 pub use table::{At, Call, Delivered, PayloadError, Service, Sessions, SnapshotError, Verdict};
 pub use timers::{Timers, TimersError};
 
-/// Number of bytes by which the message of a command exceeds the command: its envelope, and the time after which it is
-/// ordered.
+/// Number of bytes that a command's message has in addition to the command: the envelope, and the time before which the
+/// message is not ordered.
 pub const COMMAND_OVERHEAD: usize = Envelope::BYTES + stentor_multicast::NOT_BEFORE_BYTES;

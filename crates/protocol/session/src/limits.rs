@@ -8,9 +8,9 @@ pub struct SessionLimits {
     pub sessions: u32,
     /// Largest number of ended sessions whose end has not been reached. Those beyond it count as open sessions.
     pub ended: u32,
-    /// Largest number of unanswered requests of one session, which also bounds the replies that are kept of the current
-    /// generation. The same number of replies is kept of all earlier generations together, and the same number of
-    /// earlier generations. At least 1.
+    /// Largest number of unanswered requests of one session, at least 1. It also bounds the replies that are kept of
+    /// the current generation, the replies that are kept of all earlier generations together, and the number of earlier
+    /// generations.
     pub window: u32,
     /// Length of the longest reply, in bytes.
     pub reply_bytes: u32,

@@ -7,8 +7,8 @@
 //!
 //! # Which member is asked
 //! Reads at the leader go to the member that is known to lead: the last one that has answered such a read, or one that
-//! another member has named. Other reads go to a member of the client's choice, or to the next one if that is not
-//! connected.
+//! another member has named. Other reads go to a member of the client's choice, or to the next one if the chosen member
+//! is not connected.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ pub struct Reader {
     /// Next name.
     next: u64,
     under_way: usize,
-    /// Number of reads that no member is asked at present.
+    /// Number of reads that are not assigned to a member at present.
     unasked: usize,
     /// Index of the member that is asked for reads at the leader, by group.
     leaders: Vec<usize>,
@@ -97,8 +97,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Creates the reads of a client, with at most `most` in progress. `word` is random, so that no two processes with
-    /// one client id use the same names.
+    /// Creates a client's reader, with at most `most` reads in progress. `word` is random, so that no two processes
+    /// with one client id use the same names.
     #[must_use]
     pub fn new(topology: &Topology, most: usize, word: u64) -> Self {
         // Spreads the clients over the members.
@@ -157,8 +157,8 @@ impl Reader {
         Ok(name)
     }
 
-    /// Asks the reads that no member is asked at present. With `all` it also asks again those whose answer will not
-    /// arrive; call it so every few milliseconds.
+    /// Sends each read that is not assigned to a member. With `all`, also sends again the reads whose answer is no
+    /// longer expected; call it with `all` every few milliseconds.
     pub fn look<F: Fabric>(&mut self, client: &mut Client<F>, now: Duration, all: bool) {
         if self.under_way == 0 || !all && self.unasked == 0 {
             return;
@@ -250,7 +250,7 @@ impl Reader {
         }
     }
 
-    /// Checks whether the answer of a read may still arrive.
+    /// Unassigns a read from its member if no answer is expected any more, so that it is sent to the next one.
     fn look_at<F: Fabric>(&mut self, client: &Client<F>, now: Duration, place: usize) {
         let Some(read) = &mut self.reads[place] else { return };
         let Some(Asked { member, round, at }) = read.asked else { return };
@@ -272,7 +272,7 @@ impl Reader {
         }
     }
 
-    /// Asks a member, if one accepts the read now. Returns whether the read can be asked at all.
+    /// Sends a read to a member, if one accepts it now. Returns `false` if no member can ever accept it.
     fn ask<F: Fabric>(&mut self, client: &mut Client<F>, now: Duration, place: usize) -> bool {
         let Some(read) = &mut self.reads[place] else { return true };
         if now < read.rests_until {

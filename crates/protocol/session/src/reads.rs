@@ -3,7 +3,8 @@
 //! # States of a read at the leader
 //! *received* → *covered* by a round of writes that began after it arrived ([`Member::confirm`]) → *confirmed* →
 //! *ready*, when the deliveries that it needs have happened ([`Member::read_progress`]) → answered by the application,
-//! after all deliveries so far. A member that does not lead names the leader instead, at any time before that.
+//! after all deliveries so far. A member that does not lead, or that stops leading before the read is ready,
+//! refuses the read and names the leader.
 //!
 //! # Invariants
 //! - A read is ready only if a round that began after it arrived is confirmed. One round covers all reads that arrived
@@ -27,7 +28,7 @@ const MOST: usize = 1 << 14;
 const MOST_BYTES: usize = 4 << 20;
 /// Time after which a waiting read is forgotten unless its client asks again.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Interval between two searches for such reads.
+/// Interval between two searches for reads to forget.
 const LOOK: Duration = Duration::from_millis(100);
 /// Largest capacity of a buffer that is kept for later queries, in bytes.
 const KEPT: usize = 4096;
@@ -357,7 +358,7 @@ impl Reads {
         }
     }
 
-    /// Sends the leader to a client, as far as this member knows it.
+    /// Sends to a client the id of the leader, as far as this member knows it.
     #[cold]
     fn send_elsewhere<F: Fabric>(&mut self, member: &mut Member<F>, client: ClientId, name: u64) {
         self.counts.elsewhere += 1;

@@ -6,8 +6,8 @@ use thiserror::Error;
 use crate::bytes::{put, u16_at, u32_at, u64_at, u128_at};
 use crate::{Envelope, Kind, Position, SessionId};
 
-/// Reason why a group refuses a message. It is the same in all destination groups, and final: no later copy of the
-/// message is applied either.
+/// Reason why a group refuses a message. The reason is the same in all destination groups, and final: no later copy of
+/// the message is applied either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -20,7 +20,7 @@ pub enum Reason {
     GenerationAhead = 3,
     /// The message is further ahead of the first unanswered request than the window allows.
     OutsideWindow = 4,
-    /// Another word has already taken the same step.
+    /// Another command, with a different random word, has already taken the same step.
     Taken = 5,
     /// The time to live is 0 or above the limit.
     TimeToLive = 6,
@@ -126,7 +126,7 @@ pub struct ReplyRecord<'a> {
     pub generation: u32,
     /// The `request` of the envelope: a number, or the random word.
     pub request: u64,
-    /// Position at which it was applied first. For a message that was not applied, the position at which it was judged.
+    /// Position at which the message was applied first. If it was not applied, the position at which it was judged.
     pub position: Position,
     /// Largest time that the replier has applied.
     pub applied: u64,

@@ -24,10 +24,10 @@ const EACH: usize = 16;
 #[non_exhaustive]
 pub enum TimersError {
     /// The bytes are truncated.
-    #[error("the timers are cut off")]
+    #[error("the serialized timers are truncated")]
     Short,
     /// The bytes are not timers, or have another version.
-    #[error("no timers in the version that this process reads")]
+    #[error("not timers in the version that this process reads")]
     Magic,
     /// The digest does not match.
     #[error("the timers are damaged: their digest is wrong")]

@@ -33,7 +33,7 @@ pub(super) struct Control {
     pub(super) groups: Vec<GroupId>,
     pub(super) payload: Vec<u8>,
     pub(super) answers: Vec<Option<Word>>,
-    /// The last widening that a group knows, and the pairs after it.
+    /// Number of the last widening that a group knows, and the session's pairs after that widening.
     pub(super) version: Option<(u32, Vec<Pair>)>,
 }
 
@@ -62,8 +62,8 @@ impl Control {
     /// Processes a group's answer to one copy of the command. Returns whether all groups have answered the same copy.
     ///
     /// Answers to different copies must not be combined, because one group may have entered another generation between
-    /// two copies. `known` is the time since which the session is open there, as far as the caller knows, or 0 if it
-    /// does not use the group.
+    /// two copies. `known` is the time since which the session is open in the group, as far as the caller knows, or 0
+    /// if the caller does not use the group.
     pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>, known: u64, mutant: Mutant) -> bool {
         let is_ours = record.answers == self.kind && record.request == self.word && record.outcome != Outcome::Halted;
         let index = self.groups.iter().position(|to| *to == group).filter(|_| is_ours);
@@ -72,11 +72,12 @@ impl Control {
         let since = <[u8; 8]>::try_from(record.bytes).ok().filter(|_| record.outcome == Outcome::Applied);
         let since = since.map_or(0, u64::from_le_bytes);
         let outcome = match record.outcome {
-            // A new session belongs to no history, so only the caller's knowledge of the group is wrong.
+            // A new session belongs to no history of the group, so the caller only named the wrong incarnation.
             _ if !same && self.kind == Kind::Open => Outcome::WrongPairs,
             // Another history of the group does not know this session, whatever the answer contains.
             _ if !same => Outcome::SessionNotOpen,
-            // The session had run out, and the widening has opened it again, so its kept replies are gone.
+            // The session had run out, and the widening has opened it again, so the replies that were kept for it are
+            // lost.
             _ if self.kind == Kind::Widen && known != 0 && since > known && !mutant!(mutant, OpensAnew) => {
                 Outcome::SessionNotOpen
             }
@@ -111,7 +112,7 @@ impl Control {
         outcomes.find(|(_, outcome)| !matches!(outcome, Outcome::Applied | Outcome::SessionNotOpen))
     }
 
-    /// Returns whether a group agreed.
+    /// Returns whether at least one group accepted the command.
     pub(super) fn is_agreed_somewhere(&self) -> bool {
         self.answers.iter().flatten().any(|word| word.outcome == Outcome::Applied)
     }

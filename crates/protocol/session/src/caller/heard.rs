@@ -1,4 +1,4 @@
-//! Progress of a caller with the notifications to its session.
+//! Numbers of the notifications that a caller has received or knows to be lost.
 
 use stentor_multicast::{GroupId, Incarnation};
 
@@ -11,15 +11,16 @@ pub struct Notified {
     pub group: GroupId,
     /// Number of notifications that were lost since the last report.
     pub missed: u64,
-    /// `true` if the record holds a notification, which follows the notifications that were lost.
+    /// `true` if the record itself holds a notification. It is later than the lost notifications.
     pub is_one: bool,
 }
 
 /// Number of notifications, for each group, that were received or are known to be lost.
 ///
-/// A group numbers them from 1 in each generation of the session. The numbering restarts if the session is widened into
-/// the group again, and in each incarnation: that is a later [`Count`]. A record whose number is not above the known
-/// one is old. So is a record of an earlier count, because a record of a later count has already arrived.
+/// A group numbers notifications from 1 in each generation of the session. The numbering restarts if the session is
+/// widened into the group again, and in each incarnation of the group. Each such numbering is a [`Count`] of its own. A
+/// record is old, and is ignored, if its number is not above the known one, or if it belongs to an earlier count than a
+/// record that has already arrived.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Heard(Vec<(GroupId, Count)>);
 
@@ -38,7 +39,8 @@ impl Count {
 }
 
 impl Heard {
-    /// Processes a record of the caller's session and generation. Returns what is new.
+    /// Processes a record of the caller's session and generation. Returns what the record adds to the known numbers, if
+    /// anything.
     pub(super) fn take(&mut self, group: GroupId, record: &ReplyRecord<'_>) -> Option<Notified> {
         let told = Count { incarnation: record.position.incarnation, since: record.end, number: record.request };
         let at = self.0.iter().position(|(known, _)| *known == group).unwrap_or_else(|| {

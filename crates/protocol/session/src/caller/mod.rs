@@ -42,9 +42,9 @@ impl Default for CallerConfig {
 #[non_exhaustive]
 pub enum CallerError {
     /// The window is full. Wait for an answer, or resolve requests in doubt.
-    #[error("the window is full: wait for an answer, or resolve what is in doubt")]
+    #[error("the window is full: wait for an answer, or resolve a request in doubt")]
     Busy,
-    /// No group was named, or one twice, or more than [`Body::MAX_PAIRS`].
+    /// No group was named, a group was named twice, or there are more than [`Body::MAX_PAIRS`] groups.
     #[error("name 1 to {max} groups, and each once", max = Body::MAX_PAIRS)]
     Groups,
     /// The session does not use this group. Open or widen it first.
@@ -60,7 +60,7 @@ pub enum CallerError {
     #[error("another command of the session is under way")]
     UnderWay,
     /// The ticket belongs to another session, or to a later generation.
-    #[error("the ticket is not of this session, or of a generation that it has not reached")]
+    #[error("the ticket belongs to another session, or to a generation that this session has not reached")]
     Ticket,
 }
 
@@ -82,14 +82,14 @@ pub enum Event<'a> {
     /// All groups have answered a command of the session. `refused` is the first group that did not agree.
     ///
     /// After `Open` the session is open only if all groups agreed. After `Widen` the new groups are used only if all
-    /// agreed. After `TakeUp` the session is open if every group that did not agree no longer knows it; if no group
-    /// knows it, the session is gone. Otherwise `refused` is the first group that knows it, and the session must be
-    /// taken up again with another word. A group in which the session had run out has opened it again, and counts as
-    /// one that does not know it.
+    /// agreed. After `TakeUp` the session is open if at least one group agreed and no other group still knows the
+    /// session. If no group knows the session, it no longer exists. If a group knows the session and refused, `refused`
+    /// is the first such group, and the session must be taken up again with another word. A group in which the session
+    /// had run out and was opened again counts as one that does not know it.
     Answered {
         /// `Open`, `Widen`, `TakeUp` or `End`.
         kind: Kind,
-        /// The group and its answer.
+        /// The first group that did not agree, and its answer.
         refused: Option<(GroupId, Outcome)>,
     },
     /// The session's end in this group was extended.
@@ -106,7 +106,7 @@ pub enum Event<'a> {
         /// Answer of the group.
         outcome: Outcome,
     },
-    /// The record holds a notification, or shows that some were lost.
+    /// The record holds a notification, or shows that notifications were lost.
     Notified(Notified),
 }
 
@@ -142,7 +142,7 @@ struct Member {
     pair: Pair,
     /// Largest end that the group has acknowledged, or 0 if the group is not used.
     end: u64,
-    /// Time at which the group agreed last.
+    /// Time at which the group last accepted a command of the session.
     agreed: u64,
     /// Time since which the session is open there, or 0 if the group has not reported it.
     since: u64,
@@ -177,7 +177,7 @@ pub struct Caller {
     /// Random word that began the generation.
     word: u64,
     widening: u32,
-    /// The members, sorted by group.
+    /// The session's groups, in ascending order.
     members: Vec<Member>,
     control: Option<Control>,
     slots: Vec<Pending>,
@@ -187,7 +187,7 @@ pub struct Caller {
     asked: Vec<Pending>,
     /// The last answered question of `asked`. An event borrows the replies from here.
     told: Pending,
-    /// Progress with the notifications.
+    /// Numbers of the notifications that were received or are known to be lost.
     heard: Heard,
     renewals: u64,
     /// Buffer for the message of a renewal.
@@ -340,8 +340,9 @@ impl Caller {
     /// Ends the session in all its groups. Requests that are not settled are never applied later. A refused opening can
     /// be ended once, which frees the room in the groups that agreed to it.
     ///
-    /// A pending widening is not waited for. The end goes to the groups of both, and ends the session if it is ordered
-    /// after the widening. If the widening was not sent, [take it back](Caller::take_back) first.
+    /// The call does not wait for a pending widening. The `End` goes to all groups that the session would have after
+    /// the widening, and ends the session if it is ordered after the widening. If the widening was not sent, [take it
+    /// back](Caller::take_back) first.
     ///
     /// # Errors
     /// Returns an error if the session is not open, or if its `TakeUp` or `End` is pending.

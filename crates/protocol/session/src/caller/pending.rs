@@ -10,11 +10,11 @@ use crate::{Kind, Mutant, Outcome, Position, Reason, ReplyRecord};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NotApplied {
-    /// No message that carried it was sent.
+    /// No message that carried the request was sent.
     NotSent,
-    /// Every message that carried it became a no-op.
+    /// Every message that carried the request became a no-op.
     Void,
-    /// This group refused it.
+    /// This group refused the request.
     Refused(GroupId, Outcome),
 }
 
@@ -32,7 +32,7 @@ pub enum Why {
     SessionEnded(GroupId),
     /// This group has forgotten the fate of the request.
     Forgotten(GroupId),
-    /// An operator skipped it in this group.
+    /// An operator skipped the request in this group.
     Skipped(GroupId),
     /// This group was reset.
     GroupReset(GroupId),
@@ -60,7 +60,7 @@ pub struct Replies<'a>(&'a [Answer]);
 pub struct GroupReply<'a> {
     /// Group.
     pub group: GroupId,
-    /// Position at which it was applied. The timestamp is equal in all groups.
+    /// Position at which the request was applied. The timestamp is equal in all groups.
     pub position: Position,
     /// The reply, or `None` if it was longer than the limit.
     pub bytes: Option<&'a [u8]>,
@@ -127,7 +127,7 @@ impl Pending {
         self.ask_again();
     }
 
-    /// Forgets the answers.
+    /// Forgets the answers, so that the groups can be asked again.
     pub(super) fn ask_again(&mut self) {
         let empty = |group| Answer { group, outcome: None, position: Position::default(), bytes: Vec::new() };
         for (index, pair) in self.ticket.pairs.iter().enumerate() {
@@ -161,12 +161,12 @@ impl Pending {
         self.answers().iter().all(|answer| answer.outcome.is_some())
     }
 
-    /// Returns whether a group has answered that it was applied.
+    /// Returns whether a group has answered that the request was applied.
     pub(super) fn is_applied_somewhere(&self) -> bool {
         self.answers().iter().any(|answer| matches!(answer.outcome, Some(Outcome::Applied | Outcome::Overflow)))
     }
 
-    /// Returns the replies, once all groups have applied it.
+    /// Returns the replies. Must be called only after all groups have applied the request.
     pub(super) fn replies(&self) -> Replies<'_> {
         Replies(self.answers())
     }
@@ -175,7 +175,7 @@ impl Pending {
         self.answers().iter().find_map(|answer| Some((answer.group, answer.outcome.filter(|outcome| is(*outcome))?)))
     }
 
-    /// Returns a group that was reset: it answers from another incarnation.
+    /// Returns the first group that was reset. Its answer names another incarnation than the ticket.
     fn reset(&self) -> Option<GroupId> {
         let other = self.answers().iter().zip(&self.ticket.pairs);
         let mut other = other.filter(|(answer, pair)| answer.position.incarnation != pair.incarnation);
@@ -185,9 +185,9 @@ impl Pending {
     /// Combines the answers of all groups.
     ///
     /// All groups reach the same verdict about a message, so a refusal of the *only* message that carried the request
-    /// is valid for all of them. If several messages carried it, another one may have been applied before. Then only
-    /// answers count that are valid for every copy: `Closed`, and a refusal for its own end or window by a table that
-    /// would know of an earlier copy.
+    /// is valid for all of them. If several messages carried the request, another one may have been applied before. In
+    /// that case only two answers decide, because they are valid for every copy: `Closed`, and a refusal for the
+    /// request's end or window by a table that would remember an earlier copy.
     pub(super) fn combined(&self, mutant: Mutant) -> Result<(), Combined> {
         let applied = |outcome| matches!(outcome, Outcome::Applied | Outcome::Overflow);
         let Some((group, outcome)) = self.first(|outcome| !applied(outcome)) else { return Ok(()) };

@@ -47,8 +47,8 @@ pub enum TicketError {
     /// There are too few bytes.
     #[error("{0} bytes are too few for a ticket or key")]
     Short(usize),
-    /// The bytes are no ticket, or have another version.
-    #[error("not what was asked for, or of a version that this process does not read")]
+    /// The bytes are not a ticket or key of the expected kind, or have another version.
+    #[error("not a ticket or key of the expected kind, or of a version that this process does not read")]
     Magic,
     /// The pairs are malformed.
     #[error(transparent)]
@@ -104,7 +104,7 @@ impl Ticket {
         if possible { Ok(ticket) } else { Err(TicketError::Numbers) }
     }
 
-    /// Writes the question for the request's fate, asked under the generation `by`.
+    /// Writes the question for the request's fate. `by` is the generation that asks.
     pub(crate) fn question(&self, by: u32, out: &mut Vec<u8>) {
         let envelope = Envelope {
             session: self.session,

@@ -17,7 +17,7 @@ pub(crate) struct Earlier {
 }
 
 impl Earlier {
-    /// Adds the generation that ends now, and drops what exceeds a window.
+    /// Adds the generation that ends now. Drops the oldest generations that exceed a window.
     pub(crate) fn push(&mut self, word: u64, replies: Replies, window: u32, spare: &mut Vec<Vec<u8>>) {
         self.generations.push_back((word, replies));
         while self.generations.len() > window as usize {

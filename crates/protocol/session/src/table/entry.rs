@@ -169,9 +169,9 @@ impl Entry {
         (envelope.behind >= desk.limits.window).then_some(Outcome::Refused(Reason::OutsideWindow))
     }
 
-    /// Returns whether an entry before this one, which ran out, acknowledged the named end. A request with that end may
-    /// have been applied there. A renewal with that end must not count either, because this entry may not agree with
-    /// the other groups that the caller uses.
+    /// Returns whether the end that the envelope names was acknowledged by an earlier entry of the session, which ran
+    /// out. A request with that end may have been applied under the earlier entry. A renewal with that end must not
+    /// count either, because this entry may not agree with the other groups that the caller uses.
     pub(super) fn predates(&self, envelope: &Envelope, desk: &Desk<'_>) -> bool {
         envelope.end < self.since && !mutant!(desk.mutant, IgnoresSince)
     }

@@ -112,7 +112,7 @@ pub enum PayloadError {
 /// The sessions of one group. Every member of the group has the same table after the same deliveries.
 ///
 /// Call [`deliver`](Sessions::deliver) for each enveloped message in the group's order, and
-/// [`expire`](Sessions::expire) for each other entry that carries time, as time entries do. A caller that has work
+/// [`expire`](Sessions::expire) for each other entry that carries a time, such as a time entry. A caller that has work
 /// between the two, such as firing timers, also calls `expire` before `deliver`.
 #[derive(Clone, Debug)]
 pub struct Sessions {
@@ -201,7 +201,7 @@ impl Sessions {
         Some(self.open.get(&session)?.end)
     }
 
-    /// Returns the first end of an open or ended session. A session must be removed at any later time.
+    /// Returns the earliest end of an open or ended session. The session must be removed at the first later time.
     #[inline]
     #[must_use]
     pub fn next_end(&self) -> Option<u64> {
@@ -231,8 +231,8 @@ impl Sessions {
     /// Judges a message and applies it at most once. The record is for the client that multicast it.
     ///
     /// # Errors
-    /// Returns an error if the payload has no valid envelope, or was not sent to this group. Sessions run out in any
-    /// case.
+    /// Returns an error if the payload has no valid envelope, or was not sent to this group. Even then, sessions whose
+    /// end has passed run out.
     pub fn deliver(
         &mut self,
         at: &At<'_>,
@@ -287,7 +287,7 @@ impl Sessions {
             (Kind::TakeUp, Outcome::WrongPairs, Some(entry)) => {
                 write_version(entry.widening, &entry.pairs, &mut bytes);
             }
-            // A caller that was absent when the session ran out learns by this that a later command has made it again.
+            // This tells a caller that was absent when the session ran out that a later command made the entry again.
             (Kind::Open | Kind::Widen | Kind::TakeUp, Outcome::Applied, Some(entry))
                 if self.limits.reply_bytes >= 8 =>
             {

@@ -15,8 +15,8 @@ pub(crate) struct Kept {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Outcomes of the requests with the number `low` and above, without gaps. The last outcome is known, so equal contents
-/// are equal values.
+/// The outcomes of requests, with one element for each request from `low` on, or `None` while the outcome is not
+/// decided. The last element is never `None`, so equal contents are equal values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Replies {
     low: u64,

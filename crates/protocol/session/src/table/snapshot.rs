@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"STNSESS\x03";
 #[non_exhaustive]
 pub enum SnapshotError {
     /// The snapshot is truncated.
-    #[error("the sessions' snapshot has {length} bytes, but {bytes} are there")]
+    #[error("the sessions' snapshot should have {length} bytes, but only {bytes} exist")]
     Short {
         /// Number of bytes that exist.
         bytes: usize,
@@ -114,7 +114,7 @@ impl Sessions {
         if from.0.is_empty() {
             Ok((sessions, rest))
         } else {
-            Err(SnapshotError::Malformed("bytes behind the last session"))
+            Err(SnapshotError::Malformed("bytes after the last session"))
         }
     }
 
@@ -169,7 +169,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Inserts a session's end. Ids are ascending within each kind, and a session is of one kind.
+    /// Inserts a session's end. Ids must ascend among the open sessions and among the ended ones. No session is both.
     fn admit(&mut self, last: Option<SessionId>, session: SessionId, end: u64) -> Result<(), SnapshotError> {
         if last.is_some_and(|last| last >= session) || self.ended.contains_key(&session) || end < self.time {
             return Err(SnapshotError::Malformed("a session twice, out of order, or past its end"));
@@ -376,7 +376,7 @@ mod tests {
         sessions
     }
 
-    /// For any body with a valid digest: it is refused, or the table that is read from it writes the same bytes.
+    /// Checks bodies with valid digests: each is refused, or the table that is read from it writes the same bytes.
     #[test]
     fn body_is_refused_or_written_unchanged() {
         let table = table();
@@ -411,7 +411,7 @@ mod tests {
         let sum = digest(&bytes[Sessions::SNAPSHOT_HEAD..]);
         bytes.extend(sum.to_le_bytes());
         let read = Sessions::read(GROUP, LIMITS, &bytes).map(|_| ());
-        assert_eq!(read, Err(SnapshotError::Malformed("bytes behind the last session")));
+        assert_eq!(read, Err(SnapshotError::Malformed("bytes after the last session")));
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn said_again(world: &mut World, group: u16, process: usize) -> Option<Vec<u8>> 
     again.pop()
 }
 
-/// The first process uses the second group again.
+/// Widens the session of the first process into the second group again.
 fn widen(world: &mut World) {
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
     world.processes[0].caller.widen(60, &pairs, until).expect("the session is open in the first group");
@@ -137,7 +137,7 @@ fn too_long_notification_is_reported_as_lost() {
     assert_eq!((record.len(), heard(&mut world, 0, 0, &record)), (ReplyRecord::HEAD_BYTES, Some((1, None))));
 }
 
-/// The session runs out in one group, and uses it again after a widening. The group has forgotten the number of
+/// The session runs out in one group, and is later widened into that group again. The group has forgotten the number of
 /// notifications.
 #[test]
 fn widening_into_a_group_again_restarts_the_numbers() {
@@ -156,7 +156,7 @@ fn widening_into_a_group_again_restarts_the_numbers() {
     assert_eq!(heard(&mut world, 0, 1, &record), one(b"next"));
 }
 
-/// A group continues in another incarnation with the state of a member. The session uses it again after a widening.
+/// A group continues in another incarnation with the state of a member. A widening adds the group to the session again.
 #[test]
 fn each_incarnation_restarts_the_numbers() {
     let mut world = opened(Mutant::None, &[0, 1]);

@@ -154,12 +154,12 @@ fn renewals_do_not_wait_for_a_group_that_is_down(mutant: Mutant) {
     assert_eq!(to, [[GroupId(0)], [GroupId(1)]], "a renewal goes to one group");
     world.flights.truncate(1);
     settle(&mut world);
-    // Group 0 continues beyond the end that group 1 has.
+    // In group 0 the session's end is now later than in group 1.
     pass(&mut world, 0, TTL / 2);
     world.begin(0, &[0]);
     assert_eq!(outcome(&mut world), Outcome::Applied);
-    // Both groups judge by the end that the command names, which is the smaller one. Group 1 alone knows that it has
-    // passed.
+    // Both groups judge by the end that the command names, which is the smaller of the two. Only group 1 knows that
+    // this end has passed.
     world.begin(0, &[0, 1]);
     assert_eq!(outcome(&mut world), Outcome::Refused(Reason::TooLate));
     assert_eq!((applied(&world, 0), applied(&world, 1)), (1, 0));
@@ -209,7 +209,7 @@ fn replies_outlive_takings_up(mutant: Mutant) {
     }
 }
 
-/// A window of requests of earlier generations is kept, the newest ones.
+/// Of the requests of earlier generations, the newest ones are kept, at most a window of them.
 #[test]
 fn oldest_replies_beyond_a_window_are_forgotten() {
     let mut world = opened(Mutant::None, &[0]);
@@ -394,8 +394,8 @@ pub(crate) fn refusal(world: &mut World, process: usize) -> Option<(GroupId, Out
     })
 }
 
-/// The first group has forgotten the session, and another process has taken it up in the second one. The session is
-/// therefore not gone.
+/// The first group has forgotten the session, and another process has taken it up in the second one. The session
+/// therefore still exists.
 #[test]
 fn refused_take_up_names_a_group_that_knows_the_session() {
     let mut world = opened(Mutant::None, &[0, 1]);
@@ -409,8 +409,9 @@ fn refused_take_up_names_a_group_that_knows_the_session() {
     assert_eq!(refusal(&mut world, third), Some((GroupId(1), Outcome::Refused(Reason::Taken))));
 }
 
-/// A caller knows another history of a group than the group has, and its own session is new. The caller gets that
-/// reason, and may try again with what it has learnt. The end of the session must not be reported to it.
+/// A caller names a wrong history of a group when it opens a new session. The refusal must name that reason, so that
+/// the caller can try again with the history that it has learnt. The refusal must not be reported as the end of the
+/// session.
 #[test]
 fn opening_with_the_wrong_history_gets_that_reason() {
     let mut world = World::new(2, LIMITS, Mutant::None);
@@ -520,7 +521,7 @@ fn overlong_reply_is_an_overflow_and_stays_applied() {
     world.begin(0, &[0]);
     world.again(0, 1);
     assert_eq!(outcome(&mut world), Outcome::Overflow);
-    assert_eq!(outcome(&mut world), Outcome::Overflow, "the same to a copy");
+    assert_eq!(outcome(&mut world), Outcome::Overflow, "a copy gets the same outcome");
     assert_eq!(applied(&world, 0), 1);
 }
 

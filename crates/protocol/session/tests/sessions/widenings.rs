@@ -8,7 +8,7 @@ use crate::world::TTL;
 /// The session is ended while it is unknown whether its widening takes effect. The end is ordered after the widening,
 /// in all its groups.
 #[test]
-fn session_ends_behind_its_widening() {
+fn session_ends_after_its_widening() {
     let mut world = opened(Mutant::None, &[0]);
     let (pairs, until) = (world.pairs(&[1]), world.now() + TTL);
     world.processes[0].caller.widen(60, &pairs, until).expect("open");
@@ -101,7 +101,8 @@ fn take_up_must_name_the_last_widening_even_with_equal_pairs() {
     assert_eq!(outcome(&mut world), Outcome::WrongPairs);
 }
 
-/// A superseded process widens the session. The old group refuses; the new one cannot know.
+/// A superseded process widens the session. The old group refuses. The new group cannot know that the process is
+/// superseded.
 #[test]
 fn widening_refused_by_one_group_counts_in_no_other() {
     let mut world = opened(Mutant::None, &[0]);
@@ -156,7 +157,7 @@ pub(crate) fn a_session_that_ran_out_is_not_opened_anew_in_silence(mutant: Mutan
     world.answers.clear();
     let caller = &mut world.processes[0].caller;
     assert_eq!(caller.begin(&[GroupId(0), GroupId(1)]), Err(CallerError::SessionNotOpen(1)));
-    assert!(caller.end_in(GroupId(0)).is_some(), "it goes on elsewhere");
+    assert!(caller.end_in(GroupId(0)).is_some(), "it is still open in the other group");
     // The caller now knows that the session has run out in the group, and adds the group to the session again.
     caller.widen(61, &pairs, until).expect("open");
     world.send_control(0);
