@@ -1,7 +1,7 @@
 //! A Byzantine process on any fabric, for simulations, demonstrations and tests.
 //!
-//! It has everything that a correct process has, including a [`Node`], and additionally performs the violations of its
-//! [`Lies`]. It takes its random choices from the caller, so a run with it can be replayed.
+//! It runs a [`Node`] like a correct process, and additionally performs the violations of its [`Lies`]. The caller
+//! supplies its random choices, so a run with it can be replayed.
 
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
@@ -23,13 +23,13 @@ pub struct Liar<F: Fabric> {
     seal: Seal,
     /// Next index to send to each peer.
     next: Vec<u64>,
-    /// Number of indices to send. Its stream has no index above.
+    /// Number of indices to send: the liar's stream consists of the indices below it.
     until: u64,
     /// Processes that mostly get the second value.
     other_side: crate::ProcessSet,
     /// The second half of a slot that was written in part: target, offset and words.
     half: Option<(ProcessId, u64, Vec<u64>)>,
-    /// One of this many indices has two values or another violation.
+    /// One in `every` indices has two values or another violation.
     every: u64,
     /// Number of indices that were sent with two values.
     equivocated: u64,
@@ -77,13 +77,13 @@ impl<F: Fabric> Liar<F> {
         Liar { every: n.max(1), ..self }
     }
 
-    /// Returns the part that a correct process has, too.
+    /// Returns the node that the liar runs like a correct process.
     #[must_use]
     pub fn node(&self) -> &Node<F> {
         &self.node
     }
 
-    /// Returns the part that a correct process has, too, to wait on its fabric.
+    /// Returns the node that the liar runs like a correct process, to wait on its fabric.
     pub fn node_mut(&mut self) -> &mut Node<F> {
         &mut self.node
     }
@@ -196,7 +196,7 @@ impl<F: Fabric> Liar<F> {
         (index + 1).is_multiple_of(self.every)
     }
 
-    /// Returns the record of one of its values.
+    /// Returns the sealed record of one of the values for an index.
     fn record(&self, index: u64, variant: u64) -> Vec<u64> {
         let layout = self.node.end.layout;
         let (limit, due) = (self.node.config().payload_bytes, self.is_due(index));
@@ -254,12 +254,13 @@ impl<F: Fabric> Liar<F> {
         link.write(&mut end.fabric, source, RemoteSpan { region, offset }, None)
     }
 
-    /// Writes outside its region. A fabric that permits that violates its contract; any other breaks the queue pair.
+    /// Writes beyond the end of its region, which must break the queue pair. A fabric that permits the write violates
+    /// its contract.
     fn kill(&mut self, peer: ProcessId) -> bool {
         peer != self.node.me() && self.write(peer, NEB_BROADCAST, self.node.end.layout.broadcast_bytes(), &[7; 8])
     }
 
-    /// Erases registers that others wrote at this host, where others read them.
+    /// Erases registers that other processes wrote at this host, and that others read here.
     fn forge_host(&mut self, stream: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let end = &self.node.end;
         if end.config.mode == Mode::All {
@@ -298,15 +299,15 @@ impl<F: Fabric> Liar<F> {
             return true;
         }
         if config.signed && chance().is_multiple_of(4) {
-            // Writes the same into the proofs that registers may be reused.
+            // Writes the same record into one of the proofs that registers may be reused.
             let offset = layout.proof_offset(stream, chance() & 1);
             return self.write(host, neb_registers(me), offset, &record);
         }
         self.write(host, neb_registers(me), offset, &record)
     }
 
-    /// Leaves torn those registers of a stream that others read now, at one host. A value that is not the sender's is
-    /// written as the proof that they may be reused.
+    /// Tears those registers of a stream that other processes read now, at one host. Also writes a value that is not
+    /// the sender's as the proof that these registers may be reused.
     fn tear_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
         let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
         if config.mode == Mode::All {

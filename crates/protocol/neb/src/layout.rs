@@ -4,16 +4,16 @@
 //! |---|---|---|
 //! | broadcast | writer i | a ring of slots for the broadcasts of i |
 //! | registers of q (mode `quorum`) | writer q, all read | floors; per stream a ring of slots |
-//! | registers of p (mode `all`) | stored by p, all read | the same |
+//! | registers of p (mode `all`) | stored by p, all read | as in mode `quorum` |
 //! | control | writer i | the index up to which i has freed p's stream |
 //!
-//! Index n lies in slot n mod W, sealed with lap n / W + 1. A floor is one word per stream. It is written before
-//! registers below it are reused. A reader that finds a torn register can therefore determine whether an old value is
-//! being overwritten there.
+//! Index n lies in slot n mod W, sealed with lap n / W + 1. A floor is one word per stream: the index below which
+//! registers may be reused. It is written before any of those registers is reused. A reader that finds a torn register
+//! can therefore determine whether an old value is being overwritten there.
 //!
-//! If values are signed, that claim of a Byzantine replayer must not be trusted. Two slots for each stream, behind all
-//! registers, then replace the floors. At any time one of them holds, whole, a value of the sender's that is a window
-//! or more ahead of every register that is being reused.
+//! If values are signed, a Byzantine replayer's floor must not be trusted. Two slots for each stream, after all
+//! registers, then hold proofs instead of floors. A proof is a value of the sender's whose index is a window or more
+//! ahead of every register that is being reused. At any time at least one of the two slots holds a whole proof.
 
 use stentor_fabric::memory::LINE;
 use stentor_fabric::seal::{Seal, record_words};

@@ -4,8 +4,8 @@ pub(crate) use stentor_fabric::mutant;
 use stentor_fabric::mutants;
 
 mutants! {
-    /// Answers are counted, conflicts are merely not counted, and the threshold decreases with every suspicion. One
-    /// correct process that crashes is enough to break the property (mode `all`).
+    /// Answers are counted, and a conflict is an answer that is not counted. The threshold decreases with every
+    /// suspicion. One correct process that crashes is enough to break the property (mode `all`).
     Counter, "counter", "B1";
     /// The threshold is `size(P) − 2` even after the sender itself was dropped, so a live replayer is skipped (mode
     /// `all`).
@@ -23,13 +23,13 @@ mutants! {
     ConflictNotSticky, "conflict-not-sticky", "B1";
     /// A register that holds a newer index counts as empty.
     NewerIsEmpty, "newer-is-empty", "B1";
-    /// A round that ends late clears the index that reused the slot of one that was given up meanwhile.
+    /// A round that ends late clears a later index: the one that reused the slot of an index that was given up.
     StaleRound, "stale-round", "B1";
     /// The buffer is never reused, so nothing is sent after one lap.
     FixedBuffer, "fixed-buffer", "B2";
     /// The delivered value is read again from the buffer that the sender can write.
     DeliverFromBuffer, "deliver-from-buffer", "B1";
-    /// Every completion that finds a broadcast cleared delivers it.
+    /// Every completion that finds a broadcast cleared delivers it, even if it was delivered before.
     DeliverAgain, "deliver-again", "B3";
     /// Every cleared index is delivered, even before its turn.
     OutOfOrder, "out-of-order", "B4";
@@ -51,7 +51,7 @@ mutants! {
     TornIsEmpty, "torn-is-empty", "B1";
     /// A floor counts without the sender's signature, although values are signed.
     UnprovenFloor, "unproven-floor", "B2";
-    /// A register counts as newer if its lap is, whatever index its value has.
+    /// A register counts as newer if its lap is newer, whatever index its value has.
     LapIsBelieved, "lap-is-believed", "B2";
     /// A slot is written again although a fan-out write of its last index may still land there.
     PlaceReusedUnderSet, "place-reused-under-set", "B2";

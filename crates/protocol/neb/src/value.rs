@@ -8,7 +8,7 @@
 //! | 3 … | payload, padded with zeros to a word |
 //! | last 8 | Ed25519 signature, if values are signed |
 //!
-//! Two values are equal if everything but the signature is.
+//! Two values are equal if all their words except the signature are equal.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric::memory::WORD;
@@ -25,7 +25,7 @@ pub(crate) const SIGNATURE_WORDS: usize = 8;
 /// Reason why a sealed value is refused: its sender violates the protocol.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// The slot of one index holds another one.
+    /// The slot of one index holds the value of another index.
     #[error("index gap: index {found} lies where {expected} belongs")]
     IndexGap {
         /// Index of the slot.
@@ -34,7 +34,7 @@ pub enum Refused {
         found: u64,
     },
     /// The length is wrong.
-    #[error("a value of {bytes} bytes whose header says {payload} of payload; at most {limit} are agreed on")]
+    #[error("a value of {bytes} bytes whose header states a payload of {payload}; at most {limit} are agreed on")]
     Length {
         /// Length of the value, in bytes.
         bytes: usize,
@@ -174,7 +174,7 @@ mod tests {
         let bytes = encode(7, 0, &[1; 30], None, &mut words);
         assert_eq!(
             Value::new(&words, bytes, false, 29).unwrap_err().to_string(),
-            "a value of 56 bytes whose header says 30 of payload; at most 29 are agreed on"
+            "a value of 56 bytes whose header states a payload of 30; at most 29 are agreed on"
         );
         assert!(Value::new(&words, bytes - 8, false, 40).is_err());
         assert!(Value::new(&words, bytes + 8, false, 40).is_err());

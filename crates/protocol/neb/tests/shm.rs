@@ -12,7 +12,7 @@ use stentor_testutil::TempDir;
 const HOSTS: Mode = Mode::Quorum(FaultModel::LyingHosts);
 const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The test that measures the memory of the process takes it for writing, so that no other test runs beside it.
+/// Lock that the test of memory use takes for writing, so that no other test runs at the same time.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 fn node(directory: &TempDir, config: Config, me: u16) -> Node<ShmFabric> {

@@ -1,22 +1,23 @@
 //! Own broadcasts by fan-out: the network copies one write to all peers that need the same records next and that the
-//! fan-out set of this process reaches. All other peers, and all peers without a set, are written by a queue pair.
+//! fan-out set of this process reaches. Peers that the set does not reach, and all peers if there is no set, are
+//! written on their queue pairs.
 //!
 //! The set is *away* (not joined, or broken), *ready*, or *slow*: ready, but a write of it has been outstanding for
 //! longer than the configured number of rounds. A slow set gets no writes until all its writes are done, or until it
 //! broke and was joined again.
 //!
-//! A fan-out write completes when its slowest member has it, and a stopped member delays it until the fabric times out.
-//! Three rules keep that from stopping the broadcast. A peer that frees an index has received it, whatever the others
-//! do. If the set is slow or broke, the indices that it alone carried are also sent by queue pairs. A peer that frees
-//! nothing is ignored by flow control, as without a set.
+//! A fan-out write completes when its slowest member has received it, so a stopped member delays it until the fabric
+//! times out. Three rules keep that from stopping the broadcast. A peer that frees an index has received it, whatever
+//! the other peers do. If the set is slow or broke, the indices that it alone carried are also sent on queue pairs. A
+//! peer that frees nothing is ignored by flow control, as without a set.
 //!
 //! A Byzantine sender gains nothing by the set. It could always write different values to different receivers, and
 //! receivers judge a copy of the set like a write of a queue pair.
 //!
 //! # Invariants
-//! - Each index goes to a peer by one path, in order. Only indices that a slow or broken set carried, or that a link
-//!   broke under, are posted again. The cursor then goes back to the last index that is known to be written there, and
-//!   never while a write of the queue pair is in flight.
+//! - Each index goes to a peer by one path, in order. An index is posted again only if a slow or broken set carried it,
+//!   or if it was in flight when a link broke. The peer's cursor then goes back to the last index that is known to be
+//!   written at the peer, and never while a write of the queue pair is in flight.
 //! - "Written" covers both paths: everything below the first index that only an unfinished fan-out write carries, and
 //!   below the first index that the queue pair has not completed.
 //! - No slot of a peer is written for another index, by either path, while a fan-out write of its last index may still
@@ -236,8 +237,8 @@ impl FanoutSender {
         }
     }
 
-    /// Joins a broken set again, and makes cursors go back to the indices that may not have arrived. All its
-    /// completions must have been processed.
+    /// Joins a broken set again, and makes cursors go back to the indices that may not have arrived. All completions of
+    /// the set must have been processed before.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F) {
         (self.slow, self.waited) = (false, 0);
         for progress in &mut self.peers {

@@ -97,8 +97,8 @@ impl LocalStream {
         }
     }
 
-    /// Records that a peer has freed indices. Those that the set carried have arrived there, whether the others have
-    /// them or not.
+    /// Records that a peer has freed indices. A freed index that the set carried has arrived at this peer, whether the
+    /// other peers have it or not.
     fn freed(&mut self, peer: ProcessId, window: u64) {
         let (freed, next) = (self.stream.freed_by(peer), self.stream.next());
         if self.fanout.as_mut().is_some_and(|fanout| fanout.freed(peer, freed, next, window)) {
@@ -116,8 +116,8 @@ impl LocalStream {
         slow
     }
 
-    /// Joins a broken set again, and posts again the indices that may not have arrived. All its completions must have
-    /// been processed.
+    /// Joins a broken set again, and posts again the indices that may not have arrived. All completions of the set must
+    /// have been processed before.
     pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F) {
         if let Some(fanout) = &mut self.fanout {
             fanout.mend(fabric);

@@ -1,7 +1,7 @@
 //! Runs the state machines on a fabric: regions, slots, queue pairs and flow control.
 //!
-//! Cursors drive everything. The position of a stream and the known position of a peer determine what to write to the
-//! peer or to read from it. After a queue pair has broken and reconnected, it continues from there.
+//! Cursors drive all transfers. The position of a stream and the known position of a peer determine what to write to
+//! the peer or to read from it. After a queue pair has broken and reconnected, transfers continue from these positions.
 
 mod ask;
 mod endpoint;
@@ -51,7 +51,7 @@ pub enum NodeError {
     #[error("fabric {0} lacks {1}")]
     Lacks(&'static str, &'static str),
     /// The fabric's longest message is shorter than these sizes need.
-    #[error("a ring of {needs} bytes is read at a time, the fabric takes {has}: lower `window` or `payload_bytes`")]
+    #[error("one READ fetches a ring of {needs} bytes, the fabric permits {has}: lower `window` or `payload_bytes`")]
     Fabric {
         /// Size of a ring, in bytes.
         needs: u64,
@@ -95,9 +95,9 @@ pub enum Notice<'a> {
     /// An index is skipped because it came too late: the sender, or a process that replays for it, was more than a
     /// window ahead.
     Skip(ProcessId, u64),
-    /// A sender's sealed value violates the protocol. Nothing more of this sender is accepted.
+    /// A sender's sealed value violates the protocol. No further value of this sender is accepted.
     Refused(ProcessId, Refused),
-    /// An operator removed this process. Its stream has ended before this index, here as everywhere.
+    /// An operator removed this process. Its stream ends before this index, at this process as at every other.
     Removed(ProcessId, u64),
 }
 
@@ -169,7 +169,8 @@ impl<F: Fabric> Node<F> {
         Ok(Node {
             streams: config.everybody().iter().map(stream).collect(),
             own: LocalStream::new(&config, salt, me, &end.layout, end.inline_bytes, fanout),
-            // As long as a slot, so that a sealed value that is too long is reported instead of being treated as torn.
+            // The buffer is as long as a slot, so that a sealed value that is too long is reported instead of being
+            // treated as torn.
             scratch: vec![0; end.layout.slot_bytes() as usize / WORD],
             busy: end.others,
             end,
@@ -216,7 +217,7 @@ impl<F: Fabric> Node<F> {
         self.end.peers.iter().all(|peer| peer.is_ready() || peer.is_closed())
     }
 
-    /// Returns whether the network now makes the copies for all processes that are connected and not fenced.
+    /// Returns whether this process's fan-out set now reaches all processes that are connected and not fenced.
     #[must_use]
     pub fn is_copied(&self) -> bool {
         let Some(fanout) = self.own.fanout.as_ref().filter(|fanout| fanout.is_usable()) else { return false };
@@ -266,8 +267,8 @@ impl<F: Fabric> Node<F> {
         self.streams.get(sender.index()).and_then(Option::as_ref).map_or(0, |stream| stream.replay.head())
     }
 
-    /// Handles events of the fabric. On some fabrics it makes system calls, so call it while connecting, when idle, and
-    /// every few milliseconds. Returns whether there was any.
+    /// Handles events of the fabric. On some fabrics this makes system calls, so call it while connecting, when idle,
+    /// and every few milliseconds. Returns whether there was any event.
     pub fn housekeep(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.end.fabric.next_event() {
@@ -326,7 +327,7 @@ impl<F: Fabric> Node<F> {
         }
     }
 
-    /// Restarts sending to this peer from the last index that is known to be there.
+    /// Restarts sending to this peer from the last index that is known to be written there.
     fn rewind(&mut self, peer: ProcessId) {
         self.own.rewind(peer);
         self.busy = self.end.others;
@@ -335,8 +336,8 @@ impl<F: Fabric> Node<F> {
         }
     }
 
-    /// Runs one round: processes arrivals and completions, reports what is due, and posts writes and reads. Returns
-    /// whether there was any work.
+    /// Runs one round: processes arrivals and completions, reports the outcomes that are due, and posts writes and
+    /// reads. Returns whether there was any work.
     pub fn step<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         let mut worked = self.poll_completions();
         worked |= self.poll_credits();

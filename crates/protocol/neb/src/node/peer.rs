@@ -1,7 +1,7 @@
 //! The link to one process, and the meaning of its completions.
 //!
-//! A request has a number. A queue beside the link holds what its completion means, because one completion may stand
-//! for many requests.
+//! Each request has a number. A queue next to the link holds request numbers and the meaning of their completions,
+//! because one completion may report many requests.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -22,7 +22,7 @@ pub(crate) enum Done {
     Broadcast { upto: u64 },
     /// Registers of a stream below this index are complete.
     Register { stream: ProcessId, upto: u64 },
-    /// A floor is raised, with values signed by the proof in this slot.
+    /// A floor is raised. If values are signed, this was done by writing the proof in this slot.
     Floor { stream: ProcessId, floor: u64, proof: u64 },
     /// The registers, or floors, of a round have arrived.
     Read { stream: ProcessId, serial: u64 },
@@ -33,7 +33,7 @@ pub(crate) enum Done {
 /// The link to one process.
 ///
 /// # Invariants
-/// Everything in `awaited` was posted on the present connection.
+/// Every request in `awaited` was posted on the present connection.
 #[derive(Debug)]
 pub(crate) struct Peer {
     link: Link,

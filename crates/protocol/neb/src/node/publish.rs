@@ -105,7 +105,7 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
         while stream.at[host.index()].posted < next && self.peer.has_room(2) {
             let index = stream.at[host.index()].posted;
             let complete = stream.replay.published_at(host);
-            // A slot has only one register in flight: its older one must be known to be written at this host.
+            // A slot has only one register in flight: the older one must be known to be written at this host.
             let until = next.min(complete + window);
             if index >= until {
                 break;
@@ -144,8 +144,9 @@ impl<'a, F: Fabric> RegisterWriter<'a, F> {
         Span { region: self.staging, offset: self.layout.staged_registers() + offset, bytes: 0 }
     }
 
-    /// Announces to the host that a slot may be reused, before it is. A reader of a torn register then knows whether an
-    /// older value may be being overwritten. Returns whether the register of `index` may be written now.
+    /// Announces to the host that a slot may be reused, before the slot is reused. A process that reads a torn register
+    /// can then determine whether an older value may be being overwritten. Returns whether the register of `index` may
+    /// be written now.
     fn raise_floor(&mut self, stream: &mut Stream, index: u64) -> bool {
         let (window, sender) = (self.window, stream.replay.sender());
         let Some(needed) = (index + 1).checked_sub(window).filter(|needed| *needed > 0) else { return true };

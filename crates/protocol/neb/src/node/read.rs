@@ -41,7 +41,8 @@ impl<F: Fabric> Node<F> {
             let serial = round.serial;
             for host in stream.replay.hosts().iter() {
                 let ask = &mut stream.at[host.index()].ask;
-                // READs in flight target memory that is looked at only while none is in flight.
+                // READs in flight write to memory that is examined when they complete, so no new request begins before
+                // that.
                 if ask.serial != serial && !ask.is_flying() {
                     *ask = Ask { serial, stage: Stage::Registers, tries: 0 };
                 }
@@ -162,7 +163,7 @@ fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, in
     }
 }
 
-/// Judges a host's answer. Returns whether it was whole; otherwise the host must be read again.
+/// Judges a host's answer. Returns whether the answer was complete; otherwise the host must be read again.
 fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
     end: &Endpoint<F>,
     stream: &mut Stream,

@@ -11,7 +11,7 @@ use crate::{Config, Mode, ProcessSet};
 #[derive(Debug)]
 pub(super) struct Changes {
     seat: Seat,
-    /// Access that is being revoked, and whether the fabric has been asked to.
+    /// Access that is being revoked, and whether the fabric has been asked to revoke it.
     revoking: Vec<(RegionId, ProcessId, bool)>,
     /// Values that this process held of the fenced processes' streams.
     frozen: Vec<Holding>,
@@ -106,7 +106,7 @@ impl<F: Fabric> Node<F> {
             return Ok(Answer::Fencing);
         }
         for target in self.removal.thawed.and(targets).iter() {
-            // Invariant V1: every write that had completed at the sender is here, and no further one can land.
+            // Invariant V1: every write that had completed at the sender has arrived here, and no further one can land.
             while self.take_broadcast(target, notify) {}
             if let Some(stream) = &mut self.streams[target.index()] {
                 self.removal.frozen.push(stream.replay.freeze());

@@ -3,7 +3,7 @@
 /// Progress of sending to one peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SendCursor {
-    /// Next index to write there.
+    /// Next index to write to the peer.
     pub(super) posted: u64,
     /// All writes that were posted on its queue pair are below this index.
     pub(super) linked: u64,

@@ -34,9 +34,9 @@ pub(super) struct Stream {
 pub(super) struct Peer {
     /// Next register to write at the peer, if the peer is a host.
     pub(super) posted: u64,
-    /// Floor below which registers may be reused at the peer, as last posted, if the peer is a host. `floor_done` is
-    /// the last floor whose write has completed.
+    /// Floor that was last posted to the peer, if the peer is a host. Registers below it may be reused there.
     pub(super) floor_posted: u64,
+    /// Last floor whose write to the peer has completed.
     pub(super) floor_done: u64,
     /// Index of the proof whose write has completed at the peer, so that the proof is intact there, if the peer is a
     /// host.
@@ -121,7 +121,7 @@ impl Stream {
             && self.replay.hosts().iter().all(at)
     }
 
-    /// Restarts the exchange with this peer from what is known to be there.
+    /// Restarts the exchange with this peer from the state that is known to have arrived at the peer.
     pub(super) fn rewind(&mut self, peer: ProcessId) {
         let at = &mut self.at[peer.index()];
         at.posted = self.replay.published_at(peer);

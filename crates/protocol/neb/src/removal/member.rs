@@ -10,7 +10,7 @@ use crate::{Config, Mutant, ProcessSet, mutant};
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error)]
 pub enum Refusal {
     /// The broadcast does not run in mode `all`.
-    #[error("processes are removed in mode `all` only: in mode `quorum` nobody waits for those that have stopped")]
+    #[error("processes are removed in mode `all` only: in mode `quorum` no process waits for those that have stopped")]
     Mode,
     /// This process was removed itself.
     #[error("{0} was removed itself")]
@@ -18,8 +18,8 @@ pub enum Refusal {
     /// This process has promised a later ballot of another operator.
     #[error("another operator is at work (its round is {})", .0.round)]
     Promised(Ballot),
-    /// Processes were removed or fenced that the operator does not name.
-    #[error("the removal of {0} has begun or is over: the operator did not know")]
+    /// Processes that the operator does not name were removed or fenced.
+    #[error("the removal of {0} has begun or is complete, and this operator does not know of it")]
     Others(ProcessSet),
     /// Too few members would remain.
     #[error("{remain} of {members} members would remain: no majority")]
@@ -33,7 +33,7 @@ pub enum Refusal {
     #[error("{0} is not fenced here")]
     NotFenced(ProcessId),
     /// Access could not be revoked.
-    #[error("access cannot be taken away from {peer}: {why}")]
+    #[error("the access of {peer} cannot be revoked: {why}")]
     Access {
         /// The process whose access should be revoked.
         peer: ProcessId,
@@ -41,8 +41,8 @@ pub enum Refusal {
         why: String,
     },
     /// A decided value is not the sender's, or differs from the one that was delivered here. The process that reported
-    /// it lies.
-    #[error("what is to be taken over of {sender} at index {index} is not its value: a member that remains lies")]
+    /// the value lies.
+    #[error("the decided value of {sender} at index {index} is not that sender's: a remaining member lies")]
     Forged {
         /// Sender of the stream.
         sender: ProcessId,

@@ -9,15 +9,15 @@
 //! is not part of this module: [`Node::ask`](crate::Node::ask) answers, simulations call it, and the command uses
 //! sockets.
 //!
-//! 1. *Standing*: the operator asks all processes for their standing, and the members answer. The operator can still
-//!    refuse, before anything has changed.
+//! 1. *Standing*: the operator asks all processes for their standing (last promise, fenced and removed processes), and
+//!    the members answer. The operator can still refuse, before anything has changed.
 //! 2. *Fencing*: the operator chooses a ballot above all that were promised. Each remaining member promises it and
-//!    *fences* the processes to remove. That means: it revokes their access; once that has taken effect it accepts
-//!    everything that they had written, and *freezes* their streams, so that nothing more of them is delivered. Then it
-//!    reports what it holds of these streams.
+//!    *fences* the processes to remove. That means: the member revokes their access. Once the revocation has taken
+//!    effect, it accepts everything that they had written, and *freezes* their streams, so that it delivers no more of
+//!    them. Then it reports which values of these streams it holds.
 //! 3. *Committing*: once all have reported, the end and the content of each stream follow from the reports alone. Each
-//!    remaining member accepts the decision, delivers what it lacks of the streams, and continues without the removed
-//!    processes.
+//!    remaining member accepts the decision, delivers the values of the streams that it lacks, and continues without
+//!    the removed processes.
 //!
 //! For each process a member is in one of the states *member*, *fenced* (and frozen) and *removed* (and decided), and
 //! never returns to an earlier state. A process to remove is also asked to leave. If it receives that request, it
@@ -28,27 +28,27 @@
 //!   accepted. Between the report and the decision no index of the stream has an outcome. So a report stays valid until
 //!   the decision, whichever operator asks again.
 //! - V2: an operator decides only after all processes that remain have promised its ballot. A member accepts only a
-//!   decision of the ballot that it promised last. The processes that remain are a majority of the members before. Of
-//!   two operators one therefore meets the other's promise at a member that remains for both.
+//!   decision of the ballot that it promised last. The processes that remain are a majority of the members before. Two
+//!   operators therefore have a remaining member in common, at which one of them finds the other's promise.
 //! - V3: if a member that remains has accepted a decision about a stream, every later operator finds and reuses it.
-//! - V4: the decision contains everything that a remaining member has delivered of the stream. So nothing of it is
-//!   lost, and all that remain deliver the same of it (B1), in order (B4). Beyond that, the decision continues as long
-//!   as all members that hold a value hold the same one. It therefore also contains what a correct sender is known to
-//!   have written to a majority.
+//! - V4: the decision contains everything that a remaining member has delivered of the stream. So no delivered value is
+//!   lost, and all remaining members deliver the same values of the stream (B1), in order (B4). Beyond these values,
+//!   the decision contains each further index as long as all members that hold a value for it hold the same one. It
+//!   therefore also contains what a correct sender is known to have written to a majority.
 //! - V5: nothing is decided about the streams of processes that remain. Each of them reads all other remaining
 //!   processes before and after the change. Only removed processes need not answer any more (by name:
 //!   [`Replay::remove_member`](crate::Replay)).
 //!
 //! # Crash of the operator
-//! No step is left incomplete: members have promised, fenced or decided, and none of that is undone. The stream of a
-//! fenced process makes no progress until an operator runs the removal again, of the same processes or of more. The new
-//! run reaches the same decision.
+//! Each member has promised, fenced or decided, and never undoes such a step. The stream of a fenced process makes no
+//! progress until an operator runs the removal again, of the same processes or of more. The new run reaches the same
+//! decision.
 //!
 //! # Limits
 //! A removed process should have stopped. If it is alive, it is fenced: it reads from no remaining process and writes
 //! to none. But it may deliver what it had read before, until it receives the request to leave. If a *remaining* sender
-//! lies, that may differ from what the others deliver. Processes that remain must not lie about what they hold of the
-//! removed process's stream, unless values are signed: no member accepts a forged value then.
+//! lies, those deliveries may differ from the others'. Processes that remain must not lie about the values that they
+//! hold of the removed process's stream, unless values are signed: no member accepts a forged value then.
 
 mod member;
 mod operator;
@@ -72,11 +72,11 @@ pub struct Ballot {
 /// Standing of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Standing {
-    /// Last ballot that it promised.
+    /// Last ballot that the member promised.
     pub promised: Ballot,
-    /// Processes that have no access to it any more.
+    /// Processes that no longer have access to the member.
     pub fenced: ProcessSet,
-    /// Processes that are no members any more. All of them are fenced.
+    /// Processes that are no longer members. All of them are fenced.
     pub removed: ProcessSet,
 }
 
@@ -92,10 +92,10 @@ pub enum Holding {
         sender: ProcessId,
         /// Index below which every index has an outcome.
         head: u64,
-        /// Index at which the stream ends because the sender violated the protocol. No value from this index on is
+        /// Index at which the stream ends because the sender violated the protocol. No value at or above this index is
         /// valid.
         ended: Option<u64>,
-        /// Values of the last window that it delivered or holds, by index.
+        /// Values of the last window that the member delivered or holds, by index.
         values: Vec<Kept>,
     },
     /// The end of the stream was decided before.
@@ -150,9 +150,9 @@ pub enum Answer {
     Fencing,
     /// Report of the process.
     Report {
-        /// Ballot that it promised.
+        /// Ballot that the process promised.
         ballot: Ballot,
-        /// Values that it holds, per process to remove.
+        /// Values that the process holds, for each process to remove.
         holdings: Vec<Holding>,
     },
     /// The process continues without the removed ones.

@@ -10,8 +10,8 @@ use super::{Answer, Ask, Ballot, Cut, Holding, Kept, Refusal, Standing};
 use crate::value::content;
 use crate::{Config, Mode, ProcessSet};
 
-/// Reason why processes are not removed. Fenced processes stay fenced. No decision is accepted by some members and
-/// refused to others.
+/// Reason why processes are not removed. Fenced processes stay fenced. No decision is accepted by one member and
+/// refused by another.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RemovalError {
     /// The broadcast does not run in mode `all`.

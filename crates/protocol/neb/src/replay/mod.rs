@@ -94,7 +94,7 @@ pub struct Replay {
     layout: Layout,
     next: u64,
     head: u64,
-    /// Indices by slot.
+    /// State of the indices of the last window, by slot.
     entries: Vec<Entry>,
     /// Index, for each host, below which all registers are complete there.
     published: Vec<u64>,
@@ -102,8 +102,8 @@ pub struct Replay {
     serial: u64,
     /// First of the indices that are never delivered, if there is one.
     ended: Option<u64>,
-    /// Decision of an operator's removal of the sender. No index from [`head`](Replay::head) on then has another
-    /// outcome.
+    /// Operator's decision about the removed sender's stream, if there is one. It determines the outcome of every index
+    /// at or above [`head`](Replay::head).
     fate: Option<Box<Cut>>,
     again: Option<u64>,
 }
@@ -158,8 +158,8 @@ impl Replay {
         self.head
     }
 
-    /// Returns the index at which the stream ends because the sender violated the protocol. Nothing is delivered from
-    /// this index on.
+    /// Returns the index at which the stream ends because the sender violated the protocol. No index at or above it is
+    /// delivered.
     #[must_use]
     pub fn ended(&self) -> Option<u64> {
         self.ended
@@ -213,12 +213,13 @@ impl Replay {
         self.next += 1;
     }
 
-    /// Records that the sender violated the protocol at [`next`](Replay::next). Nothing more of it is accepted.
+    /// Records that the sender violated the protocol at [`next`](Replay::next). No further value of the sender is
+    /// accepted.
     pub fn end(&mut self) {
         self.ended.get_or_insert(self.next);
     }
 
-    /// Returns the snapshot of an index without an outcome, or `None` if there is none.
+    /// Returns the snapshot of an index that has no outcome yet, or `None` if there is no snapshot.
     #[must_use]
     pub fn snapshot(&self, index: u64) -> Option<&[u64]> {
         let known = (self.head..self.next).contains(&index);
@@ -284,8 +285,8 @@ impl Replay {
         self.config.fast_path && self.config.mode != Mode::All && entry.alike.covers(self.others)
     }
 
-    /// Records that a process shows another value. Without signatures that is a conflict; with them only if the sender
-    /// has signed that value.
+    /// Records that a process shows another value. This is a conflict if values are not signed, or if the sender has
+    /// signed that value.
     fn conflict(
         &mut self,
         witness: ProcessId,
@@ -343,7 +344,7 @@ impl Replay {
     /// Records that the caller has acted on the outcome.
     ///
     /// # Panics
-    /// Panics if none was due.
+    /// Panics if no outcome was due.
     pub fn settled(&mut self) {
         if self.again.take().is_some() {
             return;
@@ -358,7 +359,7 @@ impl Replay {
             return;
         }
         assert!(self.next_outcome().is_some(), "no outcome was due");
-        // From here on only the value is needed, to write the register to hosts that lack it.
+        // After this point only the value is needed, to write the register to hosts that lack it.
         let entry = self.entry_mut(self.head);
         (entry.clear, entry.conflict, entry.alike, entry.tracker) = (false, ProcessSet::EMPTY, ProcessSet::EMPTY, 0);
         self.head += 1;

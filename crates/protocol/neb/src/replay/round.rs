@@ -96,8 +96,8 @@ impl Replay {
             return (true, None);
         }
         match seen {
-            // The register was not complete at this host when the floor was read after it. Its owner, if it is correct,
-            // therefore reads after this process has published.
+            // The register was not complete when it was read. If it was torn, the floor that was read afterwards shows
+            // that it was not being reused. Its owner, if correct, therefore reads after this process has published.
             Seen::Empty | Seen::Torn { reusable: Some(false) } => self.entry_mut(index).tracker += 1,
             Seen::Torn { .. } if mutant!(self.config.mutant, TornIsEmpty) => {}
             Seen::Torn { .. } => return (false, None),
@@ -124,7 +124,7 @@ impl Replay {
         self.settle_round();
     }
 
-    /// Ends the round if every process that must answer has.
+    /// Ends the round if every process that must answer has answered.
     pub(super) fn settle_round(&mut self) {
         let Some(round) = &self.round else { return };
         let (lo, hi) = (round.lo, round.hi);

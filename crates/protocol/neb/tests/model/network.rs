@@ -1,8 +1,8 @@
 //! Processes, hosts, and the messages between them.
 //!
 //! A host executes a WRITE as a whole at any time after it was posted, and the WRITEs of one writer in order. The
-//! writer sees the completion at once. That loses no behaviour, because its consequences are separate actions. A READ
-//! is executed at any time after its round began. Process 0 lies.
+//! writer sees the completion at once. This loses no behaviour, because each consequence of the completion is a
+//! separate action. A READ is executed at any time after its round began. Process 0 lies.
 //!
 //! The model leaves out the following, because no violation depends on it:
 //!
@@ -53,11 +53,11 @@ pub(crate) struct State {
     /// `true` for processes that have seen a conflict.
     quit: [bool; MOST],
     up: [bool; MOST],
-    /// `[writer][index]`: the value that it publishes, from 1; 0 is none.
+    /// `[writer][index]`: the value that the writer publishes, from 1; 0 is none.
     published: [[u8; INDICES]; MOST],
-    /// `[host][writer]`: the number of indices whose WRITEs were executed there.
+    /// `[host][writer]`: the number of the writer's indices whose WRITEs were executed at the host.
     executed: [[u8; MOST]; MOST],
-    /// `[process][index]`: the value that it delivered, from 1.
+    /// `[process][index]`: the value that the process delivered, from 1.
     pub(crate) delivered: [[u8; INDICES]; MOST],
     /// `true` if an index was delivered twice, or after a later one.
     disorder: bool,
@@ -127,7 +127,7 @@ impl Broadcast {
         1..self.config.processes
     }
 
-    /// Returns whether the liar's host may also show what was written there.
+    /// Returns whether the liar's host may also show the registers that were written to it.
     fn liar_keeps(&self) -> bool {
         self.config.processes < MOST
     }

@@ -8,17 +8,17 @@
 //!   Only one of the states that are equal up to the order of the processes is searched. Each process is represented in
 //!   its own frame, in which it is the first, and `mirror` is the same site with the two others exchanged. The value
 //!   that is published first for an index is 1.
-//! - **Late taking.** A value that a process takes from the liar has no effect outside before its first WRITE is
-//!   executed somewhere. Inside the process nothing can happen in between, because registers are read only for
-//!   published indices, and the index before in the slot was settled. The value is therefore taken right before that
-//!   execution, or never, which equals not taking it.
-//! - **Immediate answers of the liar's host.** It shows empty registers and only counts towards quorums. The effects of
-//!   a completed round on a process can also happen later.
+//! - **Late taking.** A value that a process takes from the liar has no effect on other processes before the first
+//!   WRITE of that value's register is executed at a host. Inside the process nothing can happen in between, because
+//!   registers are read only for published indices, and the index that used the slot before was settled. The value is
+//!   therefore taken right before that execution, or never, which equals not taking it.
+//! - **Immediate answers of the liar's host.** The host shows empty registers and only counts towards quorums. The
+//!   effects of a completed round on a process can also happen later.
 //! - **Finished processes.** A process that has seen a conflict, or settled the last index, never delivers again. Only
 //!   its deliveries and the execution of its WRITEs matter.
 //!
-//! A crash is a process and a host that do nothing more, and every such order is searched. A suspicion changes nothing
-//! in a site, which is asserted for each site.
+//! A crash equals an order in which a process and its host do nothing more, and every such order is searched. A
+//! suspicion changes nothing in a site, which is asserted for each site.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -223,9 +223,9 @@ impl Sites {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct State {
     sites: [u32; CORRECT],
-    /// `[writer][index]`, from 1.
+    /// `[writer][index]`: the value that the writer publishes, from 1; 0 is none.
     published: [[u8; INDICES]; CORRECT],
-    /// `[host][writer]`, in indices.
+    /// `[host][writer]`: the number of the writer's indices whose WRITEs were executed at the host.
     executed: [[u8; CORRECT]; CORRECT],
 }
 

@@ -1,6 +1,7 @@
 //! Two concurrent operators that name different processes: every order of their requests, lost answers, and operators
-//! that stop at any point. Answers are lost of one of the three equivalent members, and of the member that only the
-//! first operator keeps. All members that remain for an operator decide the same about each stream.
+//! that stop at any point. Only answers of two members are lost: of one of the three equivalent members, and of the
+//! member that only the first operator keeps. All members that remain for an operator decide the same about each
+//! stream.
 
 use stateright::{Checker, Model, Property};
 use stentor_neb::Config;
@@ -83,7 +84,7 @@ impl Model for Two {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::<Self>::always("agreement", |_, state| {
-                // Process 3 may be removed itself. Decisions that it accepted before do not count then.
+                // Process 3 may be removed, too. The decisions that it accepted before do not count in that case.
                 let gone = state.members[..3].iter().any(|member| {
                     !member.seat.standing().removed.is_empty() && { member.seat.standing().removed.contains(id(3)) }
                 });

@@ -48,7 +48,7 @@ fn value_delivered_by_one_is_delivered_by_all() {
 }
 
 #[test]
-fn value_held_by_one_is_kept_but_nothing_behind_a_gap() {
+fn value_held_by_one_is_kept_but_nothing_after_a_gap() {
     let cut = decided(&[frozen(3, 1, &[(0, 7)]), frozen(3, 0, &[(0, 7), (1, 8), (3, 9)]), frozen(3, 0, &[])]).unwrap();
     assert_eq!(cut, Cut { sender: id(3), upto: 2, values: vec![value(0, 7), value(1, 8)] });
 }

@@ -1,4 +1,5 @@
-//! Invalid input. It is refused by name, the process that sent it is not trusted any more, and all others continue.
+//! Tests with invalid input: the receivers refuse it with a named reason, no longer trust the process that sent it, and
+//! continue with all others.
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, World};
@@ -10,7 +11,7 @@ const EACH: u64 = 20;
 const BYTES: usize = 12;
 /// The process that sends the invalid input.
 const BAD: u16 = 3;
-/// One of this many indices of a liar is invalid.
+/// One in this many indices of a liar is invalid.
 const EVERY: u64 = 4;
 
 /// Returns a configuration of four processes, of which one may lie. A payload that is longer than agreed still fits
@@ -126,7 +127,7 @@ fn too_long_sealed_value_ends_its_senders_stream() {
         let lies = Lies { too_long: true, ..Lies::default() };
         let refused = unharmed(&beside(&config, seed, |world| liar(world, config, lies, seed)), EVERY - 1);
         let bytes = if signed { 120 } else { 56 };
-        let why = format!("a value of {bytes} bytes whose header says 25 of payload; at most 24 are agreed on");
+        let why = format!("a value of {bytes} bytes whose header states a payload of 25; at most 24 are agreed on");
         assert_eq!(refused, vec![why; 3]);
     }
 }
@@ -136,7 +137,7 @@ fn sender_with_a_larger_payload_limit_is_refused() {
     let config = four(false);
     let generous = Config { payload_bytes: 32, ..config };
     let refused = unharmed(&beside(&config, 1, |world| strange(world, generous, SALT, None)), 0);
-    assert_eq!(refused, ["a value of 56 bytes whose header says 32 of payload; at most 24 are agreed on"; 3]);
+    assert_eq!(refused, ["a value of 56 bytes whose header states a payload of 32; at most 24 are agreed on"; 3]);
 }
 
 #[test]

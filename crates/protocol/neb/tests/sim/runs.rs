@@ -46,7 +46,7 @@ fn modes() -> Vec<Config> {
 }
 
 #[test]
-fn on_an_adversarial_network() {
+fn everything_is_delivered_on_an_adversarial_network() {
     for config in modes() {
         for seed in 0..3 {
             // Inline and staged payloads.
@@ -58,7 +58,7 @@ fn on_an_adversarial_network() {
 }
 
 #[test]
-fn on_a_network_that_does_not_order_writes() {
+fn everything_is_delivered_on_a_network_that_does_not_order_writes() {
     for config in modes() {
         everything_is_delivered(&config, 1, NetworkModel::unordered(), 24);
     }

@@ -26,7 +26,7 @@ fn delivered(process: &Process, sender: u16) -> Vec<(u64, u64, Vec<u8>)> {
     process.told.iter().filter_map(of_sender).collect()
 }
 
-/// Runs until the processes that are `alive` have `each` broadcasts of each other, and checks these.
+/// Runs until each process in `alive` has `each` broadcasts of every other one of them, and checks these broadcasts.
 fn run(
     config: &Config,
     seed: u64,
@@ -140,7 +140,7 @@ fn crashed_member_delays_no_other_before_its_sets_break() {
     assert_eq!(world.set_counts().breaks, 0);
 }
 
-/// A sender, and processes whose NICs work while they are idle, so that no process frees anything.
+/// A sender, or a process that does nothing while its NIC works. Such a process frees no index.
 enum Beside {
     Sender(Process),
     Idle(Node<SimFabric>),
