@@ -17,7 +17,7 @@ pub struct Audit {
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum AuditError {
     /// The epoch is not between 1 and 2^46 - 1.
-    #[error("epoch {epoch} is not one: they are numbered from 1 to 2^46 - 1")]
+    #[error("{epoch} is not an epoch: epochs are numbered from 1 to 2^46 - 1")]
     NotAnEpoch {
         /// Epoch of the change.
         epoch: u64,
@@ -32,7 +32,7 @@ pub enum AuditError {
     },
     /// Rule 1: a pair is repeated although no [`Change::Pending`] directly precedes it, or in the stream of the process
     /// that it names.
-    #[error("({}, {}) came again: only another's reign may, after a doubt", again.0, again.1)]
+    #[error("({}, {}) is repeated: only a pair of another process may be, after `Pending`", again.0, again.1)]
     Again {
         /// The repeated pair.
         again: (u64, ProcessId),
@@ -50,7 +50,7 @@ pub enum AuditError {
         epoch: u64,
     },
     /// Two consecutive changes are `Pending`.
-    #[error("pending comes twice in a row")]
+    #[error("two consecutive changes are `Pending`")]
     PendingTwice,
 }
 

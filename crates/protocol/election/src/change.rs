@@ -44,7 +44,7 @@ pub trait Election {
     /// Returns the next change, or `None` if there is no further one. Callers poll until `None`. It never blocks.
     ///
     /// `now` is the time since some origin, which is the same for all calls. It should not decrease, but an
-    /// implementation tolerates it if it does.
+    /// implementation tolerates a decrease.
     fn poll(&mut self, now: Duration) -> Option<Change>;
 
     /// Asks to hand leadership to another member without waiting for a timeout, for example for maintenance. On success
@@ -55,8 +55,8 @@ pub trait Election {
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError>;
 
     /// Reports a ballot (epoch, process) of another reign that the protocol has met. Epochs that this process announces
-    /// for itself afterwards are larger. If it leads under a smaller pair, it announces itself again, so the ballot of
-    /// the process's present reign must never be passed.
+    /// for itself afterwards are larger. If this process leads under a smaller pair, it announces itself again, so the
+    /// ballot of the process's present reign must never be passed.
     fn witness(&mut self, epoch: u64, process: ProcessId);
 }
 
@@ -95,6 +95,6 @@ pub enum HandOverError {
         process: ProcessId,
     },
     /// This election has no way to name a successor.
-    #[error("this election cannot be told whom to name")]
+    #[error("this election has no way to name a successor")]
     Unsupported,
 }

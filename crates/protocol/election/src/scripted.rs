@@ -7,7 +7,8 @@ use stentor_fabric::{ProcessId, SplitMix64};
 
 use crate::{Change, Election, HandOverError};
 
-/// Reports each change of a script at its time. It does not enforce the rules of the stream.
+/// An election that reports each change of a script at the time of that change. It does not enforce the rules of the
+/// stream.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
     script: VecDeque<(Duration, Change)>,
@@ -49,9 +50,9 @@ impl Election for Scripted {
     }
 }
 
-/// Changes its leader every period, independently at each process. It names two leaders at once, none, crashed ones,
-/// and the polling process itself. It keeps the rules of the stream, so any failure under it is the protocol's.
-/// [`settling`](Flapping::settling) makes it name one leader after a given time.
+/// An election that changes its leader every period, independently at each process. It names two leaders at once, none,
+/// crashed ones, and the polling process itself. It keeps the rules of the stream, so any failure under it is the
+/// protocol's. [`settling`](Flapping::settling) makes it name one leader after a given time.
 ///
 /// The seed decides everything: the same arguments and times of polls produce the same stream.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ impl Flapping {
         }
     }
 
-    /// Names `leader` for ever, from the first poll at or after `at` on.
+    /// Makes the election name `leader` for ever, beginning with the first poll at or after `at`.
     #[must_use]
     pub fn settling(mut self, at: Duration, leader: ProcessId) -> Self {
         self.settle = Some((at, leader));

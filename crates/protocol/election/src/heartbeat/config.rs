@@ -114,10 +114,10 @@ pub enum HeartbeatError {
         process: ProcessId,
     },
     /// The life is 0, the number of a process that has not started.
-    #[error("incarnation 0: they are numbered from 1")]
+    #[error("incarnation 0: incarnations are numbered from 1")]
     Incarnation,
     /// The interval is 0.
-    #[error("the interval is 0: say how often the process polls, a microsecond for instance")]
+    #[error("the interval is 0: set how often the process polls, for example every microsecond")]
     Interval,
     /// The shortest timeout spans too few intervals, so any short delay would cause a suspicion.
     #[error(

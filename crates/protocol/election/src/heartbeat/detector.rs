@@ -244,8 +244,8 @@ impl Detector {
 
     /// Reports that the operating system has announced the death of the process. If beats follow nevertheless, three of
     /// them restore trust. The process's claim is invalid at once, unless its silence exceeds the longest timeout. In
-    /// that case it was cut off from this process, and the connection may have been reset only when the cut ended. It
-    /// may then be alive for other members.
+    /// that case the process was cut off from this one, and the connection may have been reset only when the cut ended.
+    /// The process may then be alive for other members.
     pub(crate) fn died(&mut self, now: u64, bounds: &Bounds) {
         self.dead |= now.saturating_sub(self.moved) <= bounds.max;
         if self.life != Life::Suspected {

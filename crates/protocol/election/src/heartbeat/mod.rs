@@ -6,8 +6,8 @@
 //!   member reads, also between two processes that cannot read each other.
 //! - **Own epochs.** A process leads only under epochs that it has chosen itself, each larger than every claim that it
 //!   had read by then. If a claim names the process and is not the process's own (it was nominated, or it led in an
-//!   earlier life), the process answers with a larger claim and never adopts that one. The pair (epoch, process) is
-//!   therefore unique, unless no remaining member remembers it. A process with stable storage passes
+//!   earlier life), the process answers with a larger claim and never adopts the claim that named it. The pair (epoch,
+//!   process) is therefore unique, unless no remaining member remembers it. A process with stable storage passes
 //!   [`HeartbeatConfig::floor`] to exclude that.
 //! - **Stable leaders.** A leader is replaced when it is doubted, not when a better candidate returns. The first member
 //!   in order that is alive and willing claims leadership.
@@ -52,7 +52,8 @@
 //!    reading. It publishes that it sees the leader exactly as long as it does not suspect it.
 //! 3. The members that doubt a leader which is connected to a majority are therefore a minority. So invariant 1 and the
 //!    count of doubts never depose such a leader, whichever members cannot read it, and however often their links break
-//!    and recover. A false report of its death deposes it once, if its beats were read here until then.
+//!    and recover. A false report of the leader's death deposes it once, if the member that receives the report has
+//!    read the leader's beats until then.
 //!
 //! ## Why exactly one leader remains
 //! Assume that the graph stays unchanged and that some process is connected to a majority. After a few readings, all
@@ -147,7 +148,7 @@ pub struct Heartbeat {
     /// `true` if enough members doubt the claim.
     open: bool,
     /// Polled time since which enough members doubt the claim and this process reaches a majority. `None` if one of the
-    /// conditions does not hold.
+    /// two conditions is not met.
     ready_since: Option<u64>,
     told: Option<decide::View>,
     changes: VecDeque<Change>,
@@ -231,7 +232,7 @@ impl Heartbeat {
 
     /// Reports that the connection with a member broke. This can save the timeout, but it proves nothing. The member is
     /// suspected at once, unless its beats followed such a report not long ago. In that case a few intervals of silence
-    /// must confirm it.
+    /// must confirm the report.
     pub fn unreachable(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.detector.unreachable(self.now, &self.bounds);
@@ -280,9 +281,9 @@ impl Heartbeat {
         self.reached_mask().count_ones() as usize
     }
 
-    /// Sets whether this process is willing to lead. A process is not while it catches up, and before it is stopped. A
-    /// leader that is no longer willing is replaced like one that is doubted, if there is another candidate. Initially
-    /// `true`.
+    /// Sets whether this process is willing to lead. A process is not willing to lead while it catches up, and before
+    /// it is stopped. A leader that is no longer willing is replaced like one that is doubted, if there is another
+    /// candidate. Initially `true`.
     pub fn stand(&mut self, stands: bool) {
         self.stands = stands;
     }
@@ -299,8 +300,8 @@ impl Heartbeat {
         self.peers.iter().find(|peer| peer.process == process).map(|peer| peer.detector.life)
     }
 
-    /// Returns whether another member was willing to lead when its beat was last read. False if the process is not a
-    /// member or was never read.
+    /// Returns whether another member was willing to lead when its beat was last read. Returns `false` if the process
+    /// is not a member or was never read.
     #[must_use]
     pub fn stands(&self, process: ProcessId) -> bool {
         self.peers.iter().any(|peer| peer.process == process && peer.stands && peer.detector.life != Life::Unheard)
@@ -334,8 +335,8 @@ impl Election for Heartbeat {
         self.changes.pop_front()
     }
 
-    /// The leader nominates the other member, which claims leadership as soon as it reads that. If it never does, it is
-    /// doubted or skipped like any candidate.
+    /// Nominates the other member, which claims leadership as soon as it reads the nomination. If it never claims
+    /// leadership, it is doubted or skipped like any candidate.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
         if !self.leads() {
             return Err(HandOverError::NotLeader);

@@ -10,7 +10,7 @@ const LONGEST_PAUSE: u64 = 8;
 /// leader never reaches a majority for the longest timeout without interruption.
 const FREE_RETURNS: u32 = 2;
 
-/// Contact of this process to a majority.
+/// Contact of this process with a majority.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reach {
     /// `true` if this process led, reached no majority and resigned, and no process has claimed leadership since.

@@ -169,7 +169,7 @@ fn every_directed_graph_of_three_ends_with_one_leader() {
     all(3, &both, true);
 }
 
-/// Five members that are connected to the third alone, with every first leader.
+/// Runs five members, four of which are linked only to the third one, with every first leader.
 pub(crate) fn hub(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 2), (1, 2), (3, 2), (4, 2)]);
     for leader in 0..5 {
@@ -180,7 +180,7 @@ pub(crate) fn hub(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// A ring of five, in which every member is connected to a majority: the leader stays.
+/// Runs a ring of five, in which every member is connected to a majority, so the leader stays.
 pub(crate) fn ring(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
     for leader in 0..5 {
@@ -190,7 +190,7 @@ pub(crate) fn ring(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// Chains of five and of three.
+/// Runs chains of three and of five members.
 pub(crate) fn chain(mutant: Mutant) -> Result<(), String> {
     for members in [3, 5] {
         let edges: Vec<_> = (1..members).map(|n| (n - 1, n)).collect();
@@ -202,8 +202,8 @@ pub(crate) fn chain(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// Two of five have crashed and the others form a chain. The member in the middle sees the leader at the end, so it
-/// does not doubt it by itself. It can become leader only because the leader resigns.
+/// Two of five have crashed and the others form a chain. The member in the middle sees the leader at the end of the
+/// chain, so it does not doubt that leader by itself. It can become leader only because that leader resigns.
 pub(crate) fn end_of_a_chain(mutant: Mutant) -> Result<(), String> {
     let graph = of_edges(5, &[(0, 1), (1, 2)]);
     for leader in [0, 2] {
@@ -213,8 +213,8 @@ pub(crate) fn end_of_a_chain(mutant: Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// The leader reads every member and no member reads it, or the reverse. Or it reads a majority, one of which does not
-/// read it.
+/// The leader reads every member and no member reads it, or the reverse. In the last graph it reads a majority, one
+/// member of which does not read it.
 pub(crate) fn one_way(mutant: Mutant) -> Result<(), String> {
     for members in [3, 5] {
         for hears in [true, false] {

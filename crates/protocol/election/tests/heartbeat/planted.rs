@@ -40,7 +40,7 @@ fn every_scenario_holds() {
 #[test]
 fn every_mutant_is_found_by_its_scenario() {
     let finder = |mutant: Mutant| match mutant {
-        Mutant::None => unreachable!("it is no bug"),
+        Mutant::None => unreachable!("`None` is not a mutant"),
         Mutant::StallSuspects => "own stall",
         Mutant::OnlyGrowingCounters => "restarted counters",
         Mutant::TrustedAtOnce => "returning beats",

@@ -1,5 +1,5 @@
-//! Random faults, then a calm period: one leader remains, and no stream breaks a rule. With regular readings nothing
-//! changes at all.
+//! Random faults, then a calm period: one leader remains, and no stream breaks a rule. As long as readings are regular,
+//! leadership does not change.
 
 use proptest::prelude::*;
 use stentor_election::{Beat, Election, Mutant};

@@ -68,7 +68,7 @@ pub(crate) fn returning_beats(mutant: Mutant) -> Result<(), String> {
     world.stop_for(0, u64::MAX / 2);
     world.run(200);
     ensure(world.leader(4).map(|l| l.1) == Some(ProcessId(1)), || format!("{:?}", world.leader(4)))?;
-    // p1 crashes. p0 shows a single beat just before that is detected.
+    // p1 crashes. p0 publishes a single beat just before that crash is detected.
     world.crash(1);
     world.run(2);
     world.stop_for(0, 0);
