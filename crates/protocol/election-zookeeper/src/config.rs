@@ -71,9 +71,9 @@ impl ZookeeperConfig {
 
 fn check_server(server: &str) -> Result<(), &'static str> {
     if server.contains(['/', ',']) || server.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err("one address and nothing else: no scheme, no path, no list");
+        return Err("it must be one address, without scheme, path or list");
     }
-    let (host, port) = server.rsplit_once(':').ok_or("the port is missing, as 2181")?;
+    let (host, port) = server.rsplit_once(':').ok_or("the port is missing, for example 2181")?;
     let bracketed = host.starts_with('[') && host.ends_with(']') && host.len() > 2;
     if host.is_empty() || (host.contains([':', '[', ']']) && !bracketed) {
         return Err("the host is missing, or an IPv6 address without brackets");
@@ -97,10 +97,10 @@ fn check_name(name: &str) -> Result<(), &'static str> {
         return Err("every name in it must have 1 to 128 bytes, without '/' at the end");
     }
     if name == "." || name == ".." {
-        return Err("'.' and '..' are not possible");
+        return Err("'.' and '..' are not permitted");
     }
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) {
-        return Err("only letters, digits, '.', '_' and '-' are possible in a name");
+        return Err("only letters, digits, '.', '_' and '-' are permitted in a name");
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ pub enum ConfigError {
         process: ProcessId,
     },
     /// The configuration names no server.
-    #[error("no ZooKeeper server is named: give at least one, as 127.0.0.1:2181")]
+    #[error("no ZooKeeper server is named: name at least one, for example 127.0.0.1:2181")]
     NoServers,
     /// A server's address is malformed.
     #[error("ZooKeeper server {server:?}: {why}")]

@@ -46,20 +46,20 @@ fn examine(server: &str) -> String {
 fn converse(mut stream: TcpStream) -> String {
     let ready = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
     if let Err(error) = ready.and_then(|()| stream.write_all(&request())) {
-        return format!("hangs up ({error}): is that a ZooKeeper?");
+        return format!("closes the connection ({error}): is it a ZooKeeper server?");
     }
     let mut length = [0; 4];
     match stream.read_exact(&mut length) {
         Ok(()) => {}
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            return "accepts connections and is silent: it is overloaded, stopped, or no ZooKeeper".into();
+            return "accepts connections and is silent: it is overloaded, stopped, or no ZooKeeper server".into();
         }
-        Err(_) => return "hangs up: it serves nobody at present (no quorum?), or is no ZooKeeper".into(),
+        Err(_) => return "closes the connection: it has no quorum, or is no ZooKeeper server".into(),
     }
     // The response to a session request has 36 bytes, or 37 from servers that support the read-only mode.
     match u32::from_be_bytes(length) {
-        36 | 37 => "answers, but gave no session in time: is it overloaded?".into(),
-        _ => format!("answers nonsense (it begins with {length:02x?}): is that a ZooKeeper?"),
+        36 | 37 => "answers, but granted no session in time: is it overloaded?".into(),
+        _ => format!("sends an unknown answer (it begins with {length:02x?}): is it a ZooKeeper server?"),
     }
 }
 

@@ -76,8 +76,8 @@ impl Election for ZookeeperElection {
         Some(change)
     }
 
-    /// The leader leaves its place and names the other process as preferred, which was in the line when it was last
-    /// read. If that process has left meanwhile, the next one in line leads.
+    /// Makes the leader leave the line and name `to` as the preferred successor. `to` must have been in the line when
+    /// the line was last read. If `to` has left meanwhile, the next process in line leads.
     fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
         if !self.leading {
             return Err(HandOverError::NotLeader);

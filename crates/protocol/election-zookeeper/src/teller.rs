@@ -1,4 +1,4 @@
-//! Sends changes to the owner in a stream that keeps the rules, whatever the ensemble contains.
+//! Sends changes to the owner. The stream keeps the rules of elections, whatever the ensemble contains.
 
 use std::sync::mpsc::Sender;
 
@@ -82,7 +82,7 @@ impl Teller {
 
     fn tell(&mut self, change: Change) {
         self.last = Some(change);
-        // The receiver is gone while the election is being dropped.
+        // The receiver no longer exists while the election is being dropped.
         let _ = self.changes.send(change);
     }
 }

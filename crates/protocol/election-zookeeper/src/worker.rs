@@ -90,7 +90,7 @@ impl Worker {
                 let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
                 self.shared.status(|status| status.panics += 1);
                 self.report(format!(
-                    "the ZooKeeper client panicked on what {} sent ({text}): is that a ZooKeeper?",
+                    "the ZooKeeper client panicked on data from {} ({text}): is it a ZooKeeper server?",
                     self.config.servers.join(" or ")
                 ));
                 self.teller.pending();

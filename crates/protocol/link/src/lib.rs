@@ -36,8 +36,8 @@
 //! A completion is stale if its request was posted for an earlier connection than the present one ([`Link::number`]
 //! returns `None`).
 //!
-//! - A stale *success* or receive is ignored. It contains no news: when a connection ends, everything posted on it is
-//!   done, and its receives are posted again.
+//! - A stale *success* or receive is ignored. It contains no information: when a connection ends, everything posted on
+//!   it is done, and its receives are posted again.
 //! - A *failure*, stale or not, only shows that some connection of the link broke. The state of the queue pair shows
 //!   whether that is the present one ([`Links::check`]).
 //! - A protocol that needs every completion of a connection polls until none is left before it lets the connection end.

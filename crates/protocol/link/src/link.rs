@@ -4,12 +4,12 @@ use stentor_fabric::{
     ConnectError, Fabric, ProcessId, QpConfig, QpId, QpState, RemoteSpan, SendQueue, Service, Source, Verb, WorkRequest,
 };
 
-/// Number of id bits below the connection. The remaining 12 bits distinguish a connection from earlier ones. The fabric
-/// keeps completions of at most the last earlier one.
+/// Number of bits of a work request's id that hold the number of the request. The remaining 12 bits distinguish a
+/// connection from earlier ones. The fabric keeps completions of at most the last earlier one.
 const NUMBER_BITS: u32 = 52;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
-/// Determines what may be posted; see the [crate's documentation](crate).
+/// State of a link, which determines what may be posted; see the [crate's documentation](crate).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Down,

@@ -1,8 +1,8 @@
 //! Purposes of all regions. A region is identified by its owner, its writer and its purpose, so both processes must use
 //! the same numbers, and none may change.
 //!
-//! One fabric carries one protocol, or a channel beside it. Within each protocol all numbers differ, as the test
-//! checks.
+//! One fabric carries one protocol, possibly with a channel in addition. Within each protocol all numbers differ, as
+//! the test checks.
 
 use stentor_fabric::{ProcessId, Purpose};
 
@@ -28,7 +28,7 @@ pub const NEB_BROADCAST: Purpose = Purpose(32);
 pub const NEB_CONTROL: Purpose = Purpose(33);
 /// Neb: memory from which this process posts.
 pub const NEB_STAGING: Purpose = Purpose(34);
-/// Channel: the first of its purposes, of which each peer has two, unless the configuration names another first one.
+/// Channel: first purpose, unless the configuration names another one. Each peer has two purposes.
 pub const CHANNEL_FIRST: Purpose = Purpose(4000);
 
 /// Multicast: memory from which this process posts records that are too long for inline data. `ring` distinguishes the

@@ -48,7 +48,7 @@ impl Session<'_> {
         let mut writes = self.client.new_multi_writer();
         writes.add_set_data(&self.path, data.as_bytes(), Some(version)).map_err(|error| Self::refused(&error))?;
         writes.add_set_data(&path, data.as_bytes(), None).map_err(|error| Self::refused(&error))?;
-        self.commit(&format!("cannot come forward at {}", self.path), writes).await?;
+        self.commit(&format!("cannot claim leadership at {}", self.path), writes).await?;
         self.claimed = Some(epoch);
         self.worker.teller.leader(epoch, self.worker.config.me);
         Ok(())

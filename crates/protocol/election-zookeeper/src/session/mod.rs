@@ -96,7 +96,7 @@ impl<'a> Session<'a> {
                 self.step_down();
             }
             if self.heard_at.elapsed() > self.timeout * 4 {
-                return Some(format!("nothing was answered for {:?}: a new session", self.heard_at.elapsed()));
+                return Some(format!("no answer for {:?}: opens a new session", self.heard_at.elapsed()));
             }
             let begun = Instant::now();
             let wait = match self.round().await {
@@ -210,7 +210,7 @@ impl<'a> Session<'a> {
                     SessionState::Disconnected | SessionState::ConnectedReadOnly => {
                         self.worker.report(format!("no connection to {}", self.worker.config.servers.join(" or ")));
                     }
-                    ended => return Err(format!("the session has ended ({ended}): a new one")),
+                    ended => return Err(format!("the session has ended ({ended}): opens a new one")),
                 },
                 command = self.worker.commands.recv() => {
                     match command {

@@ -6,9 +6,9 @@ use super::{Fault, Mine, Session};
 use crate::line::{Place, prefix};
 
 impl Session<'_> {
-    /// Returns this process's index in the line. Removes nodes with its name that are not this session's, because they
-    /// are from an earlier life, and removes all of them if it is not willing to lead. Creates a node if it has none
-    /// and is willing.
+    /// Returns this process's index in the line. Removes nodes that have this process's name but are from an earlier
+    /// life. If the process is not willing to lead, removes this session's node, too. If the process is willing and has
+    /// no node, creates one.
     pub(super) async fn find_own(&mut self, line: &[Place]) -> Result<Option<usize>, Fault> {
         let stands = self.worker.owner_polls(self.timeout) && self.worker.stands;
         let me = self.worker.config.me;
@@ -35,7 +35,8 @@ impl Session<'_> {
         Ok(own)
     }
 
-    /// Returns whether a node is this session's, by its owner and creation. The server is asked once per connection.
+    /// Returns whether this session created a node, according to the node's owner and creation id. Asks the server once
+    /// per connection.
     async fn is_mine(&mut self, place: &Place) -> Result<bool, Fault> {
         let known = self.mine.as_ref().is_some_and(|mine| mine.name == place.name);
         if known && self.verified {

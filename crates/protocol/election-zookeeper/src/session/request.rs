@@ -23,7 +23,7 @@ impl Session<'_> {
                 Err(Fault::Ended(format!("{what}: {error}")))
             }
             Ok(Err(Error::NoAuth)) => {
-                Err(Fault::Failed(format!("{what}: not allowed: give everybody the rights to it")))
+                Err(Fault::Failed(format!("{what}: not permitted: grant every client all rights to this node")))
             }
             Ok(Err(error)) => Err(Fault::Failed(format!("{what}: {error}"))),
             Err(_) => Err(Fault::Failed(format!("{what}: no answer within {limit:?}"))),
@@ -68,7 +68,7 @@ impl Session<'_> {
     /// Returns the epoch in the node at `path`.
     pub(super) async fn claim_in(&self, path: &str) -> Result<u64, Fault> {
         let (data, _) = self.ask(&format!("cannot read {path}"), self.client.get_data(path)).await?;
-        claimed(&data).ok_or_else(|| Fault::Failed(format!("{path} holds no epoch: who else writes there?")))
+        claimed(&data).ok_or_else(|| Fault::Failed(format!("{path} holds no epoch: does another program write there?")))
     }
 
     /// Watches a node instead of the present one. Sends no request if that node is already watched.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::candidate::{Candidate, Group, config};
 use crate::zookeeper::{Zookeeper, free_port};
 
-/// A server that handles each connection in a way of its own.
+/// A server that handles each connection with the function that the test supplies.
 struct Impostor {
     port: u16,
     over: Arc<AtomicBool>,
@@ -150,7 +150,7 @@ fn impostor_that_refuses_connections() {
 #[test]
 fn impostor_that_answers_nonsense() {
     let impostor = Impostor::start(chatter);
-    sees_through(impostor.port, Some(impostor), &["answers nonsense"]);
+    sees_through(impostor.port, Some(impostor), &["sends an unknown answer"]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn impostor_that_is_silent() {
 #[test]
 fn impostor_that_hangs_up() {
     let impostor = Impostor::start(hang_up);
-    sees_through(impostor.port, Some(impostor), &["hangs up"]);
+    sees_through(impostor.port, Some(impostor), &["closes the connection"]);
 }
 
 #[test]
