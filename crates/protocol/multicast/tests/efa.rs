@@ -1,6 +1,6 @@
 //! The multicast with the guarantees of EFA: writes and completions in any order, and every request takes an entry in
-//! the completion queue. Single cache lines are inline, as with a fabric that copies them while posting: a fabric
-//! without that is refused.
+//! the completion queue. Single cache lines are inline, as with a fabric that copies them while posting. The multicast
+//! refuses a fabric that does not copy them.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -194,7 +194,7 @@ fn every_property_holds_with_the_guarantees_of_efa() {
 }
 
 #[test]
-fn a_completion_queue_that_overruns_ends_it() {
+fn completion_queue_overrun_ends_the_run() {
     // 16 receives for each of five other processes, and two more entries.
     let (bad, _) = violated(2, |seed| efa(seed, u32::MAX, 5 * 16 + 2));
     assert!(bad.len() == 2 && bad.iter().all(|(_, violated)| *violated == ["stuck", "overrun"]), "{bad:?}");

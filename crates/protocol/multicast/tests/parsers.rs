@@ -1,5 +1,5 @@
 //! Arbitrary input from other processes is parsed and processed without panic. Each test has 256 cases;
-//! `PROPTEST_CASES` asks for more. (Coverage-guided fuzzing needs a nightly compiler and is not set up.)
+//! `PROPTEST_CASES` sets another number. (Coverage-guided fuzzing needs a nightly compiler and is not set up.)
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -280,12 +280,12 @@ impl Effects for Sink {
     fn restore(&mut self, _: u64) {}
 }
 
-/// One input of a member. It is about one of the next messages and sound except for the junk.
+/// One input of a member. It concerns one of the next messages, and is valid except for `junk`.
 #[derive(Clone, Debug)]
 struct Input {
     /// 0: a client's message; 1 to 5: an item; 6: the member orders a time entry.
     kind: u8,
-    /// The client; clients from 2 on are those of groups, whose messages are time entries.
+    /// The client. Clients with the number 2 and above are those of groups, whose messages are time entries.
     client: u16,
     /// Offset from the first slot that is not free.
     ahead: u64,
@@ -352,8 +352,8 @@ impl Victim {
         (from, Owned { kind: input.kind - 1, head, position, counter: self.counter + 1, ballot, time, times })
     }
 
-    /// Inputs this as a node would: decoded, and stream entries only when the body is held. Returns `None` if it did
-    /// not reach the state machine, otherwise whether it was accepted.
+    /// Passes an input to the member as a node would: decoded, and a stream entry only if its body is held. Returns
+    /// `None` if the input did not reach the state machine, otherwise whether it was accepted.
     fn give(&mut self, input: &Input) -> Option<bool> {
         if input.kind == 0 {
             return self.message(input);

@@ -1,29 +1,29 @@
-//! A message in flight to a group that is reset: a protocol of its own, searched exhaustively. The code is in
-//! `replica/words.rs` and `replica/settling.rs`.
+//! The protocol for a message in flight to a group that is reset, as a separate model that is searched exhaustively.
+//! The code is in `replica/words.rs` and `replica/settling.rs`.
 //!
 //! A message is addressed to a group that lost its memory and was reset, and to two others, the *survivors*. The lost
-//! group has acknowledged it at the vector V, and these acknowledgements are unread anywhere, or lost; a member of a
-//! survivor may have delivered the message on them. The new incarnation of the lost group knows nothing of the message,
-//! and learns that it is refused. The second survivor may lose its memory in turn.
+//! group has acknowledged it at the vector V. No process has read these acknowledgements yet, or they are lost; a
+//! member of a survivor may have delivered the message because of them. The new incarnation of the lost group knows
+//! nothing of the message, and learns that it is refused. The second survivor may lose its memory in turn.
 //!
 //! # The rules
 //! 1. *No-op.* A leader whose stream has no vector of the message may fill its slot with a no-op, which is settled when
 //!    a majority has processed it in its ballot. No vector follows it. Then the group notifies the others that the
 //!    message is refused.
-//! 2. *Word.* A leader that learns that a group was reset appends the word of that. The word is in force when a
-//!    majority has processed it in its ballot.
+//! 2. *Word.* A leader that learns that a group was reset appends an entry with this information, the *word*. The word
+//!    is in force when a majority has processed it in its ballot.
 //! 3. A leader that learns that the message is refused fills its slot even if it has the vector; but not after the word
 //!    that the refusing group was reset.
-//! 4. *Quorum.* A member delivers when, for V, a majority has acknowledged of every destination group whose word is not
-//!    in force at that member.
+//! 4. *Quorum.* A member delivers when a majority has acknowledged V in every destination group whose word is not in
+//!    force at that member.
 //!
 //! # Why that is enough
 //! If a survivor's no-op is settled in ballot b, no majority of that survivor acknowledges V in any ballot c: for c < b
 //! the state of b would have the vector; for c = b there is one stream; for c > b the state of c has the no-op. So the
 //! quorum and the no-op of one survivor exclude each other, and with them the deliveries by that quorum and the no-ops
-//! of the others that follow from it. If a survivor that refused is reset, another one may have filled its slot because
-//! of that, or may be delivering without it. The word decides which, because no-op and word are in one order, and both
-//! count only when a majority has them.
+//! of the others that follow from it. If a survivor that refused is reset, another survivor may have filled its slot
+//! because of the refusal, or may be delivering without the reset survivor. The word decides which, because no-op and
+//! word are in one order, and both count only when a majority has them.
 //!
 //! This needs less than freezing each message and collecting answers, and uses existing mechanisms: no-ops, refusals,
 //! and votes.

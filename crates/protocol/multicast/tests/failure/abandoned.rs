@@ -1,5 +1,5 @@
 //! A client dies while it writes, and a successor uses its client id. Half-written messages are delivered everywhere or
-//! nowhere, and no process waits behind them for ever.
+//! nowhere, and no process waits for them for ever.
 
 use stentor_multicast::{ClientId, Mutant, Variant};
 
@@ -11,7 +11,7 @@ use super::walk::Run;
 const DEAD: u16 = 0;
 const ALIVE: u16 = 1;
 
-/// Runs one simulation. `Err`: the violated property.
+/// Runs one simulation. The error is the violated property.
 fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<(), String> {
     let mut run = Run::new(sizes, Variant::V2, mutant, seed);
     let members = run.cluster.members.len() as u16;
@@ -20,8 +20,7 @@ fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<(), String> {
         let (to, reached) = (if run.random.one_in(2) { &groups } else { &groups[..1] }, run.random.below(1 << members));
         run.cluster.write_some(DEAD, to, |member| reached >> member & 1 == 1);
     }
-    // Members give the client up one by one, or get the hello of a successor, or one gives it up and gets the hello
-    // then.
+    // Members give the client up one by one, or receive the hello of a successor, or do the first and then the second.
     let unsucceeded = run.random.one_in(2);
     let mut ungreeted: Vec<u16> = (0..members).collect();
     let (mut campaigns, mut cuts, mut messages) = (2, 2, 2);

@@ -21,7 +21,7 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     let (mut any, mut rounds) = (true, 0);
     while std::mem::take(&mut any) {
         rounds += 1;
-        assert!(rounds < 1000, "messages go to and fro for ever");
+        assert!(rounds < 1000, "the members exchange messages for ever");
         for wire in cluster.net.filled().into_iter().filter(|wire| open(*wire)) {
             any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("sound input");
         }
@@ -51,7 +51,8 @@ fn forget(cluster: &mut Cluster, member: u16) {
 
 /// Two of three members hold a message in one ballot that they have promised, and its client dies. One of the two loses
 /// its memory while that ballot's candidate still waits for the promise of the other one, which was made before the
-/// message arrived. It is taken in by the same ballot, without the message. Then the other one loses its memory.
+/// message arrived. The member without memory is taken in by the same ballot, without the message. Then the other one
+/// loses its memory.
 #[test]
 fn message_held_in_a_promised_ballot_survives_being_taken_in_by_the_same_ballot() {
     let (candidate, first, second) = (0, 1, 2);
@@ -93,7 +94,7 @@ fn message_held_in_a_promised_ballot_survives_being_taken_in_by_the_same_ballot(
 }
 
 /// One of three members promises a ballot, loses its memory, and is taken in by a smaller one that the third member
-/// promised before that ballot began. It must not count in both.
+/// promised before that ballot began. The member must not count in both ballots.
 #[test]
 fn process_that_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     let (slow, forgets, fast) = (0, 1, 2);
@@ -121,9 +122,9 @@ fn process_that_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
 }
 
 /// One of five members promises a ballot, loses its memory, and is taken in by a smaller ballot that began afterwards,
-/// by promises of members that the larger ballot's candidate has not reached. It must not count in both. The promise of
-/// its previous life no longer counts, even where no other member has learnt from the process itself that this life is
-/// over.
+/// by promises of members that the larger ballot's candidate has not reached. The member must not count in both
+/// ballots. The promise of its previous life no longer counts, even where no other member has learnt from the process
+/// itself that this life is over.
 #[test]
 fn promise_of_an_earlier_life_does_not_count_beside_a_smaller_ballot_that_took_the_process_in() {
     let (fast, forgets, late, other, slow) = (0, 1, 2, 3, 4);
@@ -135,7 +136,7 @@ fn promise_of_an_earlier_life_does_not_count_beside_a_smaller_ballot_that_took_t
     // The member without memory asks the leader. The leader has not learnt of the larger ballot, and campaigns.
     take(&mut cluster, control(forgets, fast));
     for promises in [late, other] {
-        // A message of the slow candidate is behind that of the fast one.
+        // A message of the slow candidate is queued after that of the fast one.
         take(&mut cluster, control(fast, promises));
         take(&mut cluster, control(promises, fast));
     }
@@ -177,8 +178,8 @@ fn is_synced(cluster: &Cluster, said: &[(Option<Ballot>, u64)]) -> bool {
     most > cluster.members.len() / 2
 }
 
-/// Three of five members hold a message in a ballot that they have promised, but one of them has forgotten that since,
-/// and was taken in by a smaller ballot. They may be a majority that no later leader learns of.
+/// Three of five members hold a message in a ballot that they have promised. One of them has forgotten its promise
+/// since, and was taken in by a smaller ballot. So no later leader may learn of this majority.
 #[test]
 fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     let (away, late, forgets, leads, slow) = (0, 1, 2, 3, 4);
@@ -223,9 +224,9 @@ fn held_messages_count_in_a_ballot_only_when_it_is_installed() {
     assert_eq!(delivered, [0; 5], "no member knows the message any more");
 }
 
-/// A group is founded. One member has its founder's state and holds a message; then both lose their memory, and the
-/// group is founded again with the third member, which had promised the first founding. That member holds the message
-/// in a first ballot, too, but in a different one. Each of them loses its memory in turn.
+/// A group is founded. One member has its founder's state and holds a message. Then both lose their memory, and the
+/// group is founded again with the third member, which had promised the first founding. The third member also holds the
+/// message in a first ballot, but in that of the other founding. Each of them loses its memory in turn.
 #[test]
 fn message_held_in_first_ballots_of_two_foundings_has_no_majority() {
     let (founder, first, second) = (0, 1, 2);
@@ -268,7 +269,7 @@ fn message_held_in_first_ballots_of_two_foundings_has_no_majority() {
 
 /// Processes of a client leave more no-op slots than a window holds, and nothing is delivered meanwhile. A member that
 /// was partitioned, or that restarts without memory, takes over the application's state, which has as many deliveries
-/// as its own. It must pass these slots all the same.
+/// as its own. The member must nevertheless pass these slots.
 #[test]
 fn no_op_slots_are_passed_with_a_state_although_nothing_was_delivered() {
     for returns in ["leads", "follows", "without memory"] {

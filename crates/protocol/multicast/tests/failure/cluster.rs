@@ -96,7 +96,7 @@ impl Cluster {
             founding_ticks: 2,
             // Clients wait for their share as soon as two of them multicast.
             share: Some(1),
-            // They are ordered only where a test requests it.
+            // Time entries are ordered only where a test requests it.
             time_entries: true,
             mutant,
             ..ReplicaConfig::new(topology.clone(), ProcessId(process), window)
@@ -120,7 +120,7 @@ impl Cluster {
         self.members.iter().filter(here).filter(failed).count()
     }
 
-    /// Runs one step of one member. `until`: number of its writes that are posted before it crashes.
+    /// Runs one step of one member. If `until` is given, the member crashes after that many of its writes were posted.
     pub(crate) fn step<F>(
         &mut self,
         process: u16,
@@ -185,7 +185,7 @@ impl Cluster {
         self.net.push(wire, parcel);
     }
 
-    /// The receiver takes the head of a queue pair. Returns `Ok(false)` if it must wait.
+    /// Makes a receiver process the head of a queue pair. Returns `Ok(false)` if it must wait.
     pub(crate) fn take(&mut self, wire: Wire, until: Option<usize>) -> Result<bool, String> {
         let Some(parcel) = self.net.queues.get(&wire).and_then(|queue| queue.front()).cloned() else {
             return Ok(false);
@@ -242,7 +242,7 @@ impl Cluster {
         Ok(true)
     }
 
-    /// A client multicasts. With `until`, it dies after writing to that many members.
+    /// Makes a client multicast. If `until` is given, the client dies after writing to that many members.
     pub(crate) fn submit(&mut self, client: u16, to: &[u16], until: Option<usize>) -> bool {
         let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
         let Some(sender) = &mut self.senders[usize::from(client)] else { return false };
@@ -314,7 +314,7 @@ impl Cluster {
         (id, words)
     }
 
-    /// A client that is about to die multicasts, and writes only to some members.
+    /// Makes a client that is about to die multicast, and write only to some members.
     pub(crate) fn write_some(&mut self, client: u16, to: &[u16], reached: impl Fn(u16) -> bool) {
         let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
         let (id, words) = self.number(client, &groups, false);
@@ -326,8 +326,8 @@ impl Cluster {
         self.note(|| format!("{id} to {to:?} is written to {reached:?} only"));
     }
 
-    /// A member gets the hello of the process that follows a dead client, and the process is gradually let in. Only
-    /// `left` more of the dead client's messages arrive.
+    /// Delivers to a member the hello of the process that follows a dead client. The process is then gradually let in.
+    /// Only `left` more of the dead client's messages arrive.
     pub(crate) fn succeed(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("client {client} has a successor at {process}"));
@@ -335,8 +335,8 @@ impl Cluster {
         self.ask_to_open(process)
     }
 
-    /// Another process begins with a client id, if these members forward its request. It continues after the slots of
-    /// earlier processes, all of which are done.
+    /// Begins another process with a client id, if these members forward its request. The process continues after the
+    /// slots of earlier processes, all of which are done.
     pub(crate) fn begin(&mut self, client: u16, generation: u64, members: &[u16]) -> Result<(), String> {
         if let Some(sender) = &mut self.senders[usize::from(client)] {
             sender.resume_sequence(generation << MessageId::GENERATION_BITS);
@@ -348,7 +348,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A member forwards the requests of processes whose hello it has and that want to begin.
+    /// Makes a member forward the requests of processes whose hello it has and that want to begin.
     fn ask_to_open(&mut self, process: u16) -> Result<(), String> {
         let mut asked: Vec<_> = self.heirs.iter().filter(|((_, member), _)| *member == process).collect();
         asked.sort_unstable();
@@ -367,8 +367,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// A member gives up a dead client, which was away for too long; no process follows. Only `left` more of the
-    /// client's messages arrive.
+    /// Makes a member give up a dead client, which was away for too long. No process follows the client. Only `left`
+    /// more of the client's messages arrive.
     pub(crate) fn give_up(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         self.lose_client(client, process, left)?;
         self.note(|| format!("{process} gives up client {client}"));
@@ -379,8 +379,8 @@ impl Cluster {
         })
     }
 
-    /// Another process takes over a client id: no member counts for it before it is let in. Messages of the previous
-    /// process may become no-ops, except those that majorities held by now together with all earlier ones.
+    /// Makes another process take over a client id. No member counts for that process before it is let in. Messages of
+    /// the previous process may become no-ops, except those that majorities held by now together with all earlier ones.
     pub(crate) fn follow(&mut self, client: u16, life: u64) {
         let topology = self.topology.clone();
         let mut ids: Vec<MessageId> = self.sent.keys().filter(|id| id.client.0 == client).copied().collect();
@@ -414,7 +414,7 @@ impl Cluster {
         most.unwrap_or(0) >= self.topology.majority(group) as usize
     }
 
-    /// The process with a client id connects to a member. Only `left` more of the previous process's messages arrive.
+    /// Connects the process with a client id to a member. Only `left` more of the previous process's messages arrive.
     pub(crate) fn greet(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
         if self.strangers.remove(&(client, process)) {
             self.lose_client(client, process, left)?;
@@ -435,8 +435,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// A client's connection with a member breaks and is re-established. Messages in flight are lost, and the client
-    /// does not count the member until it has caught up.
+    /// Breaks and re-establishes a client's connection with a member. Messages in flight are lost, and the client does
+    /// not count the member until it has caught up.
     pub(crate) fn cut_client(&mut self, client: u16, process: u16) {
         self.net.queues.remove(&Wire::Body { client, to: process });
         self.uncount(client, process);
@@ -523,8 +523,8 @@ impl Cluster {
         })
     }
 
-    /// The leader of a group orders a time entry. `whole`: the leader will continue to lead. Returns whether one was
-    /// ordered.
+    /// Makes the leader of a group order a time entry. `whole` is `true` if the leader will continue to lead. Returns
+    /// whether an entry was ordered.
     pub(crate) fn order_time(&mut self, process: u16, not_before: u64, whole: bool) -> Result<bool, String> {
         let Some(member) = self.members.get(usize::from(process)) else { return Ok(false) };
         let (group, mut ordered) = (member.group, None);
@@ -548,7 +548,7 @@ impl Cluster {
         ids.filter(|client| clients.contains(client)).count()
     }
 
-    /// Reports a version goal of its group to a member.
+    /// Reports to a member a version goal of its group.
     pub(crate) fn set_version_goal(&mut self, process: u16, goal: u32) -> Result<(), String> {
         self.step(process, None, None, |replica, recorder| {
             replica.set_version_goal(goal, recorder);

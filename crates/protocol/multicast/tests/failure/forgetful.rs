@@ -1,10 +1,10 @@
 //! Groups whose members lose their memory, one after the other, while messages of old campaigns are in flight. At every
-//! moment half of the connections are stalled, and others a moment later. No two members deliver in different orders,
-//! and synced messages are delivered.
+//! moment half of the connections are stalled, and the choice of that half changes. No two members deliver in different
+//! orders, and synced messages are delivered.
 //!
-//! This finds a ballot that also takes in processes that asked after its campaign began (group of three, seed 7264). It
-//! does not find a counted promise of an earlier life in 20 000 runs of each group: `amnesia` tests that, step by step.
-//! `STENTOR_FORGETFUL_RUNS` sets the number of runs of each group.
+//! These runs find the error that a ballot also takes in processes that asked after its campaign began (group of three,
+//! seed 7264). In 20 000 runs of each group they do not find the error that a promise of an earlier life counts:
+//! `amnesia` tests that, step by step. `STENTOR_FORGETFUL_RUNS` sets the number of runs of each group.
 
 use std::collections::{HashMap, HashSet};
 
@@ -94,7 +94,7 @@ impl Walk {
         failed + usize::from(counts) <= (self.cluster.members.len() - 1) / 2
     }
 
-    /// A client multicasts; one time in four it dies right after that.
+    /// Makes a client multicast. One time in four the client dies right after that.
     fn submit(&mut self) {
         let client = self.random.below(2) as u16;
         let before: HashSet<MessageId> = self.cluster.sent.keys().copied().collect();
@@ -110,7 +110,7 @@ impl Walk {
         }
     }
 
-    /// Records a member's report after a step: its client may receive it, whatever happens to the member.
+    /// Records a member's report after a step: the client may receive the report, whatever happens to the member.
     fn hear(&mut self, member: u16) -> Result<(), String> {
         let Some(replica) = &self.cluster.members[usize::from(member)].replica else { return Ok(()) };
         let Some(ballot) = replica.counts_in() else { return Ok(()) };
@@ -125,8 +125,8 @@ impl Walk {
         safe(&self.cluster.logs(), &self.cluster.sent)
     }
 
-    /// Lets all connections move while no member loses its memory: every message that is synced with all earlier ones
-    /// must be delivered.
+    /// Runs all connections while no member loses its memory. Every message that is synced with all earlier ones must
+    /// be delivered.
     fn finish(&mut self) -> Result<u64, String> {
         let majority = self.cluster.members.len() as u32 / 2 + 1;
         let held: HashSet<MessageId> =

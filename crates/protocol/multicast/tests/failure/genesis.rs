@@ -7,8 +7,8 @@ use stentor_multicast::{Incarnation, Mutant, Replica, Variant};
 use super::cluster::Cluster;
 use super::walk::Random;
 
-/// All members start without memory. As many as a group may lose are replaced before they have begun, whether or not
-/// others have begun with them. In the end all are members, in a ballot in which held messages count.
+/// All members start without memory. Members are replaced before they have begun, as many as a group may lose, whether
+/// or not others have begun with them. In the end all are members, in a ballot in which held messages count.
 #[test]
 fn group_is_founded_although_members_are_replaced_meanwhile() {
     let mut late = 0;

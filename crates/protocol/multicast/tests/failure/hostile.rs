@@ -111,7 +111,7 @@ impl Random {
         Closed { about: self.slot_ref(), held: self.some(6, Random::number) }
     }
 
-    /// Draws lives. Rarely one of another process with the victim's id, because that ends the victim.
+    /// Draws lives. They rarely contain another process with the victim's id, because that ends the victim.
     fn lives(&mut self) -> Vec<u64> {
         let mut lives = self.about(3, Random::number);
         if !self.one_in(20) {

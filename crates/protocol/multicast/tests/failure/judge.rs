@@ -18,8 +18,8 @@ pub(crate) struct Sent {
 }
 
 /// Checks integrity, prefix order, one timestamp per message, increasing timestamps (which make the order acyclic),
-/// FIFO, and the order that clients requested by naming a time. `logs`: those of all lives of all members, with their
-/// group.
+/// FIFO, and the order that clients requested by naming a time. `logs` are the deliveries of all lives of all members,
+/// each with the member's group.
 pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) -> Result<(), String> {
     let mut longest: HashMap<u16, &Log> = HashMap::new();
     let mut stamps: HashMap<MessageId, Timestamp> = HashMap::new();

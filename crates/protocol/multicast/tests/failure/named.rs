@@ -146,8 +146,8 @@ fn message_accepted_only_by_an_old_leader_is_not_ordered_before_a_delivered_one(
 
 /// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), which no other member has seen.
 /// B(b2, with C) gives m0 the same time, and the next one to m1, which precedes m0's final time. C's and D's
-/// acknowledgements of m0 reach A, which has not received b2's state. A must not deliver m0 on them, because it knows
-/// nothing of m1.
+/// acknowledgements of m0 reach A, which has not received b2's state. A must not deliver m0 because of these
+/// acknowledgements, because it knows nothing of m1.
 fn acknowledged_in_a_newer_ballot(mutant: Mutant) -> Result<Cluster, String> {
     let (a, b, c, d) = (0, 1, 2, 3);
     let control = |from, to| Wire::Control { from, to };

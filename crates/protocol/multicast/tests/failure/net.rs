@@ -60,7 +60,7 @@ impl Wire {
 #[derive(Default, Debug)]
 pub(crate) struct Net {
     pub(crate) queues: HashMap<Wire, VecDeque<Parcel>>,
-    /// Streams that are written: a state in flight names their start.
+    /// Indexed by sender and receiver: `true` if the stream is written, because a state in flight names its start.
     pub(crate) streams: HashMap<(u16, u16), bool>,
 }
 

@@ -1,5 +1,5 @@
-//! A leader that its followers outrun: they delivered messages, forgot them, and continued, and the leader has not
-//! learnt of it.
+//! A leader that lags behind its followers: they delivered messages, forgot them, and continued, and the leader has not
+//! learnt of that.
 
 use stentor_multicast::{Item, Mutant, Variant};
 
@@ -21,7 +21,7 @@ fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
 }
 
 /// One follower gets a group's acknowledgements, no other member does, and that group is dead for good. All members
-/// must deliver what the one has delivered.
+/// must deliver what this follower has delivered.
 #[test]
 fn all_members_deliver_what_one_delivered_although_the_other_group_is_dead() {
     for variant in [Variant::V2, Variant::V1] {

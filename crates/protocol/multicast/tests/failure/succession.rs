@@ -14,7 +14,7 @@ const C: u16 = 0;
 struct Process {
     life: u64,
     generation: Option<u64>,
-    /// The smallest generation that it may have, as members of its home group reported.
+    /// The smallest generation that the process may have, as members of its home group reported.
     above: u64,
     /// Indexed by group: `true` if the first slot at the group is known.
     opened: Vec<bool>,
@@ -25,7 +25,7 @@ impl Process {
         Process { life, generation: None, above: 0, opened: vec![false; cluster.topology.groups()] }
     }
 
-    /// A member forwards the process's request to begin, if it received the process's hello.
+    /// Makes a member forward the process's request to begin, if it received the process's hello.
     fn ask(&self, cluster: &mut Cluster, member: u16) -> Result<(), String> {
         let home = cluster.members[usize::from(member)].group == cluster.topology.home(ClientId(C));
         if !cluster.has_greeted(C, member) || !home && self.generation.is_none() {
@@ -68,7 +68,7 @@ impl Process {
     }
 }
 
-/// A member forwards a process's request to begin to its leader.
+/// Makes a member forward a process's request to begin to its leader.
 fn pass_on(cluster: &mut Cluster, member: u16, asked: Opening) -> Result<(), String> {
     cluster.step(member, None, None, |replica, recorder| {
         if replica.succession(ClientId(C)).is_none_or(|last| last.life != asked.life) {
@@ -78,7 +78,7 @@ fn pass_on(cluster: &mut Cluster, member: u16, asked: Opening) -> Result<(), Str
     })
 }
 
-/// Runs one simulation. `Err`: the violated property.
+/// Runs one simulation. The error is the violated property.
 fn run(sizes: &[usize], mutant: Mutant, seed: u64) -> Result<usize, String> {
     let mut run = Run::new(sizes, Variant::V2, mutant, seed);
     let (members, groups) = (run.cluster.members.len() as u16, sizes.len() as u16);

@@ -127,8 +127,8 @@ impl Run {
         }
     }
 
-    /// A receiver processes a message, if one is in flight to it. With `until`, it crashes in the middle of the
-    /// resulting writes, if its group tolerates that.
+    /// Makes a receiver process a message, if one is in flight to it. With `until`, the receiver crashes in the middle
+    /// of the resulting writes, if its group tolerates that.
     pub(super) fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
         let mut filled = self.cluster.net.filled();
         while !filled.is_empty() {
@@ -269,7 +269,7 @@ impl Run {
         Ok(())
     }
 
-    /// Holds a sound election: groups without a leader get one.
+    /// Makes a member of each group without a leader campaign, as a correct election does.
     fn elect(&mut self) -> Result<(), String> {
         for group in 0..self.cluster.topology.groups() as u16 {
             let members: Vec<u16> = self.cluster.topology.members(GroupId(group)).map(|process| process.0).collect();
@@ -300,7 +300,7 @@ fn first_flaw(make: Make, sizes: &[usize], mutant: Mutant, seeds: std::ops::Rang
     seeds.into_iter().find_map(|seed| make(sizes, Variant::V2, mutant, seed).run().err().map(|flaw| (seed, flaw)))
 }
 
-/// Creates a run: groups, variant, mutant, seed.
+/// A function that creates a run from group sizes, variant, mutant and seed.
 type Make = fn(&[usize], Variant, Mutant, u64) -> Run;
 
 /// Runs every cluster with one variant until `steps` are done.
@@ -366,7 +366,7 @@ fn runs_differ() {
     assert_eq!(run(1), run(1), "a run is decided by its seed");
 }
 
-/// Mutants that need a failure to show, except two that need too specific a failure: `named` has them.
+/// Finds the mutants that only a failure reveals, except two that need too specific a failure: `named` finds those.
 #[cfg(feature = "plants")]
 #[test]
 fn mutants_are_found() {

@@ -73,7 +73,7 @@ fn half_written_messages_of_a_dead_client_block_nobody_without_a_successor() {
 }
 
 #[test]
-fn a_client_that_left_no_gap_may_be_away_for_as_long_as_it_likes() {
+fn client_without_a_gap_is_never_given_up() {
     let mut bed = bed(1);
     for member in 0..6 {
         bed.cut(member, CLIENT, LONG_NS);

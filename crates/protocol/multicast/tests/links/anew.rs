@@ -200,7 +200,7 @@ enum GoesOn {
 }
 
 /// Members of group 1 are replaced one after the other, as fast as possible, as by a supervisor. After the remedy that
-/// they ask for, messages of a new process to both groups are delivered by all members.
+/// the members report is applied, messages of a new process to both groups are delivered by all members.
 fn replaced_one_after_the_other(network: NetworkModel, seed: u64) -> GoesOn {
     let mut random = SplitMix64(seed);
     let mut bed = Bed::new(&[2, 3], 1, limits(), network, seed);
@@ -352,8 +352,8 @@ fn a_group_is_founded_in_time_although_its_members_rest() {
 }
 
 /// A group that is unreachable is founded again, in an incarnation with the number that others remember. It sends a
-/// hello with it to a stalled process. Before that process judges the hello, the group has learnt of the other
-/// incarnation, and has moved above it.
+/// hello with that incarnation to a stalled process. Before that process judges the hello, the group has learnt of the
+/// other incarnation, and has moved above it.
 #[test]
 fn process_that_refuses_an_outdated_incarnation_gets_another_hello() {
     for (seed, network) in (0..).zip([NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()]) {

@@ -41,7 +41,7 @@ struct Outcome {
     reordered: u64,
 }
 
-/// A client continues for laps while a member stands aside, which then returns, again and again.
+/// A client continues for several laps while a member stands aside and then returns, again and again.
 fn back_on_the_same_connection(seed: u64, mutant: Mutant) -> Outcome {
     let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, mutant));
     bed.run(4 * RECONNECTED_NS);
@@ -98,8 +98,8 @@ fn a_member_that_comes_back_is_written_when_no_earlier_write_can_land() {
     assert!(returns > 100 && reordered > 1_000, "{returns} returns, {reordered} overtaken");
 }
 
-/// A write of an earlier lap lands on newer records. The member reads no further there, and the client blocks when the
-/// ring is full.
+/// A write of an earlier lap lands on newer records. The member stops reading at that record, and the client blocks
+/// when the ring is full.
 #[cfg(feature = "plants")]
 #[test]
 fn mutant_that_restarts_a_member_under_earlier_writes_blocks_its_client() {

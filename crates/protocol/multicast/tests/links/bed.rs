@@ -60,7 +60,7 @@ impl Bed {
         Bed::planted(groups, clients, limits, network, (seed, Mutant::None))
     }
 
-    /// Creates the same with a mutant in every process.
+    /// Creates a bed with a mutant in every process.
     pub(crate) fn planted(
         groups: &[usize],
         clients: u16,
@@ -71,7 +71,7 @@ impl Bed {
         Bed::made(groups, clients, limits, network, planted, false)
     }
 
-    /// Creates the same with groups that order time entries.
+    /// Creates a bed whose groups order time entries.
     pub(crate) fn with_time_entries(groups: &[usize], network: NetworkModel, seed: u64) -> Bed {
         Bed::made(groups, 1, limits(), network, (seed, Mutant::None), true)
     }

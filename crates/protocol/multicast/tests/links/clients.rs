@@ -47,9 +47,9 @@ fn a_client_begins_and_goes_on_while_majorities_of_its_groups_are_there() {
     assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::NotConnected { group: 0 }));
 }
 
-/// A client's processes follow each other while a whole group is down, and one member of the other. A message that one
-/// of them multicast to both groups remains valid. A message that another one left half-written becomes a no-op
-/// everywhere, even where it arrives later.
+/// Processes of one client id follow each other while a whole group and one member of the other group are down. A
+/// message that one of these processes multicast to both groups remains valid. A message that another one left
+/// half-written becomes a no-op everywhere, even where it arrives later.
 #[test]
 fn processes_of_a_client_id_follow_each_other_while_another_group_is_down() {
     for seed in 0..6 {
@@ -93,7 +93,8 @@ fn processes_of_a_client_id_follow_each_other_while_another_group_is_down() {
     }
 }
 
-/// Groups keep records of a client id's earlier processes until all other groups are done with those, and not longer.
+/// Groups keep records of a client id's earlier processes exactly until all other groups have finished with those
+/// processes.
 #[test]
 fn records_of_earlier_processes_are_dropped_when_all_groups_are_done() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
@@ -171,9 +172,9 @@ fn synced_means_read_by_a_majority_of_every_destination_group() {
     assert_eq!((bed.clients[0].synced_up_to(), bed.clients[0].delivered_up_to()), (next.sequence, next.sequence));
 }
 
-/// One member holds a message and has promised nothing since. Another one gets it after it promised a new ballot, whose
-/// leader is not known to have learnt of the message. Together they are a majority, but the message may still be
-/// forgotten: the first member may have lost its memory by now.
+/// One member holds a message and has promised nothing since. Another member gets the message after it has promised a
+/// new ballot, whose leader is not known to have learnt of the message. Together the two are a majority, but the
+/// message may still be forgotten: the first member may have lost its memory by now.
 #[test]
 fn held_messages_count_in_one_ballot() {
     for campaigns in [false, true] {
@@ -196,7 +197,7 @@ fn held_messages_count_in_one_ballot() {
         let promised = bed.members[usize::from(second)].replica().promised();
         assert_eq!(promised.number(), if campaigns { 2 } else { 1 });
         assert_eq!(bed.clients[0].synced_up_to(), 0);
-        // The second member gets it.
+        // The second member gets the message.
         bed.run(SETTLED_NS);
         let held = [first, second, leader].map(|n| bed.members[usize::from(n)].replica().first_held(ClientId(0)));
         assert_eq!((held, bed.delivered[0].len()), ([0, 0, 0], 0));
@@ -350,7 +351,7 @@ fn messages_refused_by_members_that_were_away_are_written_again() {
 
 /// The member refuses its client's messages, and its ring is soon full of them.
 #[test]
-fn a_member_more_than_a_window_behind_holds_nobody_up_and_counts_again_when_it_is_not() {
+fn member_more_than_a_window_behind_delays_nobody_and_counts_after_it_catches_up() {
     const CUT_NS: u64 = 800 * SETTLED_NS;
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
@@ -365,7 +366,7 @@ fn a_member_more_than_a_window_behind_holds_nobody_up_and_counts_again_when_it_i
     bed.cut(2, 1, CUT_NS);
     bed.cut(2, client, CUT_NS / 16);
     bed.run(RECONNECTED_NS);
-    // The member's client reconnects in the middle of these messages.
+    // The client reconnects to the member in the middle of these messages.
     submit(&mut bed, 20 * window);
     assert!(!bed.clients[0].counts_on(member));
     bed.run(CUT_NS);
@@ -470,7 +471,7 @@ fn living_client_writes_messages_again_that_were_lost_with_its_connections() {
     }
     bed.run(1_000);
     let breaks = bed.submit(0, &[0], b"breaks the links").expect("nobody knows yet");
-    // The client does not run while its queue pairs break, and does not know it when it continues.
+    // The client does not run while its queue pairs break, and does not know of that when it continues.
     bed.run(1_000);
     bed.world.inject(bed.world.now_ns(), Fault::Stall { process: client, for_ns: 2 * RECONNECTED_NS });
     bed.run(2 * RECONNECTED_NS - 1_000);
@@ -486,8 +487,8 @@ fn living_client_writes_messages_again_that_were_lost_with_its_connections() {
     assert_eq!(bed.clients[0].synced_up_to(), lost.sequence);
 }
 
-/// A member without memory reads messages far ahead of the empty state that it knows, but does not hold them. While
-/// only its connection lasts, nothing is free.
+/// A member without memory reads messages far ahead of the empty state that it knows, but does not hold them. While it
+/// is the only connected member, no message is freed.
 #[test]
 fn messages_read_by_a_minority_are_written_again_to_reconnected_members() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
@@ -528,7 +529,7 @@ fn messages_held_by_one_member_are_not_overwritten_when_the_others_have_freed_th
     for wait in (0..40).map(|n| n * 500) {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
         bed.run(RECONNECTED_NS);
-        // Writes of others to it are late.
+        // Writes of the other members to this one are late.
         for from in [0, 2].map(ProcessId) {
             bed.world.inject(bed.world.now_ns(), Fault::Cut { from, to: behind, for_ns: 900_000 });
         }

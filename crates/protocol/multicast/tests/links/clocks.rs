@@ -79,7 +79,8 @@ fn group_that_gave_no_time_yet_adopts_the_median_of_the_clocks() {
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1 && delivered[0].0 == both));
 }
 
-/// Two groups of one that meet late. Until then each knows only its own clock, and one of them gave a time.
+/// Two groups of one member connect late. Until then each knows only its own clock, and one of them has assigned a
+/// time.
 #[test]
 fn group_that_is_an_hour_ahead_does_not_advance_the_other() {
     let mut bed = bed(&[1, 1]);

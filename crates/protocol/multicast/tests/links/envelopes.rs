@@ -21,7 +21,7 @@ fn bed() -> Bed {
 
 impl Bed {
     /// Multicasts messages one after the other: to either group and to both, enveloped and not, with and without a time
-    /// to follow.
+    /// before which they are not ordered.
     fn send_described(&mut self, messages: usize) -> Vec<Described> {
         let mut sent = Vec::new();
         for n in 0..messages {
@@ -49,8 +49,8 @@ impl Bed {
         sent
     }
 
-    /// Requires that a member of the first group delivered exactly those of these messages that are for it, with this
-    /// description.
+    /// Requires that a member of the first group delivered exactly the messages of `sent` that are addressed to its
+    /// group, with the same descriptions.
     fn assert_described(&self, member: usize, sent: &[Described]) {
         let meant: Vec<_> = sent.iter().filter(|(_, to, _)| to.contains(&GroupId(0))).cloned().collect();
         assert_eq!(self.described[member], meant, "member {member}");

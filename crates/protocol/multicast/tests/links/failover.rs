@@ -115,15 +115,15 @@ fn a_leader_that_is_alive_hands_over() {
     bed.agree(&[0, 1, 2], &sent, "after the change");
 }
 
-/// A follower that fell behind is sent the leader's state again and again until it has it. Some of these peer messages
-/// find no room in the queue. The stream resumes at the position in a message that arrived.
+/// The leader sends its state again and again to a follower that fell behind, until the follower has the state. Some of
+/// these peer messages find no room in the queue. The stream resumes at the position in a message that arrived.
 #[test]
 fn state_that_finds_no_room_in_the_queue_does_not_end_the_stream() {
     for seed in 0..8 {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), seed);
         bed.run(RECONNECTED_NS);
         let mut sent = bed.load(&[0], 20);
-        // The client (process 3) continues without it, and reuses slots.
+        // The client (process 3) continues without that follower, and reuses slots.
         bed.cut(3, 2, 4 * RECONNECTED_NS);
         sent.extend(bed.load(&[0], 150));
         for _ in 0..300 {

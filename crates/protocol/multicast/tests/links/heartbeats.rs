@@ -45,7 +45,7 @@ fn members_read_what_the_others_of_their_group_published_last() {
 }
 
 #[test]
-fn the_words_of_a_dead_member_stand_still_and_its_next_life_begins_with_zeros() {
+fn words_of_a_dead_member_stop_changing_and_its_next_life_begins_with_zeros() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), 5);
     bed.run(RECONNECTED_NS);
     bed.publish(1);

@@ -1,8 +1,8 @@
 //! The links of members and clients: they break and are re-established, with the same process at the other end or
 //! another one.
 //!
-//! No record written on an earlier connection, or by an earlier process, may count on a later one. Members whose memory
-//! is lost are let in here without one, to observe their links; these tests ignore what their replicas do.
+//! No record written on an earlier connection, or by an earlier process, may count on a later one. Here, members that
+//! have lost their memory may join, so that their links can be observed. These tests ignore what their replicas do.
 #![forbid(unsafe_code)]
 
 mod absent;

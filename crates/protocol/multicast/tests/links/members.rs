@@ -6,7 +6,8 @@ use stentor_multicast::{Hindrance, Incarnation, Rejected};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
-/// Exchanges a peer message in each direction between two members. It must arrive complete, and no other one.
+/// Exchanges a peer message in each direction between two members. Each must arrive complete, and no other message may
+/// arrive.
 fn exchange(bed: &mut Bed, a: u16, b: u16, round: u64) {
     for (from, to) in [(a, b), (b, a)] {
         assert!(bed.letter(from, to, &vec![round; 700], &[round as u8; 9]), "round {round}: not connected");
@@ -85,7 +86,7 @@ fn connections_cut_under_load_reconnect_and_records_stay_intact() {
 }
 
 #[test]
-fn a_follower_whose_stream_came_back_gets_all_that_comes_after() {
+fn follower_gets_all_later_entries_after_its_stream_reconnects() {
     // Nothing was in flight when the connections broke, so the replica misses nothing.
     for seed in 0..10 {
         let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), seed);

@@ -113,8 +113,8 @@ fn nothing_is_lost_or_doubled_in_small_rings() {
     }
 }
 
-/// Only queries that were in flight when the connection broke may be missing, and none arrives twice. The client knows
-/// which.
+/// Only queries that were in flight when the connection broke may be missing, and none arrives twice. The client can
+/// determine which queries may be missing.
 #[test]
 fn reconnection_restarts_the_ring() {
     let mut bed = calm(1);

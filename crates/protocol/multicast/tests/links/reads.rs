@@ -135,7 +135,7 @@ fn mutant_answers_although_another_leader_has_replaced_it() {
 
 /// The follower promises another leader while the write is in flight.
 #[test]
-fn a_write_that_comes_behind_a_promise_confirms_nothing() {
+fn write_after_a_promise_confirms_nothing() {
     let mut bed = connected(&[3], Mutant::None);
     for _ in 0..10 {
         let leader = (0..3).find(|member| bed.leads(*member)).expect("one leads");

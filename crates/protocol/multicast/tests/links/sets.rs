@@ -20,7 +20,7 @@ fn network() -> NetworkModel {
     NetworkModel { hardware_multicast: true, late_copy_ns: LATE_NS, set_grace_ns: 2 * LATE_NS, ..NetworkModel::calm() }
 }
 
-/// A lap has 16 cache lines, so no more than that are ever kept.
+/// A lap has 16 cache lines, so at most 16 lines are ever kept.
 fn limits() -> Limits {
     Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096, ..Limits::default() }
 }
@@ -29,7 +29,7 @@ fn limits() -> Limits {
 struct Outcome {
     /// `true` if all members delivered all messages in the same order.
     complete: bool,
-    /// `true` if the member counted although the client could not know that no write of the set lands there any more.
+    /// `true` if the client counted the member although a write of the set might still land there.
     early: bool,
     late_copies: u64,
 }
@@ -49,7 +49,7 @@ fn back_before_a_late_copy(seed: u64, mutant: Mutant) -> Outcome {
         Ok::<(), SubmitError>(())
     };
     bed.world.cut(ProcessId(CLIENT), ProcessId(AWAY));
-    // The network does not report to that member either that the set has ended.
+    // The network does not report the end of the set to that member, either.
     bed.world.cut_one_way(ProcessId(AWAY), ProcessId(AWAY));
     submit(&mut bed).expect("all are connected");
     bed.run(RECONNECTED_NS);
@@ -91,7 +91,7 @@ fn a_member_that_comes_back_before_a_late_copy_is_started_after_it_and_misses_no
     assert!(late > 0, "nothing was late");
 }
 
-/// The late copy overwrites records that were written again too early. The member reads no further there, and the
+/// The late copy overwrites records that were written again too early. The member stops reading at that record, and the
 /// client blocks when the ring is full.
 #[cfg(feature = "plants")]
 #[test]

@@ -15,7 +15,7 @@ struct Ends {
     passed: u32,
 }
 
-/// An operator resets a group with the state of this member, or with the empty state.
+/// Makes an operator reset a group with the state of this member, or with the empty state.
 fn reset(bed: &mut Bed, chosen: usize, empty: bool, why: &str) {
     let named = bed.members[chosen].replica().reset_ends();
     bed.members[chosen].reset(named, empty).unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -38,7 +38,7 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     };
     sent(&mut bed, &[0, 1, 2]);
     bed.run(2 * RECONNECTED_NS);
-    // Its followers' acknowledgements arrive nowhere, or some are missing.
+    // The acknowledgements of its followers reach no survivor, or some of them are lost.
     let led = random.below(2) == 0;
     for (survivor, member) in (0..survivors).flat_map(|survivor| lost.clone().map(move |member| (survivor, member))) {
         if if led { member != lost.start } else { random.below(3) < 2 } {
@@ -88,7 +88,7 @@ fn settles(network: NetworkModel, seed: u64, ends: &mut Ends) {
     }
 }
 
-/// Lets another member of the first group lead, perhaps.
+/// Makes a random member of the first group campaign, in half of the calls.
 fn campaigns(bed: &mut Bed, random: &mut SplitMix64) {
     let candidate = random.below(6) as u16;
     if candidate < 3 {

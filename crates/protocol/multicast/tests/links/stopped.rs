@@ -88,7 +88,7 @@ impl Run {
 }
 
 #[test]
-fn a_follower_that_stands_still_holds_up_nobody_and_comes_back_by_state() {
+fn stalled_follower_delays_nobody_and_returns_by_state() {
     let mut run = Run::new(&[3, 3], Mutant::None);
     run.load(50_000_000);
     run.stop(&[5]);
@@ -100,7 +100,7 @@ fn a_follower_that_stands_still_holds_up_nobody_and_comes_back_by_state() {
 
 /// The client needs no answer of the stalled members to begin, and has no connection with them that could block it.
 #[test]
-fn a_client_begins_beside_members_that_stand_still_and_is_not_held_up_by_them() {
+fn client_begins_beside_stalled_members_without_delay() {
     let mut run = Run::new(&[3, 3], Mutant::None);
     run.load(50_000_000);
     run.bed.run(10 * PACE_NS);
@@ -120,7 +120,7 @@ fn a_client_begins_beside_members_that_stand_still_and_is_not_held_up_by_them() 
 
 #[cfg(feature = "plants")]
 #[test]
-fn without_expelling_one_follower_that_stands_still_stops_every_group() {
+fn stalled_follower_stops_every_group_without_expulsion() {
     let mut run = Run::new(&[3, 3], Mutant::NobodyExpelled);
     run.load(50_000_000);
     run.stop(&[5]);
@@ -158,7 +158,7 @@ fn mutant_that_overwrites_unfreed_cells_makes_the_member_stop_reading() {
 }
 
 #[test]
-fn one_of_each_group_and_two_of_five_hold_up_nobody() {
+fn stalled_minorities_delay_no_group() {
     let mut run = Run::new(&[3, 5], Mutant::None);
     run.load(50_000_000);
     run.stop(&[2, 6, 7]);
@@ -171,7 +171,7 @@ fn one_of_each_group_and_two_of_five_hold_up_nobody() {
 
 /// A write needs a majority, so continuing without one would gain nothing.
 #[test]
-fn a_majority_that_stands_still_is_waited_for() {
+fn stalled_majority_is_waited_for() {
     let mut run = Run::new(&[3, 3], Mutant::None);
     run.load(50_000_000);
     run.stop(&[4, 5]);
@@ -186,7 +186,7 @@ fn a_majority_that_stands_still_is_waited_for() {
 }
 
 #[test]
-fn a_leader_that_stands_still_is_followed_by_another_and_comes_back() {
+fn stalled_leader_is_replaced_and_returns() {
     let mut run = Run::new(&[3, 3], Mutant::None);
     run.load(50_000_000);
     run.stop(&[3]);
@@ -199,7 +199,7 @@ fn a_leader_that_stands_still_is_followed_by_another_and_comes_back() {
 
 /// No process waits for a client, or expels anybody because a client is stalled.
 #[test]
-fn a_client_that_stands_still_holds_up_nobody() {
+fn stalled_client_delays_nobody() {
     let mut run = Run::new(&[3, 3], Mutant::None);
     run.load(50_000_000);
     let client = run.bed.topology.client_process(stentor_multicast::ClientId(0));
@@ -209,7 +209,7 @@ fn a_client_that_stands_still_holds_up_nobody() {
     run.ends_complete();
 }
 
-/// Members that do nothing owe nothing.
+/// Members to which nothing is written have nothing to free, so they are not expelled.
 #[test]
 fn nobody_is_expelled_where_nothing_is_written() {
     let mut run = Run::new(&[3, 3], Mutant::None);
@@ -220,8 +220,8 @@ fn nobody_is_expelled_where_nothing_is_written() {
     run.ends_complete();
 }
 
-/// All processes but one have lost their memory, and that one is stalled until it is expelled. It still remembers, so
-/// no group is founded. When all have been restarted, both groups are founded.
+/// All processes but one have lost their memory, and that one is stalled until it is expelled. The stalled process
+/// still remembers the groups, so no group is founded. When all have been restarted, both groups are founded.
 #[test]
 fn expelled_process_still_remembers_its_group_and_others() {
     let limits = Limits { control_ring_bytes: 16_384, ..limits() };

@@ -1,5 +1,5 @@
-//! Two processes live with one client id. The simulator has one process per id, so the second one's messages are sent
-//! through the first one's queue pairs.
+//! Two live processes use the same client id. The simulator has one process per id, so the second one's messages are
+//! sent through the first one's queue pairs.
 
 use stentor_fabric::{Fabric, ProcessId, QpId, Source, Verb, WorkRequest};
 use stentor_fabric_sim::{Fault, NetworkModel};
@@ -51,7 +51,7 @@ fn client_that_reconnects_after_its_successor_is_superseded() {
 /// Slots that are freed now may be no-ops, or belong to another process. The client cannot distinguish these cases. So
 /// it does not report its messages as delivered, even where they were.
 #[test]
-fn a_superseded_client_takes_nothing_for_delivered_any_more() {
+fn superseded_client_reports_no_more_deliveries() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
     bed.run(RECONNECTED_NS);
     let first = bed.submit(0, &[0], b"first").expect("all are connected");
@@ -87,8 +87,8 @@ fn a_client_that_only_lost_its_connections_is_not_superseded() {
     bed.submit(0, &[0], b"next").expect("it goes on");
 }
 
-/// A member that is away while a client id changes hands holds messages of the earlier process, and forwards them when
-/// it is back. They are no-ops by then, and their slots are reused.
+/// A member that is away while a client id changes hands holds messages of the earlier process, and forwards them after
+/// it has returned. By then these messages are no-ops, and their slots are reused.
 #[test]
 fn messages_held_by_an_absent_member_while_a_client_id_changes_hands_are_no_ops() {
     for late in [1, 4, 10] {

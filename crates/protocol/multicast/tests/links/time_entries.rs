@@ -34,7 +34,7 @@ fn idle_group_delivers_time_entries_at_all_members_under_any_leader() {
     for (seed, network) in (0..6).zip([NetworkModel::adversarial(), NetworkModel::unordered()].into_iter().cycle()) {
         let mut bed = Bed::with_time_entries(&[3, 1], network, seed);
         bed.run(RECONNECTED_NS);
-        // More than a window of them, with no client that gives credits.
+        // Orders more than a window of time entries, without a client that grants credits.
         let mut ordered = order(&mut bed, 0, 40);
         assert_eq!(bed.order_time(1, 0), None, "it does not lead");
         // One may be in flight when the leader dies. Its successor repeats it, or reuses its name.

@@ -104,7 +104,7 @@ impl Bed {
     }
 }
 
-/// A member restarts while messages flow.
+/// Restarts a member while messages flow.
 fn comes_back(seed: u64, network: NetworkModel, mutant: Mutant) -> (Bed, Outcome) {
     let (mut bed, mut sent) = bed(&[3], limits(), network, (seed, mutant));
     bed.restart_member(2);
@@ -157,7 +157,7 @@ fn mutant_with_a_state_ahead_of_its_application_misses_deliveries() {
 }
 
 #[test]
-fn a_transfer_goes_on_where_a_broken_connection_ended_it() {
+fn transfer_resumes_where_a_broken_connection_ended_it() {
     for seed in 0..4 {
         let (mut bed, mut sent) = bed(&[3], limits(), NetworkModel::adversarial(), (seed, Mutant::None));
         bed.restart_member(2);
@@ -197,7 +197,7 @@ impl Outcome {
     }
 }
 
-/// The donor dies in the middle, and another member takes over.
+/// Crashes the donor in the middle of a transfer, and makes another member take over.
 fn loses_its_donor(seed: u64, mutant: Mutant) -> Outcome {
     let (mut bed, mut sent) = bed(&[5], limits(), NetworkModel::calm(), (seed, mutant));
     bed.restart_member(4);
@@ -249,7 +249,7 @@ fn loses_its_donor_behind_the_snapshot(seed: u64) -> Outcome {
 }
 
 #[test]
-fn a_donor_that_dies_behind_the_snapshot_leaves_nothing_out_and_nothing_twice() {
+fn donor_that_dies_after_the_snapshot_causes_no_gap_and_no_duplicate() {
     for seed in 0..20 {
         let outcome = loses_its_donor_behind_the_snapshot(seed);
         assert!(outcome.complete && outcome.torn == 0, "seed {seed}: {outcome:?}");
@@ -290,7 +290,7 @@ fn a_leader_change_ends_the_transfer_of_the_one_before() {
 
 /// No process waits for a stalled receiver: neither for its acknowledgements, nor for room in its rings.
 #[test]
-fn a_receiver_that_stands_still_stops_nobody() {
+fn stalled_receiver_delays_nobody() {
     for seed in 0..4 {
         let (mut bed, mut sent) = calm(seed);
         bed.padding = 10 * LARGE;
@@ -521,8 +521,8 @@ fn a_member_whose_application_is_ahead_resets_nothing() {
     assert_eq!(bed.members[3].reset(ends, false), Err(Rejected::Ahead));
 }
 
-/// A transfer is in progress when its receiver resets the group. It brings nothing more: the new history continues from
-/// the receiver's deliveries, and so does its application.
+/// A transfer is in progress when its receiver resets the group. The transfer delivers nothing more: the new history
+/// continues from the receiver's deliveries, and so does its application.
 #[test]
 fn a_member_that_resets_its_group_takes_no_state_meanwhile() {
     for seed in 0..4 {
